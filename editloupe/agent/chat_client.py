@@ -179,7 +179,7 @@ class ModelChat:
             try:
                 with noting_route() as route:
                     async with asyncio.timeout(self._timeout):
-                        message = await asking.client.ainvoke(asking.wire)
+                        message = await asking.client.ainvoke(asking.wire, **self._provider.call_options)
             except Exception as error:
                 raise_put_aside(error)
                 fault = classify(error, self._name, self._timeout, self._provider.errors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, Literal
 
 from editloupe.agent.chat_client import ModelChat
@@ -14,7 +15,7 @@ from editloupe.agent.providers.registry import provider_named
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import forms, profile_of, split_spec
 from editloupe.agent.transport.addresses import check_address
-from editloupe.agent.transport.batch_files import current_desk
+from editloupe.agent.transport.batch_files import DeskTransport, current_desk
 from editloupe.agent.transport.clients import Client, Clients
 from editloupe.agent.transport.http import Additions, Address, Gate, keep_logs_clean
 from editloupe.agent.transport.rate_limits import Replies, Traffic
@@ -100,10 +101,10 @@ def open_chat(
 def _opened(provider: Provider, opening: Opening, spec: str) -> Client:
     """Open a client; what goes wrong is told in one sentence without secrets."""
     try:
-        client = provider.open(opening)
         if desk := current_desk():
-            desk.take_over(provider, opening, client, spec)
-        return client
+            desk.take_over(provider, opening, spec)
+            opening = replace(opening, transport=DeskTransport(desk))
+        return provider.open(opening)
     except UserError:
         raise
     except ImportError as error:

@@ -15,6 +15,7 @@ from editloupe.agent.open_model import ModelSettings, open_chat
 from editloupe.agent.providers import gemini as gemini_provider
 from editloupe.agent.providers import openai as openai_provider
 from editloupe.agent.transport.attachments import PictureForm, attaching
+from editloupe.agent.transport.http import Gate
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from tests.conftest import StartServer
@@ -39,7 +40,7 @@ def client(url: str, **options: Any) -> ChatOpenAI:
 
 
 def attaching_client(url: str) -> ChatOpenAI:
-    return client(url, http_async_client=DefaultAsyncHttpxClient(event_hooks={"request": [URLS.attach]}))
+    return client(url, http_async_client=DefaultAsyncHttpxClient(event_hooks=Gate().hooks(URLS.attach)))
 
 
 def data_url(album: Album, sha: str) -> str:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.gemini_batches import GeminiBatches
-from editloupe.agent.providers.gemini_images import open_image_client
-from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
+from editloupe.agent.providers.batch_http import BatchHttp
+from editloupe.agent.providers.provider import (
+    ErrorForm,
+    ImageClient,
+    ImageReply,
+    Opening,
+    Provider,
+    finish_reason,
+    in_a_line,
+)
 from editloupe.agent.transport.attachments import PictureForm
+from editloupe.agent.transport.batch_files import BatchResult, BatchState
 from editloupe.agent.transport.clients import Client
 from editloupe.agent.transport.http import BodyForm, trust
 from editloupe.pictures.encode import Wire
-from editloupe.types import UserError
+from editloupe.types import Usage, UserError
 
 if TYPE_CHECKING:
     import httpx
@@ -131,6 +141,7 @@ def open_client(opening: Opening) -> Client:
         headers={"Accept-Encoding": "identity"},
         verify=trust(),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
+        **opening.http_options,
     )
     try:
         _speak_through(model, http, opening)
@@ -139,7 +150,7 @@ def open_client(opening: Opening) -> Client:
             "the installed langchain-google-genai cannot be given the HTTP client that keeps keys and pictures from following "
             f"redirects: pip install 'langchain-google-genai>=4.2,<5' ({in_a_line(error)})"
         ) from None
-    return Client(model, http.aclose, http=http)
+    return Client(model, http.aclose)
 
 
 def _speak_through(model: ChatGoogleGenerativeAI, http: httpx.AsyncClient, opening: Opening) -> None:
@@ -195,6 +206,144 @@ def _code(error: BaseException) -> Any:
 
 def _details(error: BaseException) -> Any:
     return getattr(error, "details", None)
+
+
+ADDRESS = "https://generativelanguage.googleapis.com"
+OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
+
+
+class GeminiBatches:
+    """Speaks to `files` and `batches`."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._base = (opening.base_url or ADDRESS).rstrip("/")
+        self._model = opening.model.removeprefix("models/")
+        self._http = BatchHttp(opening, {"x-goog-api-key": opening.key})
+
+    def line(self, key: str, path: str, body: bytes) -> bytes:
+        """Return a request as a line of a file; the body is put in as it is."""
+        head = json.dumps({"key": key})
+        return head[:-1].encode() + b', "request": ' + body.replace(b"\n", b" ") + b"}\n"
+
+    async def submit(self, mark: str, path: str, file: Path) -> str:
+        """Upload a file and have it worked on."""
+        size = file.stat().st_size
+        started = await self._http.send(
+            "POST",
+            f"{self._base}/upload/v1beta/files",
+            json={"file": {"display_name": mark}},
+            headers={
+                "X-Goog-Upload-Protocol": "resumable",
+                "X-Goog-Upload-Command": "start",
+                "X-Goog-Upload-Header-Content-Length": str(size),
+                "X-Goog-Upload-Header-Content-Type": "application/jsonl",
+            },
+        )
+        uploaded = await self._http.json(
+            "POST",
+            started.headers["x-goog-upload-url"],
+            content=file.read_bytes(),
+            headers={"X-Goog-Upload-Offset": "0", "X-Goog-Upload-Command": "upload, finalize"},
+        )
+        wanted = {"batch": {"display_name": mark, "input_config": {"file_name": uploaded["file"]["name"]}}}
+        url = f"{self._base}/v1beta/models/{self._model}:batchGenerateContent"
+        return str((await self._http.json("POST", url, json=wanted))["name"])
+
+    async def find(self, mark: str) -> str | None:
+        """Return the job with this mark, among the latest hundred."""
+        listed = await self._http.json("GET", f"{self._base}/v1beta/batches?pageSize=100")
+        jobs = listed.get("operations") or []
+        found = (job["name"] for job in jobs if (job.get("metadata") or {}).get("displayName") == mark)
+        return next(found, None)
+
+    async def state(self, job: str) -> BatchState:
+        """Ask how a job is getting on."""
+        said = await self._http.json("GET", f"{self._base}/v1beta/{job}")
+        facts = said.get("metadata") or {}
+        word = str(facts.get("state") or "").removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
+        counts = facts.get("batchStats") or {}
+        done = f", {counts.get('successfulRequestCount', 0)} of {counts['requestCount']} done" if counts else ""
+        file = (said.get("response") or {}).get("responsesFile") or (facts.get("output") or {}).get("responsesFile")
+        over = word in OVER or bool(said.get("done"))
+        problem = (said.get("error") or {}).get("message")
+        sentence = f"{word.lower()}{done}" + (f": {problem}" if problem else "")
+        return BatchState(over, sentence, (str(file),) if over and file else (), failed=over and not file)
+
+    async def download(self, name: str, to: Path) -> None:
+        """Write a file of results."""
+        await self._http.save(f"{self._base}/download/v1beta/{name}:download?alt=media", to)
+
+    def result(self, line: bytes) -> BatchResult | None:
+        """Read a line of results."""
+        said: Any = json.loads(line)
+        key, error = said.get("key"), said.get("error") or said.get("status")
+        if not isinstance(key, str):
+            return None
+        if isinstance(said.get("response"), dict):
+            return BatchResult(key, 200, json.dumps(said["response"]).encode())
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(code, int) and 400 <= code < 600:
+            return BatchResult(key, code, json.dumps({"error": error}).encode())
+        told = error.get("message") if isinstance(error, dict) else None
+        return BatchResult(key, 0, str(told or "no reply").encode())
+
+    def how_to_cancel(self, job: str) -> str:
+        """Return a command that cancels a job."""
+        return f'curl -X POST {self._base}/v1beta/{job}:cancel -H "x-goog-api-key: $GEMINI_API_KEY"'
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+
+def open_image_client(opening: Opening) -> ImageClient:
+    """Open a client that sends pictures through the gate."""
+    import httpx
+    from google.genai import Client
+    from google.genai.types import GenerateContentConfig, HttpOptions, Part
+
+    http = httpx.AsyncClient(
+        timeout=opening.timeout,
+        follow_redirects=False,
+        event_hooks=opening.gate.hooks(),
+        headers={"Accept-Encoding": "identity"},
+        verify=trust(),
+    )
+    options = HttpOptions(base_url=opening.base_url, httpx_async_client=http, client_args={"verify": trust()})
+    client = Client(api_key=opening.key, http_options=options)
+    config = GenerateContentConfig(response_modalities=["TEXT", "IMAGE"], **opening.parameters)
+
+    async def edit(picture: bytes, instruction: str) -> ImageReply:
+        reply = await client.aio.models.generate_content(
+            model=opening.model,
+            contents=[Part.from_bytes(data=picture, mime_type="image/png"), Part.from_text(text=instruction)],  # type: ignore[arg-type]
+            config=config,
+        )
+        return _read_image(reply)
+
+    return ImageClient(edit, http.aclose)
+
+
+def _read_image(reply: Any) -> ImageReply:
+    """Return the last picture of a reply; the model may show drafts before it."""
+    candidate = (reply.candidates or [None])[0]
+    parts = (candidate.content.parts if candidate and candidate.content else None) or []
+    pictures = [
+        part.inline_data.data for part in parts if part.inline_data and part.inline_data.data and not part.thought
+    ]
+    said = " ".join(part.text for part in parts if part.text and not part.thought)
+    blocked = getattr(reply.prompt_feedback, "block_reason", None)
+    if not pictures and not said:
+        why = blocked or getattr(candidate, "finish_reason", None)
+        said = f"it ended with {getattr(why, 'value', why)}" if why else ""
+    told = reply.usage_metadata
+    usage = Usage(
+        requests=1,
+        input_tokens=int(getattr(told, "prompt_token_count", 0) or 0),
+        output_tokens=int(getattr(told, "candidates_token_count", 0) or 0)
+        + int(getattr(told, "thoughts_token_count", 0) or 0),
+    )
+    return ImageReply(pictures[-1] if pictures else None, usage, said)
 
 
 PROVIDER = Provider(

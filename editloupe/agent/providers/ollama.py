@@ -46,20 +46,16 @@ PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture", sent=_sent)
 
 
 @cache
-def whole_replies(plain: type[ChatOllama]) -> type[ChatOllama]:
-    """Return the client without streaming, and as it may be shown to a tracer: an address may carry a key."""
+def addressless(plain: type[ChatOllama]) -> type[ChatOllama]:
+    """Return a client class whose representation omits the server's address, which may contain a key."""
 
-    class WholeChatOllama(plain):  # type: ignore[valid-type, misc]
-        """Speaks as ChatOllama does, but asks for replies in one piece."""
-
-        def _chat_params(self, messages: Any, stop: Any = None, **kwargs: Any) -> dict[str, Any]:
-            chosen: dict[str, Any] = super()._chat_params(messages, stop, **{**kwargs, "stream": False})
-            return chosen
+    class ShownChatOllama(plain):  # type: ignore[valid-type, misc]
+        """ChatOllama without the server's address in its representation."""
 
         def __repr_args__(self) -> list[tuple[str | None, Any]]:
             return [("model", self.model)]
 
-    return WholeChatOllama
+    return ShownChatOllama
 
 
 def open_client(opening: Opening) -> Client:
@@ -76,7 +72,7 @@ def open_client(opening: Opening) -> Client:
         gate.additions = replace(
             gate.additions, headers={"Authorization": f"Bearer {opening.key}", **gate.additions.headers}
         )
-    model = whole_replies(ChatOllama)(
+    model = addressless(ChatOllama)(
         disable_streaming=True,
         model=opening.model,
         base_url=opening.base_url,
@@ -127,6 +123,7 @@ PROVIDER = Provider(
     pictures=PICTURES,
     structured=structured,
     extra="ollama",
+    call_options={"stream": False},
     needs_key=False,
     without_key="needs no key; the server of OLLAMA_HOST or this machine is asked, or one named with --base-url",
     no_calls=None,

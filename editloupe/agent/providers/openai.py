@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.openai_batches import OpenAIBatches
-from editloupe.agent.providers.openai_images import open_image_client
-from editloupe.agent.providers.openai_requests import PlainCompletions
-from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
+from editloupe.agent.providers.batch_http import BatchHttp
+from editloupe.agent.providers.provider import ErrorForm, ImageClient, ImageReply, Opening, Provider, finish_reason
 from editloupe.agent.replies.finish_reasons import BROKEN_OFF
 from editloupe.agent.transport.attachments import PictureForm, data_url, sent_data_url
+from editloupe.agent.transport.batch_files import BatchResult, BatchState
 from editloupe.agent.transport.clients import Client
 from editloupe.agent.transport.http import BodyForm, trust
+from editloupe.types import Usage
 
 if TYPE_CHECKING:
-    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-    from langchain_core.language_models import BaseChatModel, LanguageModelInput
-    from langchain_core.messages import AIMessage, BaseMessage
-    from langchain_core.outputs import ChatResult
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
     from langchain_openai import ChatOpenAI
-    from openai import BaseModel as OpenAIModel
 
 # Sources: the providers' model and vision guides. Compatible servers (vLLM, Ollama, LM Studio) need a flag for function
 # calling, so the open families use the text protocol unless the user asks otherwise.
@@ -52,10 +53,6 @@ PROFILES: tuple[Profile, ...] = (
     Profile(family="OpenAI-compatible", provider="openai", pattern=r"", native_tools=False),
 )
 
-NATIVE = frozenset({"text", "image_url"})
-"""Blocks that Chat Completions takes as they are."""
-IN_THE_BODY = ("messages", "tools")
-"""Fields given as `extra_body` are sent as they are."""
 _OPENAI = re.compile(r"(?:.*/)?(?:gpt-(?!oss)|chatgpt|o\d)", re.IGNORECASE)
 LIMIT, OLD_LIMIT = "max_completion_tokens", "max_tokens"
 """OpenAI's models take the first; Ollama, LM Studio and others know the second only, and pass over the first in silence."""
@@ -83,118 +80,8 @@ def addressless(plain: type[ChatOpenAI]) -> type[ChatOpenAI]:
     return ShownChatOpenAI
 
 
-@cache
-def lean(plain: type[ChatOpenAI]) -> type[ChatOpenAI]:
-    """Return the client with less work per request; what goes over the wire is the same, but for one name on other servers.
-
-    Two steps on the way out look at every block of every message and find nothing to change in ours: langchain-openai asks of
-    each content block whether it is of a kind it would have to translate, and the openai package walks messages and tool schemas
-    against its type hints. In a conversation with pictures the two take about as much CPU as all the rest of a request.
-    """
-
-    class LeanChatOpenAI(addressless(plain)):  # type: ignore[misc]
-        """Sends the same body as ChatOpenAI; only the way it takes through the clients is shorter."""
-
-        def _get_request_payload(
-            self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
-        ) -> dict[str, Any]:
-            if self._use_responses_api({**self._default_params, **kwargs}):
-                whole: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
-                return whole
-            messages = self._convert_input(input_).to_messages()
-            light = [m.model_copy(update={"content": ""}) if _is_native(m) else m for m in messages]
-            payload: dict[str, Any] = super()._get_request_payload(light, stop=stop, **kwargs)
-            for message, sent in zip(messages, payload["messages"], strict=True):
-                if _is_native(message):
-                    sent["content"] = message.content
-            if LIMIT in payload and not _OPENAI.match(self.model_name):
-                payload[OLD_LIMIT] = payload.pop(LIMIT)
-            body = {name: payload.pop(name) for name in IN_THE_BODY if name in payload}
-            return {**payload, "messages": [], "extra_body": {**(payload.get("extra_body") or {}), **body}}
-
-        async def _agenerate(
-            self,
-            messages: list[BaseMessage],
-            stop: list[str] | None = None,
-            run_manager: AsyncCallbackManagerForLLMRun | None = None,
-            **kwargs: Any,
-        ) -> ChatResult:
-            """Ask, and read the reply here: a small dictionary is read sooner than it is handed to a thread and back."""
-            completions = self.async_client
-            if not isinstance(completions, PlainCompletions) or self._use_responses_api(
-                {**self._default_params, **kwargs}
-            ):
-                usual: ChatResult = await super()._agenerate(messages, stop, run_manager, **kwargs)
-                return usual
-            reply = await completions.create(**self._get_request_payload(messages, stop=stop, **kwargs))
-            return self._create_chat_result(reply.parse(), {})
-
-        def _create_chat_result(
-            self, response: dict[str, Any] | OpenAIModel, generation_info: dict[str, Any] | None = None
-        ) -> ChatResult:
-            result: ChatResult = super()._create_chat_result(response, generation_info)
-            if isinstance(response, dict) and result.generations:
-                said = response["choices"][0]["message"].get("refusal")
-                result.generations[0].message.additional_kwargs["refusal"] = said
-            return result
-
-    return LeanChatOpenAI
-
-
-def _is_native(message: BaseMessage) -> bool:
-    blocks = message.content
-    return (
-        message.type == "human"
-        and isinstance(blocks, list)
-        and all(isinstance(block, dict) and block.get("type") in NATIVE for block in blocks)
-    )
-
-
-def check_same_request(client: ChatOpenAI, plain: type[ChatOpenAI]) -> None:
-    """Raise where the lean client does not fit its version: what it overrides is private, and may have another shape there.
-
-    A conversation with every kind of message is made into a request in both ways.
-    """
-    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-
-    call = {"name": "look", "args": {"at": [1, 2]}, "id": "call_1", "type": "tool_call"}
-    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
-    messages = [
-        SystemMessage("a"),
-        HumanMessage([{"type": "text", "text": "b"}, _picture("data:image/png;base64,AAAA", "image/png")]),
-        AIMessage("c", tool_calls=[call]),
-        ToolMessage("d", tool_call_id="call_1"),
-        HumanMessage("e"),
-    ]
-    usual: dict[str, Any] = plain._get_request_payload(client, messages, tools=tools)
-    short: dict[str, Any] = client._get_request_payload(messages, tools=tools)
-    body = {**short, **short.get("extra_body", {})}
-    body.pop("extra_body", None)
-    if OLD_LIMIT in body:
-        body[LIMIT] = body.pop(OLD_LIMIT)
-    if body != usual:
-        raise ValueError("it puts another request together")
-    _check_same_reply(client, plain)
-
-
-def _check_same_reply(client: ChatOpenAI, plain: type[ChatOpenAI]) -> None:
-    """Raise where a reply as plain values is read otherwise than one in the openai package's records."""
-    from openai.types.chat import ChatCompletion
-
-    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    choice = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": "a"}}
-    choice["message"] |= {"tool_calls": [call], "refusal": "b"}  # type: ignore[operator]
-    tokens = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    came = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": tokens}
-    (usual,) = plain._create_chat_result(client, ChatCompletion.model_validate(came)).generations
-    (short,) = client._create_chat_result(came).generations
-    parts = ("content", "tool_calls", "usage_metadata", "additional_kwargs")
-    if any(getattr(usual.message, part) != getattr(short.message, part) for part in parts):
-        raise ValueError("it reads another reply")
-
-
 def open_client(opening: Opening) -> Client:
-    """Open a client that sends through the gate; the plain one where the lean one does not fit its version."""
+    """Open a client that sends through the gate."""
     from langchain_openai import ChatOpenAI
     from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
@@ -204,6 +91,7 @@ def open_client(opening: Opening) -> Client:
         event_hooks=opening.gate.hooks(PICTURES.attach),
         headers={"Accept-Encoding": "identity"},
         verify=trust(),
+        **opening.http_options,
     )
     settings = {
         "http_async_client": http,
@@ -220,27 +108,24 @@ def open_client(opening: Opening) -> Client:
         "use_responses_api": False if opening.base_url else None,
         **opening.parameters,
     }
-    try:
-        model = lean(ChatOpenAI)(**settings)
-        check_same_request(model, ChatOpenAI)
-        model.async_client = PlainCompletions(model.root_async_client)
-        return Client(model, http.aclose, http=http)
-    except Exception as error:
-        why = in_a_line(error)
-    if OLD_LIMIT in opening.parameters and not _OPENAI.match(opening.model):
-        opening.gate.left_out.add(LIMIT)  # the gate then writes the older name
-    note = f"the installed langchain-openai is not one EditLoupe's faster client knows, so its own is used ({why})"
-    return Client(addressless(ChatOpenAI)(**settings), http.aclose, http=http, notes=(note,))
+    if OLD_LIMIT in settings and not _OPENAI.match(opening.model):
+        settings["extra_body"] = {OLD_LIMIT: settings.pop(OLD_LIMIT)}  # langchain-openai would rename it to LIMIT
+    return Client(addressless(ChatOpenAI)(**settings), http.aclose)
 
 
 def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that hold a reply to a schema; the two interfaces spell them differently."""
+    """Return the parameters that enforce a schema on a reply.
+
+    The Chat Completions and Responses interfaces spell them differently, and only the client's private
+    `_use_responses_api` says which of them it will use.
+    """
     form = {"name": "answer", "strict": True, "schema": dict(schema)}
     asks_responses = getattr(client, "_use_responses_api", None)
     if asks_responses and asks_responses({}):
         return {"text": {"format": {"type": "json_schema", **form}}}
     # In extra_body, the client sends it on without parsing the reply itself, which would raise where a reply is cut off.
-    return {"extra_body": {"response_format": {"type": "json_schema", "json_schema": form}}}
+    body = getattr(client, "extra_body", None) or {}
+    return {"extra_body": {**body, "response_format": {"type": "json_schema", "json_schema": form}}}
 
 
 def leave_out(body: dict[str, Any], names: set[str]) -> None:
@@ -279,6 +164,142 @@ def route(headers: Mapping[str, str], body: bytes) -> str:
     if found := _PROVIDER.search(body):
         told.append(found[1].decode("utf-8", "replace"))
     return " ".join(told)
+
+
+ADDRESS = "https://api.openai.com/v1"
+MARK = "editloupe"
+"""The field of a job's metadata by which it is found again."""
+OVER = ("completed", "failed", "expired", "cancelled")
+
+
+class OpenAIBatches:
+    """Speaks to `/files` and `/batches`."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._base = (opening.base_url or ADDRESS).rstrip("/")
+        self._http = BatchHttp(opening, {"Authorization": f"Bearer {opening.key}"})
+
+    def line(self, key: str, path: str, body: bytes) -> bytes:
+        """Return a request as a line of a file; the body is put in as it is."""
+        head = json.dumps({"custom_id": key, "method": "POST", "url": _endpoint(path)})
+        return head[:-1].encode() + b', "body": ' + body.replace(b"\n", b" ") + b"}\n"
+
+    async def submit(self, mark: str, path: str, file: Path) -> str:
+        """Upload a file and have it worked on."""
+        with file.open("rb") as held:
+            uploaded = await self._http.json(
+                "POST",
+                f"{self._base}/files",
+                data={"purpose": "batch"},
+                files={"file": (f"{mark}.jsonl", held, "application/jsonl")},
+            )
+        wanted = {
+            "input_file_id": uploaded["id"],
+            "endpoint": _endpoint(path),
+            "completion_window": "24h",
+            "metadata": {MARK: mark},
+        }
+        return str((await self._http.json("POST", f"{self._base}/batches", json=wanted))["id"])
+
+    async def find(self, mark: str) -> str | None:
+        """Return the job with this mark, among the latest hundred."""
+        listed = await self._http.json("GET", f"{self._base}/batches?limit=100")
+        found = (job["id"] for job in listed.get("data") or [] if (job.get("metadata") or {}).get(MARK) == mark)
+        return next(found, None)
+
+    async def state(self, job: str) -> BatchState:
+        """Ask how a job is getting on."""
+        said = await self._http.json("GET", f"{self._base}/batches/{job}")
+        status, counts = str(said.get("status")), said.get("request_counts") or {}
+        files = tuple(str(said[name]) for name in ("output_file_id", "error_file_id") if said.get(name))
+        problems = [str(one.get("message")) for one in ((said.get("errors") or {}).get("data") or [])]
+        done = f", {counts.get('completed', 0)} of {counts['total']} done" if counts.get("total") else ""
+        sentence = f"{status}{done}" + (f": {problems[0]}" if problems else "")
+        over = status in OVER
+        return BatchState(over, sentence, files if over else (), failed=over and not files)
+
+    async def download(self, name: str, to: Path) -> None:
+        """Write a file of results."""
+        await self._http.save(f"{self._base}/files/{name}/content", to)
+
+    def result(self, line: bytes) -> BatchResult | None:
+        """Read a line of results."""
+        said: Any = json.loads(line)
+        key, response, error = said.get("custom_id"), said.get("response"), said.get("error")
+        if not isinstance(key, str):
+            return None
+        if isinstance(response, dict) and isinstance(response.get("status_code"), int):
+            return BatchResult(key, response["status_code"], json.dumps(response.get("body")).encode())
+        told = f"{error.get('code')}: {error.get('message')}" if isinstance(error, dict) else "no reply"
+        return BatchResult(key, 0, told.encode())
+
+    def how_to_cancel(self, job: str) -> str:
+        """Return a command that cancels a job."""
+        return f'curl -X POST {self._base}/batches/{job}/cancel -H "Authorization: Bearer $OPENAI_API_KEY"'
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+
+def _endpoint(path: str) -> str:
+    """Return which interface a request is for, as a file names it: without what stands before the version."""
+    return "/v1" + path[path.rfind("/v1") + 3 :] if "/v1" in path else path
+
+
+ALWAYS_BASE64 = "gpt-image"
+"""Models of this family take no `response_format`; others give an address unless they are told otherwise."""
+
+
+def open_image_client(opening: Opening) -> ImageClient:
+    """Open a client that sends pictures through the gate."""
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+    http = DefaultAsyncHttpxClient(
+        timeout=opening.timeout,
+        follow_redirects=False,
+        event_hooks=opening.gate.hooks(),
+        headers={"Accept-Encoding": "identity"},
+    )
+    client = AsyncOpenAI(
+        api_key=opening.key, base_url=opening.base_url, max_retries=0, timeout=opening.timeout, http_client=http
+    )
+    settings = dict(opening.parameters)
+    if not opening.model.startswith(ALWAYS_BASE64):
+        settings.setdefault("response_format", "b64_json")
+
+    async def edit(picture: bytes, instruction: str) -> ImageReply:
+        reply: Any = await client.images.edit(
+            model=opening.model, image=("crop.png", picture, "image/png"), prompt=instruction, n=1, **settings
+        )
+        first = reply.data[0] if reply.data else None
+        data = _image_file(first)
+        said = "" if data or not getattr(first, "url", None) else "it gave an address in place of a picture"
+        return ImageReply(data, _image_usage(reply.usage), said)
+
+    return ImageClient(edit, http.aclose)
+
+
+def _image_file(item: Any) -> bytes | None:
+    """Return the file of a picture in base64; an address is not fetched, for it may lie anywhere."""
+    text = getattr(item, "b64_json", None)
+    url = getattr(item, "url", None)
+    if not text and isinstance(url, str) and url.startswith("data:image/"):
+        text = url.partition(",")[2]
+    if not text:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _image_usage(told: Any) -> Usage:
+    return Usage(
+        requests=1,
+        input_tokens=int(getattr(told, "input_tokens", 0) or 0),
+        output_tokens=int(getattr(told, "output_tokens", 0) or 0),
+    )
 
 
 PROVIDER = Provider(

@@ -33,7 +33,14 @@ class Opening:
     """What the client is told of how to answer: `temperature` and `max_tokens`, and what of the provider's `takes` was set."""
     timeout: float
     gate: Gate
-    """Whose hooks a client's requests and replies pass."""
+    """Its hooks see every request and reply of the client."""
+    transport: Any = None
+    """Receives the client's HTTP requests; None sends them over the network."""
+
+    @property
+    def http_options(self) -> dict[str, Any]:
+        """Options of the HTTP client beyond the usual ones."""
+        return {} if self.transport is None else {"transport": self.transport}
 
 
 def in_a_line(error: Exception) -> str:
@@ -129,6 +136,8 @@ class Provider:
     pictures: PictureForm
     structured: Callable[[BaseChatModel, Mapping[str, Any]], dict[str, Any]]
     """What is bound to a client so that it holds its reply to a schema."""
+    call_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options passed to the client with every request."""
     extra: str = ""
     """The extra of EditLoupe that installs its client; empty where it comes with every installation."""
     needs_key: bool = True

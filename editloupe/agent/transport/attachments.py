@@ -73,14 +73,10 @@ class PictureForm:
         """Return what stands for a picture until the request leaves."""
         return self.mark + sha
 
-    async def attach(self, request: Any) -> None:
-        """Put the pictures into an outgoing HTTP request; a hook for `event_hooks={"request": [form.attach]}`."""
-        attached = _ATTACHED.get()
-        if attached is None:
-            return
-        body = self.filled(await request.aread(), *attached)
-        request.stream = type(request.stream)(body)
-        request.headers["Content-Length"] = str(len(body))
+    def attach(self, body: bytes) -> bytes:
+        """Return the body of an outgoing request with the pictures that `attaching` provides in this context."""
+        pictures = _ATTACHED.get()
+        return body if pictures is None else self.filled(body, *pictures)
 
     def filled(self, body: bytes, album: Album, limits: WireLimits) -> bytes:
         """Return a JSON body with the pictures in the place of their references."""

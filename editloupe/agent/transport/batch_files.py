@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from editloupe.agent.transport.rate_limits import OverBudget
-from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.agent.providers.provider import Opening, Provider
-    from editloupe.agent.transport.clients import Client
 
 MOST_REQUESTS = 50_000
 MOST_BYTES = 200 * 1_000_000
@@ -80,8 +78,8 @@ class BatchFiles(Protocol):
 class Desk(Protocol):
     """Takes requests in place of the network."""
 
-    def take_over(self, provider: Provider, opening: Opening, client: Client, spec: str) -> None:
-        """Have a client's requests come here."""
+    def take_over(self, provider: Provider, opening: Opening, spec: str) -> None:
+        """Receive the requests of a judge's client; raise UserError if its provider has no batch interface."""
 
     async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Return the reply to a request; raises `Deferred` where there is none yet."""
@@ -128,25 +126,25 @@ def raise_put_aside(error: BaseException) -> None:
         seen = seen.__cause__ or seen.__context__
 
 
-def connect(client: Client, desk: Desk) -> None:
-    """Put a desk in the place of the network behind a client."""
-    http = client.http
-    names = {kind.__module__.partition(".")[0] for kind in type(http).__mro__}
-    library = next((name for name in ("httpx2", "httpx") if name in names), None)
-    if library is None or not hasattr(http, "_transport"):
-        raise UserError("the installed HTTP client cannot be made to write its requests into files")
-    http._transport = _transport(sys.modules[library], desk)
-    http._mounts = {}
+class DeskTransport:
+    """HTTP transport that hands requests to a desk instead of sending them."""
 
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
 
-def _transport(library: Any, desk: Desk) -> Any:
-    class DeskTransport(library.AsyncBaseTransport):  # type: ignore[misc]
-        """Hands requests to a desk."""
+    async def handle_async_request(self, request: Any) -> Any:
+        """Return the desk's answer as a response of the request's HTTP library, which is httpx or its fork httpx2."""
+        library = sys.modules[type(request).__module__.partition(".")[0]]
+        body = b"".join([part async for part in request.stream])
+        status, reply = await self._desk.answer(request.url.path, body)
+        headers = {"content-type": "application/json"}
+        return library.Response(status, headers=headers, content=reply, request=request)
 
-        async def handle_async_request(self, request: Any) -> Any:
-            body = b"".join([part async for part in request.stream])
-            status, reply = await desk.answer(request.url.path, body)
-            headers = {"content-type": "application/json"}
-            return library.Response(status, headers=headers, content=reply, request=request)
+    async def aclose(self) -> None:
+        """Do nothing; the desk stays open."""
 
-    return DeskTransport()
+    async def __aenter__(self) -> DeskTransport:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Do nothing; the desk stays open."""

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -22,8 +22,6 @@ class Client:
     aclose: Callable[[], Awaitable[None]]
     attaches: bool = True
     """Whether a hook puts the pictures into its requests on their way; else they are written into its messages."""
-    http: Any = None
-    """The HTTP client behind it, where its requests can be taken from there and sent in a file."""
     notes: tuple[str, ...] = ()
     """What a user should know about how this client was opened."""
 

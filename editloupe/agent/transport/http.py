@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
@@ -165,25 +165,30 @@ class Gate:
         """The server's name, where one was given."""
         return urlsplit(self._address.place).hostname if self._address else None
 
-    def hooks(self, *more: Any) -> dict[str, list[Any]]:
-        """Return the hooks for a client's `event_hooks`; the further ones see requests as they leave."""
-        return {"request": [self.outgoing, *more], "response": [self.incoming]}
+    def hooks(self, attach: Callable[[bytes], bytes] | None = None) -> dict[str, list[Any]]:
+        """Return the hooks for a client's `event_hooks`; `attach` puts the pictures into the body of a request."""
+        return {"request": [partial(self.outgoing, attach=attach)], "response": [self.incoming]}
 
-    async def outgoing(self, request: Any) -> None:
-        """Add what the address carries besides a place, and take the left-out parameters out."""
+    async def outgoing(self, request: Any, attach: Callable[[bytes], bytes] | None = None) -> None:
+        """Add credentials and query of the address, apply additions and left-out parameters, and attach pictures."""
         if self._address and self._address.query:
             request.url = request.url.copy_merge_params(dict(self._address.query))
         if self._address and self._address.authorization:
             request.headers["Authorization"] = self._address.authorization
         request.headers.update(self.additions.headers)
-        if not self.left_out and not self.additions.body:
+        changes = bool(self.left_out or self.additions.body)
+        if not changes and attach is None:
             return
-        body = merged(json.loads(await request.aread()), self.additions.body)
-        self._bodies.leave_out(body, self.left_out)
-        content = json.dumps(body).encode()
-        request.stream = type(request.stream)(content)
-        request.headers["Content-Length"] = str(len(content))
-        vars(request).pop("_content", None)  # what was read before; the hooks behind this one read the stream
+        content = received = await request.aread()
+        if changes:
+            body = merged(json.loads(received), self.additions.body)
+            self._bodies.leave_out(body, self.left_out)
+            content = json.dumps(body).encode()
+        if attach is not None:
+            content = attach(content)
+        if content != received:
+            request.stream = type(request.stream)(content)
+            request.headers["Content-Length"] = str(len(content))
 
     async def incoming(self, response: Any) -> None:
         """Read a reply within its budget, without secrets; what is no reply raises."""

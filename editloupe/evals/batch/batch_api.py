@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from editloupe._util.text import number_of
 from editloupe.agent.providers.batch_http import BatchRefused
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.transport.batch_files import MOST_BYTES, MOST_REQUESTS, BatchFiles, BatchState, NoReply, connect
+from editloupe.agent.transport.batch_files import MOST_BYTES, MOST_REQUESTS, BatchFiles, BatchState, NoReply
 from editloupe.agent.transport.errors import clean
 from editloupe.agent.transport.rate_limits import Deferred, OverBudget
 from editloupe.evals.batch.local_executor import Done, judge_job, share_cores
@@ -35,7 +35,6 @@ from editloupe.types import Judgement, Reason, Unjudged, Usage, UserError
 
 if TYPE_CHECKING:
     from editloupe.agent.providers.provider import Opening, Provider
-    from editloupe.agent.transport.clients import Client
 
 FOLDER = "batch-api"
 DEFERRED = "sent in a file; its reply is not there yet"
@@ -80,13 +79,12 @@ class BatchDesk:
             self._opened.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {_SCHEMA}")
         return self._opened
 
-    def take_over(self, provider: Provider, opening: Opening, client: Client, spec: str) -> None:
+    def take_over(self, provider: Provider, opening: Opening, spec: str) -> None:
         """Have a client's requests come here."""
-        if provider.batches is None or client.http is None:
+        if provider.batches is None:
             raise UserError(f"{spec} has no batch interface that EditLoupe knows; leave --executor batch-api out")
         if self.files is None:
             self.files, self.spec = provider.batches(opening), spec
-        connect(client, self)
 
     async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Return the reply to a request; one that is new is put into the file that goes out next."""

@@ -150,7 +150,7 @@ def test_tracers_are_told_neither_key_nor_address() -> None:
 
     azure: Any = azure_openai.addressless(AzureChatOpenAI)
     hidden = {"azure_endpoint": "http://localhost:1/hidden", "api_version": "1", "api_key": "az-secret-1"}
-    local: Any = ollama.whole_replies(ChatOllama)
+    local: Any = ollama.addressless(ChatOllama)
     for model in (azure(azure_deployment="m", **hidden), local(model="m", base_url="http://localhost:1/hidden")):
         written = json.dumps(dumpd(model), default=str)
         assert "hidden" not in written
