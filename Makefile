@@ -37,7 +37,7 @@ test: lint docs browser
 # twice the time, so the long tests among them are left to `make slow`, and so are those that only compute or read text.
 strict: LEFT_OUT ?= $(HEAVY)
 strict: STRICT ?= tests/agent tests/graphs tests/evals/batch tests/evals/runs tests/evals/edival tests/evals/reward \
-	tests/judge/test_judge.py tests/judge/test_closing.py --ignore=tests/agent/rules --ignore=tests/agent/test_untrusted_text.py
+	tests/judge/test_judge.py tests/judge/test_closing.py --ignore=tests/agent/rules --ignore=tests/agent/replies/test_untrusted_text.py
 strict: $(VENV)/.full
 	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 $(PYTEST) -W error::ResourceWarning -W "error:coroutine:RuntimeWarning" \
 		-m 'not ($(LEFT_OUT))' $(STRICT)

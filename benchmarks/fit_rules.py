@@ -19,8 +19,8 @@ import numpy as np
 import yaml
 from rules_data import IF_LABELS, VC_LABELS, Measured, load, measure
 
-from editloupe.agent.rules import instruction_following, visual_consistency
-from editloupe.agent.rules.decision import in_order
+from editloupe.agent.rules import instruction_following
+from editloupe.agent.rules.decisions import decide_consistency, find_anomalies, in_order
 from editloupe.agent.rules.thresholds import ConsistencyLimits, FollowingChecks, LogisticCheck, Term, Thresholds
 
 OUT = Path(__file__).parent.parent / "editloupe/agent/rules/thresholds.yaml"
@@ -197,8 +197,8 @@ def consistency(m: Measured, table: Thresholds, mode: str, limits: ConsistencyLi
         chosen = whole(m, table.target)
         sure = instruction_following.steps_for(m.request, m.text, table, known=False).hit.probability(chosen.numbers)
         found, targets = m.whole, [chosen.box] if chosen.box and sure >= limits.claim else []
-    places = visual_consistency.outside(found, targets, m.own, limits, m.request.kind == "count" and bool(targets))
-    return VC_LABELS.index(visual_consistency.decide(found, places, limits, "").label)
+    places = find_anomalies(found, targets, m.own, limits, m.request.kind == "count" and bool(targets))
+    return VC_LABELS.index(decide_consistency(found, places, limits, "").label)
 
 
 def interval(hits: dict[str, list[bool]], rounds: int = 2000) -> tuple[float, float, float]:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.agent.rules import instruction_following, reading, regions
-from editloupe.agent.rules.change_request import ChangeRequest
-from editloupe.agent.rules.understand import understand
+from editloupe.agent.rules.instructions import ChangeRequest, understand
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.registry import protocol

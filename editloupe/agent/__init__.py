@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.agent.chat_interface import Chat, ChatRequest, Reply, RetryBudget, RetryPolicy
-    from editloupe.agent.open_model import ModelSettings, open_chat
-    from editloupe.agent.profiles import Profile
-    from editloupe.agent.providers.provider import Provider
+    from editloupe.agent.chat_interface import Chat, ChatRequest, Replies, Reply, RetryBudget, RetryPolicy, Watcher
+    from editloupe.agent.model_settings import ModelSettings
+    from editloupe.agent.open_model import open_chat
+    from editloupe.agent.providers.provider import Profile, Provider
     from editloupe.agent.replies.answers import Given, Reading, read
     from editloupe.agent.replies.finish_reasons import Declined, ReplyFacts
     from editloupe.agent.rules.judge import RulesJudge
     from editloupe.agent.transport.errors import ModelFailed, ModelRejected
-    from editloupe.agent.transport.rate_limits import OverBudget, Replies, Ticket, Traffic, Watcher
+    from editloupe.agent.transport.rate_limits import OverBudget, Ticket, Traffic
 
 __all__ = [
     "Chat",

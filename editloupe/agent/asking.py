@@ -12,7 +12,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from editloupe.agent.chat_interface import Chat, ChatRequest
 from editloupe.agent.messages import announced, correction, text_block, text_of
 from editloupe.agent.replies.finish_reasons import unfinished
-from editloupe.agent.replies.problems import Malformed
+from editloupe.agent.replies.sections import Malformed
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import WireLimits
 from editloupe.types import Usage

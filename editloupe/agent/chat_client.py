@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,18 +27,16 @@ from langchain_core.messages import (
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from editloupe._util.json_safe import content_key
-from editloupe.agent.chat_interface import ChatRequest, LimitPauses, Reply, RetryPolicy
+from editloupe.agent.chat_interface import ChatRequest, Replies, Reply, RetryPolicy
+from editloupe.agent.message_records import put_question, put_reply
 from editloupe.agent.messages import PICTURE, on_the_wire, pictures_in, storable_message
-from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import ROUTE, Provider
+from editloupe.agent.providers.provider import ROUTE, Client, Profile, Provider
 from editloupe.agent.replies.finish_reasons import ReplyFacts, facts_of
-from editloupe.agent.span_content import put_question, put_reply
 from editloupe.agent.transport.attachments import attaching, fitting
 from editloupe.agent.transport.batch_files import raise_put_aside
-from editloupe.agent.transport.clients import Client, Clients
 from editloupe.agent.transport.errors import Fault, ModelFailed, ModelRejected, classify, empty_reply
 from editloupe.agent.transport.http import Gate, noting_route
-from editloupe.agent.transport.rate_limits import Replies, Ticket, Traffic, Unlimited
+from editloupe.agent.transport.rate_limits import LimitPauses, Ticket, Traffic, Unlimited
 from editloupe.agent.transport.usage import UNSEEN_REPLY, counted, estimated_input
 from editloupe.pictures.encode import WireLimits
 from editloupe.telemetry.spans import answered, chat_span
@@ -45,6 +45,55 @@ from editloupe.types import Reason, Usage
 _LOG = logging.getLogger("editloupe")
 CLOCK_ERROR = 0.05
 """Seconds by which a timer may ring early."""
+
+
+class Clients:
+    """Opens a client for every loop that asks; the first is opened at once, so that what is wrong with it is told at once."""
+
+    def __init__(self, open_client: Callable[[], Client]) -> None:
+        self._open = open_client
+        self._spare: Client | None = open_client()
+        self.notes = self._spare.notes
+        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def here(self) -> Client:
+        """Return the client of the running loop."""
+        loop = asyncio.get_running_loop()
+        client = self._by_loop.get(loop)
+        if client is None:
+            with self._lock:
+                client, self._spare = self._spare or self._open(), None
+                self._by_loop[loop] = client
+        return client
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections."""
+        with self._lock:
+            client = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if client:
+            await client.aclose()
+
+    def drop(self) -> None:
+        """Have every loop that still runs close its connections when it comes to it; waits for nothing."""
+        with self._lock:
+            clients, self._by_loop = list(self._by_loop.items()), weakref.WeakKeyDictionary()
+        for loop, client in clients:
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(_close_soon, client)
+
+
+_CLOSING: set[asyncio.Task[None]] = set()
+
+
+def _close_soon(client: Client) -> None:
+    async def close() -> None:
+        with suppress(Exception):  # nobody is left to be told
+            await client.aclose()
+
+    task = asyncio.get_running_loop().create_task(close())
+    _CLOSING.add(task)
+    task.add_done_callback(_CLOSING.discard)
 
 
 class ModelChat:

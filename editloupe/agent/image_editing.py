@@ -12,9 +12,8 @@ from editloupe.agent.providers.provider import ImageClient, ImageReply, Opening,
 from editloupe.agent.providers.registry import PROVIDERS, provider_named
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import split_spec
-from editloupe.agent.transport.addresses import check_address
 from editloupe.agent.transport.errors import ModelFailed, classify, clean
-from editloupe.agent.transport.http import Address, Gate, keep_logs_clean
+from editloupe.agent.transport.http import Address, Gate, check_address, keep_logs_clean
 from editloupe.agent.transport.secrets import remember, remember_address
 from editloupe.types import Reason, Usage, UserError
 

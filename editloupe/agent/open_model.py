@@ -4,50 +4,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any, Literal
 
-from editloupe.agent.chat_client import ModelChat
-from editloupe.agent.chat_interface import Chat, RetryPolicy
-from editloupe.agent.parameters import FLEX, FLEX_SECONDS, ProviderParameters, check_taken, provider_parameters
-from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import Opening, Provider, in_a_line
+from editloupe.agent.chat_client import Clients, ModelChat
+from editloupe.agent.chat_interface import Chat, Replies
+from editloupe.agent.model_settings import ModelSettings, adjusted, check_taken, sampling
+from editloupe.agent.providers.provider import Client, Opening, Provider, in_a_line
 from editloupe.agent.providers.registry import provider_named
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import forms, profile_of, split_spec
-from editloupe.agent.transport.addresses import check_address
 from editloupe.agent.transport.batch_files import DeskTransport, current_desk
-from editloupe.agent.transport.clients import Client, Clients
-from editloupe.agent.transport.http import Additions, Address, Gate, keep_logs_clean
-from editloupe.agent.transport.rate_limits import Replies, Traffic
+from editloupe.agent.transport.http import Additions, Address, Gate, check_address, keep_logs_clean
+from editloupe.agent.transport.rate_limits import Traffic
 from editloupe.agent.transport.secrets import remember, remember_address
 from editloupe.types import UserError
 
 BY_THE_GATE = ("headers", "extra_body")
 """Parameters that join a request on its way out; the client does not know them."""
-
-
-class ModelSettings(ProviderParameters):
-    """How a model is asked."""
-
-    tool_calls: Literal["auto", "native", "text"] = "auto"
-    """`auto` follows the model's profile."""
-    coordinates: Literal["auto", "pixels", "per_mille"] = "auto"
-    structured: Literal["auto", "on", "off"] = "auto"
-    """Whether the provider is held to the answer's JSON schema; `auto` follows the model's profile."""
-    written_reasoning: Literal["auto", "on", "off"] = "auto"
-    """Whether a reply held to JSON begins with reasoning step by step; `auto`: where the model has no reasoning of its own."""
-    temperature: float | None = None
-    """None: 0 where the model accepts it, nothing sent where it does not."""
-    max_output_tokens: int | None = None
-    timeout: float = 90.0
-    """Seconds to wait for one reply; 900 with the service tier `flex`, where nothing else was set."""
-    retry: RetryPolicy = RetryPolicy()
-
-    @property
-    def patience(self) -> float:
-        """How many seconds a reply is really waited for."""
-        waits = self.service_tier == FLEX and "timeout" not in self.model_fields_set
-        return FLEX_SECONDS if waits else self.timeout
 
 
 def open_chat(
@@ -115,32 +87,6 @@ def _opened(provider: Provider, opening: Opening, spec: str) -> Client:
         ) from None
     except Exception as error:  # whatever a client raises
         raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None
-
-
-def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
-    """Return the profile as the user's settings have it."""
-    changes: dict[str, Any] = {}
-    if settings.tool_calls != "auto":
-        changes["native_tools"] = settings.tool_calls == "native"
-    if settings.coordinates != "auto":
-        changes["per_mille"] = settings.coordinates == "per_mille"
-    if settings.structured != "auto":
-        changes["structured_output"] = settings.structured == "on"
-    if settings.written_reasoning != "auto":
-        changes["reasons"] = settings.written_reasoning == "off"
-    return profile.model_copy(update=changes)
-
-
-def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
-    """Return the parameters that are sent, without secrets: temperature 0 where it is accepted, and what else was set."""
-    parameters: dict[str, Any] = {}
-    if settings.temperature is not None:
-        parameters["temperature"] = settings.temperature
-    elif profile.temperature:
-        parameters["temperature"] = 0.0
-    if settings.max_output_tokens is not None:
-        parameters["max_tokens"] = settings.max_output_tokens
-    return parameters | provider_parameters(settings)
 
 
 def key_of(provider: Provider, base_url: str | None, spec: str) -> str:

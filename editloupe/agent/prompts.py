@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from editloupe._util.text import quoted, quoted_lines
-from editloupe.agent.replies.schemas import REASONING
+from editloupe.agent.replies.answers import REASONING
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import (
     Answer,

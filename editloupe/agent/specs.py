@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from editloupe.agent.profiles import RULES_PROFILE, Profile
-from editloupe.agent.providers.provider import Provider
+from editloupe.agent.providers.provider import RULES_PROFILE, Profile, Provider
 from editloupe.agent.providers.registry import PROVIDERS, provider_named
 from editloupe.agent.spec_names import RULES
 from editloupe.types import UserError

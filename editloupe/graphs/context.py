@@ -14,8 +14,7 @@ from typing import Any, Literal
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from editloupe.agent.chat_interface import Chat, RetryBudget
-from editloupe.agent.transport.rate_limits import Watcher
+from editloupe.agent.chat_interface import Chat, RetryBudget, Watcher
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from editloupe.telemetry.spans import observed, tool_span

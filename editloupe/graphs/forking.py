@@ -20,10 +20,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import StateSnapshot
 from pydantic import Field
 
+from editloupe.agent.message_records import changed_message, changed_text, message_of
 from editloupe.agent.messages import correction
 from editloupe.agent.prompts import final_form
 from editloupe.agent.replies.answers import Given, read
-from editloupe.agent.replies.replayed import changed_message, changed_text, message_of
 from editloupe.graphs.edit import EditContext, case_context, tell_span
 from editloupe.graphs.engines import by_loop
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, LoopState, build_loop

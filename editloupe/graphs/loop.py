@@ -22,6 +22,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.agent.chat_interface import ChatRequest, Reply
+from editloupe.agent.message_records import asked_messages
 from editloupe.agent.messages import (
     announced,
     correction,
@@ -32,14 +33,11 @@ from editloupe.agent.messages import (
     text_of,
 )
 from editloupe.agent.prompts import final_form, system_text, task_text
-from editloupe.agent.replies.answers import LONGEST_REPLY, Given, read
-from editloupe.agent.replies.calls import MOST_CALLS
+from editloupe.agent.replies.answers import LONGEST_REPLY, MOST_CALLS, Given, answer_schema, read
 from editloupe.agent.replies.finish_reasons import Unfinished, unfinished
-from editloupe.agent.replies.schemas import answer_schema
 from editloupe.agent.tool_words import functions, in_words
 from editloupe.agent.transport.errors import ModelFailed
 from editloupe.agent.transport.rate_limits import OverBudget
-from editloupe.agent.transport.request_record import asked_messages
 from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.wording import filled

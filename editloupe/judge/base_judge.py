@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from editloupe._util.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.agent.chat_interface import Chat
-from editloupe.agent.open_model import ModelSettings
+from editloupe.agent.model_settings import ModelSettings
 from editloupe.agent.providers.registry import client_packages
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.secrets import shown as shown_address

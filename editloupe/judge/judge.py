@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from editloupe.agent.chat_interface import Replies, Watcher
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.attachments import wire_limits
 from editloupe.agent.transport.errors import clean
-from editloupe.agent.transport.rate_limits import Replies, Traffic, Watcher, with_request_limit
+from editloupe.agent.transport.rate_limits import Traffic, with_request_limit
 from editloupe.agent.transport.secrets import shown as shown_address
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of

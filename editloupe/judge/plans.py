@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.chat_interface import Chat, ChatRequest, Reply
-from editloupe.agent.open_model import ModelSettings, open_chat
-from editloupe.agent.profiles import Profile
+from editloupe.agent.chat_interface import Chat, ChatRequest, Replies, Reply
+from editloupe.agent.model_settings import ModelSettings
+from editloupe.agent.open_model import open_chat
+from editloupe.agent.providers.provider import Profile
 from editloupe.agent.spec_names import CASCADE, PANEL, RULES
 from editloupe.agent.specs import split_spec
-from editloupe.agent.transport.rate_limits import Replies, Traffic
+from editloupe.agent.transport.rate_limits import Traffic
 from editloupe.judge.calibration import Calibration, calibration_of, write_yaml
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import UserError

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe._util.json_safe import content_key, text_key
-from editloupe.agent.open_model import sampling
-from editloupe.agent.profiles import Profile
+from editloupe.agent.model_settings import sampling
 from editloupe.agent.prompts import system_text
+from editloupe.agent.providers.provider import Profile
 from editloupe.agent.rules.thresholds import rules_fingerprint
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import split_spec

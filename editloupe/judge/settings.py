@@ -12,7 +12,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from editloupe._util.errors import describe_error
-from editloupe.agent.open_model import ModelSettings
+from editloupe.agent.model_settings import ModelSettings
 from editloupe.agent.tool_words import without_usual
 from editloupe.graphs.context import Differences
 from editloupe.pictures.encode import LONG_SIDE

@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 
 from editloupe.agent.chat_interface import ChatRequest
 from editloupe.agent.messages import picture_block, text_block
-from editloupe.agent.open_model import ModelSettings, adjusted, open_chat, sampling
+from editloupe.agent.model_settings import ModelSettings, adjusted, sampling
+from editloupe.agent.open_model import open_chat
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import profile_of, split_spec
 from editloupe.pictures.decode import Album

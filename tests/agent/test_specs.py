@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.open_model import ModelSettings, sampling
+from editloupe.agent.model_settings import ModelSettings, sampling
 from editloupe.agent.providers.registry import provider_named
 from editloupe.agent.specs import profile_of
 

@@ -14,10 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
-from editloupe.agent.replies.answers import LONGEST_REPLY, Malformed, read, read_object
-from editloupe.agent.replies.calls import MOST_CALLS
+from editloupe.agent.replies.answers import LONGEST_REPLY, MOST_CALLS, Malformed, read, read_object
 from editloupe.agent.replies.sections import MOST_MARKS
-from editloupe.agent.rules.understand import understand
+from editloupe.agent.rules.instructions import understand
 from editloupe.rubrics.edival.reading import read_instruction
 from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer, TextAnswer
 from editloupe.rubrics.protocol import MissingInput

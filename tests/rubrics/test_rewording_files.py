@@ -14,7 +14,7 @@ import yaml
 
 from editloupe import Judge, UserError
 from editloupe.agent.open_model import open_chat
-from editloupe.agent.replies.schemas import REASONING
+from editloupe.agent.replies.answers import REASONING
 from editloupe.cli.main import run
 from editloupe.cli.protocols import rewording_file
 from editloupe.graphs.context import LoopLimits, SharedContext

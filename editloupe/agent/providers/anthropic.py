@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import Opening, Provider, finish_reason, in_a_line
+from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, finish_reason, in_a_line
 from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.clients import Client
 from editloupe.agent.transport.http import BodyForm, trust
 from editloupe.pictures.encode import Wire
 from editloupe.types import UserError

@@ -8,8 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from editloupe.agent.providers import openai
-from editloupe.agent.providers.provider import ErrorForm, Opening
-from editloupe.agent.transport.clients import Client
+from editloupe.agent.providers.provider import Client, ErrorForm, Opening
 from editloupe.agent.transport.http import trust
 from editloupe.types import UserError
 

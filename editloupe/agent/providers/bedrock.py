@@ -11,11 +11,9 @@ from contextvars import copy_context
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.anthropic import LARGEST_PICTURE
-from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
+from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
 from editloupe.agent.transport.attachments import PictureForm, attached
-from editloupe.agent.transport.clients import Client
 from editloupe.agent.transport.http import MOST, BrokenReply, Gate, Redirected
 from editloupe.agent.transport.secrets import Secrets, remember
 from editloupe.pictures.encode import Wire

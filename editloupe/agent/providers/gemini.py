@@ -10,20 +10,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.batch_http import BatchHttp
 from editloupe.agent.providers.provider import (
+    Client,
     ErrorForm,
     ImageClient,
     ImageReply,
     Opening,
+    Profile,
     Provider,
     finish_reason,
     in_a_line,
 )
 from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.batch_files import BatchResult, BatchState
-from editloupe.agent.transport.clients import Client
+from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState
 from editloupe.agent.transport.http import BodyForm, trust
 from editloupe.pictures.encode import Wire
 from editloupe.types import Usage, UserError

@@ -7,10 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
+from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
 from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.clients import Client
 from editloupe.agent.transport.http import BodyForm, trust
 from editloupe.pictures.encode import Wire
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from editloupe.agent.providers import openai
-from editloupe.agent.providers.provider import Opening
-from editloupe.agent.transport.clients import Client
+from editloupe.agent.providers.provider import Client, Opening
 from editloupe.agent.transport.http import merged
 
 ADDRESS = "https://openrouter.ai/api/v1"

@@ -7,18 +7,46 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from editloupe._util.json_safe import storable_text
-from editloupe.agent.profiles import Profile
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.agent.transport.http import BodyForm, Gate
 from editloupe.agent.transport.secrets import without_secrets
-from editloupe.types import Served, Usage
+from editloupe.types import Record, Served, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
     from editloupe.agent.transport.batch_files import BatchFiles
-    from editloupe.agent.transport.clients import Client
+
+
+class Profile(Record):
+    """The habits of one model family; a part of the keys of the units it judges."""
+
+    family: str
+    provider: str
+    """Whose interface the model is asked by."""
+    pattern: str
+    """Matched against the model's name, ignoring case; a name may have an owner before a slash."""
+    native_tools: bool
+    """Whether the family calls tools by its provider's function calling; else by the papers' text protocol."""
+    per_mille: bool = False
+    """Positions in thousandths of each side instead of pixels of the picture as sent."""
+    temperature: bool = True
+    """Whether temperature 0 is accepted; reasoning models refuse it."""
+    max_image_bytes: int = 15_000_000
+    """Largest encoded picture that is sent."""
+    max_long_side: int | None = None
+    """Longest side of a picture in pixels, however many others are in the request; None where only the user's setting counts."""
+    max_request_bytes: int | None = None
+    """What the pictures of one request may come to, in base64; None where the provider sets no limit worth watching."""
+    structured_output: bool = False
+    """Whether the provider can be told to answer in JSON."""
+    reasons: bool = True
+    """Whether the family reasons by itself before it replies; else a reply held to JSON begins with written reasoning."""
+
+
+RULES_PROFILE = Profile(family="Embedded rules", provider="rules", pattern=r"", native_tools=True)
+"""Of the embedded judge, which no provider has."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +121,18 @@ class ErrorForm:
     """The headers of the response, where they are not in its `response`."""
     versioned_path: str = ""
     """What the client adds to an address that ends with a version such as /v1 at most servers."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A LangChain chat client, and how its connections are closed."""
+
+    model: BaseChatModel
+    aclose: Callable[[], Awaitable[None]]
+    attaches: bool = True
+    """Whether a hook puts the pictures into its requests on their way; else they are written into its messages."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about how this client was opened."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from editloupe.agent.replies.problems import Malformed, short
-from editloupe.agent.replies.sections import OPENING, Part, says_something
+from editloupe.agent.replies.sections import OPENING, Malformed, Part, says_something, short
 
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?;](?=\s)|[。！？；]", re.IGNORECASE)
 _FORM = r"(?:(?:required|expected|answer|output|response|reply|json) ){0,3}form(?:at)?"

@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from editloupe.agent.replies.problems import Malformed
 from editloupe.agent.replies.tags import START_THINKING, TAG, Tag, holds_the_words_of_others, tag_of
 
 Kind = Literal["text", "thought", "call", "answer", "object", "code", "shown"]
@@ -49,6 +48,32 @@ MOST_BROKEN = 10
 """Broken objects that are passed over in one reply; behind the last of them nothing is taken for an object."""
 MOST_MARKS = 5_000
 """Tags, fences and objects that are looked at in one reply; an answer has a handful of them, and one with more is not read."""
+
+
+DEEPEST = 40
+"""Levels of lists and objects in a value that is taken; deeper ones could not be written down again."""
+T = TypeVar("T")
+
+
+class Malformed(Exception):
+    """A reply that cannot be read; the sentence says exactly what is wrong."""
+
+
+def shallow(value: T) -> T:
+    """Return a JSON value, or raise Malformed where it is nested too deeply to be kept."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        held = [item for item in level if isinstance(item, (dict, list))]
+        if not held:
+            return value
+        level = [inner for item in held for inner in (item.values() if isinstance(item, dict) else item)]
+    raise Malformed(f"Your JSON is nested more than {DEEPEST} levels deep; keep it flat.")
+
+
+def short(text: str, limit: int = 80) -> str:
+    """Return the beginning of a text on one line, for a sentence that quotes it."""
+    text = " ".join(text[: 4 * limit].split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

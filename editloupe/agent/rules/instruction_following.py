@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe.agent.rules import counting, crops, regions
-from editloupe.agent.rules.boxes import alike
-from editloupe.agent.rules.change_request import ChangeRequest
-from editloupe.agent.rules.pixels import Rect
+from editloupe.agent.rules.instructions import ChangeRequest
+from editloupe.agent.rules.pixels import Rect, alike
 from editloupe.agent.rules.reading import TextReading
 from editloupe.agent.rules.thresholds import FollowingChecks, LogisticCheck, Thresholds
 from editloupe.pictures.decode import Album

@@ -12,15 +12,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from editloupe.agent.chat_interface import ChatRequest, Reply
-from editloupe.agent.profiles import RULES_PROFILE
+from editloupe.agent.providers.provider import RULES_PROFILE
 from editloupe.agent.replies.finish_reasons import Declined, ReplyFacts
-from editloupe.agent.rules import instruction_following, reading, visual_consistency
-from editloupe.agent.rules.boxes import attached
-from editloupe.agent.rules.change_request import ChangeRequest
-from editloupe.agent.rules.decision import Decision, in_order, nothing_happened
-from editloupe.agent.rules.pixels import Rect
+from editloupe.agent.rules import instruction_following, reading
+from editloupe.agent.rules.decisions import Decision, decide_consistency, find_anomalies, in_order, nothing_happened
+from editloupe.agent.rules.instructions import ChangeRequest, understand
+from editloupe.agent.rules.pixels import Rect, attached
 from editloupe.agent.rules.thresholds import thresholds
-from editloupe.agent.rules.understand import understand
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
@@ -150,10 +148,8 @@ class _Turn:
                 if targets
                 else "(none is clearly the asked change)"
             )
-        places = visual_consistency.outside(
-            found, targets, own, limits, instances=request.kind == "count" and bool(targets)
-        )
-        return _answer([_summary(found)], visual_consistency.decide(found, places, limits, setting))
+        places = find_anomalies(found, targets, own, limits, instances=request.kind == "count" and bool(targets))
+        return _answer([_summary(found)], decide_consistency(found, places, limits, setting))
 
     def _first_looks(self, request: ChangeRequest, to_search: bool = True) -> Said | None:
         """Ask for the differences, then for the target or its text where they are not known; None where all is seen."""

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from functools import cache
 from typing import Any
 
-from editloupe.agent.rules.change_request import ChangeRequest
+from editloupe.agent.rules.instructions import ChangeRequest
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, Case
 from editloupe.tools.contract import ToolError, View

@@ -10,9 +10,9 @@ from typing import cast
 import cv2
 import numpy as np
 
-from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.agent.rules.colours import Lab, colour_of, share_named
 from editloupe.agent.rules.crops import FAR, carries, palette
+from editloupe.agent.rules.instructions import ChangeRequest
 from editloupe.agent.rules.pixels import (
     Mask,
     Rect,

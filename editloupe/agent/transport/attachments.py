@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.profiles import Profile
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import Wire, WireLimits
 from editloupe.types import Sha
+
+if TYPE_CHECKING:
+    from editloupe.agent.providers.provider import Profile
 
 _ATTACHED: ContextVar[tuple[Album, WireLimits] | None] = ContextVar("editloupe_attached", default=None)
 

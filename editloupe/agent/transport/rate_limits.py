@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, Protocol
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
 
-from editloupe.types import Step, Trace, Usage
+from editloupe.types import Usage
+
+if TYPE_CHECKING:
+    from editloupe.agent.chat_interface import RetryPolicy
 
 _LOG = logging.getLogger("editloupe")
-
-
-class Replies(Protocol):
-    """Keeps every model reply by the exact request, so that nothing is paid for twice."""
-
-    def get(self, key: str) -> Mapping[str, Any] | None:
-        """Return the reply kept for this request, if any."""
-
-    def put(self, key: str, reply: Mapping[str, Any]) -> None:
-        """Keep a reply; called before anything is decided from it."""
+LOOK_AGAIN = 0.1
+"""Seconds between two looks at whether the request that tries the server after a pause has ended."""
 
 
 class Ticket(Protocol):
@@ -59,13 +55,6 @@ class OverBudget(Exception):
 
 class Deferred(OverBudget):
     """The request was put aside to be sent in a file with many others; its reply comes later."""
-
-
-class Watcher(Protocol):
-    """Is told about every step as it happens."""
-
-    def step(self, trace: Trace, step: Step) -> None:
-        """A step was completed; the trace says of which edit and criterion, its own steps may be empty."""
 
 
 def announce_pause(seconds: float) -> None:
@@ -121,3 +110,83 @@ class Unlimited:
     async def pause(self, seconds: float) -> None:
         """Wait so long."""
         await asyncio.sleep(seconds)
+
+
+class LimitPauses:
+    """Pauses all requests to one judge while its server limits requests without saying how long to wait.
+
+    The requests that are refused together begin one pause. After a pause a single request goes out: if it is admitted, all
+    others go out too and the next pause is the first one again; if it is refused, the next, longer pause begins. Used from any
+    event loop.
+    """
+
+    def __init__(self, policy: RetryPolicy, clock: Callable[[], float] = monotonic) -> None:
+        self._pauses, self._patience, self._clock = policy.limit_pauses, policy.limit_patience, clock
+        self._next = 0
+        """The place of the next pause; 0 while the server admits requests."""
+        self._began = self._until = float("-inf")
+        self._refused_since: float | None = None
+        """When the first refusal since the last reply came."""
+        self._trial: float | None = None
+        """When the single request went out that tries the server after a pause."""
+        self._last_request = float("-inf")
+        """When the last request went out or ended."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long a request has to wait now; 0 if it may go out."""
+        now = self._clock()
+        if self._given_up(now):
+            return 0.0
+        if now < self._until:
+            return self._until - now
+        return LOOK_AGAIN if self._next and self._trial is not None else 0.0
+
+    def sent(self) -> float:
+        """Note that a request goes out and return the time; `ended` must follow."""
+        now = self._clock()
+        if (
+            now - max(self._last_request, self._until) > self._pauses[-1]
+        ):  # no request was waiting: the patience begins again
+            self._next, self._refused_since, self._trial = 0, None, None
+        self._last_request = now
+        if self._next:
+            self._trial = now
+        return now
+
+    def ended(self, sent: float) -> None:
+        """Note that a request has ended, in whatever way."""
+        self._last_request = self._clock()
+        if self._trial == sent:
+            self._trial = None
+
+    def admitted(self, sent: float, replied: bool) -> None:
+        """Note that the server did not refuse a request; one that went out before the pause shows nothing about the limit."""
+        if sent > self._began:
+            self._next = 0
+        if replied:
+            self._refused_since = None
+
+    def refused(self, sent: float) -> float | None:
+        """Note a 429 without a time to wait.
+
+        Args:
+            sent: When the refused request went out, as `sent` returned it.
+
+        Returns:
+            The seconds of the pause that begins with it, 0 if the pause had begun already, or None if no reply has come for
+            so long that the refusal counts as an attempt.
+        """
+        now = self._clock()
+        if self._given_up(now):
+            return None
+        if sent <= self._began:
+            return 0.0
+        if self._refused_since is None:
+            self._refused_since = now
+        seconds = self._pauses[min(self._next, len(self._pauses) - 1)]
+        self._next, self._began, self._until = self._next + 1, now, now + seconds
+        return seconds
+
+    def _given_up(self, now: float) -> bool:
+        return self._refused_since is not None and now - self._refused_since >= self._patience

@@ -19,9 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editloupe._util.text import number_of
-from editloupe.agent.providers.batch_http import BatchRefused
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.transport.batch_files import MOST_BYTES, MOST_REQUESTS, BatchFiles, BatchState, NoReply
+from editloupe.agent.transport.batch_files import (
+    MOST_BYTES,
+    MOST_REQUESTS,
+    BatchFiles,
+    BatchRefused,
+    BatchState,
+    NoReply,
+)
 from editloupe.agent.transport.errors import clean
 from editloupe.agent.transport.rate_limits import Deferred, OverBudget
 from editloupe.evals.batch.local_executor import Done, judge_job, share_cores

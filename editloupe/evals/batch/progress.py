@@ -19,8 +19,8 @@ from rich.text import Text
 
 from editloupe._util.text import number_of, one_line
 from editloupe.agent.spec_names import RULES
+from editloupe.agent.transport.errors import refused_by_limit
 from editloupe.agent.transport.rate_limits import pause_sentence
-from editloupe.agent.transport.refusals import refused_by_limit
 from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.traffic import TrafficControl

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from editloupe._util.json_safe import content_key
-from editloupe.agent.open_model import open_chat, sampling
+from editloupe.agent.chat_interface import Replies, Watcher
+from editloupe.agent.model_settings import sampling
+from editloupe.agent.open_model import open_chat
 from editloupe.agent.transport.attachments import wire_limits
-from editloupe.agent.transport.rate_limits import Replies, Traffic, Watcher
+from editloupe.agent.transport.rate_limits import Traffic
 from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY

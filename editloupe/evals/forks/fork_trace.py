@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from editloupe.agent.chat_interface import Watcher
 from editloupe.agent.specs import split_spec
-from editloupe.agent.transport.rate_limits import Watcher
 from editloupe.evals.forks.fork_store import ForkReplies, keep_fork, made_before
 from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
 from editloupe.evals.forks.records import Fork, identity_of

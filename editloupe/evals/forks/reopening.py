@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from editloupe.agent.chat_interface import Replies
 from editloupe.agent.providers.registry import provider_named
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import split_spec
-from editloupe.agent.transport.rate_limits import Replies
 from editloupe.agent.transport.secrets import PLACEHOLDER, shown
 from editloupe.evals.forks.kept_trace import KeptTrace
 from editloupe.graphs.forking import StepChange

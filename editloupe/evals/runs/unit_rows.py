@@ -368,7 +368,7 @@ def reply_behind(run: Run, edit_id: str, step: Step) -> StepReply | None:
     """
     from langchain_core.messages import AIMessage, messages_from_dict  # takes long to load
 
-    from editloupe.agent.replies.replayed import same_reply
+    from editloupe.agent.message_records import same_reply
 
     for key, kept in _candidates(run, edit_id, step):
         with run.damage.reading("kept replies", key[:12]):

@@ -10,9 +10,8 @@ import pytest
 from langchain_core.load import dumpd
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, UserError
-from editloupe.agent.profiles import Profile
 from editloupe.agent.providers import bedrock
-from editloupe.agent.providers.provider import Opening
+from editloupe.agent.providers.provider import Opening, Profile
 from editloupe.agent.specs import profile_of
 from editloupe.agent.transport.http import Gate
 from tests.conftest import StartServer

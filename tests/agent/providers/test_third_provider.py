@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from editloupe import Edit, Judge, UserError
-from editloupe.agent.providers.provider import Opening
+from editloupe.agent.providers.provider import Client, Opening
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.agent.specs import profile_of
-from editloupe.agent.transport.clients import Client
 from editloupe.cli.main import run
 from tests.agent.providers import third
 from tests.conftest import StartServer

@@ -13,10 +13,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
+from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
 from editloupe.agent.transport.attachments import PictureForm, data_url
-from editloupe.agent.transport.clients import Client
 
 
 class ParrotChat(BaseChatModel):

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from editloupe.agent.rules import counting, crops, regions
-from editloupe.agent.rules.boxes import alike, attached, joined
-from editloupe.agent.rules.change_request import ChangeRequest
-from editloupe.agent.rules.pixels import best_shift, distance, soft_lab
+from editloupe.agent.rules.instructions import ChangeRequest
+from editloupe.agent.rules.pixels import alike, attached, best_shift, distance, joined, soft_lab
 from tests.agent.rules.pictures import BLUE, BOX, GREEN, RED, Pixels, disc, ellipse, ground
 
 CENTRE = (160, 120)

@@ -1,4 +1,4 @@
-from editloupe.agent.rules.change_request import ChangeRequest
+from editloupe.agent.rules.instructions import ChangeRequest
 from editloupe.agent.rules.reading import TextReading, compared, from_tool
 from editloupe.types import Box
 

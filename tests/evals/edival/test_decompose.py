@@ -11,7 +11,8 @@ import pytest
 
 from editloupe.agent.asking import Asker
 from editloupe.agent.chat_interface import RetryPolicy
-from editloupe.agent.open_model import ModelSettings, open_chat
+from editloupe.agent.model_settings import ModelSettings
+from editloupe.agent.open_model import open_chat
 from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_json

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from editloupe.agent.asking import Asker
-from editloupe.agent.open_model import ModelSettings, open_chat
+from editloupe.agent.model_settings import ModelSettings
+from editloupe.agent.open_model import open_chat
 from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor

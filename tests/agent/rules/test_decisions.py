@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 
-from editloupe.agent.rules import visual_consistency
-from editloupe.agent.rules.change_request import Kind
-from editloupe.agent.rules.decision import in_order
+from editloupe.agent.rules.decisions import decide_consistency, find_anomalies, in_order
+from editloupe.agent.rules.instructions import Kind
 from editloupe.agent.rules.thresholds import (
     ConsistencyLimits,
     FollowingChecks,
@@ -70,30 +69,30 @@ def test_a_number_at_the_threshold_is_decided_with_low_confidence() -> None:
 )
 def test_distinct_regions_outside_the_target_are_counted(regions: list[tuple[list[int], float]], label: str) -> None:
     differences = found(*regions)
-    places = visual_consistency.outside(differences, [(400, 400, 500, 500)], [], LIMITS, instances=False)
-    assert visual_consistency.decide(differences, places, LIMITS, "").label == label
+    places = find_anomalies(differences, [(400, 400, 500, 500)], [], LIMITS, instances=False)
+    assert decide_consistency(differences, places, LIMITS, "").label == label
 
 
 def test_what_touches_the_target_is_not_an_anomaly() -> None:
     differences = found(([505, 400, 540, 500], 0.9))
-    assert visual_consistency.outside(differences, [(400, 400, 500, 500)], [], LIMITS, instances=False) == []
+    assert find_anomalies(differences, [(400, 400, 500, 500)], [], LIMITS, instances=False) == []
 
 
 def test_another_instance_of_a_counted_target_is_not_an_anomaly() -> None:
     differences = found(([100, 100, 200, 200], 0.9), ([600, 100, 640, 130], 0.9))
-    places = visual_consistency.outside(differences, [(400, 400, 500, 500)], [], LIMITS, instances=True)
+    places = find_anomalies(differences, [(400, 400, 500, 500)], [], LIMITS, instances=True)
     assert [box for box, _ in places] == [(600, 100, 640, 130)]
 
 
 def test_a_scene_that_differs_everywhere_has_collapsed_whatever_the_regions_say() -> None:
     differences = found(([0, 0, 1000, 1000], 1.0), whole=True)
-    assert visual_consistency.decide(differences, [], LIMITS, "").label == "Scene Collapse"
+    assert decide_consistency(differences, [], LIMITS, "").label == "Scene Collapse"
 
 
 def test_a_region_near_the_threshold_lowers_the_confidence() -> None:
     differences = found()
-    sure = visual_consistency.decide(differences, [((0, 0, 9, 9), 0.6)], LIMITS, "")
-    unsure = visual_consistency.decide(differences, [((0, 0, 9, 9), 0.12)], LIMITS, "")
+    sure = decide_consistency(differences, [((0, 0, 9, 9), 0.6)], LIMITS, "")
+    unsure = decide_consistency(differences, [((0, 0, 9, 9), 0.12)], LIMITS, "")
     assert sure.label == unsure.label == "Single Anomaly"
     assert sure.confidence > 0.95 > unsure.confidence
 

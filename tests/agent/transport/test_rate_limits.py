@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from editloupe.agent.chat_interface import LOOK_AGAIN, LimitPauses, RetryPolicy
-from tests.agent.test_faults import ServerError, sort
+from editloupe.agent.chat_interface import RetryPolicy
+from editloupe.agent.transport.rate_limits import LOOK_AGAIN, LimitPauses
+from tests.agent.transport.test_errors import ServerError, sort
 
 
 class Clock:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_serializer, field_validator
 
 from editloupe._util.json_safe import text_key
-from editloupe.agent.providers.provider import Provider
+from editloupe.agent.chat_interface import RetryPolicy
+from editloupe.agent.providers.provider import Profile, Provider
 from editloupe.agent.transport.secrets import PLACEHOLDER, looks_like_a_key, remember
 from editloupe.types import Record, UserError
 
@@ -80,6 +81,56 @@ class ProviderParameters(Record):
         return recorded_headers(headers)
 
 
+class ModelSettings(ProviderParameters):
+    """How a model is asked."""
+
+    tool_calls: Literal["auto", "native", "text"] = "auto"
+    """`auto` follows the model's profile."""
+    coordinates: Literal["auto", "pixels", "per_mille"] = "auto"
+    structured: Literal["auto", "on", "off"] = "auto"
+    """Whether the provider is held to the answer's JSON schema; `auto` follows the model's profile."""
+    written_reasoning: Literal["auto", "on", "off"] = "auto"
+    """Whether a reply held to JSON begins with reasoning step by step; `auto`: where the model has no reasoning of its own."""
+    temperature: float | None = None
+    """None: 0 where the model accepts it, nothing sent where it does not."""
+    max_output_tokens: int | None = None
+    timeout: float = 90.0
+    """Seconds to wait for one reply; 900 with the service tier `flex`, where nothing else was set."""
+    retry: RetryPolicy = RetryPolicy()
+
+    @property
+    def patience(self) -> float:
+        """How many seconds a reply is really waited for."""
+        waits = self.service_tier == FLEX and "timeout" not in self.model_fields_set
+        return FLEX_SECONDS if waits else self.timeout
+
+
+def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
+    """Return the profile as the user's settings have it."""
+    changes: dict[str, Any] = {}
+    if settings.tool_calls != "auto":
+        changes["native_tools"] = settings.tool_calls == "native"
+    if settings.coordinates != "auto":
+        changes["per_mille"] = settings.coordinates == "per_mille"
+    if settings.structured != "auto":
+        changes["structured_output"] = settings.structured == "on"
+    if settings.written_reasoning != "auto":
+        changes["reasons"] = settings.written_reasoning == "off"
+    return profile.model_copy(update=changes)
+
+
+def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
+    """Return the parameters that are sent, without secrets: temperature 0 where it is accepted, and what else was set."""
+    parameters: dict[str, Any] = {}
+    if settings.temperature is not None:
+        parameters["temperature"] = settings.temperature
+    elif profile.temperature:
+        parameters["temperature"] = 0.0
+    if settings.max_output_tokens is not None:
+        parameters["max_tokens"] = settings.max_output_tokens
+    return parameters | provider_parameters(settings)
+
+
 def recorded_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return headers as they are written down, by lower-case name."""
     return {name.lower(): recorded_header(name, value) for name, value in sorted(headers.items())}
@@ -116,6 +167,3 @@ def check_taken(settings: ProviderParameters, provider: Provider | None, spec: s
 
 def _option(name: str) -> str:
     return f"--{'header' if name == 'headers' else name.replace('_', '-')}"
-
-
-__all__ = ["FLEX", "FLEX_SECONDS", "ProviderParameters", "check_taken", "provider_parameters", "recorded_headers"]

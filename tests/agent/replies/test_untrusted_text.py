@@ -30,7 +30,7 @@ from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, say
 
-CORPUS = yaml.safe_load((Path(__file__).parent.parent / "fixtures" / "hostile_texts.yaml").read_text("utf-8"))
+CORPUS = yaml.safe_load((Path(__file__).parents[2] / "fixtures" / "hostile_texts.yaml").read_text("utf-8"))
 TEXTS = [entry["text"] for entry in CORPUS]
 HARMLESS = "Make the cup red."
 RUBRIC = protocol("dlebench").rubrics[0]

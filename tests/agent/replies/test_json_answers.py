@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.agent.replies.answers import read
-from editloupe.agent.replies.schemas import answer_schema
+from editloupe.agent.replies.answers import answer_schema, read
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 from editloupe.rubrics.registry import PROTOCOLS
 from tests.rubrics.samples import good_reply

@@ -11,7 +11,8 @@ from openai import DefaultAsyncHttpxClient
 
 from editloupe.agent.chat_client import ModelChat
 from editloupe.agent.messages import on_the_wire, picture_block, text_block
-from editloupe.agent.open_model import ModelSettings, open_chat
+from editloupe.agent.model_settings import ModelSettings
+from editloupe.agent.open_model import open_chat
 from editloupe.agent.providers import gemini as gemini_provider
 from editloupe.agent.providers import openai as openai_provider
 from editloupe.agent.transport.attachments import PictureForm, attaching

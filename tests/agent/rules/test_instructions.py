@@ -1,7 +1,6 @@
 import pytest
 
-from editloupe.agent.rules.change_request import ChangeRequest
-from editloupe.agent.rules.understand import understand
+from editloupe.agent.rules.instructions import ChangeRequest, understand
 
 
 @pytest.mark.parametrize(

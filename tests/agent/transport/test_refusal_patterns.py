@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.transport.refusals import parameter_in, refusal_about, wait_in
+from editloupe.agent.transport.errors import parameter_in, refusal_about, wait_in
 
 OLDER_LIMIT = (
     "Rate limit reached for default-gpt-3.5-turbo in organization org-1 on requests per min (RPM): Limit 3, Used 3, Requested 1. "

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, UserError
-from editloupe.agent.parameters import FLEX_SECONDS
+from editloupe.agent.model_settings import FLEX_SECONDS
 from editloupe.agent.transport.secrets import without_secrets
 from editloupe.cli.main import run
 from tests.conftest import StartServer

@@ -1,0 +1,178 @@
+"""Convert LangChain messages to and from the records of traces and spans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langchain_core.messages import ToolCall as LangChainCall
+
+from editloupe.agent.messages import PICTURE, text_of
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
+from editloupe.telemetry.spans import Span, holds_content, holds_pictures
+from editloupe.types import AskedMessage, AskedPicture, Sha, Step, ToolCall
+
+
+def asked_messages(messages: Sequence[AnyMessage]) -> tuple[AskedMessage, ...]:
+    """Return messages as a step keeps them; the first two of a conversation stand in the trace's prompt.
+
+    A reply that went back to the model stands as a mark: its words are in the step before.
+    """
+    opens = bool(messages) and isinstance(messages[0], SystemMessage)
+    return tuple(
+        _asked_message(message, place if opens and place < len(_OPENING) else None)
+        for place, message in enumerate(messages)
+    )
+
+
+_OPENING = ("system", "user")
+
+
+def _asked_message(message: AnyMessage, prompt: int | None) -> AskedMessage:
+    if isinstance(message, AIMessage):
+        return AskedMessage(role="assistant")
+    if isinstance(message, ToolMessage):
+        name = message.name or ""
+        return AskedMessage(role="tool", content=(str(message.content),), call_id=message.tool_call_id, name=name)
+    parts = tuple(_asked_parts(message.content, prompt is None))
+    return AskedMessage(role="system" if isinstance(message, SystemMessage) else "user", content=parts, prompt=prompt)
+
+
+def _asked_parts(content: str | list[Any], texts: bool) -> Iterator[str | AskedPicture]:
+    for part in [content] if isinstance(content, str) else content:
+        if isinstance(part, dict) and part.get("type") == PICTURE:
+            yield AskedPicture(picture=str(part["name"]), sha=part["sha"])
+        elif texts:
+            yield part if isinstance(part, str) else str(part.get("text", ""))
+
+
+WRITTEN = "text_"
+"""How the ids begin of calls that stand in the text of a reply (`agent/calls.py`)."""
+_CLIENTS_OWN = ("tool_calls", "function_call")
+"""Where clients repeat the calls of a reply; the message's own calls decide."""
+
+
+def message_of(step: Step, native: bool) -> AIMessage:
+    """Return the reply of a step in a form every provider takes; without `native`, its calls are written in the text.
+
+    >>> step = Step(index=0, raw="I zoom.", calls=(ToolCall(id="c1", name="zoom", parameters={"x": 1}),))
+    >>> message_of(step, native=False).content
+    'I zoom.\\n<tool_call>\\n{"name": "zoom", "parameters": {"x": 1}}\\n</tool_call>'
+    """
+    functions = [call for call in step.calls if not call.id.startswith(WRITTEN)]
+    if native:
+        return AIMessage(step.raw, tool_calls=_functions(functions))
+    return AIMessage(_with_calls(step.raw, functions))
+
+
+def same_reply(message: AIMessage, step: Step) -> bool:
+    """True where a kept message is the reply that a step was read from: the same words, and the same calls by their ids.
+
+    Two criteria often begin with the same words and the same call; a conversation that goes on needs its own ids.
+    """
+    functions = [call for call in step.calls if not call.id.startswith(WRITTEN)]
+    if text_of(message) != step.raw:
+        return False
+    return not step.calls or (
+        len(message.tool_calls) == len(functions) and all(map(_same, message.tool_calls, functions))
+    )
+
+
+def _same(said: LangChainCall, call: ToolCall) -> bool:
+    """True where a call of a message is that of a step; a provider that gives no ids leaves them out of it."""
+    return (said.get("id") or call.id, said["name"], dict(said["args"])) == (call.id, call.name, dict(call.parameters))
+
+
+def changed_message(message: AIMessage, step: Step, thought: str | None, calls: Sequence[ToolCall]) -> AIMessage:
+    """Return the reply with another thought or other parameters of its calls; an answer it gave is left out.
+
+    What a provider needs beside the text to go on, such as the signatures of thoughts, stays.
+    """
+    functions = [call for call in calls if not call.id.startswith(WRITTEN)]
+    content = changed_text(step, thought, calls)
+    others = {name: value for name, value in message.additional_kwargs.items() if name not in _CLIENTS_OWN}
+    if message.tool_calls:
+        return AIMessage(content, tool_calls=_functions(functions), additional_kwargs=others)
+    return AIMessage(_with_calls(content, functions), additional_kwargs=others)
+
+
+def changed_text(step: Step, thought: str | None, calls: Sequence[ToolCall]) -> str:
+    """Return the text of a reply with another thought or other parameters of the calls that stand in it.
+
+    >>> changed_text(Step(index=0, raw="I zoom.", thought="I zoom."), "I doubt it.", ())
+    '<Start Thinking>I doubt it.</Start Thinking>'
+    """
+    written = [call for call in calls if call.id.startswith(WRITTEN)]
+    if thought is None and not written:
+        return step.raw
+    return _with_calls(f"<Start Thinking>{thought or step.thought}</Start Thinking>", written)
+
+
+def _functions(calls: Sequence[ToolCall]) -> list[dict[str, object]]:
+    return [{"name": call.name, "args": dict(call.parameters), "id": call.id, "type": "tool_call"} for call in calls]
+
+
+def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
+    """Return a text with calls behind it, as the text protocol writes them."""
+    if not calls:
+        return text
+    lines = [json.dumps({"name": call.name, "parameters": dict(call.parameters)}, ensure_ascii=False) for call in calls]
+    block = "\n".join(("<tool_call>", *lines, "</tool_call>"))
+    return f"{text}\n{block}" if text else block
+
+
+ROLES = {"human": "user", "ai": "assistant"}
+
+
+def put_question(span: Span, messages: Sequence[AnyMessage], album: Album, limits: WireLimits) -> None:
+    """Put what is asked into a chat span."""
+    if not span:
+        return
+    span.set(editloupe__pictures=list(dict.fromkeys(_pictures(messages))))
+    if holds_content():
+        span.set(gen_ai__input__messages=_dumped([_span_message(message, album, limits) for message in messages]))
+
+
+def put_reply(span: Span, message: AIMessage, finish: str) -> None:
+    """Put what was answered into a chat span."""
+    if span and holds_content():
+        told = {**_span_message(message, None, None), "finish_reason": finish}
+        span.set(gen_ai__output__messages=_dumped([told]))
+
+
+def _pictures(messages: Iterable[AnyMessage]) -> Iterable[Sha]:
+    for message in messages:
+        for part in message.content if isinstance(message.content, list) else ():
+            if isinstance(part, dict) and part.get("type") == PICTURE:
+                yield part["sha"]
+
+
+def _span_message(message: AnyMessage, album: Album | None, limits: WireLimits | None) -> dict[str, Any]:
+    content = message.content if isinstance(message.content, list) else [message.content]
+    parts = [_span_part(part, album, limits) for part in content]
+    if isinstance(message, AIMessage):
+        parts += [
+            {"type": "tool_call", "id": call["id"], "name": call["name"], "arguments": call["args"]}
+            for call in message.tool_calls
+        ]
+    if isinstance(message, ToolMessage):
+        parts = [{"type": "tool_call_response", "id": message.tool_call_id, "response": str(message.content)}]
+    return {"role": ROLES.get(message.type, message.type), "parts": parts}
+
+
+def _span_part(part: Any, album: Album | None, limits: WireLimits | None) -> dict[str, Any]:
+    if not isinstance(part, dict):
+        return {"type": "text", "content": str(part)}
+    if part.get("type") != PICTURE:
+        return {"type": "text", "content": str(part.get("text", ""))}
+    if album is None or limits is None or not holds_pictures():
+        return {"type": "file", "modality": "image", "file_id": part["sha"]}
+    wire = album[part["sha"]].wire(limits)
+    return {"type": "blob", "modality": "image", "mime_type": wire.media_type, "content": wire.base64.decode()}
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
