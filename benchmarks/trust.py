@@ -20,7 +20,7 @@ from scipy import stats
 from editloupe.evals.stats.trust.calibrate import fewest, fixed_sequence, thresholds
 from editloupe.evals.stats.trust.drift import shift_answer
 from editloupe.evals.stats.trust.label_queue import probabilities, systematic
-from editloupe.evals.stats.trust.prediction_powered import corrected_mean
+from editloupe.evals.stats.trust.prediction_powered import correct_mean
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 CUTS = (-1.1, -0.3, 0.5)
@@ -70,7 +70,7 @@ def simulate(random: np.random.Generator, judge: str, labels: int, design: str, 
     if design == "types":
         kinds = np.minimum(np.arange(EDITS) % 8, 3)
         shares = 1 / 4 / np.bincount(kinds)[kinds]
-    found = corrected_mean(people, verdicts, labelled, shares, chances, np.arange(EDITS) // size)
+    found = correct_mean(people, verdicts, labelled, shares, chances, np.arange(EDITS) // size)
     low, high = found.interval()
     alone_low, alone_high = found.interval_alone()
     naive = verdicts @ shares

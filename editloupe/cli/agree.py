@@ -55,18 +55,19 @@ def agree(
     Example: editloupe agree runs/gpt --human ada.csv --human bo.csv --by model
     """
     kind = chosen_format(format, out, FORMATS)
+    from editloupe.evals.labels.human import load_human_labels
     from editloupe.evals.report.comparison_blocks import agreement_blocks
     from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import replacement_blocks
     from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
     from editloupe.evals.stats.bootstrap import Resampling
-    from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
+    from editloupe.evals.stats.scores.run_table import read_run_table
     from editloupe.evals.stats.trust.replace_annotators import replace_annotators as test_replacement
 
     table = read_run_table(run, protocol, configuration)
     for sentence in table.damage:
         tell(sentence)
-    people = human_labels(table, human)
+    people = load_human_labels(table, human)
     found = measure_agreement(table, people, Resampling(resamples, seed), by=by or ())
     tested = test_replacement(table, people, epsilon) if replace_annotators else None
     if kind == "json":

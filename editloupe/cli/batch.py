@@ -31,7 +31,7 @@ from editloupe.evals.runs.find_answers import FAILED
 from editloupe.evals.runs.prices import parse_price
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import as_facts, silent_members, stage_counts
-from editloupe.evals.stats.scores.run_slices import CriterionMean, criterion_means
+from editloupe.evals.stats.scores.run_scores import CriterionMean, criterion_means
 from editloupe.evals.stats.scores.run_table import table_of_configuration, version_notes
 from editloupe.evals.stats.scores.unedited_baseline import without_reference
 from editloupe.rubrics.benchmark import LANGUAGES

@@ -69,7 +69,7 @@ def calibrate(
     from editloupe.evals.stats.scores.run_table import read_run_table
     from editloupe.evals.stats.scores.unedited_baseline import without_reference
     from editloupe.evals.stats.trust.calibrate import calibrate as calibrated
-    from editloupe.evals.stats.trust.earlier_stages import find_stage
+    from editloupe.evals.stats.trust.calibrate import find_stage
     from editloupe.evals.stats.trust.label_queue import find_queue
     from editloupe.judge.plans import stage_calibrations, stage_entries, write_stages
     from editloupe.types import UserError

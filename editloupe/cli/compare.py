@@ -132,7 +132,7 @@ def _compared(
     from editloupe.evals.stats.comparison.model_comparison import compare_apart
     from editloupe.evals.stats.comparison.run_comparison import compare_runs as compare_two
     from editloupe.evals.stats.comparison.run_comparison import question_of
-    from editloupe.evals.stats.scores.run_slices import shared_apart_fields
+    from editloupe.evals.stats.scores.score_matrix import shared_apart_fields
     from editloupe.evals.stats.scores.unedited_baseline import without_reference
 
     if question is None and len(tables) == 1:

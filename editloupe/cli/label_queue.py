@@ -52,10 +52,11 @@ def label_queue(
 
     Example: editloupe label-queue runs/gpt --budget 100 --out queue.jsonl
     """
-    from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
+    from editloupe.evals.labels.human import load_human_labels
+    from editloupe.evals.labels.unjudged_run import find_labelled_edits, manifest_edits
+    from editloupe.evals.stats.scores.run_table import read_run_table
     from editloupe.evals.stats.scores.unedited_baseline import without_reference
     from editloupe.evals.stats.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue, find_labelled
-    from editloupe.evals.stats.trust.unjudged_run import find_labelled_edits, manifest_edits
     from editloupe.judge.calibration import CONFIDENCE_KINDS
     from editloupe.types import UserError
 
@@ -75,7 +76,7 @@ def label_queue(
     table, _ = without_reference(read_run_table(run, protocol, configuration))
     for sentence in table.damage:
         tell(sentence)
-    people = human_labels(table, human)
+    people = load_human_labels(table, human)
     labelled, partly = find_labelled(table, people)
     queue, kind = draw_queue(table, budget, tau, seed, by, labelled)
     queue = queue.split(annotators, shared) if annotators else queue

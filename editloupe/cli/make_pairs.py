@@ -15,9 +15,8 @@ from editloupe.cli.output import tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.preferences.decided_pairs import Counts
-    from editloupe.evals.preferences.pair_answers import PairAnswers
-    from editloupe.evals.preferences.records import OpenPair
+    from editloupe.evals.preferences.answers import Counts, PairAnswers
+    from editloupe.evals.preferences.pairs import OpenPair
     from editloupe.evals.stats.scores.run_table import Table
 
 WHICH, PEOPLE = "Which pairs", "What people decide"
@@ -83,11 +82,9 @@ def pairs(
 
     Example: editloupe make pairs runs/models --out pairs.jsonl --dimension IA && editloupe studio --pairs pairs.jsonl
     """
-    from editloupe.evals.preferences.decided_pairs import decided_lines
-    from editloupe.evals.preferences.draw_outputs import DrawSettings, draw_pairs
-    from editloupe.evals.preferences.draw_rationales import draw_rationales
-    from editloupe.evals.preferences.pair_answers import PairAnswers
-    from editloupe.evals.preferences.records import RULES, answers_file, open_file, write_lines
+    from editloupe.evals.preferences.answers import PairAnswers, decided_lines
+    from editloupe.evals.preferences.draw import DrawSettings, draw_pairs, draw_rationales
+    from editloupe.evals.preferences.pairs import RULES, answers_file, open_file, write_lines
 
     one_of("--ties", ties, ("keep", "drop"))
     one_of("--by", by or "scores", ("scores", "people"))
@@ -179,7 +176,7 @@ def _print(counts: dict[str, Counts], pairs: Sequence[OpenPair], written: int, b
 
 
 def _print_people(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
-    from editloupe.evals.preferences.pair_agreement import pair_agreement
+    from editloupe.evals.preferences.answers import pair_agreement
 
     done = Counter(who for pair in pairs for who in answers.choices(pair))
     print(one_line("answered: " + (", ".join(f"{who} {count}" for who, count in done.items()) or "nothing yet")))

@@ -15,8 +15,8 @@ from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.report import Leaderboard, Report
+    from editloupe.evals.stats.scores.run_scores import UnjudgedRule
     from editloupe.evals.stats.scores.run_table import Table
-    from editloupe.evals.stats.scores.scores import UnjudgedRule
     from editloupe.evals.stats.trust.label_queue import LabelQueue
 
 FIGURE_FORMATS = ("pdf", "png")

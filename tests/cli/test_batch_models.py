@@ -12,7 +12,7 @@ from editloupe.cli.main import run
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import protocol
 from tests.conftest import StartServer
-from tests.evals.paper_tables.benchmarks import write_wiseedit, write_wiseedit_results
+from tests.evals.manifests.benchmarks import write_wiseedit, write_wiseedit_results
 from tests.evals.samples import write_picture
 from tests.rubrics.samples import reply_for
 from tests.scripted import Request, final, say

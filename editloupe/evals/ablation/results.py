@@ -12,14 +12,13 @@ from pydantic import Field
 from editloupe.evals.ablation.combinations import LOOKS, Combination, JudgedCombination, judge_combinations
 from editloupe.evals.batch.batch import Batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.labels.human import Files
+from editloupe.evals.labels.human import Files, load_human_labels
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
-from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.bootstrap import Estimate, Number, Resampling, finite, frame, missing
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, compare_runs
-from editloupe.evals.stats.estimate import Estimate, Number, finite, frame, missing
-from editloupe.evals.stats.scores.run_table import BASELINE, Table, human_labels, table_of_configuration
+from editloupe.evals.stats.scores.run_table import BASELINE, Table, table_of_configuration
 from editloupe.evals.stats.scores.run_units import RunUnit
 from editloupe.evals.stats.scores.score_matrix import Sheet
 from editloupe.judge import Judge
@@ -199,7 +198,7 @@ def _table(run: Run, one: JudgedCombination) -> Table | None:
 
 def _agreement(table: Table, files: list[str | Path], how: Resampling) -> Agreement | None:
     """Return the agreement with people; None where nobody labelled these edits. A file that fits none is the user's mistake."""
-    people = human_labels(table, files)
+    people = load_human_labels(table, files)
     if not (people.given or people.adjudicated):
         return None
     found = measure_agreement(table, people, how)

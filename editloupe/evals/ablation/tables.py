@@ -10,7 +10,7 @@ from editloupe.evals.ablation.results import MEASURES, Ablation, AblationCell
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import letter, p_value
 from editloupe.evals.report.table_formats import HIGH, LOW
-from editloupe.evals.stats.estimate import Estimate
+from editloupe.evals.stats.bootstrap import Estimate
 from editloupe.rubrics.tables import Cell, PrintedTable
 
 TITLES = {"spearman": "ρ", "accuracy": "exact", "mae": "MAE"}

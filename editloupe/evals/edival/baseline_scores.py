@@ -12,8 +12,9 @@ from editloupe._util.text import number_of, verb
 from editloupe.evals.edival.baselines import CLIP_DIR, EDIVAL_IF, LMM, BaselineTable, LabelledEdit, compare_methods
 from editloupe.evals.edival.files import file_key
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
+from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
-from editloupe.evals.stats.scores.run_table import RunRow, Table, human_labels, read_run_table
+from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError
@@ -46,7 +47,7 @@ class People(NamedTuple):
 
 def labelled_edits(table: Table, files: Sequence[Path]) -> People:
     """Return the pictures of one instruction that a majority of people labelled yes or no."""
-    human = human_labels(table, files)
+    human = load_human_labels(table, files)
     found: list[Labelled] = []
     tied = several = alike = pairs = 0
     for row in table.rows:

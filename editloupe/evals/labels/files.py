@@ -12,8 +12,7 @@ import numpy as np
 
 from editloupe._util.json_safe import storable_text
 from editloupe._util.text import number_of, one_line, verb
-from editloupe.evals.labels.consensus import is_on_scale
-from editloupe.evals.labels.merge import Saying, Source
+from editloupe.evals.labels.merge import Saying, Source, is_on_scale
 from editloupe.evals.manifests.jsonl_log import read_log_rows
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
 from editloupe.evals.runs.run_folder import LABELS

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.labels.consensus import Consensus, consensus_of, counting_scores
-from editloupe.evals.labels.files import Answers, LabelReader, Named
-from editloupe.evals.labels.merge import Place, merged
+from editloupe.evals.labels.files import Answers, LabelReader, Named, label_files, rater_in
+from editloupe.evals.labels.merge import Consensus, Place, consensus_of, counting_scores, merged
 from editloupe.evals.runs.configurations import recorded_answer, rubric_records
 from editloupe.rubrics.model import Answer
-from editloupe.types import UserError
+from editloupe.types import Edit, UserError
 
 Files = str | Path | Iterable[str | Path] | None
 """A file of labels, several, or none."""
@@ -130,11 +129,82 @@ def check_labels(files: Files, ids: Iterable[str], answers: Answers) -> None:
     Which of several edits of one id a label is about is known only in the run.
     """
     reader = LabelReader((Named(edit_id, edit_id, None) for edit_id in dict.fromkeys(ids)), answers)
-    for path in listed_files(files):
+    for path in list_files(files):
         reader.file(path, [])
 
 
-def listed_files(files: Files) -> list[Path]:
+class LabelledRow(Protocol):
+    """An edit of a run table, as far as its labels are concerned."""
+
+    @property
+    def name(self) -> str:
+        """The edit's name, unique in the run."""
+        ...
+
+    @property
+    def edit(self) -> Edit:
+        """The edit itself."""
+        ...
+
+
+class LabelledTable(Protocol):
+    """A run table, as far as its labels are concerned."""
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        ...
+
+    @property
+    def rows(self) -> Sequence[LabelledRow]:
+        """The edits of the run."""
+        ...
+
+    @property
+    def criteria(self) -> Sequence[str]:
+        """The criteria that were asked."""
+        ...
+
+    def answer(self, criterion: str) -> Answer | None:
+        """Return the kind of answer a criterion takes."""
+        ...
+
+
+def load_human_labels(table: LabelledTable, files: Human | Files = None, studio: Path | None = None) -> Human:
+    """Load the labels that count for a run: those of its manifest, of the studio, and of the given files.
+
+    Args:
+        table: The run, as `read_run_table` returns it.
+        files: Files of labels. Labels that were loaded before are returned as they are.
+        studio: The studio's file of labels if it is not in the run's folder.
+
+    Returns:
+        The merged labels.
+
+    Raises:
+        UserError: A label cannot be read, or a given file labels nothing of this run.
+    """
+    if isinstance(files, Human):
+        return files
+    paths = list_files(files)
+    human = merge_labels(
+        (Named(row.name, row.edit.id, row.edit.model) for row in table.rows),
+        {criterion: table.answer(criterion) for criterion in table.criteria},
+        ((row.name, row.edit.human, rater_in(row.edit.extra)) for row in table.rows if row.edit.human),
+        label_files(table.folder, studio, paths),
+    )
+    resolved = {path.resolve() for path in paths}
+    if useless := next((path for path in human.empty if path.resolve() in resolved), None):
+        raise UserError(f"{useless.name} has no label for an edit and criterion of the run {table.name}")
+    return replace(human, notes=(*human.notes, *human.unused))
+
+
+def list_files(files: Files) -> list[Path]:
     """Return files as a list of paths."""
     return [Path(file) for file in ([files] if isinstance(files, (str, Path)) else files or ())]
 

@@ -1,15 +1,21 @@
-"""Which labels of people count, where a manifest and several files hold some: one rule for every command and page.
+"""Merge the labels of a manifest and of several files, and find the consensus of several annotators.
 
-Annotators are kept apart. A named one is the same person in every source, and the later label of the same person
-replaces the earlier one. Whoever has no name is somebody of that source alone, unless a source repeats another one's
-labels one by one: a copy is not a second opinion. A label marked as adjudicated settles what others said differently.
+Annotators are kept apart. A named annotator is the same person in every source, and a later label of the same person replaces
+the earlier one. An annotator without a name belongs to one source only, unless all their labels equal those of an annotator of
+another source: a copy is not a second opinion.
+
+An adjudicated label counts alone. Without one, all annotators count: labels are compared by their lower median, means by
+their mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from editloupe._util.median import lower_median
+from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 
 Place = tuple[str, str]
 """An edit's name in its run, and a criterion."""
@@ -56,6 +62,17 @@ class Merged(NamedTuple):
     """Scores that settle places where annotators differed; `consensus.counting_scores` says which count."""
     notes: tuple[str, ...]
     """What a reader should know about them."""
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """The lower median of several people's scores, as `editloupe agree` takes it."""
+
+    label: str
+    score: float
+    place: float | None
+    """The score from 0 to 100; None if the rubric is not known or the score is not on its scale."""
+    count: int
 
 
 def merged(sources: Sequence[Source]) -> Merged:
@@ -142,3 +159,57 @@ def _copies(
         for key, one in mine:
             known.setdefault(key, []).append(one)
     return copies, notes
+
+
+def counting_scores(given: Iterable[float], adjudicated: float | None = None) -> list[float]:
+    """Return the scores that count: the adjudicated one alone, else everybody's.
+
+    >>> counting_scores([1.0, 3.0]), counting_scores([1.0, 3.0], 3.0)
+    ([1.0, 3.0], [3.0])
+    """
+    return list(given) if adjudicated is None else [adjudicated]
+
+
+def consensus_of(answer: Answer | None, scores: Sequence[float]) -> Consensus | None:
+    """Return the lower median of several scores, None if there are none."""
+    score = lower_median(scores, key=float)
+    if score is None:
+        return None
+    return Consensus(name_of_score(answer, score), score, score_100_of(answer, score), len(scores))
+
+
+def name_of_score(answer: Answer | None, score: float) -> str:
+    """Return the label of a score, or the score itself if no label has it."""
+    if isinstance(answer, LabelAnswer):
+        return next((label.name for label in answer.labels if label.score == score), f"{score:g}")
+    if isinstance(answer, YesNoAnswer):
+        return "yes" if score else "no"
+    return f"{score:g}"
+
+
+def is_on_scale(answer: Answer | None, score: float) -> bool:
+    """Return whether a person can give a score; True for all scores if the rubric is not known.
+
+    >>> is_on_scale(NumberAnswer(low=1, high=10), 12.0), is_on_scale(YesNoAnswer(), 0.5), is_on_scale(None, 12.0)
+    (False, False, True)
+    """
+    if isinstance(answer, LabelAnswer):
+        return any(label.score == score for label in answer.labels)
+    if isinstance(answer, NumberAnswer):
+        return answer.low <= score <= answer.high
+    if isinstance(answer, YesNoAnswer):
+        return score in (0.0, 1.0)
+    return 0 <= score <= 1 if isinstance(answer, ChecksAnswer) else not isinstance(answer, TextAnswer)
+
+
+def score_100_of(answer: Answer | None, score: float) -> float | None:
+    """Return a person's score from 0 to 100; None if the rubric is not known or the score is not on its scale.
+
+    >>> score_100_of(YesNoAnswer(), 1.0), score_100_of(NumberAnswer(low=1, high=10), 5.5), score_100_of(None, 3.0)
+    (100.0, 50.0, None)
+    """
+    if answer is None or not is_on_scale(answer, score):
+        return None
+    if isinstance(answer, LabelAnswer):
+        return answer.score_100(name_of_score(answer, score))
+    return answer.score_100(score) if isinstance(answer, NumberAnswer) else score * 100

@@ -1,9 +1,8 @@
 """Preference pairs made from runs: drawn by scores, asked of people two by two, written as `editloupe reward` reads them."""
 
-from editloupe.evals.preferences.draw_outputs import DrawSettings, draw_pairs
-from editloupe.evals.preferences.draw_rationales import draw_rationales
-from editloupe.evals.preferences.pair_answers import PairAnswers, decide
-from editloupe.evals.preferences.records import OpenPair, Side, read_open_pairs
+from editloupe.evals.preferences.answers import PairAnswers, decide
+from editloupe.evals.preferences.draw import DrawSettings, draw_pairs, draw_rationales
+from editloupe.evals.preferences.pairs import OpenPair, Side, read_open_pairs
 
 __all__ = [
     "DrawSettings",

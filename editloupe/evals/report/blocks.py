@@ -10,13 +10,13 @@ from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, P
 from editloupe.evals.report.model import Leaderboard, Report
 from editloupe.evals.report.table_formats import merge_intervals
 from editloupe.evals.report.trust_blocks import CORRECTED, corrected_blocks
-from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Measures
-from editloupe.evals.stats.agreement.measures import TITLES, Among
+from editloupe.evals.stats.agreement.coefficients import TITLES
+from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Among, Measures
+from editloupe.evals.stats.bootstrap import Estimate
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
-from editloupe.evals.stats.estimate import Estimate
 from editloupe.evals.stats.scores.distribution import SizeTrend
-from editloupe.evals.stats.scores.run_slices import BETWEEN
-from editloupe.evals.stats.scores.scores import Score
+from editloupe.evals.stats.scores.run_scores import Score
+from editloupe.evals.stats.scores.score_matrix import BETWEEN
 from editloupe.evals.stats.scores.unedited_baseline import Reference
 from editloupe.rubrics.tables import PrintedTable
 

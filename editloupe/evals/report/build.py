@@ -13,7 +13,7 @@ import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.agent.spec_names import PANEL
-from editloupe.evals.labels.human import Files, Human
+from editloupe.evals.labels.human import Files, Human, load_human_labels
 from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.report.methods_paragraph import methods
 from editloupe.evals.report.model import Entry, Leaderboard, Report, Spent
@@ -29,11 +29,18 @@ from editloupe.evals.stats.comparison.run_comparison import same_judge
 from editloupe.evals.stats.scores import unedited_baseline as ref
 from editloupe.evals.stats.scores.distribution import area_trend, distribution
 from editloupe.evals.stats.scores.paper_tables import paper_tables
-from editloupe.evals.stats.scores.run_slices import BETWEEN, grouped, grouping, parts_of, shared_apart_fields, value_of
-from editloupe.evals.stats.scores.run_table import BASELINE, RunRow, Table, human_labels, read_run_table, version_notes
-from editloupe.evals.stats.scores.scores import Score, Scores, UnjudgedRule, compute_scores
+from editloupe.evals.stats.scores.run_scores import Score, Scores, UnjudgedRule, compute_scores
+from editloupe.evals.stats.scores.run_table import BASELINE, RunRow, Table, read_run_table, version_notes
+from editloupe.evals.stats.scores.score_matrix import (
+    BETWEEN,
+    group_rows,
+    grouping,
+    parts_of,
+    shared_apart_fields,
+    value_of,
+)
 from editloupe.evals.stats.scores.unedited_baseline import without_reference
-from editloupe.evals.stats.trust.records import CorrectedScores
+from editloupe.evals.stats.trust.corrected_scores import CorrectedScores
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.rubrics.tables import NO_MODEL, Cell, PrintedTable
 from editloupe.types import UserError
@@ -66,7 +73,7 @@ def build_report(
     parts = parts_of(table)
     rankings = compare_apart([held], how, intervals=False, least=1, known=parts)
     found = compute_scores(table, fields, unjudged, how, parts=parts)
-    people = human if isinstance(human, Human) else human_labels(table, human)
+    people = load_human_labels(table, human)
     agreed = measure_agreement(table, people, how) if people.given else None
     absent = [field for field in by if field not in found.by]
     notes = [*_without_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
@@ -204,9 +211,9 @@ def _first(entries: Sequence[Entry]) -> str:
 
 
 def _corrected(table: Table, people: Human, queue: LabelQueue | None, how: Resampling) -> CorrectedScores:
-    from editloupe.evals.stats.trust.corrected import corrected_scores  # loads scipy's distributions
+    from editloupe.evals.stats.trust.corrected_scores import correct_scores  # loads scipy's distributions
 
-    return corrected_scores(table, people, queue, how.level)
+    return correct_scores(table, people, queue, how.level)
 
 
 def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
@@ -411,9 +418,9 @@ def cross_tables(table: Table, found: Scores, intervals: bool) -> list[PrintedTa
 
 def _counts(table: Table, names: Sequence[str]) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return how many verdicts every line has and should have: of all its edits, whether or not a score is made of them."""
-    waiting = grouped([RunRow(edit, {}, {}) for edit in table.waiting], names)
+    waiting = group_rows([RunRow(edit, {}, {}) for edit in table.waiting], names)
     found = {}
-    for key, rows in grouped(table.rows, names).items():
+    for key, rows in group_rows(table.rows, names).items():
         part = table.with_rows(rows).with_waiting(row.edit for row in waiting.get(key, ()))
         found[key] = (int(part.unit_columns.judged.sum()), part.expected())
     return found

@@ -15,12 +15,12 @@ from editloupe.evals.report.blocks import (
     people_blocks,
     short_names,
 )
+from editloupe.evals.stats.agreement.coefficients import TITLES
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Confusion
-from editloupe.evals.stats.agreement.measures import TITLES
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, ModelPair, PairDifference
 from editloupe.evals.stats.comparison.paired_differences import OVERALL
 from editloupe.evals.stats.comparison.run_comparison import Difference, RunComparison
-from editloupe.evals.stats.scores.run_slices import BETWEEN
+from editloupe.evals.stats.scores.score_matrix import BETWEEN
 from editloupe.rubrics.tables import PrintedTable
 
 SHOWN = 20

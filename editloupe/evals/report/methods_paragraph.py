@@ -10,8 +10,8 @@ from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.secrets import shown
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement
 from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.scores.run_scores import Scores
 from editloupe.evals.stats.scores.run_table import Table
-from editloupe.evals.stats.scores.scores import Scores
 from editloupe.rubrics.registry import known_protocol
 
 _MODES: Mapping[str, str] = {

@@ -10,12 +10,12 @@ from pydantic import Field, PlainSerializer
 from editloupe.evals.report.notable_edits import Instructive
 from editloupe.evals.report.table_formats import as_facts
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement
+from editloupe.evals.stats.bootstrap import Estimate, Number
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
-from editloupe.evals.stats.estimate import Estimate, Number
 from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
+from editloupe.evals.stats.scores.run_scores import Coverage, Scores
 from editloupe.evals.stats.scores.run_table import ServedVersion
-from editloupe.evals.stats.scores.scores import Coverage, Scores
-from editloupe.evals.stats.trust.records import CorrectedScores
+from editloupe.evals.stats.trust.corrected_scores import CorrectedScores
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Record
 

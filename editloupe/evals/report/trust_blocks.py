@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe._util.text import number_of
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
-from editloupe.evals.stats.trust.records import FEWEST, Corrected, CorrectedPart, CorrectedScore, CorrectedScores
+from editloupe.evals.stats.trust.corrected_scores import (
+    FEWEST,
+    Corrected,
+    CorrectedPart,
+    CorrectedScore,
+    CorrectedScores,
+)
 from editloupe.judge.calibration import CONFIDENCE_KINDS, Calibration
 from editloupe.rubrics.tables import Cell, PrintedTable
 

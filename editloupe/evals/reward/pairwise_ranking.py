@@ -11,8 +11,8 @@ from editloupe.evals.manifests.pairs import PAIRS, Pair
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.bradley_terry import Comparison, Ranking, bradley_terry
 from editloupe.evals.stats.comparison.preference_results import Half, PairKey, pair_results, row_halves
-from editloupe.evals.stats.scores.run_slices import BETWEEN, grouped, shared_apart_fields
 from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.scores.score_matrix import BETWEEN, group_rows, shared_apart_fields
 from editloupe.pictures.memory import in_file
 from editloupe.rubrics.registry import known_protocol, pair_rules
 from editloupe.rubrics.roles import paths_in
@@ -101,7 +101,7 @@ def _apart(tables: Sequence[Table]) -> list[tuple[str, Sequence[Table]]]:
     fields = shared_apart_fields(tables)
     parts: dict[str, list[Table]] = {}
     for table in tables:
-        for group, rows in grouped(table.rows, fields).items():
+        for group, rows in group_rows(table.rows, fields).items():
             parts.setdefault(BETWEEN.join(group), []).append(table.with_rows(rows))
     several: list[tuple[str, Sequence[Table]]] = [
         (name, some) for name, some in parts.items() if len({row.model for one in some for row in one.rows}) > 1

@@ -1,12 +1,11 @@
 """What a run says: scores by its protocol's arithmetic, agreement with people, two runs compared, each with intervals."""
 
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
-from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.bootstrap import Estimate, Resampling
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_models
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, compare_runs
-from editloupe.evals.stats.estimate import Estimate
-from editloupe.evals.stats.scores.run_table import Table, human_labels, read_run_table
-from editloupe.evals.stats.scores.scores import Scores, compute_scores
+from editloupe.evals.stats.scores.run_scores import Scores, compute_scores
+from editloupe.evals.stats.scores.run_table import Table, read_run_table
 
 __all__ = [
     "Agreement",
@@ -19,7 +18,6 @@ __all__ = [
     "compare_models",
     "compare_runs",
     "compute_scores",
-    "human_labels",
     "measure_agreement",
     "read_run_table",
 ]

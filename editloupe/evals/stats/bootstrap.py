@@ -1,25 +1,28 @@
-"""Bootstrap intervals: seeded, vectorised, by edit and by source image.
+"""Estimates with bootstrap intervals, resampled by edit and by source image.
 
-A resample is a row of counts, how often each cluster was drawn. Every statistic here is a function of weighted sums, so
-that a whole batch of resamples is one matrix product.
+A resample is a row of counts: how often each cluster was drawn. Every statistic here is a function of weighted sums, so a
+whole batch of resamples is one matrix product. The draws are seeded: the same data and settings give the same interval.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from editloupe.evals.stats.estimate import Estimate, finite
-from editloupe.types import UserError
+from editloupe.types import Record, UserError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
+Number = Annotated[float, Field(allow_inf_nan=False)]
+"""A float that is never nan: what cannot be computed is None and says why."""
 _CELLS = 4_000_000
 """Counts held at a time, so that memory does not grow with resamples times edits."""
 _NEAR = 100_000
@@ -30,6 +33,58 @@ _FEW_KINDS = 4
 """Clusters to a kind, on average, from which on it is faster to draw kinds."""
 _USABLE = 0.5
 """Share of the resamples in which a statistic must be defined for its interval to be given."""
+_WORDS = {"edit": "edit", "source": "source image"}
+
+
+class Estimate(Record):
+    """A value, its interval and the number of edits behind it."""
+
+    value: Number | None
+    low: Number | None = None
+    high: Number | None = None
+    n: int
+    """Edits behind the value."""
+    why: str | None = None
+    """Why the value or its interval is missing."""
+    intervals: Mapping[str, tuple[Number, Number]] = Field(default_factory=dict)
+    """Every interval that was computed, by what was resampled (`edit`, `source`); low and high are the widest."""
+
+    def told(self, digits: int = 2, interval: bool = True) -> str:
+        """Return the estimate in words for a table.
+
+        >>> Estimate(value=65.553, low=60, high=71.2, n=40).told(1)
+        '65.6 [60.0, 71.2]'
+        """
+        if self.value is None:
+            return "–"
+        text = f"{self.value:.{digits}f}"
+        if interval and self.low is not None and self.high is not None:
+            text += f" [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+        return text
+
+
+def missing(why: str, n: int = 0) -> Estimate:
+    """Return an estimate without a value and the reason for that."""
+    return Estimate(value=None, n=n, why=why)
+
+
+def finite(value: Any) -> float | None:
+    """Return a float, or None where it is nan or infinite.
+
+    >>> finite(float("nan")), finite(np.float64(2))
+    (None, 2.0)
+    """
+    number = float(value)
+    return number if np.isfinite(number) else None
+
+
+def frame(rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Return rows as a pandas data frame; pandas is not needed for anything else here."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError:
+        raise UserError("a data frame needs pandas, which is not installed; `.rows()` gives plain records") from None
+    return pandas.DataFrame(list(rows))
 
 
 @dataclass(frozen=True)
@@ -254,9 +309,6 @@ def _level_with(value: float, end: float) -> float:
     (74.99999999999999, 75.1)
     """
     return value if math.isclose(value, end, rel_tol=1e-12, abs_tol=1e-12) else end
-
-
-_WORDS = {"edit": "edit", "source": "source image"}
 
 
 def bootstrap(

@@ -97,14 +97,15 @@ def _load() -> None:
 
 def _draw(one: OpenRun, configuration: str) -> Charts:
     try:
+        from editloupe.evals.labels.human import load_human_labels
         from editloupe.evals.report.build import build_report
         from editloupe.evals.report.draw_figures import drawings
         from editloupe.evals.stats.bootstrap import Resampling
-        from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
+        from editloupe.evals.stats.scores.run_table import read_run_table
     except ImportError as error:
         raise UserError(f"the charts need {error.name}, which is not installed") from None
     with readable(one.name):
         table = read_run_table(one.run.folder, configuration=configuration)
-        people = human_labels(table, studio=one.labels.path)
+        people = load_human_labels(table, studio=one.labels.path)
         report = build_report(table, human=people, how=Resampling(RESAMPLES), tables=False)
     return Charts(report.answer, report.version_notes, report.certainty, drawings(report))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from editloupe.evals.labels.consensus import name_of_score
 from editloupe.evals.labels.files import score_of
+from editloupe.evals.labels.merge import name_of_score
 from editloupe.evals.stats.agreement import coefficients as statistics
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.servers.studio.label_form import RubricForm, can_be_labelled

@@ -231,8 +231,8 @@ class Library:
         files = [path for path in self._settings.runs if path.is_file()]
         if not files:
             return
+        from editloupe.evals.labels.unjudged_run import unjudged_run
         from editloupe.evals.stats.trust.label_queue import LabelQueue
-        from editloupe.evals.stats.trust.unjudged_run import unjudged_run
 
         drawn = {one.name for path in self._settings.queues for one in LabelQueue.read(path).drawn}
         self._unjudged = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from editloupe.evals.preferences.pair_answers import PairAnswers, PairQueue
-from editloupe.evals.preferences.records import OpenPair, answers_file, open_file, read_open_pairs
+from editloupe.evals.preferences.answers import PairAnswers, PairQueue
+from editloupe.evals.preferences.pairs import OpenPair, answers_file, open_file, read_open_pairs
 from editloupe.types import UserError
 
 SUFFIXES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}

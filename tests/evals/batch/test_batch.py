@@ -23,7 +23,7 @@ from editloupe.evals.batch.runner import LOOK_AHEAD
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.scores.run_slices import criterion_means
+from editloupe.evals.stats.scores.run_scores import criterion_means
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.graphs.loop import CaseContext, opening
 from editloupe.judge import Judge, JudgeSettings

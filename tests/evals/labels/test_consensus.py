@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.labels.consensus import consensus_of, name_of_score, score_100_of
 from editloupe.evals.labels.files import score_of
+from editloupe.evals.labels.human import load_human_labels
+from editloupe.evals.labels.merge import consensus_of, name_of_score, score_100_of
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing
-from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.traces import find_traces
 from editloupe.rubrics.model import (
     Answer,
@@ -72,7 +73,7 @@ def test_labels_on_a_rubric_that_is_not_known_are_said_in_the_report_and_in_the_
     folder = write_unknown_run(tmp_path / "run")
     (folder / "labels.jsonl").write_text(json.dumps({"edit_id": "a", "criterion": IF, "label": "3"}) + "\n", "utf-8")
     note = f"The rubric of {IF} is not known: its labels are compared as numbers and have no place from 0 to 100."
-    assert note in human_labels(read_run_table(folder)).notes
+    assert note in load_human_labels(read_run_table(folder)).notes
     found = find_traces(folder, "")
     assert [(hit.human, hit.human_score, hit.human_place) for hit in found] == [("3", 3.0, None)]
     assert note in found.notes
@@ -83,7 +84,7 @@ def test_a_number_that_no_label_of_a_rubric_has_is_refused(tmp_path: Path) -> No
     file = tmp_path / "people.jsonl"
     file.write_text(json.dumps({"edit_id": "a", "criterion": IF, "label": "2.5"}), "utf-8")
     with pytest.raises(UserError, match=r'"2\.5" is no answer to'):
-        human_labels(table, file)
+        load_human_labels(table, file)
 
 
 def write_unknown_run(folder: Path) -> Path:

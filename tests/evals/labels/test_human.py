@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.labels.files import score_of
-from editloupe.evals.labels.human import Human
-from editloupe.evals.stats.scores.run_table import Table, human_labels, read_run_table
+from editloupe.evals.labels.human import Human, load_human_labels
+from editloupe.evals.stats.scores.run_table import Table, read_run_table
 from editloupe.rubrics.model import NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
@@ -34,7 +34,7 @@ def write(path: Path, *rows: dict[str, object]) -> Path:
 
 
 def test_labels_of_the_manifest_one_or_one_an_annotator(table: Table) -> None:
-    human = human_labels(table)
+    human = load_human_labels(table)
     assert human.origin == "the manifest"
     assert human.given["a", IF] == {"annotator 1": 4.0}
     assert human.given["a", VC] == {"annotator 1": 3.0, "annotator 2": 4.0}
@@ -54,7 +54,7 @@ def test_long_rows_with_names_the_last_label_of_a_name_counts(table: Table, tmp_
     ]
     file = tmp_path / "labels.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    human = human_labels(table, file)
+    human = load_human_labels(table, file)
     assert of_people(human) == {("a", IF): {"Ada": 3.0, "Bo": 4.0}}
     assert human.notes == ("1 labelled edit is not in this run (z).",)
 
@@ -62,13 +62,13 @@ def test_long_rows_with_names_the_last_label_of_a_name_counts(table: Table, tmp_
 def test_long_csv_rows_may_leave_a_label_empty(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text(f"id,annotator,criterion,label\na,Ada,{IF},Wrong Action\nb,Ada,{IF},\n", "utf-8")
-    assert of_people(human_labels(table, file)) == {("a", IF): {"Ada": 2.0}}
+    assert of_people(load_human_labels(table, file)) == {("a", IF): {"Ada": 2.0}}
 
 
 def test_wide_rows_have_a_column_for_each_criterion(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text(f"edit_id,annotator,{IF},{VC}\na,Ada,Wrong Action,Scene Collapse\nb,Ada,,4\n", "utf-8")
-    assert of_people(human_labels(table, file)) == {
+    assert of_people(load_human_labels(table, file)) == {
         ("a", IF): {"Ada": 2.0},
         ("a", VC): {"Ada": 1.0},
         ("b", VC): {"Ada": 4.0},
@@ -78,7 +78,7 @@ def test_wide_rows_have_a_column_for_each_criterion(table: Table, tmp_path: Path
 def test_rows_without_a_name_are_annotators_in_their_order(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text(f"edit_id,criterion,label\na,{IF},1\na,{IF},3\nb,{IF},2\n", "utf-8")
-    human = human_labels(table, file)
+    human = load_human_labels(table, file)
     assert of_people(human) == {
         ("a", IF): {"annotator 1 of labels.csv": 1.0, "annotator 2 of labels.csv": 3.0},
         ("b", IF): {"annotator 1 of labels.csv": 2.0},
@@ -88,7 +88,7 @@ def test_rows_without_a_name_are_annotators_in_their_order(table: Table, tmp_pat
 def test_rows_like_those_of_a_manifest_are_read_with_a_skipped_label_as_null(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "labels.jsonl"
     file.write_text(json.dumps({"id": "a", "human": {IF: [None, "Wrong Action"]}}), "utf-8")
-    assert of_people(human_labels(table, file)) == {("a", IF): {"annotator 2 of labels.jsonl": 2.0}}
+    assert of_people(load_human_labels(table, file)) == {("a", IF): {"annotator 2 of labels.jsonl": 2.0}}
 
 
 def test_labels_given_in_the_studio_stand_beside_those_of_the_manifest(table: Table) -> None:
@@ -99,7 +99,7 @@ def test_labels_given_in_the_studio_stand_beside_those_of_the_manifest(table: Ta
         {"edit_id": "c", "target_boxes": [[1, 2, 3, 4]], "annotator": "Ada"},
     ]
     (table.folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", "utf-8")
-    human = human_labels(table)
+    human = load_human_labels(table)
     assert human.origin == "the manifest and labels.jsonl"
     assert human.given["a", IF] == {"annotator 1": 4.0, "Ada": 2.0}
     assert human.given["b", IF] == {"annotator 1": 2.0}
@@ -114,10 +114,10 @@ def test_a_person_is_the_same_in_every_file_and_the_later_label_counts(table: Ta
         {"edit_id": "c", "rater": "Ada", IF: None},
         {"edit_id": "c", "rater": "Bo", IF: "2"},
     )
-    human = human_labels(table, [first, second])
+    human = load_human_labels(table, [first, second])
     assert of_people(human) == {("a", IF): {"Ada": 1}, ("b", IF): {"Ada": 4}, ("c", IF): {"Bo": 2}}
     assert human.origin == "the manifest, one.jsonl and two.jsonl"
-    turned = of_people(human_labels(table, [second, first]))
+    turned = of_people(load_human_labels(table, [second, first]))
     assert turned == {("a", IF): {"Ada": 1}, ("b", IF): {"Ada": 1}, ("c", IF): {"Ada": 1, "Bo": 2}}
 
 
@@ -126,7 +126,7 @@ def test_people_without_a_name_are_kept_apart_by_their_files(table: Table, tmp_p
         write(tmp_path / f"{name}.jsonl", {"edit_id": "a", IF: score}, {"edit_id": "c", IF: "1"})
         for name, score in (("ada", "1"), ("bo", "2"))
     ]
-    assert human_labels(table, files).given["a", IF] == {
+    assert load_human_labels(table, files).given["a", IF] == {
         "annotator 1": 4.0,
         "annotator 1 of ada.jsonl": 1.0,
         "annotator 1 of bo.jsonl": 2.0,
@@ -136,11 +136,11 @@ def test_people_without_a_name_are_kept_apart_by_their_files(table: Table, tmp_p
 def test_a_copy_of_labels_is_no_second_opinion(table: Table, tmp_path: Path) -> None:
     rows = ({"edit_id": "a", IF: "4", VC: "3"}, {"edit_id": "a", VC: "4"}, {"edit_id": "b", IF: "2"})
     copy = write(tmp_path / "copy.jsonl", *rows)
-    again = human_labels(table, [copy, copy])
-    assert again.given == human_labels(table).given
+    again = load_human_labels(table, [copy, copy])
+    assert again.given == load_human_labels(table).given
     assert again.notes[0].startswith("The 3 labels of annotator 1 of copy.jsonl are those of annotator 1, one by one")
     other = write(tmp_path / "other.jsonl", *rows[:2], {"edit_id": "b", IF: "3"})
-    assert "annotator 1 of other.jsonl" in human_labels(table, other).annotators
+    assert "annotator 1 of other.jsonl" in load_human_labels(table, other).annotators
 
 
 def test_a_file_with_names_stands_for_its_unnamed_copy(tmp_path: Path) -> None:
@@ -149,12 +149,12 @@ def test_a_file_with_names_stands_for_its_unnamed_copy(tmp_path: Path) -> None:
     named = write(tmp_path / "named.jsonl", *({**row, "rater": "Ada"} for row in rows))
     bare = write(tmp_path / "bare.jsonl", *rows)
     for files in ([named, bare], [bare, named]):
-        assert human_labels(table, files).annotators == ("Ada",)
+        assert load_human_labels(table, files).annotators == ("Ada",)
     few = [
         write(tmp_path / f"few {file.name}", *map(json.loads, file.read_text().splitlines()[:3]))
         for file in (named, bare)
     ]
-    assert set(human_labels(table, few).annotators) == {"annotator 1 of few bare.jsonl", "Ada"}
+    assert set(load_human_labels(table, few).annotators) == {"annotator 1 of few bare.jsonl", "Ada"}
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_label_says_which_model_it_is_about(models: Table, tmp_path: Path) -> 
         {"edit_id": "a@B", "rater": "Cy", IF: "1"},
         {"edit_id": "a", "model": "C", "rater": "Cy", IF: "1"},
     )
-    human = human_labels(models, file)
+    human = load_human_labels(models, file)
     assert human.given == {
         ("a", IF): {"Ada": 4, "Bo": 3},
         ("b", IF): {"Ada": 3},
@@ -189,7 +189,7 @@ def test_a_label_that_fits_several_models_is_refused_and_names_them(models: Tabl
     with pytest.raises(
         UserError, match=r'labels.jsonl, line 2: "a" fits several edits of this run: a \(A\), a@B \(B\); '
     ):
-        human_labels(models, file)
+        load_human_labels(models, file)
 
 
 @pytest.mark.parametrize(
@@ -209,15 +209,15 @@ def test_a_mistake_in_the_file_is_told_with_its_place(
     file = tmp_path / "labels.jsonl"
     file.write_text(json.dumps(line), "utf-8")
     with pytest.raises(UserError, match=sentence):
-        human_labels(table, file)
+        load_human_labels(table, file)
 
 
 def test_a_file_that_is_missing_or_of_another_kind_is_one_sentence(table: Table, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="was not found"):
-        human_labels(table, tmp_path / "none.csv")
+        load_human_labels(table, tmp_path / "none.csv")
     (tmp_path / "labels.xlsx").write_bytes(b"PK")
     with pytest.raises(UserError, match=r"is a \.jsonl, \.csv or \.parquet file"):
-        human_labels(table, tmp_path / "labels.xlsx")
+        load_human_labels(table, tmp_path / "labels.xlsx")
 
 
 def test_numbers_and_yes_no_are_read_on_their_own_scales() -> None:
@@ -241,7 +241,7 @@ def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: Tabl
         {"edit_id": "c", "annotator": "Cem", "criterion": IF, "label": 3, "adjudicated": True},
         {"edit_id": "c", "annotator": "Cem", "criterion": IF, "label": 2, "adjudicated": True},
     )
-    human = human_labels(table, file)
+    human = load_human_labels(table, file)
     assert human.given["c", IF] == {"Ada": 1.0, "Bo": 4.0}
     assert human.counting(("c", IF)) == [2.0]
     assert human.counting(("a", VC)) == [3.0, 4.0]
@@ -250,4 +250,4 @@ def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: Tabl
     assert sorted(score for score in human.matrix(table.names, IF)[place] if score == score) == [1.0, 4.0]
     taken_back = {"edit_id": "c", "annotator": "Cem", "criterion": IF, "label": None, "adjudicated": True}
     file.write_text(f"{file.read_text('utf-8')}{json.dumps(taken_back)}\n", "utf-8")
-    assert human_labels(table, file).counting(("c", IF)) == [1.0, 4.0]
+    assert load_human_labels(table, file).counting(("c", IF)) == [1.0, 4.0]

@@ -9,7 +9,7 @@ import pytest
 
 from editloupe.evals.manifests import load_outputs
 from editloupe.types import UserError
-from tests.evals.paper_tables.benchmarks import touch
+from tests.evals.manifests.benchmarks import touch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from editloupe.evals.manifests import load_outputs
 from editloupe.types import UserError
-from tests.evals.paper_tables.benchmarks import touch
+from tests.evals.manifests.benchmarks import touch
 
 
 def manifest(folder: Path, *rows: dict[str, Any]) -> Path:

@@ -11,11 +11,10 @@ from editloupe.evals.report import build_leaderboard, build_report, figures
 from editloupe.evals.report.draw_figures import drawings
 from editloupe.evals.report.figures.agreement import MEASURES
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
-from editloupe.evals.stats.bootstrap import Resampling
-from editloupe.evals.stats.estimate import Estimate, missing
+from editloupe.evals.stats.bootstrap import Estimate, Resampling, missing
 from editloupe.evals.stats.scores.distribution import area_trend, distribution
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.scores.scores import compute_scores
 from tests.evals.sample_runs import IF, LABELS, VC, Line, make_run
 
 QUICK = Resampling(100)

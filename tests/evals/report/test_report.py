@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.report import Report, build_leaderboard, build_report
 from editloupe.evals.report.block_types import Cases, Drawing, Heading
 from editloupe.evals.report.blocks import sequence
@@ -15,7 +16,7 @@ from editloupe.evals.report.notable_edits import instructive
 from editloupe.evals.report.text import as_text
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.bootstrap import Resampling
-from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.judge import Judge
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import UserError
@@ -159,7 +160,7 @@ def test_figures_named_in_the_text_can_be_drawn(report: Report) -> None:
 
 def test_the_edits_to_look_at_are_the_disagreements_the_unjudged_and_the_unsure(run: Path) -> None:
     table = read_run_table(run)
-    found = instructive(table, human_labels(table))
+    found = instructive(table, load_human_labels(table))
     kinds = {one.edit_id: one.kind for one in found}
     assert kinds["e3"] == "unjudged"
     assert kinds["e7"] in ("low confidence", "disagrees with people")
@@ -172,7 +173,7 @@ def test_the_edits_to_look_at_are_the_disagreements_the_unjudged_and_the_unsure(
 def test_the_widest_disagreement_comes_first_and_ten_are_the_most(tmp_path: Path) -> None:
     given = [Line(f"e{n}", 1, 4, human={IF: "2" if n else "4"}) for n in range(30)]
     table = read_run_table(make_run(tmp_path / "run", given))
-    found = instructive(table, human_labels(table))
+    found = instructive(table, load_human_labels(table))
     assert len(found) == 10
     assert (found[0].edit_id, found[0].human) == ("e0", ("Flawless Execution",))
     assert found[0].because == "3 away from people on the rubric's scale"
@@ -180,7 +181,7 @@ def test_the_widest_disagreement_comes_first_and_ten_are_the_most(tmp_path: Path
 
 def test_repeats_that_differ_are_worth_a_look(tmp_path: Path) -> None:
     table = read_run_table(make_run(tmp_path / "run", [Line("a", (4, 1), (4, 4)), Line("b", (2, 2), (4, 4))]))
-    (one,) = instructive(table, human_labels(table))
+    (one,) = instructive(table, load_human_labels(table))
     assert (one.edit_id, one.kind) == ("a", "repeats differ")
 
 

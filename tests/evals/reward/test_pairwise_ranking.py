@@ -19,9 +19,9 @@ from editloupe.rubrics.wiseedit.scoring import DP, IF, KF, VQ
 from editloupe.types import Edit, UserError
 from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured
-from tests.evals.paper_tables.judged_runs import edit, keep
 from tests.evals.reward.samples import asked, fair, picture
 from tests.evals.sample_runs import Line, make_run
+from tests.evals.stats.scores.paper_tables.judged_runs import edit, keep
 from tests.scripted import say
 
 FEW = Resampling(100)

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run as command
+from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.stats.trust.label_queue import Drawn, LabelQueue
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes, write_note
 from editloupe.servers.studio.labels import LabelBook
@@ -59,7 +60,7 @@ def test_labels_notes_queues_and_other_files_of_all_runs_are_in_the_merged_one(
     assert LabelQueue.read(out / "label_queue.jsonl").chances == {"x": 0.5}
     assert LabelQueue.read(out / "random.queue.jsonl").chances == {"z": 0.5}
     assert (out / "remarks.md").read_text() == "good"
-    people = human_labels(read_run_table(out))
+    people = load_human_labels(read_run_table(out))
     assert {place[0]: dict(given) for place, given in people.given.items()} == {
         "x": {"Ada": 1.0},
         "y": {"Ada": 2.0},
@@ -80,7 +81,7 @@ def test_labels_follow_their_edit_where_another_run_has_its_name(tmp_path: Path)
         names = {edit.edit.model: edit.name for edit in run.edits()}
     assert names["a"] == "x"
     assert names["b"] != "x"
-    given = human_labels(read_run_table(out)).given
+    given = load_human_labels(read_run_table(out)).given
     assert {place[0]: dict(labels) for place, labels in given.items()} == {"x": {"Ada": 1.0}, names["b"]: {"Ada": 4.0}}
     assert [place.name for place in read_notes(out)] == [names["b"]]
     LabelQueue.read(out / "label_queue.jsonl").check(read_run_table(out))
@@ -97,7 +98,7 @@ def test_rows_that_two_runs_share_are_taken_once_and_the_later_label_of_a_person
     done = merge([first, second], tmp_path / "both")
     assert done.people.labels == 5
     assert [row["label"] for row in rows(tmp_path / "both" / "labels.jsonl")] == [2, 2, 1, 3, 4]
-    given = human_labels(read_run_table(tmp_path / "both")).given["x", IF]
+    given = load_human_labels(read_run_table(tmp_path / "both")).given["x", IF]
     assert given["Ada"] == 4.0
     assert len(given) == 3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.preferences.records import answers_file, read_open_pairs
+from editloupe.evals.preferences.pairs import answers_file, read_open_pairs
 from editloupe.types import UserError
 from tests.evals.preferences.samples import all_metrics, compass_run
 from tests.servers.studio.conftest import OpenStudio

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from editloupe.evals.report.figures.style import BLUE, GRID, INK, MUTED, WIDTH, ink_on, look, plain, sheet, shortened
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
-from editloupe.evals.stats.estimate import Estimate
+from editloupe.evals.stats.bootstrap import Estimate
 
 
 def confusion_matrix(matrices: Mapping[str, Confusion], rows: str = "people", columns: str = "judge") -> Figure:

@@ -22,9 +22,9 @@ from editloupe.evals.report.figures.style import (
     sheet,
     shortened,
 )
-from editloupe.evals.stats.estimate import Estimate
+from editloupe.evals.stats.bootstrap import Estimate
 from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
-from editloupe.evals.stats.scores.scores import PartScores, Scores
+from editloupe.evals.stats.scores.run_scores import PartScores, Scores
 from editloupe.types import UNJUDGED
 
 WHOLE = "score"

@@ -1,4 +1,4 @@
-"""Compute measures of agreement, and the same measures on bootstrap samples by matrix products.
+"""Coefficients of agreement between two sets of scores and among raters, with their bootstrap samples.
 
 The functions that end in `_samples` take counts (resamples × items: how often each item was drawn) and return one value
 per resample. Tests compare κ and α with scikit-learn and krippendorff.
@@ -6,20 +6,117 @@ per resample. Tests compare κ and α with scikit-learn and krippendorff.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import Floats
-from editloupe.evals.stats.estimate import finite
+from editloupe.evals.stats.bootstrap import (
+    Bools,
+    Clusters,
+    Estimate,
+    Floats,
+    Ints,
+    Resampling,
+    bootstrap,
+    clusterings,
+    estimate,
+    finite,
+    kinds_of,
+)
 
 FEWEST = 3
 """Edits a correlation needs."""
 MOST_VALUES = 20
 """Different scores up to which labels are compared as labels (κ, confusion)."""
+NOTHING = "no edit has both a verdict and a human label"
 Result = tuple[float | None, str | None]
 """A value, or None and why there is none."""
+MEASURES = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic")
+HIGHER_IS_BETTER: Mapping[str, bool] = {name: name != "mae" for name in MEASURES}
+TITLES: Mapping[str, str] = {
+    "spearman": "Spearman ρ",
+    "pearson": "Pearson r",
+    "mae": "MAE",
+    "accuracy": "accuracy",
+    "kappa": "Cohen κ",
+    "kappa_quadratic": "Cohen κ (quadratic)",
+    "krippendorff_alpha": "Krippendorff α",
+    "krippendorff_alpha_annotators": "Krippendorff α, annotators",
+    "krippendorff_alpha_with_judge": "Krippendorff α, annotators and judge",
+}
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Scores of a judge (x) and of people (y), item by item: means for correlations, labels for comparing labels."""
+
+    x: Floats
+    y: Floats
+    x_label: Floats
+    y_label: Floats
+    values: Floats
+    """The scores a label may have, sorted."""
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def at(self, items: Bools | Ints) -> Pairing:
+        """Return the pairing of some items, by mask or by place."""
+        return Pairing(self.x[items], self.y[items], self.x_label[items], self.y_label[items], self.values)
+
+    def value(self, measure: str) -> Result:
+        """Return a measure, or None and why there is none."""
+        match measure:
+            case "spearman":
+                return spearman(self.x, self.y)
+            case "pearson":
+                return pearson(self.x, self.y)
+            case "mae":
+                return mae(self.x, self.y)
+            case "accuracy":
+                return accuracy(self.x_label, self.y_label)
+            case "kappa":
+                return kappa(self.x_label, self.y_label, self.values)
+            case "kappa_quadratic":
+                return kappa(self.x_label, self.y_label, self.values, "quadratic")
+        raise ValueError(f"no measure {measure}")
+
+    def samples(self, measure: str, counts: Floats) -> Floats:
+        """Return a measure in every resample, given how often each item was drawn."""
+        match measure:
+            case "spearman":
+                return spearman_samples(counts, self.x, self.y)
+            case "pearson":
+                return pearson_samples(counts, self.x, self.y)
+            case "mae":
+                return mae_samples(counts, self.x, self.y)
+            case "accuracy":
+                return accuracy_samples(counts, self.x_label, self.y_label)
+            case "kappa":
+                return kappa_samples(counts, self.x_label, self.y_label, self.values)
+            case "kappa_quadratic":
+                return kappa_samples(counts, self.x_label, self.y_label, self.values, "quadratic")
+        raise ValueError(f"no measure {measure}")
+
+    @property
+    def numbers(self) -> Floats:
+        """Everything a measure depends on, one row an item."""
+        return np.column_stack([self.x, self.y, self.x_label, self.y_label])
+
+    def estimates(self, ways: tuple[Clusters, ...], how: Resampling) -> dict[str, Estimate]:
+        """Return every measure with its interval."""
+        values = {measure: self.value(measure) for measure in MEASURES}
+        defined = [measure for measure, (value, _) in values.items() if value is not None]
+        kinds = kinds_of(self.numbers)
+        few = self.at(kinds.first)
+        samples = bootstrap(ways, how, {measure: partial(few.samples, measure) for measure in defined}, kinds)
+        return {
+            measure: estimate(value, len(self), samples.get(measure, {}), how.level, why)
+            for measure, (value, why) in values.items()
+        }
 
 
 def pearson(x: Floats, y: Floats) -> Result:
@@ -139,9 +236,6 @@ def confusion(x: Floats, y: Floats, values: Floats) -> list[list[int]]:
     return rows
 
 
-NOTHING = "no edit has both a verdict and a human label"
-
-
 def _not_correlated(x: Floats, y: Floats) -> str | None:
     if len(x) < FEWEST:
         return f"a correlation needs at least {FEWEST} edits with both scores, there {_are(len(x))}"
@@ -194,3 +288,21 @@ def _ratio(top: Any, bottom: Any) -> Floats:
 def values_of(*scores: Floats, scale: Sequence[float] = ()) -> Floats:
     """Return the sorted values labels may take: the rubric's own and those that occur."""
     return np.unique(np.concatenate([np.asarray(scale, np.float64), *(s[np.isfinite(s)].ravel() for s in scores)]))
+
+
+def alpha_estimate(ratings: Floats, sources: Sequence[str], how: Resampling) -> Estimate:
+    """Return Krippendorff's ordinal α of items × raters with its interval; n counts items with two ratings or more."""
+    paired = np.isfinite(ratings).sum(1) >= 2
+    value, why = alpha(used(ratings))
+    drawn: dict[str, tuple[int, Floats]] = {}
+    if value is not None:
+        ways = clusterings([source for source, here in zip(sources, paired, strict=True) if here])
+        kinds = kinds_of(ratings[paired])
+        few = ratings[paired][kinds.first]
+        drawn = bootstrap(ways, how, {"alpha": lambda counts: alpha_samples(counts, few)}, kinds)["alpha"]
+    return estimate(value, int(paired.sum()), drawn, how.level, why)
+
+
+def used(ratings: Floats) -> Floats:
+    """Return the columns of raters who gave something."""
+    return ratings[:, np.isfinite(ratings).any(0)]

@@ -1,29 +1,36 @@
-"""How well a judge agrees with people, and people among themselves: per criterion and type, each with an interval."""
+"""Agreement of the judge with people, and of people among themselves.
+
+Every measure is computed per criterion and per instruction type, each with an interval.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from editloupe.evals.labels.human import Files, Human
+from editloupe.evals.labels.human import Files, Human, load_human_labels
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement import coefficients as st
-from editloupe.evals.stats.agreement.measures import (
-    MEASURES,
-    AmongPeople,
-    Pairing,
-    alpha_estimate,
-    among_people,
-    used,
+from editloupe.evals.stats.agreement.coefficients import MEASURES, Pairing, alpha_estimate, used
+from editloupe.evals.stats.bootstrap import (
+    Bools,
+    Estimate,
+    Floats,
+    Resampling,
+    bootstrap,
+    clusterings,
+    estimate,
+    frame,
+    kinds_of,
+    missing,
 )
-from editloupe.evals.stats.bootstrap import Bools, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
-from editloupe.evals.stats.estimate import Estimate, frame, missing
-from editloupe.evals.stats.scores.run_table import Table, human_labels, read_run_table, warnings_of
+from editloupe.evals.stats.scores.run_table import Table, read_run_table, warnings_of
 from editloupe.evals.stats.scores.run_units import row_lower_medians, row_means
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.rubrics.registry import known_protocol
@@ -34,6 +41,9 @@ CONSENSUS = (
     "confusion matrix against their lower median label (of two middle labels the stricter). Repeats of the judge are "
     "treated alike."
 )
+MOST_PAIRS = 100
+"""Pairs of raters that are told, those who share most edits first: a crowd has thousands."""
+_CEILING = ("spearman", "pearson", "mae", "accuracy")
 
 
 class Confusion(Record):
@@ -51,6 +61,34 @@ class Ceiling(Record):
     pearson: Estimate
     mae: Estimate
     accuracy: Estimate
+
+
+class Among(Record):
+    """Agreement among raters on the edits that two or more of them labelled."""
+
+    raters: int
+    """Who labelled an edit that another one labelled too."""
+    n: int
+    """Edits with two labels or more."""
+    krippendorff_alpha: Estimate
+    """Ordinal."""
+    exact: Estimate
+    """Share of equal labels among all pairs of labels of the same edit."""
+
+
+class RaterPair(Among):
+    """Agreement of two raters."""
+
+    names: tuple[str, str]
+
+
+class AmongPeople(Among):
+    """Agreement among raters on one criterion, of all types, of each type, and of every two raters."""
+
+    by_type: Mapping[str, Among] = Field(default_factory=dict)
+    pairs: tuple[RaterPair, ...] = ()
+    pairs_left_out: int = 0
+    """Pairs beyond those that are told."""
 
 
 class Measures(Record):
@@ -142,7 +180,7 @@ def measure_agreement(
     manifest, or several with commas between them; several editing models are always told apart.
     """
     table, how = read_run_table(run, protocol, configuration), how or Resampling()
-    people = human if isinstance(human, Human) else human_labels(table, human)
+    people = load_human_labels(table, human)
     given: dict[str, int] = dict.fromkeys(people.annotators, 0)
     for labels in people.given.values():
         for name in labels:
@@ -326,9 +364,6 @@ def ceiling_of(ratings: Floats, sources: list[str], how: Resampling) -> Ceiling 
     return Ceiling(annotators=given.shape[1], **found)
 
 
-_CEILING = ("spearman", "pearson", "mae", "accuracy")
-
-
 def _turns(given: Floats) -> list[tuple[Bools, Pairing]]:
     """Return for each annotator the items shared with others, and the own scores against those of the others."""
     found = []
@@ -337,3 +372,84 @@ def _turns(given: Floats) -> list[tuple[Bools, Pairing]]:
         items = np.isfinite(given[:, one]) & np.isfinite(rest).any(1)
         found.append((items, pairing(given[:, one : one + 1], rest, ())[0]))
     return found
+
+
+def among_people(
+    ratings: Floats, names: Sequence[str], sources: Sequence[str], types: Mapping[str, Bools], how: Resampling
+) -> AmongPeople | None:
+    """Work out how people agree; `ratings` are edits × raters, nan where one gave nothing. None where no edit has two labels."""
+    shared = np.isfinite(ratings).sum(1) >= 2
+    if not shared.any():
+        return None
+    found, left_out = _pairs(ratings[shared])
+    here = _at(sources, shared)
+    return AmongPeople(
+        **dict(_among(ratings[shared], here, how)),
+        by_type={
+            name: _among(ratings[mask], _at(sources, mask), how)
+            for name, members in types.items()
+            if (mask := members & shared).any()
+        },
+        pairs=tuple(
+            RaterPair(names=(names[a], names[b]), **dict(_among(ratings[shared][:, [a, b]], here, how)))
+            for a, b in found
+        ),
+        pairs_left_out=left_out,
+    )
+
+
+def _at(sources: Sequence[str], members: Bools) -> list[str]:
+    return [source for source, here in zip(sources, members, strict=True) if here]
+
+
+def _among(ratings: Floats, sources: Sequence[str], how: Resampling) -> Among:
+    shared = np.isfinite(ratings).sum(1) >= 2
+    given = used(ratings[shared])
+    return Among(
+        raters=given.shape[1],
+        n=int(shared.sum()),
+        krippendorff_alpha=alpha_estimate(ratings, sources, how),
+        exact=exact_share(ratings, sources, how),
+    )
+
+
+def exact_share(ratings: Floats, sources: Sequence[str], how: Resampling) -> Estimate:
+    """Return the share of equal labels among all pairs of labels of one edit, with its interval.
+
+    An edit with three labels has three pairs, and counts three times as much as one with two.
+    """
+    equal, pairs = _equal_pairs(ratings)
+    shared = pairs > 0
+    if not shared.any():
+        return estimate(None, 0, {}, how.level, "no edit was rated by two")
+    counts = np.column_stack([equal, pairs])[shared]
+    ways = clusterings(_at(sources, shared))
+    kinds = kinds_of(counts)
+    few = counts[kinds.first]
+
+    def share(drawn: Floats) -> Floats:
+        return np.asarray((drawn @ few[:, 0]) / (drawn @ few[:, 1]))
+
+    samples = bootstrap(ways, how, {"exact": share}, kinds)["exact"]
+    return estimate(float(equal.sum() / pairs.sum()), int(shared.sum()), samples, how.level)
+
+
+def _equal_pairs(ratings: Floats) -> tuple[Floats, Floats]:
+    """Return for every edit how many pairs of its labels are equal, and how many there are."""
+    given = np.isfinite(ratings)
+    labels = given.sum(1)
+    equal = np.zeros(len(ratings))
+    for value in np.unique(ratings[given]):
+        same = (ratings == value).sum(1)
+        equal += same * (same - 1) / 2
+    return equal, labels * (labels - 1) / 2
+
+
+def _pairs(ratings: Floats) -> tuple[list[tuple[int, int]], int]:
+    """Return the raters that share an edit, two by two, those who share most first, and how many pairs are left out."""
+    given = np.isfinite(ratings)
+    counts = given.T.astype(float) @ given.astype(float)
+    found = [(a, b) for a, b in combinations(range(ratings.shape[1]), 2) if counts[a, b] > 0]
+    if len(found) > MOST_PAIRS:
+        found.sort(key=lambda pair: -counts[pair])
+    return found[:MOST_PAIRS], max(0, len(found) - MOST_PAIRS)

@@ -8,8 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import Clusters, Floats, Resampling, estimate, interval, numbered
-from editloupe.evals.stats.estimate import Estimate, Number, missing
+from editloupe.evals.stats.bootstrap import (
+    Clusters,
+    Estimate,
+    Floats,
+    Number,
+    Resampling,
+    estimate,
+    interval,
+    missing,
+    numbered,
+)
 from editloupe.types import Record
 
 IMAGINED = 0.5

@@ -17,14 +17,12 @@ import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import NOTHING_EDITED
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Resampling
+from editloupe.evals.stats.bootstrap import Bools, Estimate, Floats, Ints, Number, Resampling, finite, frame
 from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, Change, differences, holm
 from editloupe.evals.stats.comparison.run_comparison import Side, better_side, edited, same_judge, same_protocol
-from editloupe.evals.stats.estimate import Estimate, Number, finite, frame
 from editloupe.evals.stats.scores import unedited_baseline as ref
-from editloupe.evals.stats.scores.run_slices import Part, grouped, shared_apart_fields
 from editloupe.evals.stats.scores.run_table import RunRow, Table, warnings_of
-from editloupe.evals.stats.scores.score_matrix import Sheet
+from editloupe.evals.stats.scores.score_matrix import Part, Sheet, group_rows, shared_apart_fields
 from editloupe.evals.stats.scores.unedited_baseline import Reference, Unedited, without_reference
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Record, UserError
@@ -134,7 +132,7 @@ def compare_apart(
     fields = shared_apart_fields(tables)
     if not fields:
         return (compare_models(tables, how, intervals, least, {part.group[0]: part.sheet for part in known}),)
-    split = [grouped(table.rows, fields) for table in tables]
+    split = [group_rows(table.rows, fields) for table in tables]
     found = []
     for part in dict.fromkeys(group for rows in split for group in rows):
         own = [table.with_rows(rows[part]) for table, rows in zip(tables, split, strict=True) if part in rows]

@@ -13,11 +13,28 @@ from math import erfc, sqrt
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings, estimate
-from editloupe.evals.stats.estimate import Estimate, missing
-from editloupe.evals.stats.scores.arithmetic import Arithmetic, Macro, group_weights, macro
+from editloupe.evals.stats.bootstrap import (
+    Bools,
+    Clusters,
+    Estimate,
+    Floats,
+    Ints,
+    Resampling,
+    clusterings,
+    estimate,
+    missing,
+)
 from editloupe.evals.stats.scores.run_table import RunRow, Table
-from editloupe.evals.stats.scores.score_matrix import NO_TYPE, Sheet, all_weights, free_clusters
+from editloupe.evals.stats.scores.score_matrix import (
+    NO_TYPE,
+    Arithmetic,
+    Macro,
+    Sheet,
+    all_weights,
+    free_clusters,
+    group_weights,
+    macro,
+)
 
 OVERALL = "overall"
 """The name of the overall score among a pair's differences; the others go by their criterion."""

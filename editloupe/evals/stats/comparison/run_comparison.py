@@ -17,19 +17,27 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from editloupe.evals.labels.human import Files, Human
+from editloupe.evals.labels.human import Files, Human, load_human_labels
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.agreement.coefficients import MOST_VALUES, confusion
+from editloupe.evals.stats.agreement.coefficients import HIGHER_IS_BETTER, MEASURES, MOST_VALUES, Pairing, confusion
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, ceiling_of, pairing, scale_of
-from editloupe.evals.stats.agreement.measures import HIGHER_IS_BETTER, MEASURES, Pairing
-from editloupe.evals.stats.bootstrap import Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
+from editloupe.evals.stats.bootstrap import (
+    Estimate,
+    Floats,
+    Number,
+    Resampling,
+    bootstrap,
+    clusterings,
+    estimate,
+    frame,
+    kinds_of,
+    missing,
+)
 from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, Change, differences
-from editloupe.evals.stats.estimate import Estimate, Number, frame, missing
 from editloupe.evals.stats.scores import unedited_baseline as ref
-from editloupe.evals.stats.scores.run_slices import shared_apart_fields, value_of
-from editloupe.evals.stats.scores.run_table import RunRow, Table, human_labels, read_run_table, warnings_of
+from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table, warnings_of
 from editloupe.evals.stats.scores.run_units import row_lower_medians, row_means
-from editloupe.evals.stats.scores.score_matrix import Sheet
+from editloupe.evals.stats.scores.score_matrix import Sheet, shared_apart_fields, value_of
 from editloupe.evals.stats.scores.unedited_baseline import without_reference
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Record, UserError
@@ -304,7 +312,7 @@ def compare_runs(
     one, two, unjudged = _judged_by_both(first, second, matched)
     if not one.rows:
         raise UserError(f"{first.name} and {second.name} share no {_THING[question]} that both judged")
-    people = human_labels(one, human) if question == "judges" else None
+    people = load_human_labels(one, human) if question == "judges" else None
     sources = [row.source for row in one.rows]
     grid = CaseGrid.of(one, one.rows)
     places = np.arange(len(one.rows))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import Clusters, Floats, Resampling, clusterings, estimate
+from editloupe.evals.stats.bootstrap import Clusters, Floats, Resampling, clusterings, estimate, finite
 from editloupe.evals.stats.comparison.preference_results import (
     OPEN,
     Accuracy,
@@ -20,11 +20,9 @@ from editloupe.evals.stats.comparison.preference_results import (
     accuracy,
     pair_results,
 )
-from editloupe.evals.stats.estimate import finite
-from editloupe.evals.stats.scores.run_slices import Part, parts_of
 from editloupe.evals.stats.scores.run_table import Table
 from editloupe.evals.stats.scores.run_units import row_means
-from editloupe.evals.stats.scores.score_matrix import Sheet
+from editloupe.evals.stats.scores.score_matrix import Part, Sheet, parts_of
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper, Scored
 from editloupe.rubrics.registry import known_paper

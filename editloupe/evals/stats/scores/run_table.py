@@ -14,8 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from editloupe._util.text import number_of
 from editloupe.agent.spec_names import RULES
-from editloupe.evals.labels.files import Named, label_files, rater_in
-from editloupe.evals.labels.human import Files, Human, listed_files, merge_labels
 from editloupe.evals.manifests.cases import case_key
 from editloupe.evals.runs.configurations import Configuration, planned_repeats, recorded_answer, rubric_records
 from editloupe.evals.runs.edit_rows import KeptEdit
@@ -466,27 +464,3 @@ def choose(run: Run, protocol: str | None = None, configuration: str | None = No
     if not left:
         raise UserError(f'the run {run.folder.name} has no configuration "{configuration}"; it has: {listed}')
     raise UserError(f"the run {run.folder.name} was judged in several ways; name one with --configuration: {listed}")
-
-
-def human_labels(table: Table, files: Files = None, studio: Path | None = None) -> Human:
-    """Return the labels that count for a run: of its manifest, of the studio's file beside it, and of the files named.
-
-    Args:
-        table: The run.
-        files: Files of labels.
-        studio: The studio's file if it is not in the run's folder.
-
-    Raises:
-        UserError: a label cannot be read, or a named file labels nothing of this run.
-    """
-    named = listed_files(files)
-    people = merge_labels(
-        (Named(row.name, row.edit.id, row.edit.model) for row in table.rows),
-        {criterion: table.answer(criterion) for criterion in table.criteria},
-        ((row.name, row.edit.human, rater_in(row.edit.extra)) for row in table.rows if row.edit.human),
-        label_files(table.folder, studio, named),
-    )
-    wanted = {path.resolve() for path in named}
-    if useless := next((path for path in people.empty if path.resolve() in wanted), None):
-        raise UserError(f"{useless.name} has no label for an edit and criterion of the run {table.name}")
-    return replace(people, notes=(*people.notes, *people.unused))

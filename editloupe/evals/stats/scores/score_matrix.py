@@ -1,21 +1,159 @@
-"""Some rows of a run as arrays, and the protocol's arithmetic worked out on them with bootstrap samples."""
+"""Slices of a run as arrays of scores, aggregated by the protocol's arithmetic.
+
+A slice holds the edits of one editing model and, if the paper reports them separately, of one language. The aggregation goes
+from an edit's scores to a type's and from the types' to the overall score. All of it works on arrays whose last axes are groups
+and criteria, so a thousand bootstrap resamples are computed like one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings
-from editloupe.evals.stats.estimate import finite
-from editloupe.evals.stats.scores.arithmetic import Arithmetic, Macro, arithmetic_of, group_weights, macro
+from editloupe.evals.stats.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings, finite
 from editloupe.evals.stats.scores.run_table import RunRow, Table
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, UserError
 
 NO_TYPE, ALL = "(no type)", "all edits"
+BETWEEN = " · "
+"""Stands between the values by which a group is named."""
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a protocol gets from score_100 of single criteria to its published figures."""
+
+    sentence: str
+    """What a report says about the arithmetic."""
+    edit_score: Callable[[Edit, Mapping[str, float]], float | None] | None = None
+    """Puts an edit's criteria (0 to 100) into one score; without it a group has the mean of its criteria's means."""
+    levels: tuple[tuple[str, ...], ...] = ()
+    """Groups that are averaged among themselves first; a level that lacks one has no score; groups in none are apart."""
+    by_edit: bool = False
+    """True where the overall is a mean over edits: a group counts as much as it has edits."""
+
+
+PLAIN = Arithmetic(
+    "An edit's score on a criterion is its place on the rubric's scale, 0 to 100; a group's score is the mean of its "
+    "criteria's means; the overall score is the plain mean over the groups."
+)
+"""The arithmetic of rubrics without a paper, and of a paper that is not installed."""
+
+
+def arithmetic_of(name: str) -> Arithmetic:
+    """Return a protocol's arithmetic as its record says it; PLAIN where there is no such record."""
+    known = known_protocol(name)
+    if known is None:
+        return PLAIN
+    return Arithmetic(
+        sentence=known.arithmetic or PLAIN.sentence,
+        edit_score=known.edit_score,
+        levels=known.levels,
+        by_edit=known.weighting == "edits",
+    )
+
+
+@dataclass(frozen=True)
+class Macro:
+    """Means by group and criterion, the groups' scores and the overall, for one sample or for many at once."""
+
+    means: Floats
+    """… × groups × criteria."""
+    finals: Floats
+    """… × groups."""
+    overall: Floats
+    by_criterion: Floats
+    """… × criteria, each the mean over the groups that were asked it, weighted as the overall is."""
+
+
+def macro(
+    sums: Floats,
+    counts: Floats,
+    asked: Floats,
+    how: Arithmetic,
+    criteria: Sequence[str],
+    weights: Floats | None = None,
+    criterion_weights: Floats | None = None,
+    counted: Floats | None = None,
+) -> Macro:
+    """Work out means, group scores and the overall from sums and counts (… × groups × columns).
+
+    Columns are the criteria and, where the protocol scores whole edits, that score as one more. A group that lacks the
+    mean of a criterion it was asked has no score: nan. `criterion_weights` (groups × criteria) say what a group counts in a
+    criterion's mean, where that is not what it counts in the overall; `counted` is 0 for criteria that are no part of a
+    group's score.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        columns = sums / counts
+    means = columns[..., : len(criteria)]
+    if how.edit_score is not None:
+        finals = columns[..., -1]
+    else:
+        parts = asked if counted is None else asked * counted
+        with np.errstate(invalid="ignore", divide="ignore"):
+            finals = np.where(parts > 0, means, 0).sum(-1) / parts.sum(-1)
+    shares = weights if weights is not None else np.ones(finals.shape[-1]) / finals.shape[-1]
+    among = np.repeat(shares[:, None], len(criteria), 1) if criterion_weights is None else criterion_weights
+    return Macro(means, finals, weighted(finals, shares), weighted_by_criterion(means, asked, among))
+
+
+def weighted(finals: Floats, weights: Floats) -> Floats:
+    """Return the weighted mean over groups; groups of weight 0 may be undefined."""
+    if not weights.any():
+        return np.full(finals.shape[:-1], np.nan)
+    total: Floats = np.where(weights > 0, finals, 0) @ weights
+    return total
+
+
+def weighted_by_criterion(means: Floats, asked: Floats, weights: Floats) -> Floats:
+    """Return each criterion's mean over the groups that were asked it and have one; weights are groups × criteria."""
+    shares = weights * asked * np.isfinite(means)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total: Floats = np.where(shares > 0, means * shares, 0).sum(-2) / shares.sum(-2)
+    return total
+
+
+def group_weights(
+    groups: Sequence[str],
+    defined: Sequence[bool],
+    how: Arithmetic,
+    edits: Sequence[float] | None = None,
+    complete: bool = True,
+) -> Floats:
+    """Return what each group counts in the overall: equal shares, equal levels with equal shares inside, or by edits.
+
+    A level that lacks one of its groups is no part of the overall, unless `complete` is False: then its others stand for it.
+
+    >>> group_weights(["a", "b", "c"], [True, True, False], PLAIN).tolist()
+    [0.5, 0.5, 0.0]
+    >>> levels = Arithmetic("", levels=(("a", "b"), ("c",)))
+    >>> group_weights(["a", "b", "c", "d"], [True] * 4, levels).tolist()
+    [0.25, 0.25, 0.5, 0.0]
+    >>> group_weights(["a", "c"], [True, True], levels).tolist()
+    [0.0, 1.0]
+    >>> group_weights(["a", "c"], [True, True], levels, complete=False).tolist()
+    [0.5, 0.5]
+    """
+    if how.by_edit and edits is not None:
+        sizes = np.where(np.array(defined, bool), np.array(edits, float), 0.0)
+        return np.asarray(sizes / sizes.sum() if sizes.any() else sizes)
+    levels = how.levels or tuple((group,) for group in groups)
+    usable = {group for group, known in zip(groups, defined, strict=True) if known}
+    held = [
+        [group for group in level if group in usable] for level in levels if not complete or usable.issuperset(level)
+    ]
+    held = [level for level in held if level]
+    weights = dict.fromkeys(groups, 0.0)
+    for level in held:
+        for group in level:
+            weights[group] = 1 / len(held) / len(level)
+    return np.array([weights[group] for group in groups])
 
 
 @dataclass(frozen=True)
@@ -234,3 +372,75 @@ def free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
     if len(used) > 1 and len(np.unique(way.strata)) == 1:
         return len(np.unique(way.of_item[np.any(used, axis=0)]))
     return max((len(np.unique(way.of_item[members])) for members in used), default=0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The edits of one editing model, in one language where the run has several."""
+
+    group: tuple[str, ...]
+    """The model, then the values of what the paper keeps apart."""
+    table: Table
+
+    @property
+    def label(self) -> str:
+        """The name of its row in a table."""
+        return BETWEEN.join(self.group)
+
+    @cached_property
+    def sheet(self) -> Sheet:
+        """Its scores as arrays."""
+        return Sheet(self.table, self.table.rows)
+
+
+def apart_fields(table: Table) -> tuple[str, ...]:
+    """Return the fields by which a run falls into parts: the model, and what the paper keeps apart and the run has several of."""
+    protocol = known_protocol(table.protocol)
+    fields = protocol.apart if protocol else ()
+    return (MODEL, *(name for name in fields if _has_several(table, name)))
+
+
+def _has_several(table: Table, field: str) -> bool:
+    return len(table.models if field == MODEL else {row.field(field) for row in table.rows}) > 1
+
+
+def shared_apart_fields(tables: Sequence[Table]) -> tuple[str, ...]:
+    """Return what the paper keeps apart and these runs of one protocol have several values of; the model is not meant."""
+    protocol = known_protocol(tables[0].protocol)
+    names = protocol.apart if protocol else ()
+    return tuple(name for name in names if len({row.field(name) for table in tables for row in table.rows}) > 1)
+
+
+def parts_of(table: Table) -> tuple[Part, ...]:
+    """Return the parts of a run, in the order in which they occur."""
+    fields = apart_fields(table)
+    groups = group_rows(table.rows, fields)
+    waiting = group_rows([RunRow(edit, {}, {}) for edit in table.waiting], fields)
+    return tuple(
+        Part(group, table.with_rows(rows).with_waiting(row.edit for row in waiting.get(group, ())))
+        for group, rows in groups.items()
+    )
+
+
+def group_rows(rows: Sequence[RunRow], fields: Sequence[str]) -> dict[tuple[str, ...], list[RunRow]]:
+    """Return rows by the values they have in some fields, in the order in which these occur."""
+    groups: dict[tuple[str, ...], list[RunRow]] = {}
+    for row in rows:
+        groups.setdefault(tuple(value_of(row, field) for field in fields), []).append(row)
+    return groups
+
+
+def value_of(row: RunRow, field: str) -> str:
+    """Return the value of a field as a table names it; what has none is a group of its own."""
+    value = row.field(field)
+    return f"(no {field})" if value is None else str(value)
+
+
+def grouping(table: Table, columns: str) -> tuple[str, ...]:
+    """Return the fields behind `--by a,b`: those, and before them whatever the run's parts differ in.
+
+    A grouping never puts two models, or two languages of a paper that keeps them apart, into one number.
+    """
+    named = tuple(name.strip() for name in columns.split(",") if name.strip())
+    several = [name for name in apart_fields(table) if _has_several(table, name)]
+    return (*(name for name in several if name not in named), *named)

@@ -8,9 +8,8 @@ import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import NOTHING_EDITED
-from editloupe.evals.stats.bootstrap import Bools, Floats
+from editloupe.evals.stats.bootstrap import Bools, Estimate, Floats, Number, finite, missing
 from editloupe.evals.stats.comparison.paired_differences import CaseGrid, Point
-from editloupe.evals.stats.estimate import Estimate, Number, finite, missing
 from editloupe.evals.stats.scores.run_table import RunRow, Table
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import known_protocol

@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.evals.stats.trust.corrected import corrected_scores
+    from editloupe.evals.stats.trust.corrected_scores import Corrected, CorrectedScores, correct_scores
     from editloupe.evals.stats.trust.label_queue import LabelQueue, draw_queue, find_queue
-    from editloupe.evals.stats.trust.prediction_powered import Correction, corrected_mean
-    from editloupe.evals.stats.trust.records import Corrected, CorrectedScores
-    from editloupe.evals.stats.trust.yes_no import yes_share
+    from editloupe.evals.stats.trust.prediction_powered import Correction, correct_mean
+    from editloupe.evals.stats.trust.yes_no import correct_yes_share
 
 __all__ = [
     "Corrected",
     "CorrectedScores",
     "Correction",
     "LabelQueue",
-    "corrected_mean",
-    "corrected_scores",
+    "correct_mean",
+    "correct_scores",
+    "correct_yes_share",
     "draw_queue",
     "find_queue",
-    "yes_share",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__)

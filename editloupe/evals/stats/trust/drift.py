@@ -15,10 +15,9 @@ from scipy import stats  # type: ignore[import-untyped]
 from editloupe._util.text import number_of, verb
 from editloupe.evals.stats.agreement import coefficients as st
 from editloupe.evals.stats.agreement.judge_vs_human import pairing, scale_of
-from editloupe.evals.stats.bootstrap import Floats, numbered
+from editloupe.evals.stats.bootstrap import Floats, Number, numbered
 from editloupe.evals.stats.comparison.paired_differences import sign_flip
 from editloupe.evals.stats.comparison.run_comparison import match_pictures
-from editloupe.evals.stats.estimate import Number
 from editloupe.evals.stats.scores.run_table import RunRow, Table
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.types import Record, UserError

@@ -1,12 +1,17 @@
-"""Prediction-powered means: a judge's scores of all edits, corrected by people's scores of a few.
+"""Prediction-powered means: the judge's mean over all edits, corrected by people's labels of some of them.
 
 The estimate is θ = λ·mean(f) + mean(Y − λf): the judge's mean f, moved by how far people (Y) differ from it where both are
-known. λ between 0 and 1 says how much the judge is listened to; 0 leaves the labels alone. Angelopoulos, Duchi and Zrnic,
-"PPI++: Efficient Prediction-Powered Inference" (arXiv 2311.01453), sections 2 and 6 for λ; drawing probabilities as in Zrnic
-and Candès, "Active Statistical Inference" (arXiv 2403.03208), equation 3.
+known. λ between 0 and 1 is the weight of the judge; 0 uses the labels alone. Angelopoulos, Duchi and Zrnic, "PPI++: Efficient
+Prediction-Powered Inference" (arXiv 2311.01453), sections 2 and 6 for λ; drawing probabilities as in Zrnic and Candès, "Active
+Statistical Inference" (arXiv 2403.03208), equation 3.
 
-All functions take a last axis of cells (an edit on a criterion) and any axes before it, so that thousands of simulated data
-sets are computed like one.
+Standard errors come from the jackknife: each cluster of edits is left out in turn, in closed form, which shows how far it moves
+the mean and the weight λ that was fitted to the same labels. The t quantile has the degrees of freedom of Bell and McCaffrey,
+"Bias Reduction in Standard Errors for Linear Regression with Multi-Stage Samples" (Survey Methodology 28, 2002): fewer if few
+clusters hold most of the weight.
+
+All functions take a last axis of cells (an edit on a criterion) and any axes before it, so thousands of simulated data sets are
+computed like one.
 """
 
 from __future__ import annotations
@@ -17,8 +22,9 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
-from editloupe.evals.stats.trust.jackknife import Moves, degrees_of_freedom, together
 
+LEAST_LEFT = 0.1
+"""A cluster that holds more than nine tenths of the weight is treated as if it held nine tenths."""
 WIDEST = 1.05
 """A corrected interval that would be so many times as wide as that of the labels alone gives way to it."""
 
@@ -80,7 +86,7 @@ def skewness(moves: Floats, freedom: Floats) -> Floats:
     return np.asarray(np.sign(found) * np.maximum(np.abs(found) - np.sqrt(6) / (freedom + 1), 0))
 
 
-def corrected_mean(
+def correct_mean(
     people: Floats,
     judge: Floats,
     labelled: Bools,
@@ -288,3 +294,55 @@ class _Cells:
         if len(self._starts) == len(self._order):
             return np.asarray(values[..., self._order])
         return np.asarray(np.add.reduceat(values[..., self._order], self._starts, axis=-1))
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How far each cluster moves a weighted mean, and the share of the weight it holds."""
+
+    moved: Floats
+    held: Floats
+
+    @property
+    def left(self) -> Floats:
+        """The share of the weight that is left without each cluster."""
+        return np.maximum(1 - self.held, LEAST_LEFT)
+
+    @property
+    def drop(self) -> Floats:
+        """How far the mean falls when each cluster is left out."""
+        return np.asarray(self.moved / self.left)
+
+
+def together(a: Moves, b: Moves) -> Floats:
+    """Return Σ aₖbₖ over all clusters but one, for each one, every move taken from the means that are left without it."""
+
+    def without(x: Floats, y: Floats) -> Floats:
+        return np.asarray((x * y).sum(-1, keepdims=True) - x * y)
+
+    inner = (
+        without(a.moved, b.moved)
+        + b.drop * without(a.moved, b.held)
+        + a.drop * without(a.held, b.moved)
+        + a.drop * b.drop * without(a.held, b.held)
+    )
+    return np.asarray(inner / (a.left * b.left))
+
+
+def degrees_of_freedom(held: Floats) -> Floats:
+    """Return how many independent clusters the variance of a weighted mean rests on: n − 1 where all n hold the same.
+
+    The edits of a cluster are taken for one, as if they all said the same.
+
+    >>> degrees_of_freedom(np.full(20, 0.05)).round(9), degrees_of_freedom(np.repeat([0.1, 0.02], [7, 15])).round(1)
+    (np.float64(19.0), np.float64(7.3))
+    """
+    whole = (held**2).sum(-1, keepdims=True)
+    each = (held / np.maximum(1 - held, LEAST_LEFT)) ** 2
+    trace = (each * (1 - 2 * held + whole)).sum(-1)
+    sums = [(each * held**power).sum(-1) for power in range(3)]
+    one = whole[..., 0]
+    pairs = one**2 * sums[0] ** 2 - 4 * one * sums[0] * sums[1] + 2 * sums[0] * sums[2] + 2 * sums[1] ** 2
+    own = (each**2 * ((1 - 2 * held + whole) ** 2 - (whole - 2 * held) ** 2)).sum(-1)
+    squares = pairs + own
+    return np.asarray(trace**2 / np.where(squares > 0, squares, np.inf))

@@ -13,10 +13,9 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe._util.text import number_of
-from editloupe.evals.labels.human import Files, Human
-from editloupe.evals.stats.bootstrap import Floats
-from editloupe.evals.stats.estimate import Number
-from editloupe.evals.stats.scores.run_table import Table, human_labels
+from editloupe.evals.labels.human import Files, Human, load_human_labels
+from editloupe.evals.stats.bootstrap import Floats, Number
+from editloupe.evals.stats.scores.run_table import Table
 from editloupe.evals.stats.scores.run_units import row_lower_medians
 from editloupe.rubrics.model import ChecksAnswer, NumberAnswer
 from editloupe.types import Record, UserError
@@ -59,7 +58,7 @@ def replace_annotators(table: Table, human: Human | Files = None, epsilon: float
     """Run the test on every criterion; ε is 0.2 for experts, 0.15 for skilled annotators, 0.1 for crowds."""
     if not 0 <= epsilon < 1:
         raise UserError("--epsilon lies between 0 and 1; the paper takes 0.2 for experts, 0.1 for crowds")
-    people = human if isinstance(human, Human) else human_labels(table, human)
+    people = load_human_labels(table, human)
     found = {}
     for criterion in table.criteria:
         scale = isinstance(table.answer(criterion), (NumberAnswer, ChecksAnswer))

@@ -1,7 +1,7 @@
-"""The classical correction of a share of yes by sensitivity and specificity: p = (q + spec − 1) / (sens + spec − 1).
+"""Correct a share of yes by the judge's sensitivity and specificity: p = (q + spec − 1) / (sens + spec − 1).
 
-Rogan and Gladen, "Estimating prevalence from the results of a screening test" (American Journal of Epidemiology 107, 1978);
-the interval is that of the delta method, clustered by source picture.
+Rogan and Gladen, "Estimating prevalence from the results of a screening test" (American Journal of Epidemiology 107, 1978).
+The interval is that of the delta method, clustered by source picture.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe._util.text import number_of
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
+from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Number
 from editloupe.evals.stats.scores.score_matrix import Sheet
-from editloupe.evals.stats.trust.records import YesShare
 from editloupe.rubrics.model import YesNoAnswer
+from editloupe.types import Record
 
 FEWEST = 20
 """Labels below which no number is given."""
@@ -25,7 +25,23 @@ LEAST_POWER = 0.1
 """Sensitivity + specificity − 1 below which the judge is hardly better than a coin and the division explodes."""
 
 
-def yes_shares(
+class YesShare(Record):
+    """The share of yes that people would give, from a judge's share and how often it is right (Rogan and Gladen 1978)."""
+
+    judge: Number
+    """The judge's share of yes, in per cent."""
+    sensitivity: Number | None = None
+    """Share of people's yes to which the judge says yes."""
+    specificity: Number | None = None
+    """Share of people's no to which the judge says no."""
+    corrected: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
+    labels: int
+    why: str | None = None
+
+
+def correct_yes_shares(
     sheet: Sheet, judge: Floats, people: Floats, chances: Floats | None, clusters: Ints, level: float
 ) -> dict[str, YesShare]:
     """Return the corrected share of yes for every criterion that takes yes or no; `chances` has the shape of `judge`."""
@@ -35,7 +51,7 @@ def yes_shares(
             continue
         known = np.isfinite(judge[:, column])
         if known.any():
-            found[criterion] = yes_share(
+            found[criterion] = correct_yes_share(
                 judge[known, column] >= 50,
                 np.where(np.isfinite(people[known, column]), people[known, column] >= 50, np.nan),
                 None if chances is None else chances[known, column],
@@ -45,7 +61,7 @@ def yes_shares(
     return found
 
 
-def yes_share(
+def correct_yes_share(
     judge: Bools, people: Floats, chances: Floats | None = None, clusters: Ints | None = None, level: float = 0.95
 ) -> YesShare:
     """Correct the judge's share of yes by how often it is right where people labelled; people's nan is no label.

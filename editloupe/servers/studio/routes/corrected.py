@@ -57,12 +57,13 @@ def _blocks(one: OpenRun, facts: Facts, queue: LabelQueue | None) -> Any:
     if not facts.configuration:
         raise UserError("nothing has been judged in this run yet")
     try:
+        from editloupe.evals.labels.human import load_human_labels
         from editloupe.evals.report.trust_blocks import corrected_blocks
-        from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
-        from editloupe.evals.stats.trust.corrected import corrected_scores
+        from editloupe.evals.stats.scores.run_table import read_run_table
+        from editloupe.evals.stats.trust.corrected_scores import correct_scores
     except ImportError as error:
         raise UserError(f"corrected scores need {error.name}, which is not installed") from None
     with readable(one.name):
         table = read_run_table(one.run.folder, configuration=facts.configuration)
-        people = human_labels(table, studio=one.labels.path)
-        return corrected_blocks(corrected_scores(table, people, queue), table.titles)
+        people = load_human_labels(table, studio=one.labels.path)
+        return corrected_blocks(correct_scores(table, people, queue), table.titles)

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from editloupe.evals.preferences.pair_answers import SCALE
-from editloupe.evals.preferences.records import TIE, OpenPair
+from editloupe.evals.preferences.answers import SCALE
+from editloupe.evals.preferences.pairs import TIE, OpenPair
 from editloupe.servers.studio.pair_files import PairFile
 from editloupe.servers.studio.studio import studio_of
 from editloupe.types import UserError

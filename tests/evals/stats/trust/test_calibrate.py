@@ -13,8 +13,7 @@ from scipy import stats
 
 from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.trust.calibrate import calibrate, fixed_sequence, lower_bound
-from editloupe.evals.stats.trust.earlier_stages import check_table
+from editloupe.evals.stats.trust.calibrate import calibrate, check_table, fixed_sequence, lower_bound
 from editloupe.judge.calibration import Calibration
 from editloupe.judge.plans import Cascade, plan_of, promise
 from editloupe.types import UserError

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.evals.stats.trust.jackknife import degrees_of_freedom
-from editloupe.evals.stats.trust.prediction_powered import corrected_mean, weights_left_out
+from editloupe.evals.stats.trust.prediction_powered import correct_mean, degrees_of_freedom, weights_left_out
 
 CLUSTERS = np.repeat(np.arange(20), 3)
 
@@ -24,12 +23,12 @@ def test_lambda_without_a_cluster_is_lambda_of_the_data_without_it(design: str) 
     shares = np.where(np.arange(60) < 15, 3.0, 1.0) if design == "types" else np.ones(60)
     chances = random.uniform(0.3, 0.9, 60) if design == "queue" else None
     whole, without = weights_left_out(people, judge, labelled, shares / shares.sum(), chances, CLUSTERS)
-    found = corrected_mean(people, judge, labelled, shares / shares.sum(), chances, CLUSTERS, small_sample=False)
+    found = correct_mean(people, judge, labelled, shares / shares.sum(), chances, CLUSTERS, small_sample=False)
     assert float(found.weight) == pytest.approx(float(whole))
     assert 0 < float(whole) < 1
     for cluster in range(20):
         left = np.flatnonzero(CLUSTERS - cluster)
-        again = corrected_mean(
+        again = correct_mean(
             people[left],
             judge[left],
             labelled[left],
@@ -43,8 +42,8 @@ def test_lambda_without_a_cluster_is_lambda_of_the_data_without_it(design: str) 
 
 def test_clusters_change_how_far_a_mean_may_be_off_but_not_the_mean() -> None:
     people, judge, labelled = data()
-    shared = corrected_mean(people, judge, labelled, np.full(60, 1 / 60), clusters=CLUSTERS, small_sample=False)
-    apart = corrected_mean(people, judge, labelled, np.full(60, 1 / 60), small_sample=False)
+    shared = correct_mean(people, judge, labelled, np.full(60, 1 / 60), clusters=CLUSTERS, small_sample=False)
+    apart = correct_mean(people, judge, labelled, np.full(60, 1 / 60), small_sample=False)
     assert float(shared.weight) == pytest.approx(float(apart.weight))
     assert float(shared.value) == pytest.approx(float(apart.value))
 
@@ -52,12 +51,12 @@ def test_clusters_change_how_far_a_mean_may_be_off_but_not_the_mean() -> None:
 def test_the_variance_is_that_of_the_mean_without_each_cluster_in_turn() -> None:
     people, judge, labelled = data()
     shares = np.where(np.arange(60) < 15, 3.0, 1.0)
-    found = corrected_mean(people, judge, labelled, shares / shares.sum(), clusters=CLUSTERS)
-    full = corrected_mean(people, judge, labelled, shares / shares.sum(), clusters=CLUSTERS, small_sample=False)
+    found = correct_mean(people, judge, labelled, shares / shares.sum(), clusters=CLUSTERS)
+    full = correct_mean(people, judge, labelled, shares / shares.sum(), clusters=CLUSTERS, small_sample=False)
     moved, alone = [], []
     for cluster in range(20):
         left = np.flatnonzero(CLUSTERS - cluster)
-        again = corrected_mean(
+        again = correct_mean(
             people[left],
             judge[left],
             labelled[left],

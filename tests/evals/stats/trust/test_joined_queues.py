@@ -9,7 +9,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.trust.corrected import corrected_scores
+from editloupe.evals.stats.trust.corrected_scores import correct_scores
 from editloupe.evals.stats.trust.label_queue import (
     Drawn,
     LabelQueue,
@@ -96,4 +96,4 @@ def test_edits_that_need_a_person_are_drawn_first_and_alone_correct_nothing(tmp_
     assert [one.name for one in alone.drawn] == ["e3"]
     people = write_labels(tmp_path / "h.jsonl", [{"edit_id": "e3", "instruction_following": 2}])
     with pytest.raises(UserError, match="only edits that need a person"):
-        corrected_scores(table, [people], alone)
+        correct_scores(table, [people], alone)

@@ -15,7 +15,7 @@ from editloupe.evals.labels.human import Human
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.stats.scores.run_table import Table, read_run_table
 from editloupe.evals.stats.trust.calibrate import calibrate
-from editloupe.evals.stats.trust.corrected import corrected_scores
+from editloupe.evals.stats.trust.corrected_scores import correct_scores
 from editloupe.evals.stats.trust.label_queue import LabelQueue, draw_queue, join_queues
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
@@ -113,7 +113,7 @@ def some(labels: Labels, names: set[str]) -> Human:
 
 
 def truth_of(table: Table, labels: Labels) -> float:
-    found = corrected_scores(table, Human("all", labels)).parts["x"].overall.corrected
+    found = correct_scores(table, Human("all", labels)).parts["x"].overall.corrected
     assert found is not None
     return found
 
@@ -130,14 +130,14 @@ def test_corrected_scores_are_right_on_average_although_the_early_labels_are_of_
         queue, _ = draw_queue(table, 60, seed=seed, labelled=early)
         done = [one.name for one in queue.drawn][: round(len(queue.drawn) * answered)]
         human = some(labels, {*early, *done})
-        found = corrected_scores(table, human, queue).parts["x"].overall
+        found = correct_scores(table, human, queue).parts["x"].overall
         assert found.corrected is not None
         assert found.low is not None
         assert found.high is not None
         assert found.labels == len(early) + len(done)
         values["recorded"].append(found.corrected)
         held += found.low <= truth <= found.high
-        without = corrected_scores(table, human, replace(queue, labelled=())).parts["x"].overall.corrected
+        without = correct_scores(table, human, replace(queue, labelled=())).parts["x"].overall.corrected
         values["forgotten"].append(without or 0.0)
     off = {name: abs(np.mean(each) - truth) for name, each in values.items()}
     assert off["recorded"] < 4 * np.std(values["recorded"]) / np.sqrt(30)
@@ -151,12 +151,12 @@ def test_labels_that_were_there_before_the_draw_and_are_missing_now_give_no_numb
     table, labels, early = run
     queue, _ = draw_queue(table, 60, labelled=early)
     names = {one.name for one in queue.drawn}
-    found = corrected_scores(table, some(labels, {*early[3:], *names}), queue).parts["x"].overall
+    found = correct_scores(table, some(labels, {*early[3:], *names}), queue).parts["x"].overall
     assert found.corrected is None
     assert str(found.why).startswith(
         "3 of the 120 edits here that were labelled before the queue was drawn have no label"
     )
-    found = corrected_scores(table, some(labels, {*early, *sorted(names)[:6]}), queue).parts["x"].overall
+    found = correct_scores(table, some(labels, {*early, *sorted(names)[:6]}), queue).parts["x"].overall
     assert found.why == "6 labels of edits that the queue drew; at least 20 are needed"
 
 
@@ -170,7 +170,7 @@ def test_a_second_queue_draws_others_and_both_count_together(run: tuple[Table, L
         second, _ = draw_queue(table, 60, seed=1000 + seed, labelled=once)
         assert not set(once) & {one.name for one in second.drawn}
         human = some(labels, {*once, *(one.name for one in second.drawn)})
-        found = corrected_scores(table, human, join_queues([first, second]))
+        found = correct_scores(table, human, join_queues([first, second]))
         assert found.parts["x"].overall.labels == len(first.drawn) + len(second.drawn)
         value = found.parts["x"].overall.corrected
         assert value is not None
@@ -197,9 +197,9 @@ def test_a_run_that_grew_after_the_draw_is_told(tmp_path: Path) -> None:
     queue, _ = draw_queue(read_run_table(folder), 40)
     labels = [{"edit_id": one.name, IF: 2, VC: 3} for one in queue.drawn]
     human = write_labels(tmp_path / "h.jsonl", labels)
-    assert not any("was drawn from" in note for note in corrected_scores(folder, human, queue).notes)
+    assert not any("was drawn from" in note for note in correct_scores(folder, human, queue).notes)
     make_run(folder, [Line(f"f{n}") for n in range(5)])
-    notes = corrected_scores(folder, human, queue).notes
+    notes = correct_scores(folder, human, queue).notes
     assert any("was drawn from 60 edits, but the run has 65" in note for note in notes)
 
 

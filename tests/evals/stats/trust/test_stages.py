@@ -10,8 +10,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.trust.calibrate import calibrate
-from editloupe.evals.stats.trust.earlier_stages import EarlierStage, left_over, places_before
+from editloupe.evals.stats.trust.calibrate import EarlierStage, calibrate, left_over, places_before
 from editloupe.judge.plans import Cascade, plan_of, stage_calibrations, stage_entries, write_stages
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run

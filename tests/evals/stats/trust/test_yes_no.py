@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from editloupe.evals.stats.trust.yes_no import yes_share
+from editloupe.evals.stats.trust.yes_no import correct_yes_share
 
 
 def test_intervals_hold_the_truth_for_a_judge_that_errs_both_ways() -> None:
@@ -13,7 +13,7 @@ def test_intervals_hold_the_truth_for_a_judge_that_errs_both_ways() -> None:
         truth = random.random(600) < 0.3
         judge = np.where(random.random(600) < 0.15, ~truth, truth)
         people = np.where(random.permutation(600) < 120, truth.astype(float), np.nan)
-        one = yes_share(judge, people)
+        one = correct_yes_share(judge, people)
         assert one.low is not None
         assert one.high is not None
         held += one.low <= 30 <= one.high
@@ -24,10 +24,10 @@ def test_too_few_labels_or_a_judge_like_a_coin_give_a_reason_and_no_number() -> 
     judge = np.array([True, False] * 50)
     people = np.full(100, np.nan)
     people[:19] = 1.0
-    few = yes_share(judge, people)
+    few = correct_yes_share(judge, people)
     assert (few.corrected, few.labels) == (None, 19)
     assert "at least 20" in str(few.why)
     people[:40] = 1.0
-    assert "people said yes to 40 and no to 0" in str(yes_share(judge, people).why)
+    assert "people said yes to 40 and no to 0" in str(correct_yes_share(judge, people).why)
     people[:40] = [1.0, 1.0, 0.0, 0.0] * 10
-    assert "hardly depend" in str(yes_share(judge, people).why)
+    assert "hardly depend" in str(correct_yes_share(judge, people).why)

@@ -6,8 +6,8 @@ import pytest
 from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.run_comparison import compare_runs, question_of
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.scores.scores import compute_scores
 from editloupe.types import UserError
 from tests.evals.model_runs import model_run
 from tests.evals.sample_runs import IF, VC, Line, make_run

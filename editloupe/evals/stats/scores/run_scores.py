@@ -1,10 +1,12 @@
-"""Scores of a run by its protocol's arithmetic: per criterion, per type, overall, per model or any other field."""
+"""Scores of a run by its protocol's arithmetic: overall, per criterion, per type and per group of edits."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import stdev
 from typing import Any, Literal
 
 import numpy as np
@@ -12,17 +14,38 @@ from pydantic import Field
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import Bools, Floats, Resampling, estimate
-from editloupe.evals.stats.estimate import Estimate, Number, frame, missing
-from editloupe.evals.stats.scores.arithmetic import arithmetic_of
-from editloupe.evals.stats.scores.run_slices import BETWEEN, Part, grouped, grouping, parts_of
+from editloupe.evals.stats.bootstrap import (
+    Bools,
+    Estimate,
+    Floats,
+    Number,
+    Resampling,
+    estimate,
+    finite,
+    frame,
+    missing,
+)
 from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
-from editloupe.evals.stats.scores.score_matrix import ALL, NO_TYPE, Sheet, Worked
+from editloupe.evals.stats.scores.score_matrix import (
+    ALL,
+    BETWEEN,
+    NO_TYPE,
+    Part,
+    Sheet,
+    Worked,
+    arithmetic_of,
+    group_rows,
+    grouping,
+    parts_of,
+)
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Record, Verdict
 
 UnjudgedRule = Literal["left_out", "worst"]
+NO_PART = "none of these types makes a part of the overall by itself"
+__all__ = ["Bounds", "Coverage", "PartScores", "Repeats", "Score", "Scores", "UnjudgedRule", "compute_scores"]
 
 
 class Score(Estimate):
@@ -131,10 +154,6 @@ class Scores(Record):
         return frame(self.rows())
 
 
-NO_PART = "none of these types makes a part of the overall by itself"
-__all__ = ["Bounds", "Coverage", "PartScores", "Repeats", "Score", "Scores", "UnjudgedRule", "compute_scores"]
-
-
 def compute_scores(
     run: Run | Table | str | Path,
     by: Sequence[str] = ("model",),
@@ -224,8 +243,8 @@ def _by(
     names = grouping(table, fields)
     if names == ("model",) and all(len(one.group) == 1 for one in parts.values()):
         return {label: one.overall for label, one in parts.items()}
-    groups = grouped(table.rows, names)
-    places = [{value: place for place, (value,) in enumerate(grouped(table.rows, (name,)))} for name in names]
+    groups = group_rows(table.rows, names)
+    places = [{value: place for place, (value,) in enumerate(group_rows(table.rows, (name,)))} for name in names]
 
     def order(group: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(places[place][value] for place, value in enumerate(group))
@@ -429,3 +448,47 @@ def _score(
             why = why if sheet.how.edit_score else NO_PART
         base = missing(why, int(n))
     return Score(**dict(base), judged=judged, unjudged=unjudged, criteria=criteria or {})
+
+
+@dataclass(frozen=True)
+class CriterionMean:
+    """One criterion over the edits of one editing model, in one language where the paper keeps languages apart."""
+
+    model: str | None
+    """Who made the edits, and in which language where there are several; None where nobody says and there is one part."""
+    criterion: str
+    units: int
+    expected: int
+    """Units there should be; more than `units` where the run was stopped."""
+    judged: int
+    mean: float | None
+    """By the protocol's arithmetic, 0 to 100: over types where it weighs types; None where nothing has a score."""
+    deviation: float | None
+    """Standard deviation of the repeats' means; None with fewer than two repeats."""
+    repeats: int
+
+
+def criterion_means(table: Table) -> list[CriterionMean]:
+    """Return every criterion of every part; unjudged units count as such and never as a low score."""
+    parts = parts_of(table)
+    return [one for part in parts for one in _of_part(part, alone=len(parts) == 1)]
+
+
+def _of_part(part: Part, alone: bool) -> Iterator[CriterionMean]:
+    sheet = part.sheet
+    whole = sheet.point(None).by_criterion
+    repeats = range(len(part.table.repeats))
+    each = [sheet.point(None, repeat).by_criterion for repeat in repeats] if len(repeats) > 1 else []
+    for place, criterion in enumerate(sheet.criteria):
+        means = [value for one in each if (value := finite(one[place])) is not None]
+        judged, unjudged = int(sheet.judged[..., place].sum()), int(sheet.unjudged[..., place].sum())
+        yield CriterionMean(
+            model=None if alone and part.label == NO_MODEL else part.label,
+            criterion=criterion,
+            units=judged + unjudged,
+            expected=max(judged + unjudged, part.table.expected((criterion,))),
+            judged=judged,
+            mean=finite(whole[place]),
+            deviation=stdev(means) if len(means) > 1 else None,
+            repeats=len(repeats),
+        )

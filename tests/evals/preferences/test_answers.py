@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.preferences import pair_answers
-from editloupe.evals.preferences.pair_agreement import pair_agreement
-from editloupe.evals.preferences.pair_answers import PairAnswers, decide
-from editloupe.evals.preferences.records import TIE, OpenPair, Rule, Side
+from editloupe.evals.preferences import answers as pair_answers
+from editloupe.evals.preferences.answers import PairAnswers, decide, pair_agreement
+from editloupe.evals.preferences.pairs import TIE, OpenPair, Rule, Side
 from editloupe.types import UserError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.preferences.draw_outputs import Drawn, DrawSettings, by_margin, draw_pairs
-from editloupe.evals.preferences.records import TIE, UNCLEAR, OpenPair, Side
+from editloupe.evals.preferences.draw import Drawn, DrawSettings, by_margin, draw_pairs
+from editloupe.evals.preferences.pairs import TIE, UNCLEAR, OpenPair, Side
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.types import UserError
 from tests.evals.model_runs import model_run

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from editloupe.evals.stats.bootstrap import Resampling
-from editloupe.evals.stats.scores import arithmetic
-from editloupe.evals.stats.scores.arithmetic import Arithmetic, group_weights, macro
+from editloupe.evals.stats.scores import score_matrix as arithmetic
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.scores.scores import compute_scores
+from editloupe.evals.stats.scores.score_matrix import Arithmetic, group_weights, macro
 from editloupe.rubrics.registry import DEFAULT, PAPERS
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run

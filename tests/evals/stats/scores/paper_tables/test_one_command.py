@@ -17,7 +17,7 @@ from editloupe.cli.main import run
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer
 from editloupe.rubrics.registry import protocol
 from tests.conftest import StartServer
-from tests.evals.paper_tables import benchmarks as b
+from tests.evals.manifests import benchmarks as b
 from tests.scripted import Request, say
 
 MODELS = ("good", "middling", "poor")

@@ -7,9 +7,9 @@ from statistics import fmean
 
 import pytest
 
-from editloupe.evals.stats.scores.scores import compute_scores
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.rubrics.editcompass.tasks import IC, IF, PARTS, URC, VQ, WA
-from tests.evals.paper_tables.judged_runs import Given, edit, keep, tables
+from tests.evals.stats.scores.paper_tables.judged_runs import Given, edit, keep, tables
 
 TABLE_3, TABLE_4 = "Edit-Compass, Table 3: English instructions", "Edit-Compass, Table 4: Chinese instructions"
 TABLE_8 = "Edit-Compass, Table 8: General, English instructions"

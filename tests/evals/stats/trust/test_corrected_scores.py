@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.scores.scores import compute_scores
-from editloupe.evals.stats.trust import corrected_scores, draw_queue
+from editloupe.evals.stats.trust import correct_scores, draw_queue
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 from tests.evals.stats.trust.samples import kind_judge, write_labels
@@ -19,7 +19,7 @@ from tests.evals.stats.trust.samples import kind_judge, write_labels
 
 def test_labels_of_every_edit_give_the_score_that_people_as_a_judge_would_give(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path)
-    found = corrected_scores(run, write_labels(tmp_path / "all.jsonl", people))
+    found = correct_scores(run, write_labels(tmp_path / "all.jsonl", people))
     truth = compute_scores(make_run(tmp_path / "people", _as_lines(run, people)))
     for model in ("x", "y"):
         part, true = found.parts[model], truth.parts[model]
@@ -42,7 +42,7 @@ def _as_lines(run: Path, people: list[dict[str, object]]) -> list[Line]:
 def test_a_random_part_of_the_labels_moves_a_kind_judge_towards_people(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path, edits=300)
     some = np.random.default_rng(0).permutation(len(people))[:160]
-    found = corrected_scores(run, write_labels(tmp_path / "some.jsonl", [people[place] for place in some]))
+    found = correct_scores(run, write_labels(tmp_path / "some.jsonl", [people[place] for place in some]))
     for model in ("x", "y"):
         one = found.parts[model].overall.criteria[IF]
         assert one.judge is not None
@@ -63,7 +63,7 @@ def test_a_kind_judge_without_a_source_in_common_equals_ppi_python_in_one_type(t
     judge = np.minimum(truth + random.integers(0, 2, 200), 4)
     run = make_run(tmp_path / "run", [Line(f"e{n}", int(judge[n]), "") for n in range(200)])
     labels = write_labels(tmp_path / "h.jsonl", [{"edit_id": f"e{n}", IF: int(truth[n])} for n in range(50)])
-    found = corrected_scores(run, labels).parts["(no model)"].overall
+    found = correct_scores(run, labels).parts["(no model)"].overall
     y, f = (truth - 1) * 100 / 3, (judge - 1) * 100 / 3
     expected = ppi.ppi_mean_pointestimate(y[:50], f[:50], f[50:]).item()
     assert found.corrected == pytest.approx(expected, abs=1e-9)
@@ -71,7 +71,7 @@ def test_a_kind_judge_without_a_source_in_common_equals_ppi_python_in_one_type(t
 
 def test_few_labels_give_no_number_but_a_reason(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path)
-    one = corrected_scores(run, write_labels(tmp_path / "few.jsonl", people[:12])).parts["x"].overall
+    one = correct_scores(run, write_labels(tmp_path / "few.jsonl", people[:12])).parts["x"].overall
     assert (one.corrected, one.low, one.labels) == (None, None, 12)
     assert one.why == "12 labels on Instruction Following; at least 20 are needed"
 
@@ -79,7 +79,7 @@ def test_few_labels_give_no_number_but_a_reason(tmp_path: Path) -> None:
 def test_labels_that_are_all_the_same_give_no_number(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [Line(f"e{n}", 1 + n % 4, "") for n in range(60)])
     labels = write_labels(tmp_path / "h.jsonl", [{"edit_id": f"e{n}", IF: 4} for n in range(30)])
-    found = corrected_scores(run, labels).parts["(no model)"].overall
+    found = correct_scores(run, labels).parts["(no model)"].overall
     assert found.why == "all 30 labels are the same, so they do not say how far others would vary"
 
 
@@ -87,7 +87,7 @@ def test_labels_picked_by_hand_are_said_to_be_unlike_the_rest(tmp_path: Path) ->
     run, people = kind_judge(tmp_path, edits=200, models=("x",))
     table = read_run_table(run)
     low = np.argsort(table.scores(IF)[:, 0], kind="stable")[:60]
-    found = corrected_scores(run, write_labels(tmp_path / "h.jsonl", [people[place] for place in low]))
+    found = correct_scores(run, write_labels(tmp_path / "h.jsonl", [people[place] for place in low]))
     assert any("not a random part" in note for note in found.notes)
 
 
@@ -98,7 +98,7 @@ def test_labels_of_a_queue_are_weighed_by_their_probability_and_others_left_out(
     names = {one.edit_id for one in queue.drawn}
     labels = [p for p in people if p["edit_id"] in names]
     others = [p for p in people if p["edit_id"] not in names][:5]
-    found = corrected_scores(run, write_labels(tmp_path / "h.jsonl", [*labels, *others]), queue)
+    found = correct_scores(run, write_labels(tmp_path / "h.jsonl", [*labels, *others]), queue)
     one = found.parts["x"].overall
     assert one.labels == len(labels)
     assert one.low is not None
@@ -112,7 +112,7 @@ def test_a_queue_of_another_run_is_refused(tmp_path: Path) -> None:
     other = make_run(tmp_path / "other", [Line(f"o{n}", 1 + n % 4) for n in range(30)])
     queue, _ = draw_queue(read_run_table(other), 10)
     with pytest.raises(UserError, match="was drawn from another run"):
-        corrected_scores(run, write_labels(tmp_path / "h.jsonl", people), queue)
+        correct_scores(run, write_labels(tmp_path / "h.jsonl", people), queue)
 
 
 def test_the_report_tells_corrected_scores_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,7 +136,7 @@ def test_the_report_tells_corrected_scores_in_every_format(tmp_path: Path, capsy
 def test_where_every_edit_has_a_label_it_is_said_that_the_queue_leaves_some_out(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path)
     queue, _ = draw_queue(read_run_table(run), 60)
-    found = corrected_scores(run, write_labels(tmp_path / "all.jsonl", people), queue)
+    found = correct_scores(run, write_labels(tmp_path / "all.jsonl", people), queue)
     assert "Every edit has a label: without the queue all of them would count." in found.notes
 
 

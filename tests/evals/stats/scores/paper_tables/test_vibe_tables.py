@@ -9,12 +9,12 @@ import pytest
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.scores.scores import compute_scores
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.vibe.scoring import LEVELS, NAMES
 from editloupe.types import Judgement, Verdict
-from tests.evals.paper_tables.judged_runs import Given, edit, keep, tables
+from tests.evals.stats.scores.paper_tables.judged_runs import Given, edit, keep, tables
 
 TABLE_1, TABLE_2 = "VIBE, Table 1", "VIBE, Table 2: single and several tasks"
 TABLE_3 = "VIBE, Table 3: mean and standard deviation over repeats"

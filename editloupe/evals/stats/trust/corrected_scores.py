@@ -1,4 +1,4 @@
-"""A run's scores corrected by the labels people gave to a part of it: per model, type and overall, by the paper's weighting."""
+"""Correct a run's scores by the labels people gave to some of its edits: overall, per type and per criterion."""
 
 from __future__ import annotations
 
@@ -8,34 +8,106 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from pydantic import Field
 from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.labels.consensus import score_100_of
-from editloupe.evals.labels.human import Files, Human
+from editloupe.evals.labels.human import Files, Human, load_human_labels
+from editloupe.evals.labels.merge import score_100_of
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, numbered
-from editloupe.evals.stats.estimate import finite
-from editloupe.evals.stats.scores.run_slices import Part, parts_of
-from editloupe.evals.stats.scores.run_table import RunRow, Table, human_labels, read_run_table
+from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Number, finite, numbered
+from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
 from editloupe.evals.stats.scores.run_units import JUDGED
-from editloupe.evals.stats.scores.score_matrix import Sheet, all_weights
+from editloupe.evals.stats.scores.score_matrix import Part, Sheet, all_weights, parts_of
 from editloupe.evals.stats.scores.unedited_baseline import without_reference
 from editloupe.evals.stats.trust.label_queue import LabelQueue, can_be_drawn
-from editloupe.evals.stats.trust.prediction_powered import Correction, corrected_mean, ends, skewness
-from editloupe.evals.stats.trust.records import (
-    FEWEST,
-    Corrected,
-    CorrectedDifference,
-    CorrectedPart,
-    CorrectedScore,
-    CorrectedScores,
-    YesShare,
-)
-from editloupe.evals.stats.trust.yes_no import yes_shares
+from editloupe.evals.stats.trust.prediction_powered import Correction, correct_mean, ends, skewness
+from editloupe.evals.stats.trust.yes_no import YesShare, correct_yes_shares
 from editloupe.rubrics.model import Answer
 from editloupe.rubrics.registry import known_protocol
-from editloupe.types import UserError
+from editloupe.types import Record, UserError
+
+FEWEST = 20
+"""Labels below which no corrected number is given: the interval would be a guess about its own width."""
+FEWEST_SOURCES = 10
+"""Different source pictures among them: pictures, not edits, are what varies on its own."""
+UNLIKE = 0.001
+"""p of a t-test below which labelled edits are said to be unlike the others."""
+
+
+class Corrected(Record):
+    """A judge's mean and the same mean corrected by people's labels, on the scale of 0 to 100."""
+
+    judge: Number | None
+    """The judge's own mean."""
+    corrected: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
+    labels: int = 0
+    """Edits with a label of people and a verdict; of several criteria the fewest."""
+    edits: int = 0
+    """Edits behind the judge's mean."""
+    weight: Number | None = None
+    """λ: how much the judge is listened to, 0 to 1."""
+    alone: Number | None = None
+    """The mean of the labels without the judge."""
+    alone_low: Number | None = None
+    alone_high: Number | None = None
+    worth: int | None = None
+    """As many labels alone would give an interval of this width."""
+    why: str | None = None
+    """Why there is no corrected number."""
+
+    def told(self, digits: int = 1) -> str:
+        """Return the corrected number for a table.
+
+        >>> Corrected(judge=70, corrected=61.04, low=55, high=67, labels=40).told()
+        '61.0 [55.0, 67.0]'
+        """
+        if self.corrected is None:
+            return "–"
+        return f"{self.corrected:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+
+
+class CorrectedScore(Corrected):
+    """A corrected score with the criteria behind it."""
+
+    criteria: Mapping[str, Corrected] = Field(default_factory=dict)
+
+
+class CorrectedPart(Record):
+    """The corrected scores of one editing model, in one language where the paper keeps languages apart."""
+
+    overall: CorrectedScore
+    by_type: Mapping[str, CorrectedScore] = Field(default_factory=dict)
+    yes_no: Mapping[str, YesShare] = Field(default_factory=dict)
+    """Criteria that are answered with yes or no, by sensitivity and specificity."""
+
+
+class CorrectedDifference(Record):
+    """Two editing models' overall scores subtracted, first minus second."""
+
+    a: str
+    b: str
+    judge: Number | None
+    corrected: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
+    labels: tuple[int, int]
+    why: str | None = None
+
+
+class CorrectedScores(Record):
+    """Everything a run's verdicts and people's labels say together."""
+
+    origin: str
+    """Where the labels come from."""
+    drawn: str
+    """How the labelled edits were drawn, in a sentence."""
+    level: Number
+    parts: Mapping[str, CorrectedPart]
+    differences: tuple[CorrectedDifference, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def people_columns(sheet: Sheet, human: Human) -> Floats:
@@ -144,11 +216,7 @@ class QueueWeights:
         return None
 
 
-FEWEST_SOURCES = 10
-"""Different source pictures among them: pictures, not edits, are what varies on its own."""
-
-
-def corrected_scores(
+def correct_scores(
     run: Run | Table | str | Path,
     human: Human | Files = None,
     queue: LabelQueue | None = None,
@@ -161,7 +229,7 @@ def corrected_scores(
     labels of edits that are not in the queue are left out. Without one the labels are taken for a random part of the run.
     """
     table, _ = without_reference(read_run_table(run, protocol))
-    people = human if isinstance(human, Human) else human_labels(table, human)
+    people = load_human_labels(table, human)
     if not (people.given or people.adjudicated):
         raise UserError(f"no edit of the run {table.name} has a label of people; name a file of labels with --human")
     if queue is not None:
@@ -287,7 +355,7 @@ class _PartWork:
                 cells = LabelledCells(rows[own], columns[own], np.ones(int(own.sum())), labelled[own])
                 chances[cells.rows, column] = self._chances(cells)
                 why[name] = next((reason for draw in self._draws if (reason := draw.too_little(cells))), None)
-        shares = yes_shares(self.sheet, self.judge, self.people, chances, self.clusters, self.level)
+        shares = correct_yes_shares(self.sheet, self.judge, self.people, chances, self.clusters, self.level)
         return {
             name: YesShare(judge=share.judge, labels=share.labels, why=why[name]) if why.get(name) else share
             for name, share in shares.items()
@@ -340,7 +408,7 @@ class _PartWork:
             return _Mean(told.model_copy(update={"why": why}))
         chances = self._chances(cells)
         clusters = self.clusters[rows]
-        found = corrected_mean(people, judge, labelled, shares / shares.sum(), chances, clusters, columns)
+        found = correct_mean(people, judge, labelled, shares / shares.sum(), chances, clusters, columns)
         low, high = found.interval(self.level)
         alone = found.interval_alone(self.level)
         gain = float(found.alone_se / found.se) ** 2 if found.se > 0 else 1.0
@@ -396,10 +464,6 @@ class _PartWork:
                         f"{inside.mean():.1f} and the others {outside.mean():.1f} (p {p:.1g}), so the labelled edits are not a "
                         "random part and the corrected score may be off."
                     )
-
-
-UNLIKE = 0.001
-"""p of a t-test below which labelled edits are said to be unlike the others."""
 
 
 def _told(means: Mapping[str, _Mean]) -> dict[str, Corrected]:

@@ -7,8 +7,8 @@ from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_apart, compare_models
 from editloupe.evals.stats.comparison.run_comparison import compare_runs
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import Table, read_run_table
-from editloupe.evals.stats.scores.scores import compute_scores
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import UserError
 from tests.evals.model_runs import model_run

@@ -9,9 +9,8 @@ import pytest
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing
-from editloupe.evals.stats.scores.run_slices import criterion_means
+from editloupe.evals.stats.scores.run_scores import compute_scores, criterion_means
 from editloupe.evals.stats.scores.run_table import read_run_table, table_of_configuration
-from editloupe.evals.stats.scores.scores import compute_scores
 from editloupe.rubrics.registry import protocol as registered
 from editloupe.types import Edit, Judgement, Verdict
 from tests.evals.sample_runs import IF, VC, Line, make_run

@@ -10,7 +10,7 @@ import pytest
 from editloupe.evals.manifests import load_outputs
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.types import UserError
-from tests.evals.paper_tables.benchmarks import (
+from tests.evals.manifests.benchmarks import (
     VIBE_TASKS,
     WISEEDIT_SUBSETS,
     touch,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.stats.scores.paper_tables import paper_tables
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.scores.scores import compute_scores
 from editloupe.rubrics.wiseedit.scoring import CF, DP, IF, KF, VQ
-from tests.evals.paper_tables.judged_runs import Given, edit, keep, tables
+from tests.evals.stats.scores.paper_tables.judged_runs import Given, edit, keep, tables
 
 ENGLISH, CHINESE = "WiseEdit, Table 5: English instructions", "WiseEdit, Table 6: Chinese instructions"
 ALL, SINGLE = ", all cases", ", cases with one input picture"

@@ -15,11 +15,11 @@ from editloupe.evals.manifests import load_outputs
 from editloupe.rubrics.wiseedit import WISEEDIT
 from editloupe.rubrics.wiseedit.scoring import ABBREVIATIONS, settle
 from editloupe.types import Edit
-from tests.evals.paper_tables.benchmarks import touch
-from tests.evals.paper_tables.judged_runs import Given, keep, tables
+from tests.evals.manifests.benchmarks import touch
+from tests.evals.stats.scores.paper_tables.judged_runs import Given, keep, tables
 
 CONFORMANCE = Path(
-    os.environ.get("EDITLOUPE_CONFORMANCE", Path(__file__).resolve().parents[4] / "shared" / "conformance")
+    os.environ.get("EDITLOUPE_CONFORMANCE", Path(__file__).resolve().parents[6] / "shared" / "conformance")
 )
 FOLDER = CONFORMANCE / "wiseedit"
 MODELS = ("alpha", "beta", "delta")

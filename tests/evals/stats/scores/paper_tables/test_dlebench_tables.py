@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.stats.scores.scores import compute_scores
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.rubrics.dlebench import TYPES
-from tests.evals.paper_tables.judged_runs import tables
 from tests.evals.sample_runs import Line, make_run
+from tests.evals.stats.scores.paper_tables.judged_runs import tables
 
 TABLE_1 = "DLEBench, Table 1: final scores"
 FOLLOWING, CONSISTENT = "DLEBench, Table 4: Instruction Following", "DLEBench, Table 4: Visual Consistency"

@@ -14,8 +14,8 @@ from editloupe.evals.runs.unit_rows import Filing
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.distribution import distribution
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.scores.scores import compute_scores
 from editloupe.types import Edit, Judgement, Verdict
 
 QUICK = Resampling(100)

@@ -27,7 +27,7 @@ from tests.drawn_pictures import save, textured
 from tests.evals.sample_runs import Line, make_run
 from tests.scripted import Request, ScriptedServer, say
 
-PAGE = (Path(__file__).parents[3] / "docs" / "extending.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[5] / "docs" / "extending.md").read_text("utf-8")
 
 
 @pytest.fixture(autouse=True)

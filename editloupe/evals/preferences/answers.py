@@ -1,7 +1,7 @@
-"""What people answered about pairs: a JSONL file that only grows, and what its answers decide.
+"""People's answers about preference pairs: the JSONL log, the decisions they lead to, and how well people agree.
 
-A row says who answered what when: `{"pair", "who", "when", "ratings": {KEY: 1..5}}` first, then with `"choice"`, a key or
-`tie`, in place of the ratings. A later row of the same person replaces the earlier one.
+A row of the log is `{"pair", "who", "when", "ratings": {KEY: 1..5}}`, then a second row with `"choice"`, a key or `tie`, in place
+of the ratings. A later row of the same person replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -9,20 +9,29 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from editloupe._util.json_safe import storable
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
-from editloupe.evals.preferences.records import TIE, OpenPair
+from editloupe.evals.preferences.pairs import TIE, UNCLEAR, OpenPair, Side
 from editloupe.evals.runs.unit_rows import timestamp
-from editloupe.types import UserError
+from editloupe.evals.stats.agreement import coefficients as st
+from editloupe.evals.stats.bootstrap import Floats
+from editloupe.types import Record, UserError
 
 SCALE = (1, 2, 3, 4, 5)
 """The papers' scale of single candidates, 5 best."""
 State = Literal["open", "another", "decided", "split"]
+By = Literal["scores", "people"]
+Ties = Literal["keep", "drop"]
+ORDER = (-1.0, 0.0, 1.0)
+"""The other one, tie, this one: choices between two are ordered labels."""
 
 
 @dataclass
@@ -190,3 +199,157 @@ class PairAnswers:
                 people.pop(who, None)
             answer.choice = str(row["choice"])
         people[who] = answer
+
+
+@dataclass
+class Counts:
+    """How many pairs of one dimension became what."""
+
+    pairs: int = 0
+    preferences: int = 0
+    ties: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    """Pairs that were not decided, by what is missing."""
+    contradictions: int = 0
+    """Answers in which the candidate rated lower was chosen."""
+
+
+def decided_lines(
+    pairs: Sequence[OpenPair], answers: PairAnswers, by: By, ties: Ties, counts: dict[str, Counts]
+) -> Iterator[dict[str, Any]]:
+    """Yield a line for every decided pair, and count by dimension what became of all of them."""
+    for pair in pairs:
+        own = counts.setdefault(pair.dimension, Counts())
+        own.pairs += 1
+        own.contradictions += sum(one.contradicts_itself for one in answers.all().get(pair.id, {}).values())
+        if by == "people":
+            decision = answers.decision(pair)
+            choice, votes = decision.choice, decision.votes
+            state: str = decision.state
+        else:
+            choice = None if pair.by_scores == UNCLEAR else pair.by_scores
+            state, votes = UNCLEAR if choice is None else "decided", {}
+        if choice is None:
+            own.states[state] += 1
+            continue
+        own.ties += choice == TIE
+        own.preferences += choice != TIE
+        if choice != TIE or ties == "keep":
+            yield _line(pair, choice, by, votes)
+
+
+def _line(pair: OpenPair, choice: str, by: By, votes: Mapping[str, int]) -> dict[str, Any]:
+    winner, loser = (pair.a, pair.b) if choice in (TIE, pair.a.key) else (pair.b, pair.a)
+    voices = {"winner": votes.get(winner.key, 0), "loser": votes.get(loser.key, 0), TIE: votes.get(TIE, 0)}
+    told: dict[str, Any] = {"by": by, **({"votes": voices} if votes else {})}
+    label = TIE if choice == TIE else "preference"
+    if pair.kind == "rationales":
+        sides = {
+            name: {"judge": side.name, "label": side.label, "rationale": side.rationale}
+            for name, side in (("winner", winner), ("loser", loser))
+        }
+        about = {"criterion": pair.dimension, "prompt": pair.prompt, "source_image": pair.source_image}
+        return {"id": pair.id, **pair.fields, **about, "edited": pair.edited, **sides, "label": label, **told}
+    return {
+        "id": pair.id,
+        "source_image": pair.source_image,
+        "prompt": pair.prompt,
+        "winner": winner.picture,
+        "loser": loser.picture,
+        "dimension": pair.dimension,
+        "label": label,
+        **pair.fields,
+        "models": {"winner": winner.name, "loser": loser.name},
+        "scores": _scores(winner, loser),
+        **told,
+    }
+
+
+def _scores(winner: Side, loser: Side) -> dict[str, float | None]:
+    return {"winner": winner.score, "loser": loser.score}
+
+
+class PairAgreement(Record):
+    """Agreement of people on one dimension."""
+
+    dimension: str
+    shared: int
+    """Pairs that two people or more have chosen on."""
+    same: float | None
+    """Share of equal choices among all pairs of people on one pair."""
+    choices_alpha: float | None
+    ratings_alpha: float | None
+    kappa: float | None
+    """Of the two who share most pairs."""
+    why: str | None = None
+    """Why there is no α of choices."""
+
+    def told(self) -> str:
+        """Return the agreement in one line."""
+
+        def number(value: float | None) -> str:
+            return "–" if value is None else f"{value:.2f}"
+
+        reason = f" ({self.why})" if self.choices_alpha is None and self.why else ""
+        return (
+            f"{self.dimension}: {self.shared} shared, same choice {number(self.same)}, Krippendorff α of choices "
+            f"{number(self.choices_alpha)}{reason}, of ratings {number(self.ratings_alpha)}, Cohen κ {number(self.kappa)}"
+        )
+
+
+def pair_agreement(pairs: Sequence[OpenPair], answers: PairAnswers) -> list[PairAgreement]:
+    """Return the agreement on every dimension that somebody answered, of the first people a pair came to.
+
+    Whoever was asked because those disagreed is left out: such answers exist of disputed pairs alone.
+    """
+    found = []
+    for dimension in dict.fromkeys(pair.dimension for pair in pairs):
+        own = [pair for pair in pairs if pair.dimension == dimension]
+        chosen: list[Mapping[str, float]] = []
+        rated: list[Mapping[str, float]] = []
+        for pair in own:
+            first, _ = pair.keys
+            given = dict(islice(answers.choices(pair).items(), pair.people))
+            chosen.append({who: _place(choice, first) for who, choice in given.items()})
+            for key in pair.keys:
+                ratings = ((who, answers.of(pair.id, who).ratings) for who in given)
+                rated.append({who: float(values[key]) for who, values in ratings if key in values})
+        if any(chosen):
+            found.append(_agreement(dimension, _table(chosen), _table(rated)))
+    return found
+
+
+def _place(choice: str, first: str) -> float:
+    return 0.0 if choice == TIE else 1.0 if choice == first else -1.0
+
+
+def _table(items: Sequence[Mapping[str, float]]) -> Floats:
+    """Return items × people, nan where one gave nothing."""
+    people = {who: place for place, who in enumerate(dict.fromkeys(who for item in items for who in item))}
+    table = np.full((len(items), max(1, len(people))), np.nan)
+    for number, item in enumerate(items):
+        for who, value in item.items():
+            table[number, people[who]] = value
+    return table
+
+
+def _agreement(dimension: str, choices: Floats, ratings: Floats) -> PairAgreement:
+    alpha, why = st.alpha(choices)
+    equal = total = 0
+    best: tuple[int, float | None] = (0, None)
+    for one, two in combinations(range(choices.shape[1]), 2):
+        both = np.isfinite(choices[:, one]) & np.isfinite(choices[:, two])
+        x, y = choices[both, one], choices[both, two]
+        equal, total = equal + int((x == y).sum()), total + len(x)
+        if len(x) > best[0]:
+            best = (len(x), st.kappa(x, y, np.array(ORDER))[0])
+    shared = int((np.isfinite(choices).sum(1) >= 2).sum())
+    return PairAgreement(
+        dimension=dimension,
+        shared=shared,
+        same=equal / total if total else None,
+        choices_alpha=alpha,
+        ratings_alpha=st.alpha(ratings)[0],
+        kappa=best[1],
+        why=why,
+    )
