@@ -235,7 +235,7 @@ def _status(url: str, token: str, **headers: str) -> int:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--root", "/nowhere/at/all"], "--root /nowhere/at/all is no folder"),
+        (["--root", "/nowhere/at/all"], "--root /nowhere/at/all is not a folder"),
         (["--http", "0", "--token", "short"], "at least 16 characters"),
         (["--http", "70000"], "--http"),
         (["--judge", "nobody:x"], "nobody"),

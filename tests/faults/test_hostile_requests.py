@@ -14,12 +14,12 @@ from starlette.requests import Request
 
 from editloupe._util.errors import MOST_ERRORS, describe_error, first_error
 from editloupe.servers.reward.json_dialects import DIALECTS
-from editloupe.servers.reward.wire import FEWEST_VALUES, BadRequest, WireLimits
+from editloupe.servers.reward.requests import FEWEST_VALUES, BadRequest, RequestLimits
 from editloupe.servers.studio.request import parse_json
 from editloupe.types import Edit
 
 READ = {dialect.name: dialect.read for dialect in DIALECTS}
-LIMITS = WireLimits(512, 10**8)
+LIMITS = RequestLimits(512, 10**8)
 COMMON = """
 import asyncio, base64, io, json, sys
 from PIL import Image
@@ -40,7 +40,7 @@ SERVE = (
     COMMON
     + """
 from editloupe.servers.reward.json_dialects import DIALECTS
-from editloupe.servers.reward.wire import BadRequest, WireLimits
+from editloupe.servers.reward.requests import BadRequest, RequestLimits
 
 history = [{"image_b64": PNG}, {"image_b64": PNG, "text": "Paint it red"}]
 label = json.dumps({**EDIT, "target_boxes": NO_BOXES})
@@ -64,7 +64,7 @@ for name, (dialect, content) in cases.items():
     assert len(body) < 1_000_000
     before = peak()
     try:
-        sentence = read[dialect](body, WireLimits(512, 10**8)).items[0]
+        sentence = read[dialect](body, RequestLimits(512, 10**8)).items[0]
     except BadRequest as error:
         sentence = str(error)
     print(json.dumps([name, peak() - before, sentence]), flush=True)
@@ -150,14 +150,14 @@ def test_a_small_call_of_a_tool_takes_little_memory() -> None:
 )
 def test_edits_are_counted_before_they_are_read(dialect: str, content: object) -> None:
     with pytest.raises(BadRequest, match="at most 2 edits, not 3"):
-        READ[dialect](json.dumps(content).encode(), WireLimits(2, 10**8))
+        READ[dialect](json.dumps(content).encode(), RequestLimits(2, 10**8))
 
 
 @pytest.mark.parametrize("part", [b"{}", b"[]", b"0", b'"a"'])
 def test_a_request_of_more_values_than_edits_could_have_is_not_read(part: bytes) -> None:
     body = b'{"edits": [], "other": [' + b",".join([part] * (FEWEST_VALUES + 1)) + b"]}"
     with pytest.raises(BadRequest, match=f"holds more than {FEWEST_VALUES} values"):
-        READ["own"](body, WireLimits(2, 10**8))
+        READ["own"](body, RequestLimits(2, 10**8))
 
 
 @pytest.mark.parametrize(

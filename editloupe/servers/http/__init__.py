@@ -1,3 +1,3 @@
-"""What all servers share: access by token and host name, the checks before a request is read, and running until stopped."""
+"""Code shared by all servers, such as token checks, request limits and orderly shutdown."""
 
 __all__: list[str] = []

@@ -1,4 +1,7 @@
-"""Tokens and host names: who may send requests to a server. Needs no web framework, so that settings are checked first."""
+"""Check tokens and host names of requests.
+
+Imports no web framework, so settings can be checked before one is loaded.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ MOST_SENDERS = 4096
 
 
 def new_token() -> str:
-    """Return a token nobody can guess."""
+    """Return a random token."""
     return secrets.token_urlsafe(24)
 
 
@@ -32,9 +35,9 @@ def check_token(token: str, whose: str) -> None:
         raise UserError(f"{whose} needs at least {SHORTEST_TOKEN} characters; without --token one is made")
 
 
-def is_same_secret(given: str, wanted: str) -> bool:
+def is_same_secret(candidate: str, wanted: str) -> bool:
     """Compare two secrets in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+    return hmac.compare_digest(candidate.encode("utf-8", "replace"), wanted.encode())
 
 
 class TokenCheck:

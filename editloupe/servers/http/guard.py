@@ -1,4 +1,4 @@
-"""Checks before the application sees a request: who sends it, by which host name, and how many bytes it may hold."""
+"""ASGI middleware that checks the sender, host name and size of a request before the application sees it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Guard(ABC):
     def __init__(self, app: ASGIApp, bodies_bytes: int | None = None) -> None:
         self._app = app
         self._bodies_bytes = bodies_bytes
-        self._held = 0
+        self._pending_bytes = 0
         """Bytes of the requests that are being answered."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,11 +43,11 @@ class Guard(ABC):
             await refusal(scope, receive, send)
             return
         length = int(stated or 0)
-        self._held += length
+        self._pending_bytes += length
         try:
-            await self._app(scope, counted(receive, limit), send)
+            await self._app(scope, limit_received(receive, limit), send)
         finally:
-            self._held -= length
+            self._pending_bytes -= length
 
     def _refuse_length(self, stated: str | None, limit: int) -> Response | None:
         if stated is None:
@@ -56,12 +56,12 @@ class Guard(ABC):
             return self.refusal("the length of the request cannot be read", 400)
         if int(stated) > limit:
             return self.refusal(too_large(limit), 413)
-        if self._bodies_bytes is not None and self._held + int(stated) > self._bodies_bytes:
-            return self.refusal("the server holds as many requests as it has memory for", 429, {"retry-after": "1"})
+        if self._bodies_bytes is not None and self._pending_bytes + int(stated) > self._bodies_bytes:
+            return self.refusal("the server has no memory left for further requests", 429, {"retry-after": "1"})
         return None
 
     def with_headers(self, send: Send) -> Send:
-        """Return how responses are sent; a server may add headers to all of them."""
+        """Wrap `send`; subclasses may add headers to every response."""
         return send
 
     @abstractmethod
@@ -70,15 +70,15 @@ class Guard(ABC):
 
     @abstractmethod
     def refusal(self, sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
-        """Return a refusal in the form this server's clients read."""
+        """Return an error in the form that the server's clients expect."""
 
     @abstractmethod
     async def refuse_sender(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
-        """Return the answer for a sender who may not pass; None for one who may."""
+        """Return a refusal for a sender without access; None if the sender may pass."""
 
 
 class GuardedServer(Protocol):
-    """Settings that a server for programs is guarded by."""
+    """The settings that `ProgramGuard` reads."""
 
     @property
     def token(self) -> str | None:
@@ -98,7 +98,7 @@ class GuardedServer(Protocol):
 
 
 class ProgramGuard(Guard):
-    """Lets programs in that carry the token, or without a token programs of this machine; never web pages."""
+    """Admit programs with the token, or local programs if no token is set. Web pages are always refused."""
 
     def __init__(self, app: ASGIApp, settings: GuardedServer) -> None:
         super().__init__(app, settings.bodies_bytes)
@@ -112,26 +112,26 @@ class ProgramGuard(Guard):
 
     def refusal(self, sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
         """Return a JSON object with the sentence."""
-        return error(sentence, status, headers)
+        return error_response(sentence, status, headers)
 
     async def refuse_sender(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
         """Refuse web pages, unknown host names and wrong tokens."""
         # A web page that a browser on this machine shows is not a program of its user.
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") or "origin" in headers:
-            return error("requests of web pages are not taken", 403)
+            return error_response("requests of web pages are not taken", 403)
         if self._check is None:
-            known = host_name(headers.get("host", "")) in self._hosts
-            return None if known else error("this server does not answer to that host name", 421)
+            is_ours = host_name(headers.get("host", "")) in self._hosts
+            return None if is_ours else error_response("this server does not answer to that host name", 421)
         client = scope.get("client")
         if seconds := self._check.seconds_to_wait(client):
-            return busy("too many wrong tokens", seconds)
+            return busy_response("too many wrong tokens", seconds)
         if self._check.accepts(token_of(headers), client):
             return None
-        return error(NO_TOKEN, 401, {"www-authenticate": "Bearer"})
+        return error_response(NO_TOKEN, 401, {"www-authenticate": "Bearer"})
 
 
 def token_of(headers: Headers) -> str:
-    """Return the token of a request: as a bearer's, or as the password of an address such as http://x:TOKEN@host."""
+    """Return the token of a request, from a bearer header or the password of a URL such as http://x:TOKEN@host."""
     kind, _, value = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip()
@@ -143,8 +143,8 @@ def token_of(headers: Headers) -> str:
         return ""
 
 
-def counted(receive: Receive, limit: int) -> Receive:
-    """Count the bytes that really come: a request can state one length and send another."""
+def limit_received(receive: Receive, limit: int) -> Receive:
+    """Limit the bytes actually received; a request can send more than its stated length."""
     taken = 0
 
     async def receive_some() -> Message:
@@ -159,15 +159,15 @@ def counted(receive: Receive, limit: int) -> Receive:
 
 
 def too_large(limit: int) -> str:
-    """Say that a request is larger than it may be."""
+    """Format the error for a request that is too large."""
     return f"That is more than the limit of {limit // 2**20} MB."
 
 
-def error(sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    """Return a refusal in one sentence, as JSON."""
+def error_response(sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    """Return an error as JSON."""
     return JSONResponse({"error": sentence}, status, headers)
 
 
-def busy(sentence: str, seconds: int) -> Response:
-    """Return the refusal that asks to come back."""
-    return error(sentence, 429, {"retry-after": str(seconds)})
+def busy_response(sentence: str, seconds: int) -> Response:
+    """Return a 429 response with `Retry-After`."""
+    return error_response(sentence, 429, {"retry-after": str(seconds)})

@@ -1,4 +1,4 @@
-"""Run a web application until it is stopped: what is under way ends first, and the process never outlives its time."""
+"""Run an ASGI application until it is stopped, and finish pending work within a time limit."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Ending:
     """How a server ends."""
 
     sentence: str
-    """Said once, where it was stopped."""
+    """Printed once when the server was stopped."""
     before: Callable[[], Awaitable[None]]
-    """Ends what is under way, before the connections are closed."""
+    """Finishes pending work before the connections are closed."""
     leave: Callable[[], None]
-    """Removes what is temporary, where the process is ended by force."""
+    """Removes temporary files if the process is ended by force."""
     seconds: float
-    """After this long the process ends whatever a worker thread is still busy with."""
+    """Time limit after which the process ends even if a worker thread is still busy."""
 
 
 class StoppableServer(uvicorn.Server):
-    """A server that ends what it has under way when it is stopped, and ends by itself instead of raising the signal anew."""
+    """A uvicorn server that finishes pending work when stopped and exits without re-raising the signal."""
 
     def __init__(self, app: ASGIApp, ending: Ending, answering: int = 1, keep_alive: int = 5) -> None:
         """Configure the server.
@@ -64,7 +64,7 @@ class StoppableServer(uvicorn.Server):
         )
         self._ending = ending
         self.stopped_by: int | None = None
-        self._said = False
+        self._stop_announced = False
 
     @property
     def exit_code(self) -> int:
@@ -73,7 +73,7 @@ class StoppableServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Listen to Ctrl+C and SIGTERM for as long as the server runs."""
+        """Handle Ctrl+C and SIGTERM while the server runs."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -86,7 +86,7 @@ class StoppableServer(uvicorn.Server):
                 signal.signal(number, signal.SIG_IGN if self.stopped_by else handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; the process ends within the time given even where a worker thread does not."""
+        """Stop the server. The process ends within the time limit even if a worker thread does not."""
         if self.stopped_by is None:
             self.stopped_by = sig
             last = threading.Timer(self._ending.seconds, self._leave)
@@ -95,16 +95,16 @@ class StoppableServer(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End what is under way, and with it whoever waits for it; then close the connections."""
+        """Finish pending work, then close the connections."""
         # A request that is cut off here was not a fault.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         await self._ending.before()
         await super().shutdown(sockets)
 
     def say_stopped(self) -> None:
-        """Say once that the server was stopped, where it was."""
-        if self.stopped_by is not None and not self._said:
-            self._said = True
+        """Print once that the server was stopped, if it was."""
+        if self.stopped_by is not None and not self._stop_announced:
+            self._stop_announced = True
             print(self._ending.sentence, file=sys.stderr, flush=True)
 
     def _leave(self) -> None:

@@ -1,6 +1,6 @@
-"""A Model Context Protocol server: assistants and editors have edits judged, look closely and read traces.
+"""A Model Context Protocol (MCP) server with EditLoupe's judge, visual tools and traces.
 
-Public names are imported when they are first used: settings are checked before the protocol's package is loaded.
+Public names are imported on first use, so settings can be checked before the `mcp` package is loaded.
 """
 
 from __future__ import annotations

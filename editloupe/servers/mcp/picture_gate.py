@@ -1,4 +1,4 @@
-"""Which pictures a client may name: files inside the roots, or pictures that it sends along."""
+"""Resolve the pictures of MCP requests, either files inside the allowed roots or encoded bytes."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ from editloupe.types import UserError
 
 LONGEST_PATH = 4096
 SHORTEST_PICTURE = 40
-"""Letters of base64; no file of a picture is shorter, and many a path is."""
+"""Base64 characters. No picture file is shorter, but many paths are."""
 BEGINNINGS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"RIFF", b"II*\x00", b"MM\x00*", b"BM")
-"""How the files of the formats that are read begin."""
+"""First bytes of the supported file formats."""
 
 
 class PictureGate:
-    """Opens nothing itself: it says which file or which bytes are meant, or refuses in one sentence.
+    """Resolves a path or encoded picture without opening it, or raises UserError.
 
-    Links are followed before a path is compared with the roots, and a path outside is refused without a look at whether
-    anything is there.
+    Symbolic links are resolved before a path is compared with the roots. A path outside is refused without checking whether
+    the file exists.
     """
 
     def __init__(self, roots: tuple[Path, ...]) -> None:
         self._roots = tuple(Path(os.path.realpath(root)) for root in roots)
 
-    def picture(self, given: str, role: str) -> PictureSource:
-        """Return the picture a client means: a data URL, base64, or a path inside a root."""
-        if not given.strip():
+    def picture(self, text: str, role: str) -> PictureSource:
+        """Return the picture for a data URL, base64 text, or a path inside a root."""
+        if not text.strip():
             raise UserError(f"{role} is empty; it takes a path, base64 or a data URL")
-        if given.startswith("data:"):
-            return as_memory_picture(given)
-        if (data := _decoded(given)) is not None:
+        if text.startswith("data:"):
+            return as_memory_picture(text)
+        if (data := _decode_base64(text)) is not None:
             return as_memory_picture(data)
-        if len(given) > LONGEST_PATH:
+        if len(text) > LONGEST_PATH:
             raise UserError(f"{role} is neither a path nor a picture in base64 that this program reads")
-        return self.path(given)
+        return self.path(text)
 
-    def path(self, given: str) -> Path:
-        """Return a path inside a root, links followed; one that is not absolute is looked for in each root in turn."""
-        said = one_line(shortened(given, 200))
+    def path(self, path_text: str) -> Path:
+        """Return the resolved path inside a root; a relative path is looked up in each root in turn."""
+        quoted = one_line(shortened(path_text, 200))
         if not self._roots:
             raise UserError(
-                "this server opens no files, for it was started without --root; send the picture as base64 or a data URL"
+                "this server opens no files because it was started without --root; send the picture as base64 or a data URL"
             )
-        places = [os.path.join(root, given) for root in self._roots]  # an absolute path stands for itself
+        candidates = [os.path.join(root, path_text) for root in self._roots]  # an absolute path replaces the root
         try:
-            inside = [path for place in places if self._holds(path := Path(os.path.realpath(place)))]
+            inside = [path for candidate in candidates if self._holds(path := Path(os.path.realpath(candidate)))]
         except (ValueError, OSError):
-            raise UserError(f"no file can be called {said}") from None
+            raise UserError(f"{quoted} is not a valid file name") from None
         if not inside:
-            raise UserError(f"{said} is outside the folders this server may read, which --root names")
+            raise UserError(f"{quoted} is outside the folders that --root allows")
         return next((path for path in inside if path.exists()), inside[0])
 
     def _holds(self, path: Path) -> bool:
         return any(path.is_relative_to(root) for root in self._roots)
 
 
-def _decoded(text: str) -> bytes | None:
-    """Return the bytes of a picture in base64; None where the text is something else, such as a path."""
+def _decode_base64(text: str) -> bytes | None:
+    """Decode a picture in base64; None if the text is something else, such as a path."""
     packed = "".join(text.split())
     if len(packed) < SHORTEST_PICTURE:
         return None

@@ -1,4 +1,4 @@
-"""Starts the MCP server: over standard input and output, or over HTTP on this machine, until it is stopped."""
+"""Run the MCP server over standard input and output, or over HTTP on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATH = "/mcp"
 
 
 def serve_stdio(open_judge: Callable[[], Judge], settings: McpSettings) -> int:
-    """Serve the program that started this one, until it closes our input; nothing but the protocol goes to standard output."""
+    """Serve the parent process until it closes standard input. Only protocol messages go to standard output."""
 
     async def serve(judge: Judge) -> None:
         with closing(create_server(judge, settings)) as server:
@@ -33,31 +33,31 @@ def serve_stdio(open_judge: Callable[[], Judge], settings: McpSettings) -> int:
                 await server.run_stdio_async()
 
     _log_plainly()
-    with _stdout_kept_clear():
+    with _redirect_stdout():
         judge = open_judge()
     try:
         asyncio.run(serve(judge))
     except* (BrokenPipeError, ConnectionResetError):
-        pass  # whoever asked has gone
+        pass  # the client has gone
     return 0
 
 
 @contextmanager
-def _stdout_kept_clear() -> Iterator[None]:
-    """Send to standard error what a plug-in prints while it loads: to the client it would be a broken message."""
+def _redirect_stdout() -> Iterator[None]:
+    """Redirect standard output to standard error: output of a plug-in would be an invalid message to the client."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def serve_http(judge: Judge, settings: McpSettings, port: int) -> int:
-    """Serve on this machine's own address until stopped and return the exit code; the judge is closed at the end."""
+    """Serve on the loopback address until stopped. Closes the judge and returns the exit code."""
     _log_plainly()
     with ExitStack() as stack:
         stack.enter_context(judge)
@@ -72,12 +72,12 @@ def serve_http(judge: Judge, settings: McpSettings, port: int) -> int:
 
 
 def _log_plainly() -> None:
-    """Have warnings written as lines: the protocol's package would draw a traceback for half a minute otherwise."""
+    """Log warnings as plain lines; the default handler of the `mcp` package renders slow, large tracebacks."""
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
 
 
 def http_app(tools: ToolServer, settings: McpSettings) -> ASGIApp:
-    """Return the web application: the protocol's, behind the guard that asks for the token."""
+    """Return the MCP application wrapped in the guard that checks the token."""
     if settings.token is None:
         raise UserError("an MCP server over HTTP needs a token: others may have an account on this machine")
     app = tools.streamable_http_app(streamable_http_path=PATH, host=HOST, max_request_body_size=settings.body_bytes)

@@ -1,4 +1,4 @@
-"""What the MCP server is started with, apart from the judge."""
+"""Settings of the MCP server."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from editloupe.servers.http.access import LOOPBACK_NAMES, check_token
 from editloupe.types import UserError
 
 HOST = "127.0.0.1"
-"""Over HTTP it listens here and nowhere else: whoever reaches it reads pictures of this machine."""
+"""The only address for HTTP: every client that reaches the server can read pictures of this machine."""
 
 
 @dataclass(frozen=True)
 class McpSettings:
-    """Everything that can be set about the server."""
+    """All settings of the server except the judge."""
 
     roots: tuple[Path, ...] = ()
-    """Folders whose files may be opened; without any, pictures come as base64 only."""
+    """Folders whose files may be opened. If empty, pictures can only be sent as base64."""
     out: Path | None = None
-    """The run that keeps what is judged, with traces and pictures."""
+    """Run folder that stores judgements with traces and pictures."""
     token: str | None = field(default=None, repr=False)
-    """What requests over HTTP must show; over stdio there is nobody else who could ask."""
+    """Token that HTTP requests must carry. Not used over stdio."""
     result_bytes: int = 1_000_000
-    """The largest result; desktop clients cut what is longer than a megabyte."""
+    """Size limit of a result; desktop clients cut off results above one megabyte."""
     body_bytes: int = 64 * 2**20
-    """The largest request over HTTP."""
+    """Size limit of an HTTP request."""
     bodies_bytes: int = 256 * 2**20
-    """What all requests over HTTP together may hold at one time."""
+    """Size limit of all pending HTTP requests together."""
     judging: int = 8
-    """Edits judged at one time."""
+    """Edits judged at the same time."""
 
     def __post_init__(self) -> None:
         for root in self.roots:
             if not root.is_dir():
-                raise UserError(f"--root {root} is no folder")
+                raise UserError(f"--root {root} is not a folder")
         if self.token is not None:
             check_token(self.token, "the server's token")
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Names a request may call this machine by."""
+        """Host names that requests may use."""
         return frozenset(LOOPBACK_NAMES)

@@ -1,6 +1,6 @@
-"""A server that trainers ask for rewards: JSON in the dialects they speak, pickles where that is allowed.
+"""A reward server for trainers, with the request formats of several training frameworks.
 
-Public names are imported when they are first used: settings are checked before the web framework is loaded.
+Public names are imported on first use, so settings can be checked before the web framework is loaded.
 """
 
 from __future__ import annotations

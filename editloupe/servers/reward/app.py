@@ -1,4 +1,4 @@
-"""The web application: one route a dialect, health and metrics."""
+"""The ASGI application with one route per dialect, health and metrics."""
 
 from __future__ import annotations
 
@@ -21,34 +21,38 @@ from starlette.requests import ClientDisconnect
 from editloupe._util.text import for_json
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.judge.edit_score import fill_in
-from editloupe.servers.http.guard import ProgramGuard, busy, error
+from editloupe.servers.http.guard import ProgramGuard, busy_response, error_response
 from editloupe.servers.reward import json_dialects, pickle_dialects
 from editloupe.servers.reward.metrics import MEDIA_TYPE
+from editloupe.servers.reward.requests import BadRequest, Dialect, RequestLimits
 from editloupe.servers.reward.scoring import Busy, EditScorer, OutOfOrder, TooMany
-from editloupe.servers.reward.wire import BadRequest, Dialect, WireLimits
 
 DIALECTS = (*json_dialects.DIALECTS, *pickle_dialects.DIALECTS)
 
 
 def create_app(scorer: EditScorer) -> FastAPI:
-    """Return the application around a scorer."""
+    """Return the application for a scorer.
+
+    Args:
+        scorer: Judges the edits; its settings decide the limits and whether pickles are read.
+    """
     settings = scorer.settings
     app = FastAPI(title="EditLoupe reward server", version=version("editloupe"), docs_url=None, redoc_url=None)
     for dialect in DIALECTS:
-        known = not dialect.pickled or settings.allow_pickle
+        is_allowed = not dialect.pickled or settings.allow_pickle
         extra = {"requestBody": {"content": {"application/json": {"schema": dict(dialect.schema)}}}}
         app.add_api_route(
             dialect.path,
-            _route(dialect, scorer) if known else _no_pickle,
+            _route(dialect, scorer) if is_allowed else _refuse_pickle,
             methods=["POST"],
             name=dialect.name,
             include_in_schema=not dialect.pickled,
             openapi_extra=extra if dialect.schema else None,
         )
-    for path in ("/health", "/ping"):  # EditScore's client asks for the second
+    for path in ("/health", "/ping"):  # EditScore's client uses the second
         app.add_api_route(path, _health(scorer), methods=["GET"], include_in_schema=path == "/health")
     app.add_api_route("/metrics", _metrics(scorer), methods=["GET"])
-    app.add_exception_handler(HTTPException, _told)
+    app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(ProgramGuard, settings=settings)
     return app
 
@@ -57,51 +61,51 @@ def _route(dialect: Dialect, scorer: EditScorer) -> Callable[[Request], Awaitabl
     clean = Secrets()
 
     async def ask(request: Request) -> Response:
-        answer = await _answered(dialect, scorer, request, clean)
+        answer = await _answer(dialect, scorer, request, clean)
         scorer.metrics.count("requests_total", dialect=dialect.name, code=str(answer.status_code))
         return answer
 
-    ask.__doc__ = f"Score edits, as {dialect.name} asks for it."
+    ask.__doc__ = f"Score edits in the format of {dialect.name}."
     return ask
 
 
-async def _answered(dialect: Dialect, scorer: EditScorer, request: Request, clean: Secrets) -> Response:
-    limits = WireLimits(scorer.settings.queue, scorer.settings.picture_pixels)
+async def _answer(dialect: Dialect, scorer: EditScorer, request: Request, clean: Secrets) -> Response:
+    limits = RequestLimits(scorer.settings.queue, scorer.settings.picture_pixels)
     try:
-        # Nobody keeps the body, which the request itself would: the edits' pictures are copies, and wait long enough.
+        # Read the stream instead of `request.body()`, which would keep the bytes: the pictures are copied and may wait for long.
         parsed = await asyncio.to_thread(dialect.read, b"".join([part async for part in request.stream()]), limits)
-        found = dialect.answer(parsed, fill_in(parsed.items, await scorer.score(parsed.edits)), scorer)
+        answer = dialect.answer(parsed, fill_in(parsed.items, await scorer.score(parsed.edits)), scorer)
     except ClientDisconnect:
-        return error("the client has gone", 499)
+        return error_response("the client has gone", 499)
     except HTTPException:
         raise
     except (BadRequest, TooMany) as mistake:
-        return error(clean(str(mistake)), 413 if isinstance(mistake, TooMany) else 400)
+        return error_response(clean(str(mistake)), 413 if isinstance(mistake, TooMany) else 400)
     except Busy as full:
-        return busy(str(full), full.seconds)
+        return busy_response(str(full), full.seconds)
     except OutOfOrder as why:
-        return error(clean(str(why)), 503)
-    except Exception as fault:  # the client must hear of it, whatever it is
+        return error_response(clean(str(why)), 503)
+    except Exception as fault:  # the client always gets an answer
         print(clean(traceback.format_exc()), file=sys.stderr)
-        return error(f"something went wrong inside the server ({type(fault).__name__})", 500)
-    found = clean.in_value(found)  # a model's server may repeat a key in what it says
+        return error_response(f"something went wrong inside the server ({type(fault).__name__})", 500)
+    answer = clean.in_value(answer)  # a model's server may echo a key
     if dialect.pickled:
-        return Response(pickle.dumps(found), media_type="application/octet-stream")
-    return Response(json.dumps(found, allow_nan=False), media_type="application/json")
+        return Response(pickle.dumps(answer), media_type="application/octet-stream")
+    return Response(json.dumps(answer, allow_nan=False), media_type="application/json")
 
 
-async def _no_pickle(request: Request) -> Response:
+async def _refuse_pickle(request: Request) -> Response:
     """Refuse a pickled request."""
-    return error("pickled requests are read only by a server that was started with --allow-pickle", 403)
+    return error_response("pickled requests are read only by a server that was started with --allow-pickle", 403)
 
 
 def _health(scorer: EditScorer) -> Callable[[], Awaitable[Response]]:
     judge, settings = scorer.judge, scorer.settings
 
     async def health() -> Response:
-        """Say what is served: rewards by name, their scale, and by whom they are given."""
+        """Return the rewards by name, their scale, and the judge."""
         state = "ok" if scorer.broken is None else "broken"
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "status": state,
             "rewards": {name: [state] for name in scorer.names},
             "scale": [0, 1],
@@ -113,33 +117,35 @@ def _health(scorer: EditScorer) -> Callable[[], Awaitable[Response]]:
             "scorer_version": scorer.version,
             "deadline": settings.deadline,
             "queue": settings.queue,
-            "dialects": {one.path: one.name for one in DIALECTS if settings.allow_pickle or not one.pickled},
+            "dialects": {
+                dialect.path: dialect.name for dialect in DIALECTS if settings.allow_pickle or not dialect.pickled
+            },
             "notes": list(judge.notes),
             **({"error": scorer.broken} if scorer.broken else {}),
         }
-        return Response(for_json(told), 200 if state == "ok" else 503, media_type="application/json")
+        return Response(for_json(facts), 200 if state == "ok" else 503, media_type="application/json")
 
     return health
 
 
 def _metrics(scorer: EditScorer) -> Callable[[], Awaitable[Response]]:
     with suppress(OSError):
-        _resident()
-        scorer.metrics.gauge("resident_bytes", "Memory of this process.", _resident)
+        _read_resident_bytes()
+        scorer.metrics.gauge("resident_bytes", "Memory of this process.", _read_resident_bytes)
 
     async def metrics() -> Response:
-        """Return counts and times for Prometheus."""
+        """Return metrics for Prometheus."""
         return Response(scorer.metrics.text(), media_type=MEDIA_TYPE)
 
     return metrics
 
 
-def _resident() -> float:
+def _read_resident_bytes() -> float:
     with open("/proc/self/statm", encoding="ascii") as file:
         return float(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def _told(request: Request, problem: Exception) -> Response:
-    """Say in the same form as everything else what the framework refused."""
+async def _http_error(request: Request, problem: Exception) -> Response:
+    """Return an error of the framework in the form of all other errors."""
     assert isinstance(problem, HTTPException)
-    return error(str(problem.detail), problem.status_code)
+    return error_response(str(problem.detail), problem.status_code)

@@ -1,4 +1,4 @@
-"""The JSON that trainers send: one reader and one answer each, written from what their clients send and take."""
+"""Read and answer the JSON requests of training frameworks, based on what their clients send and expect."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from pydantic import BaseModel, ConfigDict
 
 from editloupe._util.json_safe import storable
 from editloupe.judge.edit_score import EditScore, outcome_facts
-from editloupe.servers.reward.scoring import EditScorer
-from editloupe.servers.reward.wire import (
+from editloupe.servers.reward.requests import (
     BadRequest,
     Dialect,
-    Parsed,
-    WireLimits,
+    ParsedRequest,
+    RequestLimits,
     as_mapping,
+    list_errors,
     make_edit,
+    pick_texts,
     read_json,
-    reasons,
-    texts_of,
 )
+from editloupe.servers.reward.scoring import EditScorer
 from editloupe.types import Boxes, Edit, Record, Several
 
 IDENTITY = ("request_id", "sample_id", "group_id", "source_rank", "policy_version", "idempotency_key")
-"""What a UniRL client wants back with every item."""
+"""Fields that a UniRL client expects back with every item."""
 OWN = "editloupe"
-"""The metadata under which a trainer may say more of an edit: its type, its boxes, a hint."""
+"""Metadata key for further fields of an edit, such as type, boxes and hint."""
 
 
-class Wire(BaseModel):
-    """Part of a request; what a client sends beyond it is passed over."""
+class RequestPart(BaseModel):
+    """Part of a request. Unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Turn(Wire):
+class Turn(RequestPart):
     """One turn of a UniRL history."""
 
     text: str = ""
     image_b64: str | None = None
 
 
-class ScoreItem(Wire):
+class ScoreItem(RequestPart):
     """One sample of a UniRL request."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -52,51 +52,51 @@ class ScoreItem(Wire):
     metadata: Mapping[str, Any] | None = None
 
 
-class ScoreRequest(Wire):
+class ScoreRequest(RequestPart):
     """UniRL's `POST /score`."""
 
     protocol_version: str | None = None
     requests: Several[ScoreItem]
 
 
-def _read_unirl(body: bytes, limits: WireLimits) -> Parsed:
-    asked = read_json(body, ScoreRequest, limits)
-    if asked.protocol_version not in (None, "1"):
-        raise BadRequest(f"this server speaks protocol_version 1, not {asked.protocol_version[:20]}")
-    return Parsed([_unirl_edit(item, limits) for item in asked.requests], asked.requests)
+def _read_unirl(body: bytes, limits: RequestLimits) -> ParsedRequest:
+    request = read_json(body, ScoreRequest, limits)
+    if request.protocol_version not in (None, "1"):
+        raise BadRequest(f"this server speaks protocol_version 1, not {request.protocol_version[:20]}")
+    return ParsedRequest([_unirl_edit(item, limits) for item in request.requests], request.requests)
 
 
-def _unirl_edit(item: ScoreItem, limits: WireLimits) -> Edit | str:
+def _unirl_edit(item: ScoreItem, limits: RequestLimits) -> Edit | str:
     if len(item.history) < 2:
-        return "an edit has two turns, the source and the edited picture; this history has no two"
+        return "an edit has two turns, the source and the edited picture; this history has fewer"
     before, after = item.history[-2:]
     more = as_mapping((item.metadata or {}).get(OWN))
-    return make_edit(limits, before.image_b64, after.image_b64, after.text or before.text, **texts_of(more))
+    return make_edit(limits, before.image_b64, after.image_b64, after.text or before.text, **pick_texts(more))
 
 
-def _answer_unirl(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
+def _answer_unirl(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     results: list[dict[str, Any]] = []
     errors: list[dict[str, str]] = []
-    for item, one in zip(parsed.told, scored, strict=True):
-        found: dict[str, Any] = {}
+    for item, edit_score in zip(parsed.context, scored, strict=True):
+        rewards: dict[str, Any] = {}
         lacking: dict[str, str] = {}
         for name in item.required_rewards or (scorer.names[0],):
             if name not in scorer.names:
                 lacking[name] = f"there is no such reward here; there are: {', '.join(scorer.names)}"
-            elif (value := one.score if name == scorer.names[0] else one.criterion(name)) is None:
-                lacking[name] = (one.why or "unjudged") if name == scorer.names[0] else one.why_not(name)
+            elif (value := edit_score.score if name == scorer.names[0] else edit_score.criterion(name)) is None:
+                lacking[name] = (edit_score.why or "unjudged") if name == scorer.names[0] else edit_score.why_not(name)
             else:
-                found[name] = {"score": value}
-        results.append(found)
+                rewards[name] = {"score": value}
+        results.append(rewards)
         errors.append(lacking)
     identities = [
         {**{key: (item.model_extra or {}).get(key) for key in IDENTITY}, "scorer_version": scorer.version}
-        for item in parsed.told
+        for item in parsed.context
     ]
     return {"protocol_version": "1", "results": results, "errors": errors, "identities": identities}
 
 
-class ComputeRequest(Wire):
+class ComputeRequest(RequestPart):
     """Flow-Factory's `POST /compute`."""
 
     prompt: Several[str]
@@ -105,37 +105,41 @@ class ComputeRequest(Wire):
     video: Any = None
 
 
-def _read_flow_factory(body: bytes, limits: WireLimits) -> Parsed:
-    asked = read_json(body, ComputeRequest, limits)
-    if asked.video or asked.image is None:
+def _read_flow_factory(body: bytes, limits: RequestLimits) -> ParsedRequest:
+    request = read_json(body, ComputeRequest, limits)
+    if request.video or request.image is None:
         raise BadRequest("this server judges edits of pictures: `image` is needed, and `video` is not read")
-    if asked.condition_images is None:
+    if request.condition_images is None:
         raise BadRequest(
             "there are no `condition_images`: name them in the reward model's required_fields; the first of each "
             "sample is the source"
         )
-    if not len(asked.prompt) == len(asked.image) == len(asked.condition_images):
+    if not len(request.prompt) == len(request.image) == len(request.condition_images):
         raise BadRequest(
-            f"there are {len(asked.prompt)} prompts, {len(asked.image)} images and {len(asked.condition_images)} lists "
+            f"there are {len(request.prompt)} prompts, {len(request.image)} images and {len(request.condition_images)} lists "
             "of condition images; every sample has one of each"
         )
-    return Parsed(
+    return ParsedRequest(
         [
             make_edit(
-                limits, given[0] if given else None, image, prompt, {"references": given[1:]} if given[1:] else None
+                limits,
+                conditions[0] if conditions else None,
+                image,
+                prompt,
+                {"references": conditions[1:]} if conditions[1:] else None,
             )
-            for prompt, image, given in zip(asked.prompt, asked.image, asked.condition_images, strict=True)
+            for prompt, image, conditions in zip(request.prompt, request.image, request.condition_images, strict=True)
         ]
     )
 
 
-def _answer_flow_factory(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
-    left = [one for one in scored if one.score is None]
-    told = {"error": f"{len(left)} of {len(scored)} edits were not judged: {left[0].why}"} if left else {}
-    return {"rewards": [one.score for one in scored], **told}
+def _answer_flow_factory(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
+    unscored = [edit_score for edit_score in scored if edit_score.score is None]
+    error = {"error": f"{len(unscored)} of {len(scored)} edits were not judged: {unscored[0].why}"} if unscored else {}
+    return {"rewards": [edit_score.score for edit_score in scored], **error}
 
 
-class RewardRequest(Wire):
+class RewardRequest(RequestPart):
     """OpenRLHF's remote reward model."""
 
     query: Several[str]
@@ -146,37 +150,37 @@ class RewardRequest(Wire):
 _DATA_URL = re.compile(r"data:image/[a-z+.-]{1,20};base64,[A-Za-z0-9+/=]+")
 
 
-def _read_openrlhf(body: bytes, limits: WireLimits) -> Parsed:
-    asked = read_json(body, RewardRequest, limits)
-    prompts = asked.prompts or ("",) * len(asked.query)
-    labels = asked.labels or (None,) * len(asked.query)
-    if not len(asked.query) == len(prompts) == len(labels):
-        raise BadRequest(f"there are {len(asked.query)} queries, {len(prompts)} prompts and {len(labels)} labels")
-    return Parsed([_openrlhf_edit(*one, limits) for one in zip(asked.query, prompts, labels, strict=True)])
+def _read_openrlhf(body: bytes, limits: RequestLimits) -> ParsedRequest:
+    request = read_json(body, RewardRequest, limits)
+    prompts = request.prompts or ("",) * len(request.query)
+    labels = request.labels or (None,) * len(request.query)
+    if not len(request.query) == len(prompts) == len(labels):
+        raise BadRequest(f"there are {len(request.query)} queries, {len(prompts)} prompts and {len(labels)} labels")
+    return ParsedRequest([_openrlhf_edit(*row, limits) for row in zip(request.query, prompts, labels, strict=True)])
 
 
-def _openrlhf_edit(query: str, prompt: str, label: Any, limits: WireLimits) -> Edit | str:
-    """The label holds the edit; what the policy wrote may hold the edited picture as a data URL, of which the last counts."""
-    said = as_mapping(label)
-    if "source" not in said:
-        return "the label is no JSON object with a `source` picture in base64"
+def _openrlhf_edit(query: str, prompt: str, label: Any, limits: RequestLimits) -> Edit | str:
+    """Build the edit from the label; the edited picture may be the last data URL in the policy's output."""
+    fields = as_mapping(label)
+    if "source" not in fields:
+        return "the label is not a JSON object with a `source` picture in base64"
     response = query[len(prompt) :] if query.startswith(prompt) else query
-    edited = said.get("edited") or next(reversed(_DATA_URL.findall(response)), None)
-    return make_edit(limits, said["source"], edited, str(said.get("instruction") or prompt), **texts_of(said))
+    edited = fields.get("edited") or next(reversed(_DATA_URL.findall(response)), None)
+    return make_edit(limits, fields["source"], edited, str(fields.get("instruction") or prompt), **pick_texts(fields))
 
 
-def _answer_openrlhf(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
-    logs = {name: [one.criterion(name) for one in scored] for name in scorer.judge.criteria}
-    whole = {name: values for name, values in logs.items() if values and None not in values}
-    rewards = [one.score for one in scored]
-    return {"rewards": rewards, "scores": rewards, "extra_logs": whole, **reasons(scored)}
+def _answer_openrlhf(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
+    logs = {name: [edit_score.criterion(name) for edit_score in scored] for name in scorer.judge.criteria}
+    complete = {name: values for name, values in logs.items() if values and None not in values}
+    rewards = [edit_score.score for edit_score in scored]
+    return {"rewards": rewards, "scores": rewards, "extra_logs": complete, **list_errors(scored)}
 
 
 class OwnEdit(Record):
     """One edit; pictures are base64, with or without the head of a data URL."""
 
     id: str = ""
-    """Comes back with the answer."""
+    """Returned with the answer."""
     source: str
     edited: str
     instruction: str
@@ -196,19 +200,19 @@ class OwnRequest(Record):
     edits: Several[OwnEdit]
 
 
-def _read_own(body: bytes, limits: WireLimits) -> Parsed:
-    asked = read_json(body, OwnRequest, limits)
+def _read_own(body: bytes, limits: RequestLimits) -> ParsedRequest:
+    request = read_json(body, OwnRequest, limits)
     items = []
-    for one in asked.edits:
-        texts = {name: value for name, value in texts_of(dict(one)).items() if value is not None}
-        items.append(make_edit(limits, one.source, one.edited, one.instruction, one.images, one.id, **texts))
-    return Parsed(items, [one.id for one in asked.edits])
+    for item in request.edits:
+        texts = {name: value for name, value in pick_texts(dict(item)).items() if value is not None}
+        items.append(make_edit(limits, item.source, item.edited, item.instruction, item.images, item.id, **texts))
+    return ParsedRequest(items, [item.id for item in request.edits])
 
 
-def _answer_own(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
+def _answer_own(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     names = [
-        given or (item.id if isinstance(item, Edit) else "")
-        for given, item in zip(parsed.told, parsed.items, strict=True)
+        own_id or (item.id if isinstance(item, Edit) else "")
+        for own_id, item in zip(parsed.context, parsed.items, strict=True)
     ]
     return {
         "scale": [0, 1],
@@ -216,14 +220,14 @@ def _answer_own(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer)
         "results": [
             {
                 "id": name,
-                "status": "unjudged" if one.score is None else "judged",
-                "score": one.score,
-                "why": one.why,
-                "known": one.known,
-                "verdicts": [storable(outcome_facts(outcome)) for outcome in one.verdicts],
-                "usage": one.usage.model_dump(),
+                "status": "unjudged" if edit_score.score is None else "judged",
+                "score": edit_score.score,
+                "why": edit_score.why,
+                "known": edit_score.known,
+                "verdicts": [storable(outcome_facts(outcome)) for outcome in edit_score.verdicts],
+                "usage": edit_score.usage.model_dump(),
             }
-            for name, one in zip(names, scored, strict=True)
+            for name, edit_score in zip(names, scored, strict=True)
         ],
     }
 

@@ -1,4 +1,4 @@
-"""Counts and times in the text form that Prometheus reads."""
+"""Counters, histograms and gauges in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PREFIX = "editloupe_"
 
 
 class Metrics:
-    """What a server counts; every name is declared once with its explanation."""
+    """Metrics of a server. Every name is declared once with its help text."""
 
     def __init__(self, counters: Mapping[str, str], histograms: Mapping[str, str]) -> None:
         self._helps = {**counters, **histograms}
@@ -36,7 +36,7 @@ class Metrics:
             total[0] += seconds
 
     def gauge(self, name: str, explanation: str, value: Callable[[], float]) -> None:
-        """Have a value read whenever the metrics are."""
+        """Register a gauge that is read whenever the metrics are."""
         self._gauges[name] = explanation, value
 
     def value(self, name: str, **labels: str) -> float:
@@ -44,12 +44,12 @@ class Metrics:
         return self._counters[name].get(tuple(sorted(labels.items())), 0)
 
     def mean(self, name: str) -> float | None:
-        """Return the mean of a histogram; None where nothing was observed."""
+        """Return the mean of a histogram; None if nothing was observed."""
         counts, total = self._histograms[name]
         return total[0] / number if (number := sum(counts)) else None
 
     def text(self) -> str:
-        """Return everything, one line a value."""
+        """Return all metrics, one line per value."""
         with self._lock:
             return "".join(f"{line}\n" for line in self._lines())
 
@@ -77,7 +77,7 @@ def _head(name: str, explanation: str, kind: str) -> Iterator[str]:
 
 
 def _labels(key: tuple[tuple[str, str], ...]) -> str:
-    r"""Return labels as they stand behind a name.
+    r"""Format labels after a metric name.
 
     >>> _labels((("why", 'a "b"'),))
     '{why="a \\"b\\""}'

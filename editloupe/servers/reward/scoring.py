@@ -1,4 +1,8 @@
-"""Edits to scores: each judged once, so many at a time, within a deadline; what cannot be taken on is sent away at once."""
+"""Score edits for the reward server.
+
+Each edit is judged once, with limited concurrency and within a deadline. Requests that do not fit into the queue are
+refused at once.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +10,120 @@ import asyncio
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
 
 from editloupe._util.json_safe import content_key
 from editloupe.agent.transport.rate_limits import with_request_limit
+from editloupe.evals.runs.find_answers import find_verdict
+from editloupe.evals.runs.reader import RunReader
+from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.judge import Judge
 from editloupe.judge.base_judge import edits_at_once
 from editloupe.judge.edit_score import EditScore, score_edit
-from editloupe.pictures.decode import Album
-from editloupe.servers.reward.kept_run import KeptRun
+from editloupe.judge.question_key import Question
+from editloupe.pictures.decode import Album, hash_file
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.pixels import ImageError
 from editloupe.servers.reward.metrics import Metrics
 from editloupe.servers.reward.settings import RewardServerSettings
-from editloupe.types import Edit, Outcome, Unjudged, UserError, Verdict
+from editloupe.types import Edit, Judgement, Outcome, Sha, Unjudged, UserError, Verdict
+
+T = TypeVar("T")
+
+
+class JudgementRun:
+    """A run that stores judgements and returns stored verdicts, including those of earlier sessions."""
+
+    def __init__(self, folder: Path, judge: Judge) -> None:
+        self._judge = judge
+        self._run = Run.write(folder)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="editloupe-run")
+        self._reader: RunReader | None = None
+        try:
+            self._configuration = self._run.configure(judge.describe(), judge.asked())
+        except BaseException:
+            self.close()
+            raise
+
+    async def find_stored(self, edit: Edit) -> dict[str, Verdict]:
+        """Return stored verdicts on an edit by criterion, if the question was exactly the same."""
+        return await self._run_in_thread(lambda: self._find_stored(edit))
+
+    async def save(self, judgement: Judgement, album: Album) -> None:
+        """Store a judgement with traces and pictures; raise UserError if that fails."""
+        await self._run_in_thread(lambda: self._save(judgement, album))
+
+    def close(self) -> None:
+        """Finish pending writes and release the folder. Idempotent."""
+        self._thread.shutdown(wait=True)
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._run.close()
+
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _find_stored(self, edit: Edit) -> dict[str, Verdict]:
+        if self._reader is None:
+            self._reader = self._run.reader()
+        verdicts: dict[str, Verdict] = {}
+        for criterion, question in self._questions(edit).items():
+            if (verdict := find_verdict(self._reader, question)) is not None:
+                verdicts[criterion] = verdict.model_copy(update={"criterion": criterion})
+        return verdicts
+
+    def _save(self, judgement: Judgement, album: Album) -> None:
+        questions = self._questions(judgement.edit)
+        filing = Filing(judgement, 0, album, questions=questions, configuration=self._configuration)
+        self._run.save_all([filing])
+
+    def _questions(self, edit: Edit) -> dict[str, Question]:
+        hashes: dict[PictureSource, Sha] = {}
+        for source in edit.paths:
+            try:
+                hashes[source] = hash_file(source)
+            except ImageError:
+                continue
+        judge = self._judge
+        return {criterion: judge.question_key(edit, criterion, hashes) for criterion in judge.criteria_for(edit)}
+
 
 LONGEST_WAIT = 60
-"""Seconds a client is told to wait at most."""
+"""Upper limit of the `Retry-After` header in seconds."""
 STOPPED = "the server was stopped before this edit was judged"
 
 
 class Busy(Exception):
-    """There is no room for these edits at the moment."""
+    """The queue is full at the moment."""
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"the server has as many edits as it takes on; come back in {seconds} s")
+        super().__init__(f"the queue of the server is full; try again in {seconds} s")
         self.seconds = seconds
 
 
 class TooMany(Exception):
-    """A request holds more edits than there will ever be room for."""
+    """A request has more edits than the queue can ever hold."""
 
 
 class OutOfOrder(Exception):
-    """The server cannot go on, for a reason told in the sentence."""
+    """The server cannot judge any more edits."""
 
 
 @dataclass
-class _UnderWay:
+class _PendingEdit:
     task: asyncio.Task[EditScore] = field(init=False)
     waiting: int = 0
     begun: bool = False
 
 
-def counted() -> Metrics:
-    """Return what a scorer counts."""
+def build_metrics() -> Metrics:
+    """Return the metrics of a scorer."""
     return Metrics(
         {
             "requests_total": "Requests, by dialect and status code.",
@@ -64,49 +138,55 @@ def counted() -> Metrics:
 
 @dataclass
 class EditScorer:
-    """Judges edits for many requests at one time; used on one event loop."""
+    """Judges edits for concurrent requests. Must be used on one event loop."""
 
     judge: Judge
     settings: RewardServerSettings = RewardServerSettings()
-    run: KeptRun | None = None
-    metrics: Metrics = field(default_factory=counted)
+    run: JudgementRun | None = None
+    metrics: Metrics = field(default_factory=build_metrics)
     broken: str | None = None
-    """Why nothing more is judged: what is paid for must be kept."""
+    """Why judging has stopped, such as a full disk: verdicts that cannot be stored would be paid for and lost."""
 
     def __post_init__(self) -> None:
-        self._under_way: dict[str, _UnderWay] = {}
-        self._known: OrderedDict[str, EditScore] = OrderedDict()
+        self._pending: dict[str, _PendingEdit] = {}
+        self._remembered: OrderedDict[str, EditScore] = OrderedDict()
         self._limited = with_request_limit(self.settings.concurrency)
-        self._places = asyncio.Semaphore(
+        self._slots = asyncio.Semaphore(
             edits_at_once(self.judge.spec, len(self.judge.criteria), self.settings.concurrency)
         )
         self._stopped = False
-        self.metrics.gauge("pending_edits", "Edits taken on and not done.", lambda: len(self._under_way))
-        self.metrics.gauge("remembered_edits", "Scores kept in memory.", lambda: len(self._known))
+        self.metrics.gauge("pending_edits", "Edits taken on and not done.", lambda: len(self._pending))
+        self.metrics.gauge("remembered_edits", "Scores kept in memory.", lambda: len(self._remembered))
 
     @property
     def version(self) -> str:
-        """A name of how edits are judged here: the same judge, questions and settings have the same."""
-        return content_key({"asked": sorted(one.key for one in self.judge.asked())})[:16]
+        """Identifies the judge, its questions and settings."""
+        return content_key({"asked": sorted(question.key for question in self.judge.asked())})[:16]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The rewards that can be asked for: the edit's own score, and every criterion."""
+        """Names of the rewards: the edit's score, then every criterion."""
         return ("editloupe", *self.judge.criteria)
 
     async def score(self, edits: Sequence[Edit]) -> list[EditScore]:
-        """Return what every edit comes to, in their order; the same edit is judged once, however often it stands there.
+        """Score edits, in their order. An edit that occurs several times is judged once.
 
-        Raises Busy, TooMany or OutOfOrder before anything is judged.
+        Args:
+            edits: The edits of one request.
+
+        Raises:
+            Busy: The queue is full at the moment.
+            TooMany: The request is larger than the queue.
+            OutOfOrder: The server has stopped judging.
         """
         keys = [edit_key(edit) for edit in edits]
-        known = self._recall(keys)  # copied, because the edits judged now may take their places in memory
-        new = {key: edit for key, edit in zip(keys, edits, strict=True) if key not in known}
-        self._check({key: edit for key, edit in new.items() if key not in self._under_way})
-        entries: dict[str, _UnderWay] = {}
-        shared = {key for key in new if key in self._under_way}
+        recalled = self._recall(keys)  # copied, because edits judged now may evict them
+        new = {key: edit for key, edit in zip(keys, edits, strict=True) if key not in recalled}
+        self._check({key: edit for key, edit in new.items() if key not in self._pending})
+        entries: dict[str, _PendingEdit] = {}
+        shared = {key for key in new if key in self._pending}
         for key, edit in new.items():
-            entries[key] = entry = self._under_way.get(key) or self._begin(key, edit)
+            entries[key] = entry = self._pending.get(key) or self._begin(key, edit)
             entry.waiting += 1
         try:
             if entries:
@@ -114,91 +194,91 @@ class EditScorer:
         finally:
             for key, entry in entries.items():
                 self._leave(key, entry)
-        return self._answers(keys, known, entries, shared)
+        return self._answers(keys, recalled, entries, shared)
 
     def _recall(self, keys: Sequence[str]) -> dict[str, EditScore]:
-        """Return the scores in memory of these edits, and note that they were used."""
-        known = {key: self._known[key] for key in keys if key in self._known}
-        for key in known:
-            self._known.move_to_end(key)
-        return known
+        """Return the remembered scores of these edits and mark them as recently used."""
+        recalled = {key: self._remembered[key] for key in keys if key in self._remembered}
+        for key in recalled:
+            self._remembered.move_to_end(key)
+        return recalled
 
     def _check(self, new: Mapping[str, Edit]) -> None:
         if self.broken or self._stopped:
-            raise OutOfOrder(self.broken or "the server is ending")
+            raise OutOfOrder(self.broken or "the server is shutting down")
         if len(new) > self.settings.queue:
             raise TooMany(f"a request holds at most {self.settings.queue} edits, not {len(new)}")
-        if len(self._under_way) + len(new) > self.settings.queue:
-            raise Busy(self._wait())
+        if len(self._pending) + len(new) > self.settings.queue:
+            raise Busy(self._estimate_wait())
 
-    def _wait(self) -> int:
-        """Return in how many seconds there should be room, by how long edits took so far."""
+    def _estimate_wait(self) -> int:
+        """Estimate the seconds until the queue has room, from the mean judging time."""
         each = self.metrics.mean("judge_seconds") or 1.0
-        return max(1, min(LONGEST_WAIT, round(each * len(self._under_way) / self.settings.concurrency)))
+        return max(1, min(LONGEST_WAIT, round(each * len(self._pending) / self.settings.concurrency)))
 
-    def _begin(self, key: str, edit: Edit) -> _UnderWay:
-        entry = _UnderWay()
-        entry.task = asyncio.create_task(self._judge(entry, edit), context=self._limited.copy())
-        entry.task.add_done_callback(lambda done: self._ended(key, entry))
-        self._under_way[key] = entry
+    def _begin(self, key: str, edit: Edit) -> _PendingEdit:
+        entry = _PendingEdit()
+        entry.task = asyncio.create_task(self._judge_in_turn(entry, edit), context=self._limited.copy())
+        entry.task.add_done_callback(lambda done: self._remember(key, entry))
+        self._pending[key] = entry
         return entry
 
-    def _leave(self, key: str, entry: _UnderWay) -> None:
-        """Stop waiting for an edit; one that nobody waits for any more is judged only where that has begun."""
+    def _leave(self, key: str, entry: _PendingEdit) -> None:
+        """Stop waiting for an edit. If no request waits for it and it has not begun, it is not judged."""
         entry.waiting -= 1
         if not entry.waiting and not entry.begun:
             self._forget(key, entry)
             entry.task.cancel()
 
-    def _forget(self, key: str, entry: _UnderWay) -> None:
-        if self._under_way.get(key) is entry:
-            del self._under_way[key]
+    def _forget(self, key: str, entry: _PendingEdit) -> None:
+        if self._pending.get(key) is entry:
+            del self._pending[key]
 
-    def _ended(self, key: str, entry: _UnderWay) -> None:
+    def _remember(self, key: str, entry: _PendingEdit) -> None:
         self._forget(key, entry)
         task = entry.task
         if task.cancelled() or task.exception() is not None or task.result().score is None:
-            return  # what was not judged may be judged another time
-        self._known[key] = replace(task.result(), known=True)
-        self._known.move_to_end(key)
-        while len(self._known) > self.settings.remember:
-            self._known.popitem(last=False)
+            return  # an unjudged edit may be judged later
+        self._remembered[key] = replace(task.result(), known=True)
+        self._remembered.move_to_end(key)
+        while len(self._remembered) > self.settings.remember:
+            self._remembered.popitem(last=False)
 
     def _answers(
         self,
         keys: Sequence[str],
-        known: Mapping[str, EditScore],
-        entries: Mapping[str, _UnderWay],
+        recalled: Mapping[str, EditScore],
+        entries: Mapping[str, _PendingEdit],
         shared: set[str],
     ) -> list[EditScore]:
-        found: list[EditScore] = []
+        answers: list[EditScore] = []
         seen: set[str] = set()
         for key in keys:
-            answer = _result(entries[key].task, self.settings.deadline) if key in entries else known[key]
+            answer = _task_result(entries[key].task, self.settings.deadline) if key in entries else recalled[key]
             if key in entries and answer.score is not None and (key in seen or key in shared):
                 answer = replace(answer, known=True)
             seen.add(key)
             late = key in entries and not entries[key].task.done()
-            self.metrics.count("edits_total", outcome="late" if late else _kind(answer))
-            found.append(answer)
-        return found
+            self.metrics.count("edits_total", outcome="late" if late else _outcome_name(answer))
+            answers.append(answer)
+        return answers
 
-    async def _judge(self, entry: _UnderWay, edit: Edit) -> EditScore:
-        async with self._places:
+    async def _judge_in_turn(self, entry: _PendingEdit, edit: Edit) -> EditScore:
+        async with self._slots:
             entry.begun = True
             started = time.perf_counter()
             try:
-                return await self._judged(edit)
-            except UserError as error:  # a wrong key, an unknown model: no edit will be judged
+                return await self._score_edit(edit)
+            except UserError as error:  # for example a wrong key or an unknown model
                 return EditScore(None, str(error))
             finally:
                 self.metrics.observe("judge_seconds", time.perf_counter() - started)
 
-    async def _judged(self, edit: Edit) -> EditScore:
-        held: Mapping[str, Verdict] = {} if self.run is None else await self.run.held(edit)
-        missing = [name for name in self.judge.criteria_for(edit) if name not in held] if held else None
-        if held and not missing:
-            return replace(score_edit(self.judge, edit, tuple(held.values())), known=True)
+    async def _score_edit(self, edit: Edit) -> EditScore:
+        stored: Mapping[str, Verdict] = {} if self.run is None else await self.run.find_stored(edit)
+        missing = [name for name in self.judge.criteria_for(edit) if name not in stored] if stored else None
+        if stored and not missing:
+            return replace(score_edit(self.judge, edit, tuple(stored.values())), known=True)
         album = Album()
         try:
             judgement = await self.judge.ajudge(edit, criteria=missing, strict=False, album=album)
@@ -211,21 +291,21 @@ class EditScorer:
         finally:
             album.clear()
         self._count(judgement.verdicts)
-        verdicts = {**held, **{one.criterion: one for one in judgement.verdicts}}
+        verdicts = {**stored, **{outcome.criterion: outcome for outcome in judgement.verdicts}}
         return score_edit(self.judge, edit, tuple(verdicts[name] for name in self.judge.criteria if name in verdicts))
 
     def _count(self, verdicts: tuple[Outcome, ...]) -> None:
-        for one in verdicts:
-            if isinstance(one, Unjudged):
-                self.metrics.count("unjudged_total", reason=one.reason.value)
-            self.metrics.count("model_requests_total", one.usage.requests)
-            self.metrics.count("tokens_total", one.usage.input_tokens, kind="input")
-            self.metrics.count("tokens_total", one.usage.output_tokens, kind="output")
+        for outcome in verdicts:
+            if isinstance(outcome, Unjudged):
+                self.metrics.count("unjudged_total", reason=outcome.reason.value)
+            self.metrics.count("model_requests_total", outcome.usage.requests)
+            self.metrics.count("tokens_total", outcome.usage.input_tokens, kind="input")
+            self.metrics.count("tokens_total", outcome.usage.output_tokens, kind="output")
 
     async def stop(self) -> None:
-        """Take nothing more on, give what is begun a little time, and answer for the rest that it was not judged."""
+        """Refuse new edits, give pending ones a short time, and report the rest as not judged."""
         self._stopped = True
-        tasks = [entry.task for entry in self._under_way.values()]
+        tasks = [entry.task for entry in self._pending.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=self.settings.grace)
         for task in tasks:
@@ -234,11 +314,11 @@ class EditScorer:
 
 
 def edit_key(edit: Edit) -> str:
-    """Return what makes two edits the same question: pictures by their hashes, texts, boxes, and no name."""
+    """Return a key of the contents of an edit: picture hashes, texts and boxes, without id and model."""
     return content_key(edit.model_dump(mode="json", exclude={"id", "model", "human"}))
 
 
-def _result(task: asyncio.Task[EditScore], deadline: float) -> EditScore:
+def _task_result(task: asyncio.Task[EditScore], deadline: float) -> EditScore:
     if not task.done():
         return EditScore(None, f"this edit was not judged within {deadline:g} s")
     if task.cancelled():
@@ -248,5 +328,5 @@ def _result(task: asyncio.Task[EditScore], deadline: float) -> EditScore:
     return task.result()
 
 
-def _kind(answer: EditScore) -> str:
+def _outcome_name(answer: EditScore) -> str:
     return "unjudged" if answer.score is None else "known" if answer.known else "judged"

@@ -1,4 +1,4 @@
-"""Starts the reward server: takes a port, says where it is, and serves until it is stopped."""
+"""Run the reward server until it is stopped."""
 
 from __future__ import annotations
 
@@ -12,19 +12,26 @@ from editloupe.judge import Judge
 from editloupe.servers.http.access import server_url
 from editloupe.servers.http.server import Ending, StoppableServer, listen
 from editloupe.servers.reward.app import create_app
-from editloupe.servers.reward.kept_run import KeptRun
-from editloupe.servers.reward.scoring import EditScorer
+from editloupe.servers.reward.scoring import EditScorer, JudgementRun
 from editloupe.servers.reward.settings import RewardServerSettings
 
 STOPPED = "editloupe: the reward server was stopped"
 KEEP_ALIVE = 120
-"""Seconds an idle connection stays: a trainer that thinks between two batches must not send into a closing one."""
+"""Seconds an idle connection stays open, so that a trainer that pauses between two batches can reuse it."""
 ANSWERING = 3
-"""Seconds for the last answers to go out, after everything was judged or given up."""
+"""Seconds to send the last answers after pending edits have ended."""
 
 
 def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
-    """Serve until stopped and return the exit code; the judge is closed at the end."""
+    """Serve until stopped.
+
+    Args:
+        judge: The judge; it is closed at the end.
+        settings: Settings of the server.
+
+    Returns:
+        The exit code.
+    """
     with ExitStack() as stack:
         stack.enter_context(judge)
         check_scorable(judge)
@@ -32,7 +39,7 @@ def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
         settings = replace(settings, port=listener.getsockname()[1])
         if (pool := compare_in_pool(judge)) is not None:
             stack.callback(pool.close)
-        run = stack.enter_context(closing(KeptRun(settings.out, judge))) if settings.out else None
+        run = stack.enter_context(closing(JudgementRun(settings.out, judge))) if settings.out else None
         scorer = EditScorer(judge, settings, run)
         ending = Ending(STOPPED, scorer.stop, lambda: None, settings.grace + 2 * ANSWERING)
         server = StoppableServer(create_app(scorer), ending, ANSWERING, KEEP_ALIVE)

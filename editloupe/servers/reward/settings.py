@@ -1,4 +1,4 @@
-"""What the reward server is started with."""
+"""Settings of the reward server."""
 
 from __future__ import annotations
 
@@ -10,47 +10,49 @@ from editloupe.types import UserError
 
 PORT = 8645
 DEADLINE = 50.0
-"""Seconds; trainers give up after 60, and what is judged after that is paid for and lost."""
+"""Seconds. Trainers give up after 60; verdicts after that would be paid for and lost."""
 
 
 @dataclass(frozen=True)
 class RewardServerSettings:
-    """Everything that can be set about the server, apart from the judge."""
+    """All settings of the server except the judge."""
 
     host: str = "127.0.0.1"
     port: int = PORT
     token: str | None = field(default=None, repr=False)
-    """What a request must show; None on this machine's own addresses, where none is asked for."""
+    """Token that requests must carry. None is allowed on loopback addresses only."""
     allowed_hosts: tuple[str, ...] = ()
-    """Further names a request may call this machine by, where no token is asked for."""
+    """Further host names that requests may use if no token is set."""
     out: Path | None = None
-    """The run that keeps what was judged, with traces and pictures."""
+    """Run folder that stores judgements with traces and pictures."""
     deadline: float = DEADLINE
-    """Seconds after which a request is answered with what is there."""
+    """Seconds after which a request is answered with the scores available by then."""
     concurrency: int = 32
-    """Requests to the model under way at one time."""
+    """Concurrent requests to the model."""
     queue: int = 512
-    """Edits taken on at one time, begun or not; what comes beyond is asked to come back."""
+    """Maximum number of pending edits; further requests get a 429 response."""
     remember: int = 20_000
-    """Scores kept in memory, so that the same edit is not judged twice."""
+    """Scores kept in memory so that the same edit is not judged twice."""
     body_bytes: int = 64 * 2**20
-    """The largest request."""
+    """Size limit of a request."""
     bodies_bytes: int = 512 * 2**20
-    """What all requests together may hold at one time."""
+    """Size limit of all pending requests together."""
     picture_pixels: int = 50_000_000
-    """The largest picture."""
+    """Size limit of a picture."""
     allow_pickle: bool = False
-    """Whether pickled requests are read, by an unpickler that makes nothing but data."""
+    """Whether pickled requests are accepted. They are read by a restricted unpickler that only builds data."""
     grace: float = 5.0
-    """Seconds a stopped server gives to what is under way."""
+    """Seconds that pending edits get after the server was stopped."""
 
     def __post_init__(self) -> None:
         if self.token is None and not is_loopback(self.host):
-            raise UserError(f"a server on {self.host} needs a token: whoever reaches it spends your money")
+            raise UserError(
+                f"a server on {self.host} needs a token, because every client that reaches it spends your money"
+            )
         if self.token is not None:
             check_token(self.token, "the server's token")
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Names a request may call this machine by, where no token is asked for."""
+        """Host names that requests may use if no token is set."""
         return frozenset({*LOOPBACK_NAMES, self.host.lower(), *(name.lower() for name in self.allowed_hosts)})

@@ -1,8 +1,9 @@
-"""Reads pickles that hold data and nothing else: containers, numbers, texts, bytes and PIL images.
+"""A restricted unpickler that builds containers, numbers, strings, bytes, arrays and PIL images, and calls nothing else.
 
-A pickle is a program that calls whatever it names. Here it can name only what is made below: nothing of Pillow, numpy or Python's
-own is ever called, pictures and arrays are read from their raw state by our own code, and no size is believed that the bytes do
-not bear out. The opcodes are looked through first, because some of them take memory before anything is checked.
+A pickle is a program that can call any function it names. Here it can name only the constructors of this module. No code of
+Pillow, numpy or the standard library is called: pictures and arrays are built from their raw state, and every stated size is
+checked against the number of bytes. Opcodes are checked first, because some of them allocate memory before anything else can
+be checked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from editloupe.pictures.decode import MAX_PIXELS
 
 DEEPEST = 20
 MOST_STEPS = 500_000
-"""Opcodes a pickle may have; a batch of pictures has some twenty each."""
+"""Maximum number of opcodes; a picture takes about twenty."""
 _REFUSED = {"PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "INST", "OBJ", "NEXT_BUFFER", "READONLY_BUFFER", "NEWOBJ_EX"}
 _PER_PIXEL = {
     "L": 1,
@@ -36,18 +37,18 @@ _PER_PIXEL = {
     "I": 4,
     "F": 4,
 }
-"""Bytes of a pixel, by the mode of a PIL image; mode 1 has eight pixels in one."""
+"""Bytes per pixel by the mode of a PIL image; mode 1 packs eight pixels into a byte."""
 
 
 class NotData(Exception):
-    """A pickle that is damaged, too large, or would do more than hold data."""
+    """The pickle is damaged, too large, or not plain data."""
 
 
-def unpickled(data: bytes) -> Any:
-    """Return what a pickle holds; raises NotData with one sentence where it is more, or less, than data."""
-    _look_through(data)
+def unpickle_data(data: bytes) -> Any:
+    """Return the data of a pickle; raise NotData if it is damaged or not plain data."""
+    _check_opcodes(data)
     try:
-        return _Finishing()(_DataUnpickler(io.BytesIO(data)).load())
+        return _Builder()(_DataUnpickler(io.BytesIO(data)).load())
     except NotData:
         raise
     except (MemoryError, RecursionError):
@@ -56,7 +57,7 @@ def unpickled(data: bytes) -> Any:
         raise NotData(f"the pickle is damaged ({type(error).__name__})") from None
 
 
-def _look_through(data: bytes) -> None:
+def _check_opcodes(data: bytes) -> None:
     steps = 0
     try:
         for opcode, argument, _ in pickletools.genops(data):
@@ -66,15 +67,15 @@ def _look_through(data: bytes) -> None:
             if opcode.name in _REFUSED:
                 raise NotData(f"the pickle does more than hold data ({opcode.name})")
             if opcode.name.endswith("PUT") and int(argument or 0) > steps:
-                raise NotData("the pickle is damaged (a place in its memory that does not exist)")
+                raise NotData("the pickle is damaged (it refers to a memo entry that does not exist)")
     except NotData:
         raise
     except Exception as error:  # what is no pickle can look like anything
-        raise NotData(f"this is no pickle ({type(error).__name__})") from None
+        raise NotData(f"this is not a pickle ({type(error).__name__})") from None
 
 
 class _Maker:
-    """Something a pickle may call; it has no attributes that a pickle could set."""
+    """A constructor that a pickle may call. A pickle cannot set its attributes."""
 
     __slots__ = ("_make",)
     _make: Callable[..., Any]
@@ -90,7 +91,7 @@ class _Maker:
 
 
 class _Raw:
-    """What a pickle makes an object of, kept until all of it is there."""
+    """The raw state of an object, collected until it is complete."""
 
     __slots__ = ("state",)
 
@@ -101,7 +102,7 @@ class _Raw:
         self.state = state
 
     def value(self, finish: Callable[[Any], Any]) -> Any:
-        """Return the data; what is inside it is finished by the function given."""
+        """Build the object; nested values are built by `finish`."""
         raise NotData("the pickle holds something without its data")
 
 
@@ -141,11 +142,11 @@ class _RawArray(_Raw):
         _, shape, kind, by_columns, data = state
         if isinstance(data, list):  # of objects, which are data themselves
             return [finish(item) for item in data]
-        return _array(kind.dtype(), shape, bytes(data), bool(by_columns))
+        return _make_array(kind.dtype(), shape, bytes(data), bool(by_columns))
 
 
 class _RawType(_Raw):
-    """A numpy type: kind and size, then among other things the order of bytes."""
+    """A numpy type: kind, size and byte order."""
 
     __slots__ = ("_name",)
 
@@ -154,7 +155,7 @@ class _RawType(_Raw):
         self._name = name
 
     def dtype(self) -> np.dtype[Any]:
-        """Return the type; only numbers, truth values and texts have one here."""
+        """Return the numpy type; only numbers, booleans and strings are allowed."""
         name, order = str(self._name), self.state[1] if isinstance(self.state, tuple) and len(self.state) > 1 else "="
         if name[:1] not in "biufUS" or not name[1:].isdigit() or order not in ("<", ">", "|", "="):
             raise NotData(f"the pickle holds an array of {name[:20]!r}")
@@ -164,67 +165,71 @@ class _RawType(_Raw):
         raise NotData("the pickle holds a type instead of data")
 
 
-def _array(kind: np.dtype[Any], shape: tuple[Any, ...], data: bytes, by_columns: bool) -> Any:
+def _make_array(kind: np.dtype[Any], shape: tuple[Any, ...], data: bytes, by_columns: bool) -> Any:
     if not all(type(side) is int and side >= 0 for side in shape):
         raise NotData("the pickle holds an array of an impossible shape")
     return np.frombuffer(data, dtype=kind).reshape(shape, order="F" if by_columns else "C")
 
 
-def _scalar(kind: Any, data: Any) -> Any:
+def _make_scalar(kind: Any, data: Any) -> Any:
     if not isinstance(kind, _RawType) or not isinstance(data, bytes):
         raise NotData("the pickle holds a number without its value")
-    return _array(kind.dtype(), (1,), data, False)[0].item()
+    return _make_array(kind.dtype(), (1,), data, False)[0].item()
 
 
-def _from_buffer(data: Any, kind: Any, shape: Any, order: Any, *_: Any) -> Any:
+def _make_array_from_buffer(data: Any, kind: Any, shape: Any, order: Any, *_: Any) -> Any:
     if not isinstance(kind, _RawType) or not isinstance(data, (bytes, bytearray)) or not isinstance(shape, tuple):
         raise NotData("the pickle holds an array without its values")
-    return _array(kind.dtype(), shape, bytes(data), order == "F")
+    return _make_array(kind.dtype(), shape, bytes(data), order == "F")
 
 
-def _encoded(text: Any, encoding: Any) -> bytes:
-    """Return bytes as old pickles write them: a text in Latin-1."""
+def _make_latin1_bytes(text: Any, encoding: Any) -> bytes:
+    """Return bytes from Latin-1 text, as old pickles store them."""
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
         raise NotData("the pickle holds a text in place of bytes")
     return text.encode("latin-1")
 
 
-def _bytes(*given: Any) -> bytes:
-    if not given:
+def _make_bytes(*arguments: Any) -> bytes:
+    if not arguments:
         return b""
-    if not isinstance(given[0], (bytes, bytearray, str)):
+    if not isinstance(arguments[0], (bytes, bytearray, str)):
         raise NotData("the pickle does more than hold data (it asks for memory)")
-    return _encoded(*given) if isinstance(given[0], str) else bytes(given[0])
+    return _make_latin1_bytes(*arguments) if isinstance(arguments[0], str) else bytes(arguments[0])
 
 
-def _kept(*given: Any) -> dict[Any, Any]:
-    if given and not (len(given) == 1 and isinstance(given[0], (dict, list, tuple))):
+def _make_dict(*arguments: Any) -> dict[Any, Any]:
+    if arguments and not (len(arguments) == 1 and isinstance(arguments[0], (dict, list, tuple))):
         raise NotData("the pickle does more than hold data")
-    return dict(*given)
+    return dict(*arguments)
 
 
-def _gathered(given: Any = ()) -> list[Any]:
-    if not isinstance(given, (list, tuple, set, frozenset)):
+def _make_list(values: Any = ()) -> list[Any]:
+    if not isinstance(values, (list, tuple, set, frozenset)):
         raise NotData("the pickle does more than hold data")
-    return list(given)
+    return list(values)
 
 
 _MAKERS: dict[tuple[str, str], Any] = {
-    ("_codecs", "encode"): _Maker(_encoded),
-    ("builtins", "bytes"): _Maker(_bytes),
-    ("builtins", "bytearray"): _Maker(_bytes),
-    ("builtins", "set"): _Maker(_gathered),
-    ("builtins", "frozenset"): _Maker(_gathered),
-    ("collections", "OrderedDict"): _Maker(_kept),
+    ("_codecs", "encode"): _Maker(_make_latin1_bytes),
+    ("builtins", "bytes"): _Maker(_make_bytes),
+    ("builtins", "bytearray"): _Maker(_make_bytes),
+    ("builtins", "set"): _Maker(_make_list),
+    ("builtins", "frozenset"): _Maker(_make_list),
+    ("collections", "OrderedDict"): _Maker(_make_dict),
     ("numpy", "dtype"): _RawType,
     ("numpy", "ndarray"): _RawArray,
     **{
         (module, name): _Maker(make)
         for module in ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
-        for name, make in (("_reconstruct", lambda *_: _RawArray()), ("scalar", _scalar), ("_frombuffer", _from_buffer))
+        for name, make in (
+            ("_reconstruct", lambda *_: _RawArray()),
+            ("scalar", _make_scalar),
+            ("_frombuffer", _make_array_from_buffer),
+        )
     },
 }
-"""What a pickle may name, and what stands for it here."""
+"""Names that a pickle may use, and the constructors that replace them."""
 _PILLOW: dict[str, tuple[str, ...]] = {
     "PIL.Image": ("Image",),
     "PIL.PngImagePlugin": ("PngImageFile",),
@@ -234,35 +239,35 @@ _PILLOW: dict[str, tuple[str, ...]] = {
     "PIL.TiffImagePlugin": ("TiffImageFile",),
     "PIL.BmpImagePlugin": ("BmpImageFile", "DibImageFile"),
 }
-"""The classes of PIL images, by module; an image that was opened from a file is of its format's class."""
+"""Classes of PIL images by module; an image opened from a file has the class of its format."""
 
 
 class _DataUnpickler(pickle.Unpickler):
-    """Finds stand-ins for what a pickle names, and nothing else."""
+    """Resolves names to the constructors of this module only."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a name here; raises NotData for all others."""
+        """Return the constructor for a name; raise NotData for all other names."""
         if name in _PILLOW.get(module, ()):
             return _RawImage
-        if (module, name) == ("PIL.PngImagePlugin", "iTXt"):  # among the notes of a PNG, which are not read
+        if (module, name) == ("PIL.PngImagePlugin", "iTXt"):  # PNG metadata, which is ignored
             return _Raw
-        # Pickles of the second protocol and older have Python 2's name of the built-in ones.
-        found = _MAKERS.get(("builtins" if module == "__builtin__" else module, name))
-        if found is None:
-            raise NotData(f"the pickle names {module[:60]}.{name[:60]}, which is no data")
-        return found
+        # Protocol 2 and older use the Python 2 name of `builtins`.
+        maker = _MAKERS.get(("builtins" if module == "__builtin__" else module, name))
+        if maker is None:
+            raise NotData(f"the pickle names {module[:60]}.{name[:60]}, which is not plain data")
+        return maker
 
 
-class _Finishing:
-    """Puts pictures and arrays in the places of what they are made of, in as many places as a pickle has steps."""
+class _Builder:
+    """Replaces raw states by pictures and arrays, with a limit on depth and count."""
 
     def __init__(self) -> None:
         self._made: dict[int, Any] = {}
-        self._places = 0
+        self._count = 0
 
     def __call__(self, value: Any, room: int = DEEPEST) -> Any:
-        self._places += 1
-        if self._places > MOST_STEPS or not room:
+        self._count += 1
+        if self._count > MOST_STEPS or not room:
             raise NotData("the pickle is nested too deeply or too often")
         if isinstance(value, _Raw):
             if id(value) not in self._made:
@@ -274,4 +279,4 @@ class _Finishing:
             return {key: self(item, room - 1) for key, item in value.items()}
         if value is None or isinstance(value, (str, bytes, bytearray, bool, int, float, np.ndarray)):
             return value
-        raise NotData(f"the pickle holds {type(value).__name__}, which is no data")
+        raise NotData(f"the pickle holds {type(value).__name__}, which is not plain data")

@@ -38,7 +38,7 @@ def test_whatever_leads_outside_is_refused(folders: tuple[Path, Path], way: str)
     inside, outside = folders
     (inside / "link.png").symlink_to(outside / "a.png")
     (inside / "folder").symlink_to(outside)
-    with pytest.raises(UserError, match="is outside the folders this server may read"):
+    with pytest.raises(UserError, match="is outside the folders that --root allows"):
         PictureGate((inside,)).picture(way.format(outside=outside), "source")
 
 
@@ -76,7 +76,7 @@ def test_base64_and_data_urls_are_pictures(folders: tuple[Path, Path]) -> None:
     ("given", "sentence"),
     [
         ("", "source is empty"),
-        ("a\0.png", "no file can be called"),
+        ("a\0.png", "is not a valid file name"),
         ("x" * 5000, "source is neither a path nor a picture"),
     ],
 )

@@ -13,7 +13,7 @@ from editloupe.agent import RetryPolicy
 from editloupe.evals.runs.store import Run
 from editloupe.judge.settings import JudgeSettings
 from editloupe.pictures.decode import Album
-from editloupe.servers.mcp.kept_judgements import KeptJudgements
+from editloupe.servers.mcp.judge_tool import JudgementStore
 from editloupe.types import Edit, Judgement, UserError
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
@@ -270,7 +270,7 @@ async def test_pictures_of_a_run_that_are_damaged_or_lead_elsewhere_are_not_show
 async def test_what_is_remembered_holds_no_pictures(pair: dict[str, str], tmp_path: Path) -> None:
     sent = {role: b64(tmp_path / pair[role]) for role in ("source", "edited")}
     judge = Judge("rules", mode="plain")
-    kept = KeptJudgements(judge, None)
+    kept = JudgementStore(judge, None)
     with judge:
         for number in range(40):
             edit = Edit(id=str(number), instruction="x", **{r: f"data:image/png;base64,{v}" for r, v in sent.items()})
@@ -283,7 +283,7 @@ async def test_what_is_remembered_holds_no_pictures(pair: dict[str, str], tmp_pa
 @pytest.mark.parametrize(
     ("tool", "arguments", "sentence"),
     [
-        ("judge_edit", {"source": "/etc/passwd"}, "/etc/passwd is outside the folders this server may read"),
+        ("judge_edit", {"source": "/etc/passwd"}, "/etc/passwd is outside the folders that --root allows"),
         ("judge_edit", {"edited": "missing.png"}, "there is no picture at "),
         ("judge_edit", {"edited": "notes.txt"}, "is not a picture this program reads"),
         ("judge_edit", {"edited": "data:image/png;base64,!"}, "cannot be decoded"),
@@ -318,14 +318,14 @@ async def test_a_mistake_is_an_error_result_with_one_sentence(
 async def test_a_fault_of_ours_is_told_in_one_sentence_and_the_server_goes_on(
     pair: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from editloupe.servers.mcp import looking
+    from editloupe.servers.mcp import visual_tools
 
     def broken(*_: Any) -> Any:
         raise KeyError("in the works")
 
     async with asking(Judge("rules"), tmp_path) as client:
         with monkeypatch.context() as patched:
-            patched.setattr(looking, "success", broken)
+            patched.setattr(visual_tools, "build_result", broken)
             failed = await client.call_tool("zoom_in_image", {"image": pair["source"], "box": [0, 0, 90, 90]})
         again = await client.call_tool("zoom_in_image", {"image": pair["source"], "box": [0, 0, 90, 90]})
     assert text_of(failed) == "zoom_in_image failed: KeyError: 'in the works'"

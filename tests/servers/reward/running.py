@@ -18,7 +18,7 @@ from PIL import Image
 from editloupe import Judge
 from editloupe.servers.http.server import listen
 from editloupe.servers.reward import EditScorer, RewardServerSettings, create_app
-from editloupe.servers.reward.kept_run import KeptRun
+from editloupe.servers.reward.scoring import JudgementRun
 from editloupe.servers.reward.serving import KEEP_ALIVE
 from tests.drawn_pictures import textured
 from tests.scripted import Request, ScriptedServer, final
@@ -52,7 +52,7 @@ def running(judge: Judge, headers: dict[str, str] | None = None, **settings: Any
     """Serve until the block ends."""
     with judge, listen("127.0.0.1", 0, "the test") as listener:
         chosen = RewardServerSettings(port=listener.getsockname()[1], **settings)
-        run = KeptRun(chosen.out, judge) if chosen.out else None
+        run = JudgementRun(chosen.out, judge) if chosen.out else None
         scorer = EditScorer(judge, chosen, run)
         config = uvicorn.Config(
             create_app(scorer),

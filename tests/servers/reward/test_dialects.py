@@ -129,7 +129,7 @@ def test_openrlhf_gets_lists_and_null_where_there_is_no_reward(served: Running) 
     assert answer["extra_logs"] == {}
     assert answer["errors"][0] is None
     assert answer["errors"][1].startswith("instruction_following: ")
-    assert "no JSON object with a `source`" in answer["errors"][2]
+    assert "not a JSON object with a `source`" in answer["errors"][2]
     whole = served.post("/get_reward", {"query": [written], "prompts": [INSTRUCTION], "labels": [label]}).json()
     assert whole["extra_logs"] == {"instruction_following": [1.0], "visual_consistency": [0.0]}
     assert "errors" not in whole

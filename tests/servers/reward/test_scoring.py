@@ -14,9 +14,8 @@ import pytest
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.encode import encode
 from editloupe.servers.reward import EditScorer, RewardServerSettings
-from editloupe.servers.reward.kept_run import KeptRun
-from editloupe.servers.reward.scoring import Busy
-from editloupe.servers.reward.wire import WireLimits, make_edit
+from editloupe.servers.reward.requests import RequestLimits, make_edit
+from editloupe.servers.reward.scoring import Busy, JudgementRun
 from editloupe.types import Edit, UserError
 from tests.conftest import StartServer
 from tests.drawn_pictures import textured
@@ -25,7 +24,7 @@ from tests.servers.reward.running import INSTRUCTION, asking, b64, labelled, own
 
 
 def edit(seed: int, instruction: str = INSTRUCTION) -> Edit:
-    found = make_edit(WireLimits(9, 10**8), b64(png(0)), b64(png(seed)), instruction)
+    found = make_edit(RequestLimits(9, 10**8), b64(png(0)), b64(png(seed)), instruction)
     assert isinstance(found, Edit)
     return found
 
@@ -77,7 +76,7 @@ def test_beyond_the_queue_a_client_is_sent_away_with_a_time_to_come_back(scripte
         full = server.post("/v1/judge", {"edits": [own(3)]})
         assert full.status_code == 429
         assert 1 <= int(full.headers["retry-after"]) <= 60
-        assert "come back" in full.json()["error"]
+        assert "try again" in full.json()["error"]
         shared = pool.submit(server.post, "/v1/judge", {"edits": [own(1)]})  # takes no further place
         many = server.post("/v1/judge", {"edits": [own(n) for n in range(3, 6)]})
         assert (many.status_code, "at most 2 edits" in many.json()["error"]) == (400, True)
@@ -227,7 +226,7 @@ def test_a_run_that_cannot_be_written_stops_the_paying(
 
     model = scripted(labelled, log=False)
     with running(asking(model), out=tmp_path / "run") as server:
-        monkeypatch.setattr(KeptRun, "_save", full)
+        monkeypatch.setattr(JudgementRun, "_save", full)
         assert server.post("/v1/judge", {"edits": [own(1)]}).json()["results"][0]["score"] == 0.5
         refused = server.post("/v1/judge", {"edits": [own(2)]})
         assert (refused.status_code, "no space left" in refused.json()["error"]) == (503, True)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from editloupe.servers.reward.unpickling import NotData, unpickled
-from tests.drawn_pictures import textured
+from editloupe.servers.reward.unpickling import NotData, unpickle_data
+from tests.pictures import textured
 
 PROTOCOLS = [2, 3, 4, 5]
 
@@ -41,14 +41,14 @@ def test_data_is_read_as_it_is(value: Any, protocol: int) -> None:
     def plain(one: Any) -> Any:
         return list(map(plain, one)) if isinstance(one, (list, tuple)) else one
 
-    found = unpickled(pickle.dumps(value, protocol))
+    found = unpickle_data(pickle.dumps(value, protocol))
     wanted = {name: plain(one) for name, one in value.items()} if isinstance(value, dict) else plain(value)
     assert found == wanted
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_sets_become_lists(protocol: int) -> None:
-    assert sorted(unpickled(pickle.dumps({1, 2}, protocol))) == [1, 2]
+    assert sorted(unpickle_data(pickle.dumps({1, 2}, protocol))) == [1, 2]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -65,12 +65,12 @@ def test_sets_become_lists(protocol: int) -> None:
     ],
 )
 def test_arrays_of_numbers_and_texts_are_read(array: Any, protocol: int) -> None:
-    assert np.array_equal(unpickled(pickle.dumps(array, protocol)), array)
+    assert np.array_equal(unpickle_data(pickle.dumps(array, protocol)), array)
 
 
 def test_arrays_of_objects_are_lists_and_numbers_of_numpy_are_numbers() -> None:
-    assert unpickled(pickle.dumps(np.array([{"a": 1}, "b"], dtype=object))) == [{"a": 1}, "b"]
-    found = unpickled(pickle.dumps([np.float32(0.5), np.int64(3), np.str_("x")]))
+    assert unpickle_data(pickle.dumps(np.array([{"a": 1}, "b"], dtype=object))) == [{"a": 1}, "b"]
+    found = unpickle_data(pickle.dumps([np.float32(0.5), np.int64(3), np.str_("x")]))
     assert found == [0.5, 3, "x"]
     assert all(type(one) in (float, int, str) for one in found)
 
@@ -89,7 +89,7 @@ def test_arrays_of_objects_are_lists_and_numbers_of_numpy_are_numbers() -> None:
     ids=lambda one: f"{type(one).__name__}-{one.mode}",
 )
 def test_pil_images_show_the_same(image: Image.Image, protocol: int) -> None:
-    found = unpickled(pickle.dumps(image, protocol))
+    found = unpickle_data(pickle.dumps(image, protocol))
     assert type(found) is Image.Image
     assert (found.mode, found.size, found.tobytes()) == (image.mode, image.size, image.tobytes())
     assert found.convert("RGB").tobytes() == image.convert("RGB").tobytes()
@@ -98,7 +98,7 @@ def test_pil_images_show_the_same(image: Image.Image, protocol: int) -> None:
 def test_a_picture_with_notes_is_read_without_them() -> None:
     image = Image.fromarray(textured(20, 16))
     image.info["said"] = PngImagePlugin.iTXt("a note", "en", "said")
-    assert unpickled(pickle.dumps([image]))[0].tobytes() == image.tobytes()
+    assert unpickle_data(pickle.dumps([image]))[0].tobytes() == image.tobytes()
 
 
 class Calls:
@@ -136,8 +136,8 @@ def test_whatever_a_pickle_wants_called_is_not(function: Any, tmp_path: Path) ->
     mark.write_text("still here")
     for argument in (f"touch {tmp_path}/made", str(mark), f"open({str(tmp_path / 'made')!r}, 'w')"):
         for wrapped in (Calls(function, argument), {"images": [Calls(function, argument)]}):
-            with pytest.raises(NotData, match="which is no data"):
-                unpickled(pickle.dumps(wrapped))
+            with pytest.raises(NotData, match="which is not plain data"):
+                unpickle_data(pickle.dumps(wrapped))
     assert [path.name for path in tmp_path.iterdir()] == ["mark"]
 
 
@@ -164,17 +164,17 @@ HOSTILE = {
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=list(HOSTILE))
 def test_a_hostile_pickle_is_refused_in_one_sentence(data: bytes) -> None:
     with pytest.raises(NotData) as told:
-        unpickled(data)
+        unpickle_data(data)
     assert len(str(told.value).splitlines()) == 1
 
 
 def test_stand_ins_are_the_same_after_a_hostile_pickle() -> None:
-    before = unpickled(pickle.dumps(Image.fromarray(textured(8, 8)), 2))
+    before = unpickle_data(pickle.dumps(Image.fromarray(textured(8, 8)), 2))
     for data in HOSTILE.values():
         with pytest.raises(NotData):
-            unpickled(data)
-    assert unpickled(pickle.dumps(Image.fromarray(textured(8, 8)), 2)) == before
-    assert unpickled(pickle.dumps(b"x" * 10, 2)) == b"x" * 10
+            unpickle_data(data)
+    assert unpickle_data(pickle.dumps(Image.fromarray(textured(8, 8)), 2)) == before
+    assert unpickle_data(pickle.dumps(b"x" * 10, 2)) == b"x" * 10
 
 
 def test_references_that_multiply_are_refused() -> None:
@@ -182,12 +182,12 @@ def test_references_that_multiply_are_refused() -> None:
     for _ in range(12):
         laughs = [laughs] * 10
     with pytest.raises(NotData, match="too often"):
-        unpickled(pickle.dumps(laughs))
+        unpickle_data(pickle.dumps(laughs))
     deep: Any = []
     for _ in range(60):
         deep = [deep]
     with pytest.raises(NotData, match="too deep"):
-        unpickled(pickle.dumps(deep))
+        unpickle_data(pickle.dumps(deep))
 
 
 @pytest.mark.parametrize(
@@ -206,4 +206,4 @@ def test_references_that_multiply_are_refused() -> None:
 def test_an_image_whose_size_its_bytes_do_not_bear_out_is_refused(state: Any) -> None:
     body = pickle.dumps(state, 2)[2:-1]
     with pytest.raises(NotData):
-        unpickled(b"\x80\x02cPIL.Image\nImage\n)\x81" + body + b"b.")
+        unpickle_data(b"\x80\x02cPIL.Image\nImage\n)\x81" + body + b"b.")

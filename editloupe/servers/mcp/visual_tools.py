@@ -1,4 +1,4 @@
-"""The visual tools for clients: each looks at pictures a client names or sends."""
+"""The visual tools as MCP tools."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixel_budget import room_for
 from editloupe.pictures.pixels import hash_pixels
 from editloupe.servers.mcp.picture_gate import PictureGate
-from editloupe.servers.mcp.records import LookResult
-from editloupe.servers.mcp.results import Shown, failure, success
+from editloupe.servers.mcp.results import LookResult, ShownPicture, build_result, error_result
 from editloupe.tools.contract import ToolError, View
 from editloupe.tools.registry import Toolbox
 from editloupe.tools.zoom import BOTH
@@ -37,8 +36,8 @@ RegionNumbers = Annotated[
 ]
 
 
-class Looking:
-    """Runs the tools of a toolbox for clients."""
+class VisualTools:
+    """Runs the tools of a toolbox on pictures that a client names or sends."""
 
     def __init__(self, toolbox: Toolbox, gate: PictureGate, result_bytes: int) -> None:
         self._toolbox = toolbox
@@ -49,12 +48,14 @@ class Looking:
         self,
         first: PictureText,
         second: PictureText,
-        instruction: Annotated[str, Field(description="What was asked for, where one picture is an edit.")] = "",
+        instruction: Annotated[
+            str, Field(description="The edit instruction, if one picture is an edit of the other.")
+        ] = "",
     ) -> Annotated[CallToolResult, LookResult]:
         """Show where two pictures differ beyond what re-rendering changes everywhere, as side-by-side crops.
 
-        Left is the first picture, right the second; the most significant difference comes first. Shifts and changes of tone of
-        the whole picture are taken out before and told in words. A small real change can still be missed.
+        Left is the first picture, right the second; the most significant difference comes first. Shifts and tone changes of
+        the whole picture are compensated first and described in words. A small real change can still be missed.
         """
         names = dict(zip(("comparison_image_1", "comparison_image_2"), TWO, strict=True))
         return await self._look("localize_differences", [first, second], names, instruction)
@@ -62,25 +63,25 @@ class Looking:
     async def zoom_in_image(
         self, image: PictureText, box: BoxNumbers, second: SecondText = ""
     ) -> Annotated[CallToolResult, LookResult]:
-        """Show one region of a picture closely, cut out in full resolution and enlarged where it is small.
+        """Show one region of a picture closely, cropped in full resolution and enlarged if it is small.
 
         With a second picture the same region of both is shown side by side.
         """
-        given = {"bbox_2d": box, "target_image": BOTH if second else ONE[0]}
-        return await self._look("zoom_in_image", [image, second] if second else [image], given)
+        parameters = {"bbox_2d": box, "target_image": BOTH if second else ONE[0]}
+        return await self._look("zoom_in_image", [image, second] if second else [image], parameters)
 
     async def read_text(self, image: PictureText, box: RegionNumbers = []) -> Annotated[CallToolResult, LookResult]:  # noqa: B006
         """Read the text in a picture or in a region of it: every line with its position and confidence.
 
         Blurred or decorative letters can be misread.
         """
-        given: dict[str, Any] = {"target_image": ONE[0], **({"bbox_2d": box} if box else {})}
-        return await self._look("read_text", [image], given)
+        parameters: dict[str, Any] = {"target_image": ONE[0], **({"bbox_2d": box} if box else {})}
+        return await self._look("read_text", [image], parameters)
 
     async def detect_object(
         self, image: PictureText, name: Annotated[str, Field(description="The object to find, such as: red car")]
     ) -> Annotated[CallToolResult, LookResult]:
-        """Find an object in a picture and show numbered boxes round what was found.
+        """Find an object in a picture and show numbered boxes around the detections.
 
         Not finding an object is a hint, not a proof, that it is absent.
         """
@@ -94,22 +95,25 @@ class Looking:
             sources = dict(
                 zip(
                     names,
-                    [self._gate.picture(given, name) for name, given in zip(names, images, strict=True)],
+                    [self._gate.picture(image, name) for name, image in zip(names, images, strict=True)],
                     strict=True,
                 )
             )
             async with room_for(sources.values()):
-                return await self._toolbox.in_worker(self._looked, tool, sources, parameters, instruction)
+                return await self._toolbox.in_worker(self._run_tool, tool, sources, parameters, instruction)
         except (UserError, ToolError) as error:
-            return failure(str(error))
+            return error_result(str(error))
 
-    def _looked(
+    def _run_tool(
         self, tool: str, sources: dict[str, PictureSource], parameters: dict[str, Any], instruction: str
     ) -> CallToolResult:
-        """Open the pictures, look and encode what is shown; in a worker thread."""
+        """Open the pictures, run the tool and encode its result. Runs in a worker thread."""
         album = Album()
         view = View(album, {name: album.open(source).sha for name, source in sources.items()}, instruction)
-        seen = self._toolbox.run(tool, parameters, view)
-        told = LookResult(tool=tool, text=seen.text, data=dict(seen.data), notes=list(self._toolbox.notes))
-        shown = [Shown(Picture(hash_pixels(one.pixels), one.pixels), one.caption) for one in seen.pictures]
-        return success(seen.text, told, shown, self._result_bytes)
+        result = self._toolbox.run(tool, parameters, view)
+        output = LookResult(tool=tool, text=result.text, data=dict(result.data), notes=list(self._toolbox.notes))
+        pictures = [
+            ShownPicture(Picture(hash_pixels(picture.pixels), picture.pixels), picture.caption)
+            for picture in result.pictures
+        ]
+        return build_result(result.text, output, pictures, self._result_bytes)

@@ -1,4 +1,4 @@
-"""`read_trace` for clients: the steps behind verdicts, from a run or from what was judged here."""
+"""The MCP tool `read_trace`, which returns the steps that led to a verdict."""
 
 from __future__ import annotations
 
@@ -14,20 +14,28 @@ from pydantic import Field
 from editloupe.evals.runs.export.tables import each_once
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import open_picture
-from editloupe.servers.mcp.judging import verdict_note
-from editloupe.servers.mcp.kept_judgements import KeptJudgements
+from editloupe.servers.mcp.judge_tool import JudgementStore, describe_outcome
 from editloupe.servers.mcp.picture_gate import PictureGate
-from editloupe.servers.mcp.records import SeenNote, StepNote, TraceNote, TraceResult, UnitNote
-from editloupe.servers.mcp.results import MOST_PICTURES, Shown, failure, success
+from editloupe.servers.mcp.results import (
+    MOST_PICTURES,
+    SeenNote,
+    ShownPicture,
+    StepNote,
+    TraceNote,
+    TraceResult,
+    UnitNote,
+    build_result,
+    error_result,
+)
 from editloupe.types import Judgement, Outcome, Step, Trace, UserError
 
 
-class Tracing:
-    """Reads traces for clients."""
+class TraceTool:
+    """Provides `read_trace`."""
 
-    def __init__(self, gate: PictureGate, kept: KeptJudgements, result_bytes: int) -> None:
+    def __init__(self, gate: PictureGate, store: JudgementStore, result_bytes: int) -> None:
         self._gate = gate
-        self._kept = kept
+        self._store = store
         self._result_bytes = result_bytes
 
     async def read_trace(
@@ -43,118 +51,128 @@ class Tracing:
         try:
             return await asyncio.to_thread(self._read, edit_id, run, criterion, repeat)
         except UserError as error:
-            return failure(str(error))
+            return error_result(str(error))
 
     def _read(self, edit_id: str, run: str, criterion: str, repeat: int) -> CallToolResult:
-        folder = self._gate.path(run) if run else self._kept.out
+        folder = self._gate.path(run) if run else self._store.out
         if folder is None:
-            told, pictures = _of_judgement(self._kept.recent(edit_id)), list[Shown]()
+            result, pictures = _describe_judgement(self._store.recent(edit_id)), list[ShownPicture]()
         else:
-            told, pictures = _of_run(folder, edit_id)
-        wanted = [unit for unit in told.units if criterion in ("", unit.criterion) and repeat in (-1, unit.repeat)]
+            result, pictures = _describe_run(folder, edit_id)
+        wanted = [unit for unit in result.units if criterion in ("", unit.criterion) and repeat in (-1, unit.repeat)]
         if not wanted:
-            have = ", ".join(f"{unit.criterion} (repeat {unit.repeat})" for unit in told.units) or "none"
+            have = ", ".join(f"{unit.criterion} (repeat {unit.repeat})" for unit in result.units) or "none"
             raise UserError(f'edit "{edit_id}" has no such verdict; it has {have}')
-        told = told.model_copy(update={"units": wanted})
-        shown = {caption for unit in wanted for caption in _captions(unit)}
-        return success(_story(told), told, [one for one in pictures if one.caption in shown], self._result_bytes)
+        result = result.model_copy(update={"units": wanted})
+        captions = {caption for unit in wanted for caption in _list_captions(unit)}
+        return build_result(
+            _format_trace(result),
+            result,
+            [picture for picture in pictures if picture.caption in captions],
+            self._result_bytes,
+        )
 
 
-def _of_judgement(judgement: Judgement) -> TraceResult:
+def _describe_judgement(judgement: Judgement) -> TraceResult:
     units = []
     for outcome in judgement.verdicts:
         traces = [trace for trace in judgement.traces if trace.criterion == outcome.criterion]
-        units.append(_unit(outcome, traces, 0, judgement.judge, judgement.protocol, judgement.mode))
-    notes = (
-        ["the pictures of the steps are kept only where the server was started with --out"] if judgement.traces else []
-    )
+        units.append(_describe_unit(outcome, traces, 0, judgement.judge, judgement.protocol, judgement.mode))
+    notes = ["the pictures of the steps are kept only if the server was started with --out"] if judgement.traces else []
     return TraceResult(edit_id=judgement.edit.id, instruction=judgement.edit.instruction, units=units, notes=notes)
 
 
-def _of_run(folder: Path, edit_id: str) -> tuple[TraceResult, list[Shown]]:
+def _describe_run(folder: Path, edit_id: str) -> tuple[TraceResult, list[ShownPicture]]:
     with Run.open(folder) as run:
         name = run.name_of(edit_id)
         edit = run.edit(name).edit
         units, seen = [], dict[str, str]()
-        for one in each_once(run.units(name)):
-            traces = run.load_trace(name, one.criterion, one.repeat, one.asked)
-            units.append(_unit(one.outcome, traces, one.repeat, one.judge, one.protocol, one.mode))
+        for unit in each_once(run.units(name)):
+            traces = run.load_trace(name, unit.criterion, unit.repeat, unit.asked)
+            units.append(_describe_unit(unit.outcome, traces, unit.repeat, unit.judge, unit.protocol, unit.mode))
             for trace in traces:
-                seen.update(_pictures(trace))
-        notes, pictures = list(run.damage.sentences()), list[Shown]()
+                seen.update(_list_pictures(trace))
+        notes, pictures = list(run.damage.sentences()), list[ShownPicture]()
         for sha, caption in list(seen.items())[:MOST_PICTURES]:
             path = run.pictures.find(sha)
             if path is None or not path.resolve().is_relative_to(folder.resolve()):  # a link could lead anywhere
                 continue
             try:
-                pictures.append(Shown(open_picture(path), caption))
+                pictures.append(ShownPicture(open_picture(path), caption))
             except UserError as error:
                 notes.append(str(error))
         return TraceResult(edit_id=name, instruction=edit.instruction, units=units, notes=notes), pictures
 
 
-def _unit(outcome: Outcome, traces: Sequence[Trace], repeat: int, judge: str, protocol: str, mode: str) -> UnitNote:
+def _describe_unit(
+    outcome: Outcome, traces: Sequence[Trace], repeat: int, judge: str, protocol: str, mode: str
+) -> UnitNote:
     noted = [
-        TraceNote(target=trace.target, notes=list(trace.notes), steps=[_step(step) for step in trace.steps])
+        TraceNote(target=trace.target, notes=list(trace.notes), steps=[_describe_step(step) for step in trace.steps])
         for trace in traces
     ]
-    return UnitNote(**verdict_note(outcome), repeat=repeat, judge=judge, protocol=protocol, mode=mode, traces=noted)
+    return UnitNote(**describe_outcome(outcome), repeat=repeat, judge=judge, protocol=protocol, mode=mode, traces=noted)
 
 
-def _step(step: Step) -> StepNote:
+def _describe_step(step: Step) -> StepNote:
     return StepNote(
         index=step.index,
         thought=step.thought,
         calls=[{"name": call.name, "parameters": dict(call.parameters)} for call in step.calls],
         observations=[
-            SeenNote(tool=one.tool, text=one.text, failed=one.failed, captions=list(one.captions))
-            for one in step.observations
+            SeenNote(
+                tool=observation.tool,
+                text=observation.text,
+                failed=observation.failed,
+                captions=list(observation.captions),
+            )
+            for observation in step.observations
         ],
         answer=step.answer,
         problem=step.problem,
     )
 
 
-def _pictures(trace: Trace) -> Iterator[tuple[str, str]]:
-    for seen in (one for step in trace.steps for one in step.observations):
-        yield from zip(seen.pictures, seen.captions, strict=False)
+def _list_pictures(trace: Trace) -> Iterator[tuple[str, str]]:
+    for observation in (observation for step in trace.steps for observation in step.observations):
+        yield from zip(observation.pictures, observation.captions, strict=False)
 
 
-def _captions(unit: UnitNote) -> Iterator[str]:
+def _list_captions(unit: UnitNote) -> Iterator[str]:
     for trace in unit.traces:
         for step in trace.steps:
-            for seen in step.observations:
-                yield from seen.captions
+            for observation in step.observations:
+                yield from observation.captions
 
 
-def _story(told: TraceResult) -> str:
-    lines = [f"Edit {told.edit_id}: {told.instruction}"]
-    for unit in told.units:
+def _format_trace(result: TraceResult) -> str:
+    lines = [f"Edit {result.edit_id}: {result.instruction}"]
+    for unit in result.units:
         again = f", repeat {unit.repeat}" if unit.repeat else ""
         lines.append(f"\n{unit.criterion}{again} ({unit.judge} · {unit.protocol} · {unit.mode} mode)")
         for trace in unit.traces:
             lines += [f"target {trace.target + 1}"] if trace.target is not None else []
             lines += [f"note: {note}" for note in trace.notes]
-            lines += [line for step in trace.steps for line in _step_lines(step)]
-        lines.append(_ending(unit))
+            lines += [line for step in trace.steps for line in _format_step(step)]
+        lines.append(_format_outcome(unit))
     return "\n".join(lines)
 
 
-def _step_lines(step: StepNote) -> Iterator[str]:
+def _format_step(step: StepNote) -> Iterator[str]:
     yield f"step {step.index + 1}"
     if step.thought:
         yield f"  thought: {step.thought}"
     for call in step.calls:
         yield f"  called {call['name']}({json.dumps(call['parameters'], ensure_ascii=False, default=str)})"
-    for seen in step.observations:
-        yield f"  {'failed' if seen.failed else 'saw'}: {seen.text}"
+    for observation in step.observations:
+        yield f"  {'failed' if observation.failed else 'saw'}: {observation.text}"
     if step.problem:
         yield f"  not usable: {step.problem}"
     if step.answer is not None:
         yield f"  answered: {step.answer}"
 
 
-def _ending(unit: UnitNote) -> str:
+def _format_outcome(unit: UnitNote) -> str:
     if unit.status == "unjudged":
         return f"unjudged ({unit.reason}): {unit.detail}"
     score = "" if unit.score_100 is None else f", {unit.score_100:.1f} of 100"

@@ -1,4 +1,4 @@
-"""From a request to edits: pictures only ever come as bytes, never as paths of this machine."""
+"""Turn requests into edits. Pictures are accepted as bytes only, never as paths on this machine."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from editloupe.types import Edit
 
 M = TypeVar("M", bound=BaseModel)
 TEXTS = ("instruction_type", "hint", "target_boxes", "model", "turn", "extra")
-"""What a request may say of an edit beside its pictures and its instruction."""
+"""Fields of an edit that a request may set in addition to pictures and instruction."""
 LONGEST = 20_000
-"""Letters of an instruction."""
+"""Maximum length of an instruction."""
 VALUES_PER_EDIT, FEWEST_VALUES = 1000, 100_000
-"""JSON values that a request may hold; each takes up to some hundred bytes of memory."""
+"""Maximum number of JSON values in a request; each takes up to a few hundred bytes of memory."""
 
 
 class BadRequest(Exception):
-    """A request that cannot be read; the sentence says what is wrong."""
+    """A request that cannot be read."""
 
 
 @dataclass(frozen=True)
-class WireLimits:
-    """How much a request may ask for."""
+class RequestLimits:
+    """Size limits of a request."""
 
     edits: int
     pixels: int
@@ -43,22 +43,22 @@ class WireLimits:
 
     @property
     def values(self) -> int:
-        """How many values the JSON of a request may hold: texts, numbers, lists and objects."""
+        """Maximum number of JSON values (strings, numbers, lists and objects)."""
         return max(FEWEST_VALUES, VALUES_PER_EDIT * self.edits)
 
     def check(self, count: int) -> None:
-        """Refuse a request of more edits than will ever be taken on at one time."""
+        """Raise BadRequest if a request has more edits than the queue can ever hold."""
         if count > self.edits:
             raise BadRequest(f"a request holds at most {self.edits} edits, not {count}")
 
 
 @dataclass(frozen=True)
-class Parsed:
-    """A request as edits; in the place of one that cannot be made stands the reason."""
+class ParsedRequest:
+    """A parsed request: an edit per item, or the reason it could not be built."""
 
     items: Sequence[Edit | str]
-    told: Any = None
-    """What the dialect needs to answer."""
+    context: Any = None
+    """Data that the dialect needs to answer."""
 
     @property
     def edits(self) -> list[Edit]:
@@ -68,19 +68,19 @@ class Parsed:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one kind of trainer asks, and how it is answered."""
+    """Request and answer format of one training framework."""
 
     name: str
     path: str
-    read: Callable[[bytes, WireLimits], Parsed]
+    read: Callable[[bytes, RequestLimits], ParsedRequest]
     """Runs in a worker thread; raises BadRequest."""
-    answer: Callable[[Parsed, Sequence[EditScore], EditScorer], Any]
+    answer: Callable[[ParsedRequest, Sequence[EditScore], EditScorer], Any]
     pickled: bool = False
     schema: Mapping[str, Any] = field(default_factory=dict)
-    """Of the request, where it is documented as JSON schema."""
+    """JSON schema of the request, if documented."""
 
 
-def read_json(body: bytes, model: type[M], limits: WireLimits) -> M:
+def read_json(body: bytes, model: type[M], limits: RequestLimits) -> M:
     """Read a request's JSON.
 
     The limits are checked before the records are built: a request of a few MB can hold a million wrong edits.
@@ -112,7 +112,7 @@ def read_json(body: bytes, model: type[M], limits: WireLimits) -> M:
 
 
 def make_edit(
-    limits: WireLimits,
+    limits: RequestLimits,
     source: Any,
     edited: Any,
     instruction: str,
@@ -120,18 +120,19 @@ def make_edit(
     id: str = "",
     **texts: Any,
 ) -> Edit | str:
-    """Return the edit these parts make, or the sentence that says why they make none."""
+    """Build an edit, or return the reason it cannot be built."""
     try:
         if len(instruction) > LONGEST:
             return f"the instruction has more than {LONGEST} letters"
         pictures = {
-            role: tuple(_picture(value, role, limits) for value in values) for role, values in (images or {}).items()
+            role: tuple(_read_picture(value, role, limits) for value in values)
+            for role, values in (images or {}).items()
         }
         reference = pictures.pop("reference", ())
         edit = Edit(
             id=id,
-            source=_picture(source, "source", limits),
-            edited=_picture(edited, "edited", limits),
+            source=_read_picture(source, "source", limits),
+            edited=_read_picture(edited, "edited", limits),
             reference=reference[0] if reference else None,
             instruction=instruction,
             more_images=pictures,
@@ -144,36 +145,40 @@ def make_edit(
     return edit if id else edit.model_copy(update={"id": edit_key(edit)[:16]})
 
 
-def _picture(value: Any, role: str, limits: WireLimits) -> MemoryPicture:
+def _read_picture(value: Any, role: str, limits: RequestLimits) -> MemoryPicture:
     if isinstance(value, str):
-        found = from_base64(value)
+        picture = from_base64(value)
     elif isinstance(value, (bytes, bytearray, Image.Image, np.ndarray)):
-        found = as_memory_picture(value)
+        picture = as_memory_picture(value)
     elif value is None:
         raise ValueError(f"there is no {role} picture")
     else:
         raise ValueError(
             f"the {role} picture comes as bytes, base64, an image or an array, not as {type(value).__name__}"
         )
-    if (pixels := declared_pixels(found)) > limits.pixels:
+    if (pixels := declared_pixels(picture)) > limits.pixels:
         raise ValueError(
             f"the {role} picture has {pixels / 10**6:.0f} megapixels, more than the limit of {limits.pixels // 10**6}"
         )
-    return found
+    return picture
 
 
-def reasons(scored: Sequence[EditScore]) -> dict[str, Any]:
-    """Return why edits have no score, in their order, for dialects without a word for it: their clients pass it over."""
-    return {"errors": [one.why for one in scored]} if any(one.score is None for one in scored) else {}
+def list_errors(scored: Sequence[EditScore]) -> dict[str, Any]:
+    """Return the errors in the order of the edits, for dialects without an error field; their clients ignore it."""
+    return (
+        {"errors": [edit_score.why for edit_score in scored]}
+        if any(edit_score.score is None for edit_score in scored)
+        else {}
+    )
 
 
-def texts_of(given: Any) -> dict[str, Any]:
-    """Return what a mapping says of an edit, under the names an edit has for it."""
-    return {name: given[name] for name in TEXTS if name in given} if isinstance(given, Mapping) else {}
+def pick_texts(fields: Any) -> dict[str, Any]:
+    """Return the fields of a mapping that an edit has."""
+    return {name: fields[name] for name in TEXTS if name in fields} if isinstance(fields, Mapping) else {}
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping, read from JSON where it is a text; empty where it is neither."""
+    """Return a mapping; JSON text is parsed, anything else becomes an empty mapping."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

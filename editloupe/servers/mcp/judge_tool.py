@@ -1,0 +1,238 @@
+"""The MCP tool `judge_edit`, and the store of its judgements for `read_trace`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import anyio
+from mcp.server.mcpserver import Context
+from mcp_types import CallToolResult
+from pydantic import Field, ValidationError
+
+from editloupe._util.text import one_line, shortened
+from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.writer import keep_judgement
+from editloupe.judge import Judge
+from editloupe.judge.edit_score import explain_outcome
+from editloupe.pictures.decode import Album
+from editloupe.rubrics.load import mistake
+from editloupe.rubrics.registry import type_reader
+from editloupe.servers.mcp.picture_gate import PictureGate
+from editloupe.servers.mcp.results import JudgeResult, ShownPicture, VerdictNote, build_result, error_result
+from editloupe.servers.mcp.visual_tools import PictureText
+from editloupe.types import Edit, Judgement, Outcome, Step, StopAtFirst, Trace, Unjudged, Usage, UserError
+
+REMEMBERED = 32
+"""Judgements kept in memory, without pictures: a few kilobytes each."""
+
+
+class JudgementStore:
+    """Stores judgements in a run, or the latest ones in memory if there is no run. Thread-safe."""
+
+    def __init__(self, judge: Judge, out: Path | None) -> None:
+        self.out = out
+        self._judge = judge
+        self._run = Run.write(out) if out is not None else None
+        self._recent: OrderedDict[str, Judgement] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def keep(self, judgement: Judgement, album: Album) -> list[str]:
+        """Store a judgement and return notes for the client."""
+        with self._lock:
+            if self._run is None:
+                self._recent.pop(judgement.edit.id, None)
+                self._recent[judgement.edit.id] = _drop_pictures(judgement)
+                while len(self._recent) > REMEMBERED:
+                    self._recent.popitem(last=False)
+                return []
+            try:
+                keep_judgement(self._run, self._judge, judgement, album)
+            except UserError as error:  # the client still gets the verdicts if the disk fails
+                return [f"this judgement could not be kept in the run: {error}"]
+            return []
+
+    def recent(self, edit_id: str) -> Judgement:
+        """Return a judgement from memory; raise UserError if it is not there."""
+        with self._lock:
+            if (judgement := self._recent.get(edit_id)) is not None:
+                return judgement
+            names = ", ".join(f'"{name}"' for name in list(self._recent)[-5:]) or "none"
+        raise UserError(
+            f'no edit "{edit_id}" was judged here lately (there are: {names}); pass the folder of the run that holds it as `run`'
+        )
+
+    def close(self) -> None:
+        """Close the run."""
+        with self._lock:
+            if self._run is not None:
+                self._run.close()
+
+
+def _drop_pictures(judgement: Judgement) -> Judgement:
+    """Return a judgement without the edit's pictures, which may hold megabytes in memory."""
+    gone: dict[str, Any] = {"source": Path(), "edited": Path(), "reference": None, "more_images": {}}
+    return judgement.model_copy(update={"edit": judgement.edit.model_copy(update=gone)})
+
+
+T = TypeVar("T")
+
+
+class JudgeTool:
+    """Provides `judge_edit`."""
+
+    def __init__(self, judge: Judge, gate: PictureGate, store: JudgementStore, result_bytes: int, at_once: int) -> None:
+        self._judge = judge
+        self._gate = gate
+        self._store = store
+        self._result_bytes = result_bytes
+        self._slots = asyncio.Semaphore(at_once)
+
+    async def judge_edit(
+        self,
+        source: PictureText,
+        edited: PictureText,
+        instruction: Annotated[str, Field(description="What was asked for.")],
+        ctx: Context,
+        instruction_type: Annotated[
+            str, Field(description='One of the protocol\'s types, such as "Change Color".')
+        ] = "",
+        target_boxes: Annotated[
+            list[Annotated[list[float], StopAtFirst()]],
+            StopAtFirst(),
+            Field(description="Annotated targets [x1, y1, x2, y2], in pixels of the source."),
+        ] = [],  # noqa: B006
+        reference: Annotated[str, Field(description="A picture of the edit done right, given like the others.")] = "",
+        hint: Annotated[str, Field(description="A hint for the judge.")] = "",
+        criteria: Annotated[list[str], StopAtFirst(), Field(description="Only these criteria; empty for all.")] = [],  # noqa: B006
+        edit_id: Annotated[str, Field(description="A name for the edit, for read_trace.")] = "",
+    ) -> Annotated[CallToolResult, JudgeResult]:
+        """Judge an instruction-based image edit: source picture, instruction, edited picture.
+
+        The judge uses visual tools and gives a rubric label for every criterion. A criterion that could not be judged is
+        reported as unjudged, with the reason. It has no score, which is not the same as a low score.
+        """
+        notes: list[str] = []
+        try:
+            edit = self._edit(
+                id=edit_id,
+                source=self._gate.picture(source, "source"),
+                edited=self._gate.picture(edited, "edited"),
+                reference=self._gate.picture(reference, "reference") if reference else None,
+                instruction=instruction,
+                instruction_type=instruction_type or None,
+                target_boxes=target_boxes,
+                hint=hint or None,
+            )
+            edit = type_reader(self._judge.protocol, notes.append)(edit)
+            async with self._slots:
+                return await _finish_before_cancelling(self._judge_and_store(edit, criteria, ctx, notes))
+        except UserError as error:
+            return error_result(str(error))
+
+    async def _judge_and_store(
+        self, edit: Edit, criteria: Sequence[str], ctx: Context, notes: Sequence[str]
+    ) -> CallToolResult:
+        album, progress = Album(), _ProgressReporter(ctx)
+        try:
+            judgement = await self._judge.ajudge(edit, criteria=criteria, watcher=progress, strict=True, album=album)
+            store_notes = await asyncio.to_thread(self._store.keep, judgement, album)
+            return await asyncio.to_thread(self._build_result, judgement, album, [*notes, *store_notes])
+        finally:
+            await progress.finish()
+            album.clear()
+
+    def _edit(self, **fields: Any) -> Edit:
+        try:
+            return Edit(**fields)
+        except ValidationError as error:
+            raise UserError(mistake(error, whole="")) from None
+
+    def _build_result(self, judgement: Judgement, album: Album, notes: Sequence[str]) -> CallToolResult:
+        verdicts = [describe_outcome(outcome) for outcome in judgement.verdicts]
+        edit_score = self._judge.score(judgement.edit, judgement.verdicts) if judgement.judged else None
+        usage = sum((outcome.usage for outcome in judgement.verdicts), Usage())
+        result = JudgeResult(
+            edit_id=judgement.edit.id,
+            status="judged" if judgement.judged else "unjudged",
+            score_100=edit_score,
+            judge=judgement.judge,
+            protocol=judgement.protocol,
+            mode=judgement.mode,
+            verdicts=[VerdictNote(**outcome) for outcome in verdicts],
+            usage=usage.model_dump(),
+            notes=[*judgement.notes, *notes],
+        )
+        head = f"{result.judge} · {result.protocol} · {result.mode} mode · edit {result.edit_id}"
+        score = [] if edit_score is None else [f"Score of the edit by the protocol's formula: {edit_score:.1f} of 100"]
+        text = "\n".join([*(explain_outcome(outcome) for outcome in judgement.verdicts), *score, head])
+        return build_result(text, result, find_tool_pictures(judgement.traces, album), self._result_bytes)
+
+
+def find_tool_pictures(traces: Sequence[Trace], album: Album) -> list[ShownPicture]:
+    """Return the pictures that tools showed the judge, without repeats, in the order of the steps."""
+    captions: dict[str, str] = {}
+    observations = [observation for trace in traces for step in trace.steps for observation in step.observations]
+    for observation in observations:
+        for sha, caption in zip(observation.pictures, observation.captions, strict=False):
+            captions.setdefault(sha, f"{observation.tool}: {caption}")
+    return [ShownPicture(album[sha], caption) for sha, caption in captions.items()]
+
+
+def describe_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Return the fields of a `VerdictNote` for an outcome."""
+    shared = {"criterion": outcome.criterion, "status": outcome.status, "steps": outcome.steps}
+    if isinstance(outcome, Unjudged):
+        return {**shared, "reason": outcome.reason.value, "detail": outcome.detail}
+    return {
+        **shared,
+        "label": outcome.label,
+        "score_100": outcome.score_100,
+        "values": dict(outcome.values),
+        "rationale": outcome.rationale,
+        "confidence": outcome.confidence,
+    }
+
+
+async def _finish_before_cancelling(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine; if the request is cancelled, cancel the coroutine once and wait until it has ended.
+
+    When a client disconnects, anyio cancels the request again at every await. That would interrupt a graph while it ends its
+    tasks and leave some of them running.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task])
+        raise
+
+
+class _ProgressReporter:
+    """Reports every step to the client; some clients give up after a minute without news."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._count = 0
+        self._reports: set[asyncio.Task[None]] = set()
+
+    def step(self, trace: Trace, step: Step) -> None:
+        """Report a step."""
+        self._count += 1
+        did = ", ".join(call.name for call in step.calls) or ("answered" if step.answer is not None else "thought")
+        task = asyncio.create_task(self._report(self._count, one_line(shortened(f"{trace.criterion}: {did}", 200))))
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
+
+    async def _report(self, count: int, message: str) -> None:
+        await self._ctx.report_progress(count, message=message)
+
+    async def finish(self) -> None:
+        """Wait until all reports were sent; errors of a disconnected client are ignored."""
+        await asyncio.gather(*self._reports, return_exceptions=True)
