@@ -15,7 +15,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from editloupe.servers.reward.unpickling import NotData, unpickle_data
-from tests.pictures import textured
+from tests.drawn_pictures import textured
 
 PROTOCOLS = [2, 3, 4, 5]
 
