@@ -11,7 +11,6 @@ from editloupe.evals.stats.bootstrap import Floats
 from editloupe.evals.stats.scores.run_table import RunRow, Table, table_of_configuration
 from editloupe.evals.stats.scores.run_units import RunUnit
 from editloupe.judge.calibration import CONFIDENCE_KINDS
-from editloupe.judge.panels import mean_word, sameness, vote
 from editloupe.types import UserError
 
 AUTO = "auto"
@@ -58,14 +57,20 @@ def _number(value: float | None) -> float:
 
 
 def _own_word(units: Sequence[RunUnit]) -> float:
+    from editloupe.judge.panels import mean_word  # loads the judge, which reports do without
+
     return _number(mean_word([unit.confidence for unit in units]))
 
 
 def _vote(units: Sequence[RunUnit]) -> float:
+    from editloupe.judge.panels import vote
+
     return _number(vote([unit.score for unit in units]))
 
 
 def _sameness(units: Sequence[RunUnit]) -> float:
+    from editloupe.judge.panels import sameness
+
     return _number(sameness([unit.score for unit in units]))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from pydantic import Field
-from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.labels.human import Files, Human, load_human_labels
@@ -440,6 +439,8 @@ class _PartWork:
 
     def notes(self) -> Iterator[str]:
         """Say where the labelled edits are not like the others."""
+        from scipy import stats  # type: ignore[import-untyped]
+
         sheet = self.sheet
         given = np.asarray(np.isfinite(self.people).any(1))
         if given.sum() < FEWEST:

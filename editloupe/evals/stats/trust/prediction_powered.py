@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
 
@@ -65,6 +64,8 @@ def ends(value: Floats, se: Floats, freedom: Floats, skew: Floats, level: float)
     short below. Hall's transformation ("On the removal of skewness by transformation", Journal of the Royal Statistical
     Society B 54, 1992) takes the skewness out of the t statistic; its inverse gives the ends.
     """
+    from scipy import stats  # type: ignore[import-untyped]
+
     quantile = np.asarray(stats.t.ppf((1 + level) / 2, freedom))
     return value - se * _untwisted(quantile, skew), value - se * _untwisted(-quantile, skew)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe._util.text import number_of
 from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Number
@@ -96,6 +95,8 @@ def correct_yes_share(
     pull = pull - value * yes * (judge - sensitivity) / yes.sum() + (1 - value) * no * (~judge - specificity) / no.sum()
     held = np.bincount(np.unique(np.arange(len(judge)) if clusters is None else clusters, return_inverse=True)[1], pull)
     se = float(np.sqrt((held**2).sum() * n / (n - 2)) / power)
+    from scipy import stats  # type: ignore[import-untyped]
+
     reach = float(stats.t.ppf((1 + level) / 2, n - 2)) * se
     ends = [min(max(one, 0.0), 1.0) * 100 for one in (value, value - reach, value + reach)]
     return YesShare(**rates, corrected=ends[0], low=ends[1], high=ends[2])
