@@ -15,7 +15,7 @@ from skimage.metrics import structural_similarity
 
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.geometry import iou, overlap
+from editloupe.tools.geometry import iou, overlap_area
 from editloupe.types import Box
 
 Localizer = Callable[[Pixels, Pixels], list[list[int]]]
@@ -98,7 +98,7 @@ def ssim(source: Pixels, edited: Pixels) -> list[list[int]]:
 
 def met(change: Box, boxes: Sequence[Box], cover: bool) -> bool:
     """Whether a box meets a change with IoU ≥ 0.3, or covers half of it where that counts."""
-    return any((cover and overlap(change, box) >= 0.5 * change.area) or iou(change, box) >= 0.3 for box in boxes)
+    return any((cover and overlap_area(change, box) >= 0.5 * change.area) or iou(change, box) >= 0.3 for box in boxes)
 
 
 def _share_in(box: Box, changed: Sequence[Box]) -> float:

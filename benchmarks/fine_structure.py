@@ -27,7 +27,7 @@ from benchmarks.sign_pairs import (
     written,
 )
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compare.difference import boxes
+from editloupe.tools.compare.difference import find_boxes
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
@@ -69,7 +69,7 @@ def _ask_photograph(path: Path, seed: tuple[int, ...]) -> list[SignAnswer]:
     answers = []
     for pair in sign_pairs(path, seed):
         plain_seconds, _ = _timed(naive, pair)
-        seconds, found = _timed(boxes, pair)
+        seconds, found = _timed(find_boxes, pair)
         kept = tuple(Box.model_validate(box) for box in found)
         answers.append(SignAnswer(_without_pixels(pair), kept, seconds, plain_seconds))
     return answers
@@ -134,7 +134,7 @@ def _capital(points: float) -> float:
 def _read_right(reader: ReadText, crop: Pixels, word: str) -> bool:
     whole = Box(x1=0, y1=0, x2=crop.shape[1], y2=crop.shape[0])
     sign = Box(x1=32, y1=32, x2=crop.shape[1] - 32, y2=crop.shape[0] - 32)
-    line = reader.line_at(crop, whole, sign)
+    line = reader.read_line_at(crop, whole, sign)
     return line is not None and line["text"].replace(" ", "") == word
 
 

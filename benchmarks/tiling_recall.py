@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.geometry import iou, overlap
+from editloupe.tools.geometry import iou, overlap_area
 from editloupe.tools.models.detectors import GroundingDino
-from editloupe.tools.models.tiling import Found, tiles
+from editloupe.tools.models.tiling import Detection, cut_tiles
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 
@@ -63,10 +63,10 @@ class ScriptedDetector(GroundingDino):
     def _load(self) -> tuple[Any, Any, str]:
         return None, None, "cpu"
 
-    def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Found]]:
+    def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
         return [self._seen(picture) for picture in pictures]
 
-    def _seen(self, picture: Pixels) -> list[Found]:
+    def _seen(self, picture: Pixels) -> list[Detection]:
         height, width = picture.shape[:2]
         scale = SHORT_SIDE / min(height, width)
         numbers = picture[..., 0]
@@ -84,13 +84,15 @@ class ScriptedDetector(GroundingDino):
                 continue
             box += self._rng.normal(0, 0.03, 4) * side
             sure = min(0.95, 0.36 + 0.1 * (side * scale / self._least - 1))
-            found.append(Found(_inside(box, (width, height)), sure + float(self._rng.uniform(-0.01, 0.05)), "thing"))
+            found.append(
+                Detection(_inside(box, (width, height)), sure + float(self._rng.uniform(-0.01, 0.05)), "thing")
+            )
         return [*found, *self._habits(found, (width, height))]
 
-    def _habits(self, found: Sequence[Found], size: tuple[int, int]) -> list[Found]:
+    def _habits(self, found: Sequence[Detection], size: tuple[int, int]) -> list[Detection]:
         more = []
         if found and self._rng.random() < 0.2:
-            more.append(Found(Box(x1=0, y1=0, x2=size[0], y2=size[1]), 0.4, "thing"))
+            more.append(Detection(Box(x1=0, y1=0, x2=size[0], y2=size[1]), 0.4, "thing"))
         for one, other in pairwise(found):
             near = (
                 abs(one.box.x1 - other.box.x1) < 3 * one.box.size[0]
@@ -99,7 +101,7 @@ class ScriptedDetector(GroundingDino):
             if near and self._rng.random() < 0.5:
                 a, b = one.box, other.box
                 group = (min(a.x1, b.x1), min(a.y1, b.y1), max(a.x2, b.x2), max(a.y2, b.y2))
-                more.append(Found(Box.model_validate(group), 0.5, "things"))
+                more.append(Detection(Box.model_validate(group), 0.5, "things"))
         return more
 
 
@@ -119,7 +121,7 @@ def layouts(share: float, count: int, seed: int = 0) -> list[Layout]:
             if objects and rng.random() < 0.3:
                 x, y = objects[-1].x2 + rng.uniform(2, 0.5 * size[0] + 2), objects[-1].y1 + rng.uniform(-3, 3)
             box = _inside(np.array([x, y, x + size[0], y + size[1]]), (width, height))
-            if box.area < 0.9 * size[0] * size[1] or any(overlap(box, other) for other in objects):
+            if box.area < 0.9 * size[0] * size[1] or any(overlap_area(box, other) for other in objects):
                 continue
             objects.append(box)
             area = min(box.area, 25_555)
@@ -139,11 +141,11 @@ def figures(made: Sequence[Layout], least: float, levels: tuple[int, ...]) -> Ti
         on = [[f for f in found if iou(f.box, box) >= HIT] for box in layout.objects]
         hits += sum(bool(boxes) for boxes in on)
         duplicates += sum(
-            max(0, sum(overlap(f.box, box) >= 0.5 * f.box.area for f in found) - 1) for box in layout.objects
+            max(0, sum(overlap_area(f.box, box) >= 0.5 * f.box.area for f in found) - 1) for box in layout.objects
         )
-        strays += sum(not any(overlap(f.box, box) for box in layout.objects) for f in found)
+        strays += sum(not any(overlap_area(f.box, box) for box in layout.objects) for f in found)
         objects += len(layout.objects)
-        passes += 1 + len(tiles((layout.pixels.shape[1], layout.pixels.shape[0]), levels))
+        passes += 1 + len(cut_tiles((layout.pixels.shape[1], layout.pixels.shape[0]), levels))
     per_hundred = 100 / max(1, objects)
     return TilingFigures(hits * per_hundred, duplicates * per_hundred, strays * per_hundred, passes / len(made))
 

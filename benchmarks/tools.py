@@ -29,16 +29,16 @@ from benchmarks.sign_pairs import photographs
 from benchmarks.tiling_recall import SHARES as OBJECT_SHARES
 from benchmarks.tiling_recall import figures, layouts
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compare.difference import boxes
-from editloupe.tools.geometry import overlap
+from editloupe.tools.compare.difference import find_boxes
+from editloupe.tools.geometry import overlap_area
 from editloupe.tools.models.detectors import GroundingDino
-from editloupe.tools.models.tiling import tiles
-from editloupe.tools.models.upscalers import Fast, RealESRGAN
+from editloupe.tools.models.tiling import cut_tiles
+from editloupe.tools.models.upscalers import FastUpscaler, RealESRGAN
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 
-LOCALIZERS: dict[str, Localizer] = {"pixel difference": naive, "SSIM": ssim, "localize_differences": boxes}
+LOCALIZERS: dict[str, Localizer] = {"pixel difference": naive, "SSIM": ssim, "localize_differences": find_boxes}
 Rows = list[list[str]]
 CUTS = (0.0, 0.01, 0.03, 0.05, 0.08, -0.03)
 """Shares of each side that are cut off reframed pairs; below nought, added."""
@@ -135,8 +135,8 @@ def reframed_table(folder: Path) -> list[str]:
         answers = []
         for sample in samples:
             edited, frame = reframed(sample.edited, cut, rng) if cut else (sample.edited, None)
-            seen = [c for c in sample.changed if frame is None or overlap(c, frame) >= 0.7 * c.area]
-            answers.append(ask(boxes, replace(sample, edited=edited, changed=tuple(seen))))
+            seen = [c for c in sample.changed if frame is None or overlap_area(c, frame) >= 0.7 * c.area]
+            answers.append(ask(find_boxes, replace(sample, edited=edited, changed=tuple(seen))))
         part = summary(answers)
         words = "as they are" if not cut else f"{100 * cut:g} % cut off" if cut > 0 else f"{-100 * cut:g} % added"
         rows.append([words, *(_number(value) for value in part.values())])
@@ -188,7 +188,7 @@ def enhancer_table(threads: int) -> list[str]:
         "bicubic": lambda small: np.asarray(
             cv2.resize(small, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC), np.uint8
         ),
-        "fast": lambda small: Fast().upscale(small, 4.0),
+        "fast": lambda small: FastUpscaler().upscale(small, 4.0),
     }
     if real.unavailable() is None:
         ways["Real-ESRGAN alone"] = lambda small: np.clip(np.rint(real._enlarge(small)), 0, 255).astype(np.uint8)
@@ -238,7 +238,7 @@ def model_table(detector: str | None, threads: int) -> list[str]:
             )
         for levels in ((), (2,), (2, 3)):
             model = GroundingDino(ToolSettings(detector=detector, tile_levels=levels, threads=threads))
-            passes = 1 + len(tiles((512, 512), levels))
+            passes = 1 + len(cut_tiles((512, 512), levels))
             seconds = timed(lambda model=model: model.detect(photo, "red cup"))  # type: ignore[misc]
             rows.append(
                 [
@@ -249,7 +249,7 @@ def model_table(detector: str | None, threads: int) -> list[str]:
             )
     reader = ReadText(ToolSettings(threads=threads))
     if reader.unavailable() is None:
-        seconds = timed(lambda: reader.lines(photo, Box(x1=0, y1=0, x2=512, y2=512)))
+        seconds = timed(lambda: reader.read_lines(photo, Box(x1=0, y1=0, x2=512, y2=512)))
         rows.append(["rapidocr", f"{1000 * seconds:.0f}", f"{1 / seconds:.1f} pictures"])
     return [table(["512 × 512 photograph", "CPU ms", "per CPU second"], rows)]
 

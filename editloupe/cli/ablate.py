@@ -181,10 +181,12 @@ def _csv(found: Ablation) -> str:
 
 
 def _latex(found: Ablation) -> str:
-    from editloupe.evals.ablation.tables import ablation_table, for_readers
+    from editloupe.evals.ablation.tables import ablation_table, format_numbers
     from editloupe.evals.report.table_formats import all_to_latex, merge_intervals
 
-    return all_to_latex([for_readers(merge_intervals(ablation_table(found, criterion))) for criterion in found.titles])
+    return all_to_latex(
+        [format_numbers(merge_intervals(ablation_table(found, criterion))) for criterion in found.titles]
+    )
 
 
 _RENDERERS: dict[str, Callable[[Ablation], str]] = {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from editloupe.evals.batch.work_items import ItemTally
     from editloupe.evals.runs.prices import Price
     from editloupe.making.folder import Ledger, MakingFolder
-    from editloupe.making.pipeline import Forecast, Pipeline
+    from editloupe.making.pipeline import Pipeline, StageForecast
     from editloupe.making.references import ReferenceMaker
     from editloupe.making.settings import MakingSettings
 
@@ -105,9 +105,9 @@ def dlebench(
     Example: editloupe make dlebench questions.jsonl --out bench --judge openai:gpt-5.1 --editor openai:gpt-image-1
     """
     from editloupe.making.folder import Ledger, MakingFolder
-    from editloupe.making.pipeline import AGAIN, Pipeline, locked
-    from editloupe.making.questions import set_name
-    from editloupe.making.settings import making_settings
+    from editloupe.making.pipeline import AGAIN, Pipeline, lock_folder
+    from editloupe.making.questions import name_question_set
+    from editloupe.making.settings import update_settings
 
     if boxes not in (PEOPLE, DETECTOR):
         raise UserError(f'--boxes is {PEOPLE} or {DETECTOR}, not "{boxes}"')
@@ -115,10 +115,10 @@ def dlebench(
         raise UserError(f'--again is one of {", ".join(AGAIN)}, not "{unknown[0]}"')
     if not questions.exists():
         raise UserError(f"there is no question set at {questions}")
-    chosen = making_settings(out, settings or (), set_name(questions), source, licence)
-    about = chosen.about(set_name(questions))
+    chosen = update_settings(out, settings or (), name_question_set(questions), source, licence)
+    about = chosen.about(name_question_set(questions))
     folder = MakingFolder(out, create=True)
-    lock = locked(out)
+    lock = lock_folder(out)
     try:
         ledger = Ledger(out, max_cost)
         work = Pipeline(
@@ -127,10 +127,10 @@ def dlebench(
         work.read(questions, about.source, about.licence, pictures)
         priced = _price(judge, price)
         if dry_run:
-            from editloupe.making.dlebench_metadata import drawn_option, task_text
+            from editloupe.making.dlebench_metadata import build_task, draw_option
 
             expected = work.forecast(
-                priced, editor_price, lambda one: task_text(one, chosen, drawn_option(one, chosen))
+                priced, editor_price, lambda one: build_task(one, chosen, draw_option(one, chosen))
             )
             return _show_forecast(expected, ledger, as_json)
         _with_models(work, judge, chosen, boxes, _editor(folder, ledger, editor, editor_url, editor_price), priced)
@@ -242,7 +242,7 @@ def _write_results(folder: MakingFolder, ledger: Ledger, unreviewed: bool) -> No
         save_figures([manifest_stats(folder.path / MANIFEST)], folder.path / FIGURES)
 
 
-def _show_forecast(told: list[Forecast], ledger: Ledger, as_json: bool) -> int:
+def _show_forecast(told: list[StageForecast], ledger: Ledger, as_json: bool) -> int:
     if as_json:
         facts = [
             {"stage": one.stage, "samples": one.samples, "usage": one.usage.model_dump(), "dollars": one.dollars}
@@ -263,10 +263,10 @@ def _show_forecast(told: list[Forecast], ledger: Ledger, as_json: bool) -> int:
 
 
 def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: bool, as_json: bool) -> int:
-    from editloupe.making.export import MANIFEST, rows
+    from editloupe.making.export import MANIFEST, manifest_rows
     from editloupe.making.references import CROPS, TODO_LIST
 
-    steps, count = folder.steps(), sum(1 for _ in rows(folder, unreviewed))
+    steps, count = folder.steps(), sum(1 for _ in manifest_rows(folder, unreviewed))
     failed = sum(len(tally.failed) for tally in work.tallies)
     if as_json:
         facts = {tally.stage: vars(tally) for tally in work.tallies}
@@ -369,13 +369,13 @@ def sizes(
     from editloupe.making.dlebench_sizes import SizeFinder
     from editloupe.making.export import FIGURES, save_figures
     from editloupe.making.folder import Ledger
-    from editloupe.making.pipeline import locked
+    from editloupe.making.pipeline import lock_folder
     from editloupe.tools.models.detectors import GroundingDino
 
     paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
     named = manifest_names(manifests)
     work = SizeFinder(out, concurrency=concurrency, limit=limit, tick=progress(quiet))
-    lock = locked(out)
+    lock = lock_folder(out)
     try:
         naming: Naming | None = paper.fields if paper else None
         wanted: dict[Path, Naming | None] = dict.fromkeys(named, naming)
@@ -415,11 +415,11 @@ def sizes(
 def _forecast(missing: list[str], priced: object) -> int:
     from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
     from editloupe.evals.runs.prices import Price
-    from editloupe.making.dlebench_metadata import prompts
+    from editloupe.making.dlebench_metadata import load_prompts
     from editloupe.making.dlebench_sizes import TOKENS_A_REPLY
     from editloupe.types import Usage
 
-    fixed = len(prompts()["targets"]["task"]) + len(prompts()["targets"]["system"])
+    fixed = len(load_prompts()["targets"]["task"]) + len(load_prompts()["targets"]["system"])
     read = sum((fixed + len(text)) // CHARACTERS_A_TOKEN for text in missing)
     usage = Usage(requests=len(missing), input_tokens=read, output_tokens=TOKENS_A_REPLY * len(missing))
     cost = f"about ${priced.cost(usage):.2f}" if isinstance(priced, Price) else "price unknown"

@@ -29,11 +29,11 @@ from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.evals.manifests.pairs import Pair, Way, load_pairs
 from editloupe.evals.manifests.readers import READERS
 from editloupe.evals.report.table_formats import FORMATS
-from editloupe.evals.reward.candidates import choices
+from editloupe.evals.reward.candidates import find_candidate_sets
 from editloupe.evals.reward.edit_rewards import check_scorable
 from editloupe.evals.reward.external_scores import judge_by_scores
-from editloupe.evals.reward.pair_reports import assumptions, is_run, lines_of, pair_edits, report_of_pairs
-from editloupe.evals.reward.pairwise_ranking import pairs_of_models, rank_models
+from editloupe.evals.reward.pair_reports import build_table_lines, is_run, list_assumptions, pair_edits, report_pairs
+from editloupe.evals.reward.pairwise_ranking import build_model_pairs, rank_models
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.bradley_terry import Ranking
@@ -138,7 +138,7 @@ def reward(
     if format and not table and len(scores or ()) < 2:
         raise UserError("--format is for the table of several judges: --table, or --scores more than once")
     if table:
-        _print_table(lines_of(paths), published, kind)
+        _print_table(build_table_lines(paths), published, kind)
         return 0
     how = Resampling(resamples, seed)
     if best_of:
@@ -199,7 +199,7 @@ def _judge_models(
     if unknown:
         raise UserError(f'--dimension is one of {", ".join(known)}, not "{unknown[0]}"')
     wanted = tuple(dict.fromkeys(dimensions)) or known
-    pairs = pairs_of_models(read_manifest(manifest), wanted, manifest.stem)[:limit]
+    pairs = build_model_pairs(read_manifest(manifest), wanted, manifest.stem)[:limit]
 
     def show(run: Run, ending: Ending) -> None:
         found = judged(run, ending)
@@ -225,7 +225,7 @@ def _best(
     options: BatchOptions,
 ) -> int:
     """Judge candidates and print the best of each choice: its path alone on stdout, the scores on stderr."""
-    listed = choices(paths, source, instruction, task)
+    listed = find_candidate_sets(paths, source, instruction, task)
 
     def show(run: Run, ending: Ending) -> None:
         found = judged(run, ending)
@@ -384,12 +384,12 @@ def judge_pairs(
     pairs = list(itertools.islice(load_pairs(file, asking.protocol, way), limit))
     if not pairs:
         raise UserError(f"{file.name} holds no pairs")
-    for sentence in assumptions(pairs, asking.protocol) if way == "pointwise" else ():
+    for sentence in list_assumptions(pairs, asking.protocol) if way == "pointwise" else ():
         tell(sentence)
 
     def show(run: Run, ending: Ending) -> None:
         found = judged(run, ending)
-        report = report_of_pairs(pairs, found, way, asking.judge, asking.protocol, asking.mode)
+        report = report_pairs(pairs, found, way, asking.judge, asking.protocol, asking.mode)
         print_report(report, options.as_json, lines, stopped=ending.why)
 
     edits = pair_edits(pairs, asking.protocol, way)

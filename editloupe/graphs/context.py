@@ -41,7 +41,7 @@ class ObservationCache:
         known = self._observed.get(key)
         before = known is not None
         if known is None:
-            known = self._observed[key] = toolbox.in_worker(_run, toolbox, call, view, wire)
+            known = self._observed[key] = toolbox.run_in_worker(_run, toolbox, call, view, wire)
         seen = await asyncio.shield(known)  # one criterion may give up, the other still wants to see
         seconds = 0.0 if before else seen.seconds
         return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})

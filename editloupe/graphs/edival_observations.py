@@ -18,10 +18,10 @@ from editloupe.rubrics.edival.questions import enlarged
 from editloupe.rubrics.edival.rules import DetectorQuery, Hit, usable
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.model import Rubric
-from editloupe.tools.contract import Kept
-from editloupe.tools.drawing import crop, resized, with_boxes
+from editloupe.tools.contract import CachedResult
+from editloupe.tools.drawing import crop, draw_boxes, resize
 from editloupe.tools.models.detectors import Finder
-from editloupe.tools.models.features import Features, backgrounds_alike, regions_alike, without
+from editloupe.tools.models.features import Features, black_out, compare_backgrounds, compare_regions
 from editloupe.tools.models.quality import Quality, luminance_quantiles
 from editloupe.tools.result_cache import key
 from editloupe.types import Box, Edit, Observation, Sha, Step, ToolCall, Trace
@@ -61,7 +61,7 @@ class EdivalContext(LiveContext):
         """Return the boxes of a phrase in shares of the picture, best first; cached by picture and phrase."""
         named = key("edival_find", self.finder.fingerprint, picture.sha, phrase)
         kept = self.shared.toolbox.memory.get(
-            named, lambda: Kept({"hits": [hit.model_dump() for hit in self._hits(picture, phrase)]})
+            named, lambda: CachedResult({"hits": [hit.model_dump() for hit in self._hits(picture, phrase)]})
         )
         return tuple(Hit.model_validate(hit) for hit in kept.data["hits"])
 
@@ -85,7 +85,7 @@ class EdivalContext(LiveContext):
             return None
         quality = self.quality
         named = key("edival_quality", quality.fingerprint, picture.sha)
-        kept = self.shared.toolbox.memory.get(named, lambda: Kept({"score": quality.score(picture.pixels)}))
+        kept = self.shared.toolbox.memory.get(named, lambda: CachedResult({"score": quality.score(picture.pixels)}))
         return float(kept.data["score"])
 
 
@@ -131,7 +131,7 @@ def detect(
     pictures: tuple[Sha, ...] = ()
     if hits and show:
         marks = [f"{i}: {hit.score:.2f}" for i, hit in enumerate(hits, 1)]
-        pictures = (context.shared.album.add(with_boxes(picture.pixels, boxes, marks)).sha,)
+        pictures = (context.shared.album.add(draw_boxes(picture.pixels, boxes, marks)).sha,)
     observation = Observation(
         call_id=call.id,
         tool=DETECT,
@@ -171,7 +171,7 @@ def cut_out(context: EdivalContext, picture: Picture, hit: Hit | None) -> Sha:
     height, width = part.shape[:2]
     factor = context.rules.least_crop / max(width, height)
     if factor > 1:
-        part = resized(part, (max(1, round(width * factor)), max(1, round(height * factor))))
+        part = resize(part, (max(1, round(width * factor)), max(1, round(height * factor))))
     return context.shared.album.add(np.ascontiguousarray(part)).sha
 
 
@@ -209,7 +209,7 @@ def compare(
     for name in unchanged:
         boxes = [pixels_of(hit, base.size) for hit in found.get(DetectorQuery("before", name), ())]
         if boxes:
-            alike = regions_alike(base.pixels, current.pixels, boxes, context.features)
+            alike = compare_regions(base.pixels, current.pixels, boxes, context.features)
             objects[name] = {"features": _mean([a.features for a in alike]), "l1": _mean([a.l1 for a in alike])}
     values: dict[str, Any] = {
         "object": _mean([one["features"] for one in objects.values()]),
@@ -225,7 +225,7 @@ def compare(
     if background:
         boxes = [pixels_of(hit, base.size) for hits in found.values() for hit in hits]
         rules = context.rules
-        rest = backgrounds_alike(
+        rest = compare_backgrounds(
             base.pixels,
             current.pixels,
             boxes,
@@ -237,8 +237,10 @@ def compare(
         values["not_masked"] = [name for name in known if name not in seen]
         if rest is not None:
             values |= {"background": rest.features, "background_l1": rest.l1}
-            there = resized(current.pixels, base.size)
-            pictures = tuple(context.shared.album.add(without(pixels, boxes)[0]).sha for pixels in (base.pixels, there))
+            there = resize(current.pixels, base.size)
+            pictures = tuple(
+                context.shared.album.add(black_out(pixels, boxes)[0]).sha for pixels in (base.pixels, there)
+            )
     call = ToolCall(id=COMPARE, name=COMPARE, parameters={"unchanged": list(unchanged), "background": background})
     observation = Observation(
         call_id=call.id,

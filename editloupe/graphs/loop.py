@@ -71,7 +71,7 @@ class CaseContext(LiveContext):
     @cached_property
     def tools(self) -> list[Tool]:
         """The tools this case may use, the same on every turn."""
-        return self.shared.toolbox.offered(self.case.edit.instruction) if self.case.uses_tools else []
+        return self.shared.toolbox.tools_for(self.case.edit.instruction) if self.case.uses_tools else []
 
     @cached_property
     def functions(self) -> list[dict[str, Any]]:

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from editloupe.agent.asking import Unanswered
 from editloupe.evals.runs.unit_rows import timestamp
-from editloupe.making.folder import GIVEN, MakingFolder, Sample, boxes_key
-from editloupe.making.records import MOST_TARGETS, Boxes, LeftOut
+from editloupe.making.folder import QUESTION_SET, MakingFolder, Sample, boxes_key
+from editloupe.making.records import MOST_TARGETS, Boxes, LeftOutSample
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError, Pixels
-from editloupe.tools.models.tiling import Found
+from editloupe.tools.models.tiling import Detection
 from editloupe.types import Box, UserError
 
 DETECTOR = "detector"
@@ -27,11 +27,11 @@ class Detector(Protocol):
     def unavailable(self) -> str | None:
         """Say what is missing on this machine, or None."""
 
-    def detect(self, pixels: Pixels, phrase: str) -> list[Found]:
+    def detect(self, pixels: Pixels, phrase: str) -> list[Detection]:
         """Return where the phrase's thing is, best first."""
 
 
-def given_boxes(sample: Sample) -> Boxes | None:
+def find_given_boxes(sample: Sample) -> Boxes | None:
     """Return the boxes that came with the data, which people annotated.
 
     Where they are of several things, as in V*-Bench's questions about where one thing is beside another, those of the thing that
@@ -42,13 +42,13 @@ def given_boxes(sample: Sample) -> Boxes | None:
         return None
     boxes, sure = question.boxes, True
     if len(set(question.box_names)) > 1:
-        sure, named = False, first_named(sample.metadata.modified_object, question.box_names)
+        sure, named = False, find_first_named(sample.metadata.modified_object, question.box_names)
         boxes = tuple(box for box, name in zip(boxes, question.box_names, strict=True) if named in (None, name))
     key = boxes_key(question, sample.metadata)
-    return Boxes(id=sample.id, key=key, boxes=boxes, confirmed=sure, by=GIVEN, at=timestamp())
+    return Boxes(id=sample.id, key=key, boxes=boxes, confirmed=sure, by=QUESTION_SET, at=timestamp())
 
 
-def first_named(phrase: str, names: Sequence[str]) -> str | None:
+def find_first_named(phrase: str, names: Sequence[str]) -> str | None:
     """Return the name that stands first in a phrase, the longer one where two begin there; None where none does.
 
     >>> first_named("motorcycle on the left side of the dog", ["dog", "motorcycle"])
@@ -59,15 +59,15 @@ def first_named(phrase: str, names: Sequence[str]) -> str | None:
     return min(places)[2] if places else None
 
 
-def outdated(sample: Sample) -> bool:
+def is_outdated(sample: Sample) -> bool:
     """True where a sample has the boxes of its question set, and the question set has others by now."""
-    if sample.boxes is None or sample.boxes.by != GIVEN:
+    if sample.boxes is None or sample.boxes.by != QUESTION_SET:
         return False
-    given = given_boxes(sample)
+    given = find_given_boxes(sample)
     return given is not None and given.boxes != sample.boxes.boxes
 
 
-def proposed_boxes(
+def propose_boxes(
     sample: Sample, folder: Path, detector: Detector, trusted: bool, name: str = DETECTOR
 ) -> Boxes | None:
     """Return what the detector proposes, None where it finds nothing; Unanswered if nobody else will look."""
@@ -93,7 +93,7 @@ def draw_boxes(folder: MakingFolder, sample_id: str, boxes: Sequence[Box], who: 
         raise UserError(f"{sample_id} has no metadata yet, so nobody knows what to draw a box around")
     key, width_height = boxes_key(sample.question, sample.metadata), sample.question.size
     if not boxes:
-        left = LeftOut(id=sample_id, key=key, left_out="the target is not in the picture", by=who, at=timestamp())
+        left = LeftOutSample(id=sample_id, key=key, left_out="the target is not in the picture", by=who, at=timestamp())
         folder.boxes.add(left)
         return
     if len(boxes) > MOST_TARGETS:

@@ -28,7 +28,7 @@ from editloupe.agent.asking import Asker
 from editloupe.agent.replies.answers import read_object
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.folder import question_key
-from editloupe.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, Question
+from editloupe.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, PictureQuestion
 from editloupe.making.settings import MakingSettings
 from editloupe.rubrics.dlebench.paper import QUESTIONS
 from editloupe.rubrics.yaml_files import bundled_yaml
@@ -46,7 +46,7 @@ SCHEMA: Mapping[str, Any] = {
 
 
 @cache
-def prompts() -> dict[str, Any]:
+def load_prompts() -> dict[str, Any]:
     """Return the texts of the prompts."""
     content: dict[str, Any] = bundled_yaml(files(__package__) / "dlebench_prompts.yaml")
     return content
@@ -73,13 +73,13 @@ class MetadataMaker:
     asker: Asker
     settings: MakingSettings = MakingSettings()
 
-    async def make(self, question: Question) -> Metadata:
+    async def make(self, question: PictureQuestion) -> Metadata:
         """Return the metadata of a question; raises Unanswered where the model cannot be got to give any."""
-        texts = prompts()["metadata"]
-        drawn = drawn_option(question, self.settings)
+        texts = load_prompts()["metadata"]
+        drawn = draw_option(question, self.settings)
         answered = await self.asker.ask(
             system=texts["system"],
-            task=task_text(question, self.settings, drawn),
+            task=build_task(question, self.settings, drawn),
             read=lambda text: read_metadata(read_object(text), question, self.settings, drawn),
             repair=lambda problem: str(texts["repair"]).format(problem=problem),
             schema=SCHEMA,
@@ -90,16 +90,16 @@ class MetadataMaker:
             key=question_key(question),
             **facts,
             instruction_type=QUESTIONS[facts["q_type"]],
-            wrong_option=drawn or option_in(facts, question),
+            wrong_option=drawn or find_wrong_option(facts, question),
             by=self.asker.name,
             at=timestamp(),
             usage=answered.usage,
         )
 
 
-def task_text(question: Question, settings: MakingSettings, drawn: str | None) -> str:
+def build_task(question: PictureQuestion, settings: MakingSettings, drawn: str | None) -> str:
     """Return what the model is asked about a question."""
-    texts = prompts()["metadata"]
+    texts = load_prompts()["metadata"]
     named = ", ".join(f"{kind} {' or '.join(names)}" for kind, names in operations(settings).items())
     listed = "\n".join(quoted_lines(option) for option in question.options) or "> (none)"
     wrong = str(texts["drawn"]).format(wrong_option=quoted(drawn)) if drawn else str(texts["by_model"])
@@ -112,7 +112,7 @@ def task_text(question: Question, settings: MakingSettings, drawn: str | None) -
     )
 
 
-def drawn_option(question: Question, settings: MakingSettings) -> str | None:
+def draw_option(question: PictureQuestion, settings: MakingSettings) -> str | None:
     """Return the wrong option chance picks, where that is wanted; the same seed picks the same, none that no edit leads to."""
     wrong = [option for option in question.options if option != question.answer and not NOT_SHOWN.search(option)]
     if settings.wrong_option != "drawn" or not wrong:
@@ -121,7 +121,7 @@ def drawn_option(question: Question, settings: MakingSettings) -> str | None:
 
 
 def read_metadata(
-    given: Mapping[str, Any], question: Question, settings: MakingSettings, drawn: str | None = None
+    given: Mapping[str, Any], question: PictureQuestion, settings: MakingSettings, drawn: str | None = None
 ) -> dict[str, str]:
     """Return the six values; raises ValueError with a sentence for the model where they are not what was asked for."""
     if missing := [name for name in METADATA_KEYS if name not in given]:
@@ -167,7 +167,7 @@ def _check_captions(facts: Mapping[str, str]) -> None:
         )
 
 
-def option_in(facts: Mapping[str, str], question: Question) -> str | None:
+def find_wrong_option(facts: Mapping[str, str], question: PictureQuestion) -> str | None:
     """Return the wrong option the second caption or the instruction leads to; the longest where several stand in them."""
     said = f" {_plain(facts['prompt_adv'])} {_plain(facts['edit_instruction'])} "
     wrong = [one for one in question.options if one != question.answer and f" {_plain(one)} " in said]

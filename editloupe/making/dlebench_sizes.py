@@ -24,9 +24,9 @@ from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.boxes import DETECTOR, Detector
-from editloupe.making.dlebench_metadata import prompts
+from editloupe.making.dlebench_metadata import load_prompts
 from editloupe.making.folder import StageFile
-from editloupe.making.records import Boxes, LeftOut, SampleRecord, content_key
+from editloupe.making.records import Boxes, LeftOutSample, SampleRecord, content_key
 from editloupe.pictures.decode import declared_size, hash_file, open_picture
 from editloupe.types import Box, Edit, Usage, UserError
 
@@ -93,8 +93,12 @@ class SizeFinder:
 
     def __post_init__(self) -> None:
         make_folder(self.out)
-        self.targets: StageFile[Target | LeftOut] = StageFile(self.out / TARGETS, TypeAdapter(Target | LeftOut))
-        self.found: StageFile[Boxes | LeftOut] = StageFile(self.out / FOUND, TypeAdapter(Boxes | LeftOut))
+        self.targets: StageFile[Target | LeftOutSample] = StageFile(
+            self.out / TARGETS, TypeAdapter(Target | LeftOutSample)
+        )
+        self.box_file: StageFile[Boxes | LeftOutSample] = StageFile(
+            self.out / FOUND, TypeAdapter(Boxes | LeftOutSample)
+        )
 
     def instructions(self, manifests: dict[Path, Naming | None]) -> list[str]:
         """Return the instructions whose target nobody has named yet, each once."""
@@ -128,7 +132,7 @@ class SizeFinder:
         if asker is None:
             tally.waiting = len(instructions)
             return
-        texts = prompts()["targets"]
+        texts = load_prompts()["targets"]
 
         async def ask(item: _Asked) -> None:
             answered = await asker.ask(
@@ -150,7 +154,7 @@ class SizeFinder:
             )
 
         def give_up(item: _Asked, why: str) -> None:
-            self.targets.add(LeftOut(id=item.id, key=item.id, left_out=why, by=asker.name, at=timestamp()))
+            self.targets.add(LeftOutSample(id=item.id, key=item.id, left_out=why, by=asker.name, at=timestamp()))
 
         items = [_Asked(content_key(text), text) for text in instructions]
         await _all(work_through(items, ask, tally, self.concurrency, self.tick, self.kept, give_up))
@@ -162,7 +166,7 @@ class SizeFinder:
                 target = self.targets.get(content_key(edit.instruction))
                 if edit.target_boxes or not isinstance(target, Target) or target.target == WHOLE:
                     continue
-                if self.found.get(name := self._place(edit, target.target)) is None:
+                if self.box_file.get(name := self._place(edit, target.target)) is None:
                     wanted[name] = _Asked(name, target.target, Path(str(edit.source)))
         tally = ItemTally("boxes", total=len(wanted))
         self.tallies.append(tally)
@@ -176,12 +180,12 @@ class SizeFinder:
             picture = await asyncio.to_thread(open_picture, item.source)
             hits = await asyncio.to_thread(detector.detect, picture.pixels, item.text)
             boxes, scores = tuple(hit.box for hit in hits[:1]), tuple(round(hit.score, 4) for hit in hits[:1])
-            self.found.add(
+            self.box_file.add(
                 Boxes(id=item.id, key=item.id, boxes=boxes, confirmed=False, scores=scores, by=DETECTOR, at=timestamp())
             )
 
         def give_up(item: _Asked, why: str) -> None:
-            self.found.add(LeftOut(id=item.id, key=item.id, left_out=why, by=DETECTOR, at=timestamp()))
+            self.box_file.add(LeftOutSample(id=item.id, key=item.id, left_out=why, by=DETECTOR, at=timestamp()))
 
         await _all(work_through(wanted.values(), find, tally, 1, self.tick, give_up=give_up))
 
@@ -209,7 +213,7 @@ class SizeFinder:
         if target == WHOLE:
             width, height = declared_size(Path(str(edit.source)))
             return (Box(x1=0, y1=0, x2=width, y2=height),)
-        found = self.found.get(self._place(edit, target))
+        found = self.box_file.get(self._place(edit, target))
         return found.boxes if isinstance(found, Boxes) else ()
 
     def _place(self, edit: Edit, target: str) -> str:

@@ -17,7 +17,7 @@ MANIFEST, CARD, CARD_FACTS, FIGURES = "manifest.jsonl", "card.md", "card.json", 
 UNKNOWN_LICENCE = "not stated"
 
 
-def rows(folder: MakingFolder, unreviewed: bool = False) -> Iterator[dict[str, Any]]:
+def manifest_rows(folder: MakingFolder, unreviewed: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the manifest's rows: accepted samples, and where it is wanted those nobody has reviewed yet."""
     wanted = ("accepted", "review") if unreviewed else ("accepted",)
     for sample in folder.samples():
@@ -57,7 +57,7 @@ def write_manifest(folder: MakingFolder, unreviewed: bool = False) -> int:
     """Write the manifest and return how many samples it holds."""
     count = 0
     with text_file(folder.path / MANIFEST) as out:
-        for row in rows(folder, unreviewed):
+        for row in manifest_rows(folder, unreviewed):
             out.write(for_json(row) + "\n")
             count += 1
     return count
@@ -65,15 +65,15 @@ def write_manifest(folder: MakingFolder, unreviewed: bool = False) -> int:
 
 def write_card(folder: MakingFolder, ledger: Ledger, unreviewed: bool = False) -> dict[str, Any]:
     """Write the data card as Markdown and as JSON; return its facts."""
-    facts = card_facts(folder, ledger, unreviewed)
+    facts = collect_card_facts(folder, ledger, unreviewed)
     write_text(folder.path / CARD_FACTS, for_json(facts, 2) + "\n")
-    write_text(folder.path / CARD, card_text(facts))
+    write_text(folder.path / CARD, format_card(facts))
     return facts
 
 
-def card_facts(folder: MakingFolder, ledger: Ledger, unreviewed: bool = False) -> dict[str, Any]:
+def collect_card_facts(folder: MakingFolder, ledger: Ledger, unreviewed: bool = False) -> dict[str, Any]:
     """Return what the data card says."""
-    kept = list(rows(folder, unreviewed))
+    kept = list(manifest_rows(folder, unreviewed))
     stats = manifest_stats(folder.path / MANIFEST) if kept else None
     people = folder.people()
     models: dict[str, Counter[str]] = {"metadata": Counter(), "boxes": Counter(), "references": Counter()}
@@ -101,7 +101,7 @@ def card_facts(folder: MakingFolder, ledger: Ledger, unreviewed: bool = False) -
     }
 
 
-def card_text(facts: dict[str, Any]) -> str:
+def format_card(facts: dict[str, Any]) -> str:
     """Return the data card as Markdown."""
     lines = ["# Data card", ""]
     lines.append(

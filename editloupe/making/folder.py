@@ -22,15 +22,15 @@ from editloupe.making.records import (
     METADATA_KEYS,
     REGENERATIONS,
     Boxes,
-    LeftOut,
+    LeftOutSample,
     Metadata,
-    Question,
-    Reference,
+    PictureQuestion,
+    ReferenceImage,
     Review,
     SampleRecord,
     content_key,
 )
-from editloupe.making.settings import kept_settings
+from editloupe.making.settings import load_settings
 from editloupe.types import Usage, UserError
 
 T = TypeVar("T", bound=SampleRecord)
@@ -127,7 +127,7 @@ class StageLog(Generic[T]):
 
 QUESTIONS, METADATA, BOXES = "questions.jsonl", "metadata.jsonl", "boxes.jsonl"
 REFERENCES, REVIEWS = "references.jsonl", "reviews.jsonl"
-GIVEN = "the question set"
+QUESTION_SET = "the question set"
 """Who drew boxes that came with the questions."""
 Step = Literal[
     "metadata",
@@ -144,22 +144,22 @@ Step = Literal[
 """What a sample waits for, or how it ended."""
 
 
-def question_key(question: Question) -> str:
+def question_key(question: PictureQuestion) -> str:
     """Return what metadata depend on: the question's words, not its picture."""
     return content_key(question.question, question.options, question.answer)
 
 
-def boxes_key(question: Question, metadata: Metadata) -> str:
+def boxes_key(question: PictureQuestion, metadata: Metadata) -> str:
     """Return what boxes depend on: the picture and what is looked for in it."""
     return content_key(question.sha, metadata.modified_object)
 
 
-def reference_key(question: Question, metadata: Metadata, boxes: Boxes) -> str:
+def reference_key(question: PictureQuestion, metadata: Metadata, boxes: Boxes) -> str:
     """Return what a reference depends on: the picture, the boxes and the instruction."""
     return content_key(question.sha, [list(box) for box in boxes.boxes], metadata.edit_instruction)
 
 
-def review_key(metadata: Metadata, boxes: Boxes, reference: Reference) -> str:
+def review_key(metadata: Metadata, boxes: Boxes, reference: ReferenceImage) -> str:
     """Return what a review is about: everything a reviewer looks at."""
     facts = [getattr(metadata, name) for name in METADATA_KEYS]
     return content_key(facts, [list(box) for box in boxes.boxes], reference.sha)
@@ -182,11 +182,11 @@ class ReviewFile(StageFile[Review]):
 class Sample:
     """One sample as far as it has come; what is not up to date any more is None."""
 
-    question: Question
+    question: PictureQuestion
     step: Step
     metadata: Metadata | None = None
     boxes: Boxes | None = None
-    reference: Reference | None = None
+    reference: ReferenceImage | None = None
     key: str = ""
     """What a review is about, once there is something to review."""
     reviews: Mapping[str, Review] | None = None
@@ -208,11 +208,17 @@ class MakingFolder:
             make_folder(path)
         elif not is_making_folder(path):
             raise UserError(f"{path} is no benchmark in the making: it has no {QUESTIONS}")
-        self.path, self.reviewers = path, kept_settings(path).reviewers
-        self.questions: StageFile[Question | LeftOut] = StageFile(path / QUESTIONS, TypeAdapter(Question | LeftOut))
-        self.metadata: StageFile[Metadata | LeftOut] = StageFile(path / METADATA, TypeAdapter(Metadata | LeftOut))
-        self.boxes: StageFile[Boxes | LeftOut] = StageFile(path / BOXES, TypeAdapter(Boxes | LeftOut))
-        self.references: StageFile[Reference | LeftOut] = StageFile(path / REFERENCES, TypeAdapter(Reference | LeftOut))
+        self.path, self.reviewers = path, load_settings(path).reviewers
+        self.questions: StageFile[PictureQuestion | LeftOutSample] = StageFile(
+            path / QUESTIONS, TypeAdapter(PictureQuestion | LeftOutSample)
+        )
+        self.metadata: StageFile[Metadata | LeftOutSample] = StageFile(
+            path / METADATA, TypeAdapter(Metadata | LeftOutSample)
+        )
+        self.boxes: StageFile[Boxes | LeftOutSample] = StageFile(path / BOXES, TypeAdapter(Boxes | LeftOutSample))
+        self.references: StageFile[ReferenceImage | LeftOutSample] = StageFile(
+            path / REFERENCES, TypeAdapter(ReferenceImage | LeftOutSample)
+        )
         self.reviews = ReviewFile(path / REVIEWS)
 
     def refresh(self) -> None:
@@ -223,13 +229,13 @@ class MakingFolder:
     def samples(self) -> Iterator[Sample]:
         """Yield every sample that began, in the order of the questions."""
         for question in self.questions.latest().values():
-            if isinstance(question, Question):
+            if isinstance(question, PictureQuestion):
                 yield self._sample(question)
 
     def sample(self, sample_id: str) -> Sample:
         """Return one sample; a UserError where there is none of this id."""
         question = self.questions.get(sample_id)
-        if not isinstance(question, Question):
+        if not isinstance(question, PictureQuestion):
             raise UserError(f"there is no sample {sample_id!r} in {self.path}")
         return self._sample(question)
 
@@ -240,14 +246,14 @@ class MakingFolder:
     def people(self) -> set[str]:
         """Return the names of those who reviewed or drew something."""
         drew = {one.by for one in self.boxes.latest().values() if isinstance(one, Boxes) and not one.scores}
-        return {name for given in self.reviews.by_sample.values() for name in given} | (drew - {GIVEN, ""})
+        return {name for given in self.reviews.by_sample.values() for name in given} | (drew - {QUESTION_SET, ""})
 
     def left_out(self) -> dict[str, str]:
         """Return why samples and questions were left out, by id."""
-        early = {one.id: one.left_out for one in self.questions.latest().values() if isinstance(one, LeftOut)}
+        early = {one.id: one.left_out for one in self.questions.latest().values() if isinstance(one, LeftOutSample)}
         return early | {one.id: one.why for one in self.samples() if one.step in ("left out", "discarded")}
 
-    def _sample(self, question: Question) -> Sample:
+    def _sample(self, question: PictureQuestion) -> Sample:
         metadata = _current(self.metadata.get(question.id), question_key(question))
         if not isinstance(metadata, Metadata):
             return _ended(Sample(question, "metadata"), metadata)
@@ -255,17 +261,17 @@ class MakingFolder:
         if not isinstance(boxes, Boxes):
             return _ended(Sample(question, "boxes", metadata), boxes)
         reference = _current(self.references.get(question.id), reference_key(question, metadata, boxes))
-        if not isinstance(reference, Reference):
+        if not isinstance(reference, ReferenceImage):
             waits: Step = "reference" if boxes.confirmed else "confirm boxes"
             return _ended(Sample(question, waits, metadata, boxes), reference)
         key = review_key(metadata, boxes, reference)
         given = self.reviews.by_sample.get(question.id, {})
         reviews = {name: review for name, review in given.items() if review.key == key}
-        step, why = decided(reviews, reference.made_anew, self.reviewers)
+        step, why = decide_step(reviews, reference.made_anew, self.reviewers)
         return Sample(question, step, metadata, boxes, reference, key, reviews, why)
 
 
-def decided(reviews: Mapping[str, Review], made_anew: int, needed: int) -> tuple[Step, str]:
+def decide_step(reviews: Mapping[str, Review], made_anew: int, needed: int) -> tuple[Step, str]:
     """Return where reviews leave a sample: as many as are needed must accept it, and where some discard it, most must agree.
 
     Two who disagree leave it disputed, until one more person makes more than half. A reference that is refused after its last
@@ -298,12 +304,12 @@ def _current(record: T | None, key: str) -> T | None:
 
 
 def _ended(sample: Sample, record: SampleRecord | None) -> Sample:
-    if isinstance(record, LeftOut):
+    if isinstance(record, LeftOutSample):
         return Sample(sample.question, "left out", sample.metadata, sample.boxes, why=record.left_out)
     return sample
 
 
-FILE = "costs.jsonl"
+COSTS = "costs.jsonl"
 
 
 class Cost(SampleRecord):
@@ -322,7 +328,7 @@ class Ledger:
 
     def __init__(self, folder: Path, cap: float | None = None) -> None:
         self.cap = cap
-        self._file = folder / FILE
+        self._file = folder / COSTS
         self._kind = TypeAdapter(Cost)
         self._lock = threading.Lock()
         self.spent = 0.0

@@ -58,14 +58,14 @@ class PasteFacts(Record):
 
 
 @dataclass(frozen=True)
-class Frame:
+class EditorFrame:
     """A crop as an editor is shown it: enlarged, and filled up to a shape that editors give back."""
 
     pixels: Pixels
     inner: Box
     """Where the crop lies in it."""
 
-    def crop_of(self, edited: Pixels) -> Pixels:
+    def extract_crop(self, edited: Pixels) -> Pixels:
         """Return the crop's part of what came back, whatever its size; raises WrongShape where the shape differs."""
         height, width = edited.shape[:2]
         asked = self.pixels.shape[1] / self.pixels.shape[0]
@@ -85,7 +85,7 @@ def cut(pixels: Pixels, crop: Box) -> Pixels:
     return np.ascontiguousarray(pixels[crop.y1 : crop.y2, crop.x1 : crop.x2])
 
 
-def framed(crop: Pixels, side: int = FRAME_SIDE) -> Frame:
+def frame_crop(crop: Pixels, side: int = FRAME_SIDE) -> EditorFrame:
     """Return a crop enlarged and mirrored outwards to the nearest shape editors take."""
     height, width = crop.shape[:2]
     across, down = min(SHAPES, key=lambda shape: abs(np.log(width / height * shape[1] / shape[0])))
@@ -97,10 +97,10 @@ def framed(crop: Pixels, side: int = FRAME_SIDE) -> Frame:
     left, top = (full[0] - inner[0]) // 2, (full[1] - inner[1]) // 2
     right, bottom = full[0] - inner[0] - left, full[1] - inner[1] - top
     padded = cv2.copyMakeBorder(enlarged, top, bottom, left, right, cv2.BORDER_REFLECT)
-    return Frame(np.asarray(padded, np.uint8), Box(x1=left, y1=top, x2=left + inner[0], y2=top + inner[1]))
+    return EditorFrame(np.asarray(padded, np.uint8), Box(x1=left, y1=top, x2=left + inner[0], y2=top + inner[1]))
 
 
-def checked_shape(edited: Pixels, crop: Box) -> Pixels:
+def check_shape(edited: Pixels, crop: Box) -> Pixels:
     """Return a crop that was edited by hand, which may have any size but not another shape."""
     width, height = crop.size
     if abs((edited.shape[1] / edited.shape[0]) / (width / height) - 1) > SHAPE_SLACK + 1 / min(width, height):
@@ -110,7 +110,7 @@ def checked_shape(edited: Pixels, crop: Box) -> Pixels:
     return edited
 
 
-def pasted(source: Pixels, edited: Pixels, crop: Box, targets: Sequence[Box]) -> tuple[Pixels, PasteFacts]:
+def paste_crop(source: Pixels, edited: Pixels, crop: Box, targets: Sequence[Box]) -> tuple[Pixels, PasteFacts]:
     """Return the source with the edited crop in its place, and what was done and measured.
 
     Outside the crop every value is the source's. The borders of the crop are blended, but for those that are the picture's own.
@@ -133,7 +133,7 @@ def pasted(source: Pixels, edited: Pixels, crop: Box, targets: Sequence[Box]) ->
         offset=offset,
         band=band,
         outside_difference=outside_difference(source, result, crop),
-        seam=round(seam(source, result, crop), 3),
+        seam=round(measure_seam(source, result, crop), 3),
         changed=round(_changed(before, mixed, inside), 3),
     )
     if facts.outside_difference:
@@ -156,7 +156,7 @@ def outside_difference(before: Pixels, after: Pixels, crop: Box) -> float:
     return total / (3 * area) if area else 0.0
 
 
-def seam(before: Pixels, after: Pixels, crop: Box) -> float:
+def measure_seam(before: Pixels, after: Pixels, crop: Box) -> float:
     """Return the mean step across the crop's border that the source has not: 0 where nothing can be seen of it.
 
     Borders that are the picture's own have no step.
@@ -296,3 +296,7 @@ def _ramp(length: int, band: int, at_start: bool, at_end: bool) -> Floats:
 def _changed(before: Floats, after: Pixels, targets: Sequence[Box]) -> float:
     values = [np.abs(cut(after, box).astype(np.float32) - before[box.y1 : box.y2, box.x1 : box.x2]) for box in targets]
     return float(np.concatenate([one.ravel() for one in values]).mean()) if values else 0.0
+
+
+framed, pasted = frame_crop, paste_crop
+"""Former names of the two public functions."""

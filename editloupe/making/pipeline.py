@@ -15,10 +15,10 @@ from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick,
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.run_folder import RunLock
 from editloupe.evals.runs.unit_rows import timestamp
-from editloupe.making.boxes import DETECTOR, Detector, given_boxes, outdated, proposed_boxes
+from editloupe.making.boxes import DETECTOR, Detector, find_given_boxes, is_outdated, propose_boxes
 from editloupe.making.folder import Ledger, MakingFolder, Sample, boxes_key, question_key, reference_key
 from editloupe.making.questions import read_questions
-from editloupe.making.records import LeftOut, Metadata, Question
+from editloupe.making.records import LeftOutSample, Metadata, PictureQuestion
 from editloupe.making.references import ReferenceMaker, WaitingCrop, write_crop, write_todo
 from editloupe.types import Usage
 
@@ -27,10 +27,10 @@ AGAIN = ("metadata", "boxes", "references")
 """Stages whose samples that were left out can be tried again."""
 
 
-class Maker(Protocol):
+class MetadataSource(Protocol):
     """Makes metadata of questions."""
 
-    async def make(self, question: Question) -> Metadata:
+    async def make(self, question: PictureQuestion) -> Metadata:
         """Return the metadata of a question."""
 
 
@@ -40,7 +40,7 @@ class Pipeline:
 
     folder: MakingFolder
     ledger: Ledger
-    maker: Maker | None = None
+    maker: MetadataSource | None = None
     asker: Asker | None = None
     """Whose connections are closed at the end."""
     detector: Detector | None = None
@@ -69,7 +69,7 @@ class Pipeline:
             one = self._own(row, path.stem, tally)
             known = self.folder.questions.get(one.id)
             same = isinstance(known, type(one)) and _without_time(known) == _without_time(one)
-            if isinstance(one, LeftOut):
+            if isinstance(one, LeftOutSample):
                 tally.left_out[one.id] = one.left_out
             elif same:
                 tally.held += 1
@@ -80,11 +80,13 @@ class Pipeline:
             self.tick(tally)
         return tally
 
-    def _own(self, one: Question | LeftOut, stem: str, tally: ItemTally) -> Question | LeftOut:
+    def _own(
+        self, one: PictureQuestion | LeftOutSample, stem: str, tally: ItemTally
+    ) -> PictureQuestion | LeftOutSample:
         """Return a question under an id of its own: one that another question set uses has the set's name before it."""
         for name in (one.id, f"{stem}-{one.id}", f"{stem}-{one.question_set[-6:]}-{one.id}"):
             known = self.folder.questions.get(name)
-            if isinstance(known, Question) and isinstance(one, Question) and _asks_the_same(known, one):
+            if isinstance(known, PictureQuestion) and isinstance(one, PictureQuestion) and _asks_the_same(known, one):
                 return known if known.question_set != one.question_set else one.model_copy(update={"id": name})
             if known is None or known.question_set == one.question_set:
                 break
@@ -113,7 +115,7 @@ class Pipeline:
 
         def give_up(item: Sample, why: str) -> None:
             name, key = self.asker.name if self.asker else "", question_key(item.question)
-            self.folder.metadata.add(LeftOut(id=item.id, key=key, left_out=why, by=name, at=timestamp()))
+            self.folder.metadata.add(LeftOutSample(id=item.id, key=key, left_out=why, by=name, at=timestamp()))
 
         await self._stage("metadata", lambda one: one.metadata is None, make if maker else None, give_up)
 
@@ -121,10 +123,10 @@ class Pipeline:
         detector = self.detector
 
         async def find(item: Sample) -> None:
-            found = given_boxes(item)
+            found = find_given_boxes(item)
             if found is None and detector is not None:
                 found = await asyncio.to_thread(
-                    proposed_boxes, item, self.folder.path, detector, self.trust_detector, self.detector_name
+                    propose_boxes, item, self.folder.path, detector, self.trust_detector, self.detector_name
                 )
             if found is None:
                 raise _Waits
@@ -133,10 +135,12 @@ class Pipeline:
         def give_up(item: Sample, why: str) -> None:
             assert item.metadata is not None
             key = boxes_key(item.question, item.metadata)
-            self.folder.boxes.add(LeftOut(id=item.id, key=key, left_out=why, by=self.detector_name, at=timestamp()))
+            self.folder.boxes.add(
+                LeftOutSample(id=item.id, key=key, left_out=why, by=self.detector_name, at=timestamp())
+            )
 
         def wanted(one: Sample) -> bool:
-            return one.metadata is not None and (one.boxes is None or outdated(one))
+            return one.metadata is not None and (one.boxes is None or is_outdated(one))
 
         await self._stage("boxes", wanted, find, give_up)
 
@@ -147,7 +151,7 @@ class Pipeline:
         async def make(item: Sample) -> None:
             assert maker is not None
             if maker.by_hand is not None:
-                name = maker.file(item, maker.attempt(item))
+                name = maker.name_file(item, maker.next_attempt(item))
                 if maker.by_hand.find(name) is None:
                     waiting.append(await asyncio.to_thread(write_crop, self.folder.path, item, name))
                     raise _Waits
@@ -160,7 +164,7 @@ class Pipeline:
             name = maker.editor.name if maker and maker.editor else ""
             unusable = maker.unusable.pop(item.id, 0) if maker else 0
             self.folder.references.add(
-                LeftOut(id=item.id, key=key, left_out=why, by=name, at=timestamp(), attempts=unusable)
+                LeftOutSample(id=item.id, key=key, left_out=why, by=name, at=timestamp(), attempts=unusable)
             )
 
         def wanted(one: Sample) -> bool:
@@ -210,8 +214,8 @@ class Pipeline:
             raise group.exceptions[0] from None
 
     def forecast(
-        self, price: Price | None, editor_price: float | None, task: Callable[[Question], str]
-    ) -> list[Forecast]:
+        self, price: Price | None, editor_price: float | None, task: Callable[[PictureQuestion], str]
+    ) -> list[StageForecast]:
         """Estimate what is missing, before anything is sent: what stages would take that have all they need."""
         samples = list(self.folder.samples())[: self.limit]
         asked = [one.question for one in samples if one.step == "metadata"]
@@ -221,8 +225,8 @@ class Pipeline:
         later = [one for one in samples if one.step in ("metadata", "boxes", "confirm boxes")]
         pictures = len(waiting) + len(later)
         return [
-            Forecast("metadata", len(asked), usage, price.cost(usage) if price else None),
-            Forecast(
+            StageForecast("metadata", len(asked), usage, price.cost(usage) if price else None),
+            StageForecast(
                 "references",
                 pictures,
                 Usage(requests=pictures),
@@ -236,7 +240,7 @@ TOKENS_A_REPLY = 160
 
 
 @dataclass(frozen=True)
-class Forecast:
+class StageForecast:
     """What a stage would take."""
 
     stage: str
@@ -256,14 +260,14 @@ def _is_past(sample: Sample, stage: str) -> bool:
     return record is not None
 
 
-def _asks_the_same(one: Question, other: Question) -> bool:
+def _asks_the_same(one: PictureQuestion, other: PictureQuestion) -> bool:
     return (one.sha, question_key(one)) == (other.sha, question_key(other))
 
 
-def _without_time(record: Question | LeftOut) -> dict[str, object]:
+def _without_time(record: PictureQuestion | LeftOutSample) -> dict[str, object]:
     return record.model_dump(exclude={"at"})
 
 
-def locked(folder: Path) -> RunLock:
+def lock_folder(folder: Path) -> RunLock:
     """Hold a folder, so that no second session pays for the same."""
     return RunLock(folder / LOCK)

@@ -32,7 +32,7 @@ from editloupe._util.errors import first_error
 from editloupe._util.files import make_folder, read_text, whole_file
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES, Row, read_csv, read_jsonl
 from editloupe.evals.runs.unit_rows import timestamp
-from editloupe.making.records import MOST_TARGETS, NOT_SHOWN, LeftOut, Question, content_key
+from editloupe.making.records import MOST_TARGETS, NOT_SHOWN, LeftOutSample, PictureQuestion, content_key
 from editloupe.pictures.decode import declared_size, decode, hash_file
 from editloupe.pictures.pixels import ImageError, hash_bytes
 from editloupe.types import Box, UserError
@@ -63,13 +63,13 @@ _BOXED = re.compile(r"^\\boxed\{(.*)\}$", re.DOTALL)
 _MEDIA = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
 
 
-class NotUsable(ValueError):
+class UnusableRow(ValueError):
     """A row no sample can be made of; the sentence says why."""
 
 
 def read_questions(
     path: Path, out: Path, source: str | None = None, licence: str | None = None, pictures: Path | None = None
-) -> Iterator[Question | LeftOut]:
+) -> Iterator[PictureQuestion | LeftOutSample]:
     """Yield the questions of a set with their pictures brought into the folder; a row that cannot be used says why.
 
     A file that cannot be read at all, and an id that stands twice, are the user's mistakes.
@@ -77,7 +77,7 @@ def read_questions(
     beside = path if path.is_dir() else path.parent
     folders = [pictures] if pictures else [beside / name for name in PICTURE_FOLDERS]
     seen: dict[str, str] = {}
-    for number, row in enumerate(question_rows(path, (*FIELDS["options"], *FIELDS["boxes"])), start=1):
+    for number, row in enumerate(read_rows(path, (*FIELDS["options"], *FIELDS["boxes"])), start=1):
         values = {ours: _first(row.values, names) for ours, names in FIELDS.items()}
         values["options"] = values["options"] if values["options"] is not None else _columns(row.values)
         name = str(values["id"] if values["id"] not in (None, "") else f"{path.stem}-{number}")
@@ -86,12 +86,17 @@ def read_questions(
         seen[name] = row.where
         try:
             if row.values.get("is_video"):
-                raise NotUsable("it is about a video")
-            yield _question(name, values, row, folders, out, source or path.stem, licence, set_name(path))
-        except (NotUsable, ImageError) as error:
+                raise UnusableRow("it is about a video")
+            yield _question(name, values, row, folders, out, source or path.stem, licence, name_question_set(path))
+        except (UnusableRow, ImageError) as error:
             key = _row_key(row)
-            yield LeftOut(
-                id=name, key=key, left_out=str(error), by=row.where, at=timestamp(), question_set=set_name(path)
+            yield LeftOutSample(
+                id=name,
+                key=key,
+                left_out=str(error),
+                by=row.where,
+                at=timestamp(),
+                question_set=name_question_set(path),
             )
 
 
@@ -108,23 +113,23 @@ def _question(
     source: str,
     licence: str | None,
     question_set: str,
-) -> Question:
+) -> PictureQuestion:
     text, options = _asked(values["question"], values["options"])
     answer = _answer(values["answer"], options, any(isinstance(one, int) for one in _listed(values["options"])))
     if NOT_SHOWN.search(answer):
-        raise NotUsable(f'its right answer says that there is nothing to edit: "{answer}"')
+        raise UnusableRow(f'its right answer says that there is nothing to edit: "{answer}"')
     file, boxes, names = _picture(values, folders, out)
     given = values["boxes"]
     try:
         found = tuple(Box.model_validate(box) for box in _listed(given)) if given else boxes
     except ValidationError as error:
-        raise NotUsable(f"its boxes cannot be read: {first_error(error).message}") from None
+        raise UnusableRow(f"its boxes cannot be read: {first_error(error).message}") from None
     if len(found) > MOST_TARGETS:
-        raise NotUsable(f"it has {len(found)} target boxes, and a sample has at most {MOST_TARGETS}")
+        raise UnusableRow(f"it has {len(found)} target boxes, and a sample has at most {MOST_TARGETS}")
     size = declared_size(out / file)
     if any(box.clamped(*size) != box for box in found):
-        raise NotUsable(f"a target box lies outside its picture, which is {size[0]} × {size[1]} pixels")
-    return Question(
+        raise UnusableRow(f"a target box lies outside its picture, which is {size[0]} × {size[1]} pixels")
+    return PictureQuestion(
         id=name,
         picture=file,
         sha=Path(file).stem,
@@ -144,7 +149,7 @@ def _question(
 def _asked(question: Any, options: Any) -> tuple[str, tuple[str, ...]]:
     """Return the question alone and its options without their letters; options may stand in the question's text."""
     if not isinstance(question, str) or not question.strip():
-        raise NotUsable("it has no question")
+        raise UnusableRow("it has no question")
     text = question.replace("<image>", "").strip()
     listed = [str(one) for one in _listed(options)] if options is not None else []
     if isinstance(options, str) and (inside := _options_in(options)):
@@ -180,13 +185,13 @@ def _answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
     """
     listed = _listed(answer)
     if answer is None or len(listed) != 1:
-        raise NotUsable("it has no single answer")
+        raise UnusableRow("it has no single answer")
     value = listed[0]
     if isinstance(value, int) and not isinstance(value, bool) and options and not of_numbers:
         if 0 <= value < len(options):
             return options[value]
         if str(value) not in options:
-            raise NotUsable(f"its answer is option {value}, and there are {len(options)}")
+            raise UnusableRow(f"its answer is option {value}, and there are {len(options)}")
     text = str(value).strip()
     if boxed := _BOXED.match(text):
         text = _first_of_several(boxed.group(1).strip())
@@ -194,10 +199,10 @@ def _answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
     if letter and options and text not in options:
         place = ord(letter.group(1)) - ord("A")
         if place >= len(options):
-            raise NotUsable(f"its answer is option {letter.group(1)}, and there are {len(options)}")
+            raise UnusableRow(f"its answer is option {letter.group(1)}, and there are {len(options)}")
         return options[place]
     if not text:
-        raise NotUsable("it has no answer")
+        raise UnusableRow("it has no answer")
     return found.group(2) if (found := _OPTION.fullmatch(text)) else text
 
 
@@ -226,18 +231,18 @@ def _picture(
         try:
             data = data if isinstance(data, bytes) else base64.b64decode(data)
         except (binascii.Error, ValueError, TypeError):
-            raise NotUsable("its picture is not in base64") from None
+            raise UnusableRow("its picture is not in base64") from None
         return _keep_bytes(data, out), (), ()
     listed = _listed(held)
     if len(listed) != 1 or not isinstance(listed[0], str):
-        raise NotUsable("it has no single picture")
+        raise UnusableRow("it has no single picture")
     said = listed[0]
     with suppress(OSError, ValueError):
         for folder in folders:
             path = (folder / said).resolve()
             if path.is_file() and any(path.is_relative_to(one.resolve()) for one in folders):
                 return _keep_file(path, out), *_boxes_beside(path)
-    raise NotUsable(f"there is no picture {said} beside the question set")
+    raise UnusableRow(f"there is no picture {said} beside the question set")
 
 
 def _keep_file(path: Path, out: Path) -> str:
@@ -290,7 +295,7 @@ def _listed(value: Any) -> list[Any]:
 FORMATS = ".jsonl, .json, .csv, .tsv and .parquet"
 
 
-def set_name(path: Path) -> str:
+def name_question_set(path: Path) -> str:
     """Return what a question set goes by in the files of a benchmark: its name, and a mark of the folder it lies in.
 
     Two files of one name are two question sets; where they lie is nobody's business.
@@ -299,7 +304,7 @@ def set_name(path: Path) -> str:
     return f"{path.name} {place}"
 
 
-def question_rows(path: Path, listed: Collection[str]) -> Iterator[Row]:
+def read_rows(path: Path, listed: Collection[str]) -> Iterator[Row]:
     """Yield the rows of a question set; cells of a flat file named in `listed` hold lists.
 
     A file that cannot be read at all is the user's mistake.

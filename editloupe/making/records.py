@@ -17,7 +17,7 @@ MOST_TARGETS = 8
 """Targets a sample may have (DLEBench, Section 3.2)."""
 REGENERATIONS = 3
 """How often a reference that a reviewer refuses is made anew (DLEBench, Section 3.1)."""
-Decision = Literal["accept", "correct", "regenerate", "discard"]
+ReviewDecision = Literal["accept", "correct", "regenerate", "discard"]
 CHECKS = ("box", "metadata", "reference")
 """What a reviewer confirms: the boxes enclose the target, the metadata fit the question, the reference meets the instruction."""
 
@@ -35,7 +35,7 @@ class SampleRecord(Record):
     id: str
 
 
-class Question(SampleRecord):
+class PictureQuestion(SampleRecord):
     """A question about a picture, as it was read: `questions.jsonl`."""
 
     picture: str
@@ -99,7 +99,7 @@ class Boxes(SampleRecord):
     at: str
 
 
-class Reference(SampleRecord):
+class ReferenceImage(SampleRecord):
     """A reference made by an editor: `references.jsonl`."""
 
     key: str
@@ -120,7 +120,7 @@ class Reference(SampleRecord):
     cost: float | None = None
 
 
-class LeftOut(SampleRecord):
+class LeftOutSample(SampleRecord):
     """A sample that goes no further, and why: in the file of the stage it ended at."""
 
     key: str
@@ -141,7 +141,7 @@ class Review(SampleRecord):
     """Everything that was looked at."""
     reviewer: str = Field(min_length=1, max_length=80)
     at: str
-    decision: Decision
+    decision: ReviewDecision
     checks: Mapping[str, bool] = Field(default_factory=dict)
     note: str = Field(default="", max_length=2000)
 

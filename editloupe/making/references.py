@@ -21,8 +21,8 @@ from editloupe.agent.transport.errors import ModelFailed
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.folder import Ledger, MakingFolder, Sample, reference_key
-from editloupe.making.paste import Frame, WrongShape, checked_shape, cut, framed, pasted
-from editloupe.making.records import LeftOut, Reference, content_key
+from editloupe.making.paste import EditorFrame, WrongShape, check_shape, cut, frame_crop, paste_crop
+from editloupe.making.records import LeftOutSample, ReferenceImage, content_key
 from editloupe.pictures.decode import Picture, decode, open_picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import ImageError, hash_pixels
@@ -76,12 +76,12 @@ class ReferenceMaker:
     async def make(self, sample: Sample) -> None:
         """Make a sample's reference and write it down; raises Unanswered where no usable picture can be got."""
         assert sample.boxes is not None
-        attempt = self.attempt(sample)
+        attempt = self.next_attempt(sample)
         source = await asyncio.to_thread(self._source, sample)
         crop = crop_box(union(sample.boxes.boxes), *source.size)
         problem = ""
         for _ in range(TRIES):
-            name = self.file(sample, attempt)
+            name = self.name_file(sample, attempt)
             self.unusable[sample.id] = attempt - 1
             try:
                 file, part, usage, cost = await self._edited(sample, name, source, crop)
@@ -100,14 +100,14 @@ class ReferenceMaker:
         self.unusable[sample.id] = attempt - 1
         raise Unanswered(f"{TRIES} pictures of the editor could not be used: {problem}")
 
-    def attempt(self, sample: Sample) -> int:
+    def next_attempt(self, sample: Sample) -> int:
         """Return which picture of a sample comes next: after the one that was refused, and after those that were of no use."""
         if sample.reference is not None:
             return sample.reference.attempt + 1
         known = self.folder.references.get(sample.id)
-        return known.attempts + 1 if isinstance(known, LeftOut) and known.key == _key(sample) else 1
+        return known.attempts + 1 if isinstance(known, LeftOutSample) and known.key == _key(sample) else 1
 
-    def file(self, sample: Sample, attempt: int) -> str:
+    def name_file(self, sample: Sample, attempt: int) -> str:
         """Return what an edited crop is called: by sample, by what is to be done and by whom, and by number."""
         return f"{file_name(sample.id)}-{content_key(_key(sample), self.name)[:6]}-{attempt}"
 
@@ -119,7 +119,7 @@ class ReferenceMaker:
 
     async def _edited(
         self, sample: Sample, name: str, source: Picture, crop: Box
-    ) -> tuple[str, Frame | None, Usage, float | None]:
+    ) -> tuple[str, EditorFrame | None, Usage, float | None]:
         """Return the name of the edited crop's file; a picture that was paid for and is on disk is not asked for again."""
         file = f"{EDITS}/{name}.png"
         if self.by_hand is not None:
@@ -129,7 +129,7 @@ class ReferenceMaker:
             return file, None, Usage(), None
         assert self.editor is not None
         assert sample.metadata is not None
-        frame = await asyncio.to_thread(framed, cut(source.pixels, crop))
+        frame = await asyncio.to_thread(frame_crop, cut(source.pixels, crop))
         if (self.folder.path / file).is_file():
             return file, frame, Usage(), None
         expected = self._cost(USUAL_PICTURE) or 0.0
@@ -159,18 +159,20 @@ class ReferenceMaker:
             return self.price
         return self.token_price.cost(usage) if self.token_price and usage.output_tokens else None
 
-    def _paste(self, sample: Sample, name: str, source: Picture, crop: Box, frame: Frame | None) -> Reference:
+    def _paste(
+        self, sample: Sample, name: str, source: Picture, crop: Box, frame: EditorFrame | None
+    ) -> ReferenceImage:
         """Put the edited crop back and write the reference; nothing is written where it does not fit."""
         assert sample.boxes is not None
         path = self.folder.path / EDITS / f"{name}.png"
         edited = decode(path.read_bytes(), f"the edited crop {path.name}").pixels
-        part = frame.crop_of(edited) if frame else checked_shape(edited, crop)
-        pixels, facts = pasted(source.pixels, part, crop, sample.boxes.boxes)
+        part = frame.extract_crop(edited) if frame else check_shape(edited, crop)
+        pixels, facts = paste_crop(source.pixels, part, crop, sample.boxes.boxes)
         if np.array_equal(pixels, source.pixels):
             raise NothingChanged(f"the edited crop {path.name} is the crop as it was")
         file = f"{REFERENCES}/{name}.png"
         write_bytes(self.folder.path / file, encode(pixels))
-        return Reference(
+        return ReferenceImage(
             id=sample.id,
             key="",
             attempt=1,

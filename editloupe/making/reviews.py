@@ -11,7 +11,7 @@ from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.evals.stats.agreement import coefficients as statistics
 from editloupe.making.boxes import draw_boxes
 from editloupe.making.folder import MakingFolder, question_key
-from editloupe.making.records import CHECKS, METADATA_KEYS, Decision, Metadata, Review
+from editloupe.making.records import CHECKS, METADATA_KEYS, Metadata, Review, ReviewDecision
 from editloupe.rubrics.registry import PAPERS
 from editloupe.types import Box, Record, Usage, UserError
 
@@ -38,7 +38,7 @@ def review(
     folder: MakingFolder,
     sample_id: str,
     who: str,
-    decision: Decision,
+    decision: ReviewDecision,
     checks: Mapping[str, bool],
     note: str = "",
     corrected: Mapping[str, str] | None = None,
@@ -94,10 +94,10 @@ def _corrected(metadata: Metadata, changed: Mapping[str, str], who: str, key: st
         raise UserError(f"{empty[0]} cannot be empty")
     values = dict(changed)
     if "instruction_type" in values:
-        if values["instruction_type"] not in types_of_edits():
-            raise UserError(f"an instruction type is one of: {', '.join(types_of_edits())}")
+        if values["instruction_type"] not in list_edit_types():
+            raise UserError(f"an instruction type is one of: {', '.join(list_edit_types())}")
     elif "q_type" in values:
-        values["instruction_type"] = type_of_edit(values["q_type"])
+        values["instruction_type"] = find_edit_type(values["q_type"])
     return metadata.model_copy(update={**values, "by": who, "at": timestamp(), "usage": Usage(), "key": key})
 
 
@@ -135,12 +135,12 @@ def _named() -> dict[str, str]:
     return next(dict(paper.question_types) for paper in PAPERS if paper.question_types)
 
 
-def types_of_edits() -> tuple[str, ...]:
+def list_edit_types() -> tuple[str, ...]:
     """Return the instruction types a sample may have."""
     return tuple(_named().values())
 
 
-def type_of_edit(question_type: str) -> str:
+def find_edit_type(question_type: str) -> str:
     """Return the instruction type of a question's type."""
     try:
         return _named()[question_type]

@@ -15,7 +15,7 @@ from editloupe.types import Record, UserError
 FILE = "settings.json"
 
 
-class AboutSet(Record):
+class QuestionSetFacts(Record):
     """What is said of one question set."""
 
     source: str | None = None
@@ -38,19 +38,19 @@ class MakingSettings(Record):
     seed: int = 0
     reviewers: int = Field(default=1, ge=1)
     """How many people must accept a sample; all who decided must agree."""
-    sets: Mapping[str, AboutSet] = Field(default_factory=dict)
+    sets: Mapping[str, QuestionSetFacts] = Field(default_factory=dict)
     """What was said of each question set, by its name; given as options of their own."""
 
-    def about(self, question_set: str) -> AboutSet:
+    def about(self, question_set: str) -> QuestionSetFacts:
         """Return what was said of a question set."""
-        return self.sets.get(question_set, AboutSet())
+        return self.sets.get(question_set, QuestionSetFacts())
 
 
 SETTABLE = tuple(name for name in MakingSettings.model_fields if name != "sets")
 _USUAL = MakingSettings()
 
 
-def kept_settings(folder: Path) -> MakingSettings:
+def load_settings(folder: Path) -> MakingSettings:
     """Return what a folder was last made with; the defaults where it says nothing."""
     path = folder / FILE
     if not path.exists():
@@ -61,25 +61,25 @@ def kept_settings(folder: Path) -> MakingSettings:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split())[:160]}") from None
 
 
-def making_settings(
+def update_settings(
     folder: Path, texts: Sequence[str], question_set: str = "", source: str | None = None, licence: str | None = None
 ) -> MakingSettings:
     """Return the folder's settings with those given as KEY=VALUE in their places, kept for the next time.
 
     Source and licence are said of one question set; others keep theirs.
     """
-    kept = kept_settings(folder)
-    chosen = read_making_settings(texts, kept)
+    kept = load_settings(folder)
+    chosen = parse_settings(texts, kept)
     if source is not None or licence is not None:
         before = kept.about(question_set)
-        about = AboutSet(source=source or before.source, licence=licence or before.licence)
+        about = QuestionSetFacts(source=source or before.source, licence=licence or before.licence)
         chosen = chosen.model_copy(update={"sets": {**kept.sets, question_set: about}})
     if chosen != kept or not (folder / FILE).exists():
         write_text(folder / FILE, chosen.model_dump_json(indent=2) + "\n")
     return chosen
 
 
-def read_making_settings(texts: Sequence[str], before: MakingSettings = _USUAL) -> MakingSettings:
+def parse_settings(texts: Sequence[str], before: MakingSettings = _USUAL) -> MakingSettings:
     """Read KEY=VALUE settings; an unknown one is the user's mistake."""
     values: dict[str, Any] = before.model_dump()
     for text in texts:

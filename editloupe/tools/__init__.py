@@ -11,7 +11,16 @@ from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.tools.compare.process_pool import ComparisonPool
-    from editloupe.tools.contract import Frame, Kept, ResultCache, Tool, ToolError, ToolPicture, ToolResult, View
+    from editloupe.tools.contract import (
+        CachedResult,
+        Frame,
+        ResultCache,
+        Tool,
+        ToolError,
+        ToolPicture,
+        ToolResult,
+        View,
+    )
     from editloupe.tools.enhance import Enhancer
     from editloupe.tools.models.detectors import Finder, WholePictureFinder
     from editloupe.tools.models.features import DinoFeatures, Features, FeatureSettings
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILT_IN",
+    "CachedResult",
     "ComparisonPool",
     "DinoFeatures",
     "Enhancer",
@@ -31,7 +41,6 @@ __all__ = [
     "Finder",
     "Frame",
     "HpsV3",
-    "Kept",
     "Quality",
     "ResultCache",
     "Tool",

@@ -46,12 +46,16 @@ class ToolResult:
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedResult:
     """What a tool lets the memory keep, apart from the words it will put it in: facts, and made pictures."""
 
     data: Mapping[str, Any]
     """JSON-like, so that it survives on disk unchanged."""
     pictures: tuple[Pixels, ...] = ()
+
+
+Kept = CachedResult
+"""Former name, for existing plug-ins."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class ResultCache(Protocol):
     """
 
     def get(self, key: str, compute: Callable[[], T]) -> T:
-        """Return the kept result, or compute and keep it; a `Kept` may also be kept on disk."""
+        """Return the kept result, or compute and keep it; a `CachedResult` may also be kept on disk."""
 
 
 class NoResultCache:

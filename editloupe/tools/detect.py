@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from editloupe._util.text import quoted
 from editloupe.pictures.decode import Picture
 from editloupe.tools import drawing
-from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
+from editloupe.tools.contract import CachedResult, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.models.detectors import GroundingDino
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
@@ -70,7 +70,7 @@ class DetectObject:
         phrase = " ".join(str(parameters.get("detect_object_name") or "").split()).strip(" .,;:!?\"'“”‘’")
         if not phrase:
             raise ToolError("detect_object_name is empty; copy the object's name from the instruction.")
-        if not named_in(phrase, view.instruction):
+        if not is_named_in(phrase, view.instruction):
             raise ToolError(
                 f"{quoted(phrase)} is not made of words of the instruction; detect_object_name takes its words only: "
                 f"{quoted(view.instruction)}."
@@ -93,16 +93,16 @@ class DetectObject:
         boxes = [Box.model_validate(o["box"]) for o in objects]
         marks = [f"{i}: {o['confidence']:.2f}" for i, o in enumerate(objects, 1)]
         # Drawn each time: a drawing is as large as the picture, and cheaper to make than to keep.
-        marked = drawing.with_boxes(picture.pixels, boxes, marks)
+        marked = drawing.draw_boxes(picture.pixels, boxes, marks)
         return ToolResult(text, (ToolPicture(marked, f"{name} with boxes round {quoted(phrase)}"),), data)
 
-    def _search(self, picture: Picture, phrase: str) -> Kept:
+    def _search(self, picture: Picture, phrase: str) -> CachedResult:
         found = self.model.detect(picture.pixels, phrase)
         objects = [{"box": list(f.box), "confidence": round(f.score, 4), "label": f.label} for f in found]
-        return Kept({"objects": objects})
+        return CachedResult({"objects": objects})
 
 
-def named_in(phrase: str, instruction: str) -> bool:
+def is_named_in(phrase: str, instruction: str) -> bool:
     """Whether the phrase occurs in the instruction, or is made of its words in another order; capitals and spaces count nothing.
 
     A word may be used as often as the instruction has it.

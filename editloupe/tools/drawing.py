@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.geometry import Size, overlap
+from editloupe.tools.geometry import Size, overlap_area
 from editloupe.types import Box
 
 RED = (255, 0, 0)
@@ -21,7 +21,7 @@ def crop(pixels: Pixels, box: Box) -> Pixels:
     return np.ascontiguousarray(pixels[box.y1 : box.y2, box.x1 : box.x2])
 
 
-def resized(pixels: Pixels, size: Size) -> Pixels:
+def resize(pixels: Pixels, size: Size) -> Pixels:
     """Return the picture at this size: averaged where it shrinks, interpolated where it grows."""
     if (pixels.shape[1], pixels.shape[0]) == size:
         return pixels
@@ -30,14 +30,14 @@ def resized(pixels: Pixels, size: Size) -> Pixels:
     return np.asarray(cv2.resize(pixels, size, interpolation=how), np.uint8)
 
 
-def same_size(left: Pixels, right: Pixels) -> tuple[Pixels, Pixels]:
+def match_sizes(left: Pixels, right: Pixels) -> tuple[Pixels, Pixels]:
     """Bring two views of one region to the size of the more detailed one."""
     larger = left if left.size >= right.size else right
     size = (larger.shape[1], larger.shape[0])
-    return resized(left, size), resized(right, size)
+    return resize(left, size), resize(right, size)
 
 
-def side_by_side(left: Pixels, right: Pixels) -> Pixels:
+def join_side_by_side(left: Pixels, right: Pixels) -> Pixels:
     """Put two pictures of one height next to each other, with a vertical red line between them."""
     height, width = left.shape[:2]
     line = np.empty((height, max(4, width // 100), 3), np.uint8)
@@ -45,7 +45,7 @@ def side_by_side(left: Pixels, right: Pixels) -> Pixels:
     return np.concatenate([left, line, right], axis=1)
 
 
-def with_boxes(pixels: Pixels, boxes: Sequence[Box], labels: Sequence[str]) -> Pixels:
+def draw_boxes(pixels: Pixels, boxes: Sequence[Box], labels: Sequence[str]) -> Pixels:
     """Return a copy with the boxes drawn around their content and a readable label at each.
 
     The lines lie outside the boxes, so that a small object is not painted over; labels avoid each other.
@@ -96,4 +96,4 @@ def _free_place(box: Box, size: Size, picture: Size, thickness: int, taken: Sequ
     for x, y in wanted:
         x1, y1 = min(max(0, x), max(0, picture[0] - size[0])), min(max(0, y), max(0, picture[1] - size[1]))
         places.append(Box(x1=x1, y1=y1, x2=x1 + size[0], y2=y1 + size[1]))
-    return min(places, key=lambda p: sum(overlap(p, other) for other in taken))
+    return min(places, key=lambda p: sum(overlap_area(p, other) for other in taken))

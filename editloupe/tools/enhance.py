@@ -6,8 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from editloupe.pictures.pixels import Pixels, hash_pixels
-from editloupe.tools.contract import Kept, NoResultCache, ResultCache
-from editloupe.tools.models.upscalers import Fast, Nothing, RealESRGAN, SpandrelModel, Upscaler, gpu_for_ncnn
+from editloupe.tools.contract import CachedResult, NoResultCache, ResultCache
+from editloupe.tools.models.upscalers import (
+    FastUpscaler,
+    NoUpscaler,
+    RealESRGAN,
+    SpandrelModel,
+    Upscaler,
+    has_gpu_for_ncnn,
+)
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 
@@ -16,7 +23,7 @@ WORTHWHILE = 1.25
 
 
 @dataclass(frozen=True)
-class Enhanced:
+class EnhancedCrops:
     """Crops after the enhancer, and what it did, in words."""
 
     pictures: tuple[Pixels, ...]
@@ -37,21 +44,21 @@ class Enhancer:
         """What the enlarged pixels depend on, for the keys of remembered results."""
         return f"{self.backend.name}/{self.limit}{self._details}"
 
-    def enhance(self, pictures: Sequence[Pixels], memory: ResultCache | None = None) -> Enhanced:
+    def enhance(self, pictures: Sequence[Pixels], memory: ResultCache | None = None) -> EnhancedCrops:
         """Enlarge crops that belong together by one factor, or none of them where the largest is large enough."""
         long_side = max(max(p.shape[:2]) for p in pictures)
         factor = self.backend.factor(long_side)
         if factor < WORTHWHILE or long_side > self.limit:
-            return Enhanced(tuple(pictures), 1.0, "shown pixel by pixel, not enlarged")
+            return EnhancedCrops(tuple(pictures), 1.0, "shown pixel by pixel, not enlarged")
         kept = memory or NoResultCache()
         made = tuple(self._once(p, factor, kept) for p in pictures)
-        return Enhanced(made, factor, f"enlarged {factor:.3g} times with {self.backend.method}")
+        return EnhancedCrops(made, factor, f"enlarged {factor:.3g} times with {self.backend.method}")
 
     def _once(self, pixels: Pixels, factor: float, memory: ResultCache) -> Pixels:
         if not self.backend.costly:
             return self.backend.upscale(pixels, factor)
         named = key("enhance", hash_pixels(pixels), self.fingerprint, f"{factor:.6f}")
-        return memory.get(named, lambda: Kept({}, (self.backend.upscale(pixels, factor),))).pictures[0]
+        return memory.get(named, lambda: CachedResult({}, (self.backend.upscale(pixels, factor),))).pictures[0]
 
 
 def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:
@@ -60,7 +67,7 @@ def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:
     A backend asked for by name that cannot run here is returned all the same; its `unavailable` says why.
     """
     note = None
-    backend: Upscaler = Nothing()
+    backend: Upscaler = NoUpscaler()
     if settings.enhancer == "realesrgan":
         backend = RealESRGAN(settings.enhancer_weights, settings.threads, settings.network_share)
     elif settings.enhancer == "spandrel":
@@ -70,14 +77,14 @@ def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:
     elif settings.enhancer == "auto":
         real = RealESRGAN(settings.enhancer_weights, settings.threads, settings.network_share)
         missing = real.unavailable()
-        if missing is None and gpu_for_ncnn():
+        if missing is None and has_gpu_for_ncnn():
             backend = real
         else:
-            backend = Fast()
+            backend = FastUpscaler()
             why = "Real-ESRGAN is slow on this machine's CPU" if missing is None else "Real-ESRGAN is not installed"
             note = f"crops are enlarged with the fast enhancer ({why}); `--enhancer realesrgan` asks for it"
     elif settings.enhancer == "fast":
-        backend = Fast()
+        backend = FastUpscaler()
     return Enhancer(backend, settings.enhance_up_to, _details(settings) if backend.costly else ""), note
 
 

@@ -11,7 +11,7 @@ Size = tuple[int, int]
 """Width and height."""
 
 
-def whole_pixels(numbers: Iterable[float]) -> Box:
+def round_outwards(numbers: Iterable[float]) -> Box:
     """Return the smallest box of whole pixels around these four numbers.
 
     >>> whole_pixels((1.2, 2.0, 3.1, 4.9))
@@ -21,7 +21,7 @@ def whole_pixels(numbers: Iterable[float]) -> Box:
     return Box(x1=math.floor(x1), y1=math.floor(y1), x2=math.ceil(x2), y2=math.ceil(y2))
 
 
-def grown(box: Box, least: Size, picture: Size) -> Box:
+def grow_box(box: Box, least: Size, picture: Size) -> Box:
     """Return the box grown about its centre to at least this size, moved inside the picture where it would stick out.
 
     >>> grown(Box.model_validate([0, 40, 10, 50]), (30, 30), (100, 60))
@@ -32,7 +32,7 @@ def grown(box: Box, least: Size, picture: Size) -> Box:
     return Box(x1=x1, y1=y1, x2=x2, y2=y2)
 
 
-def with_context(box: Box, share: float, least: int, picture: Size) -> Box:
+def add_context(box: Box, share: float, least: int, picture: Size) -> Box:
     """Return the box with a margin of `share` of its longer side all round, at least `least` long and not too thin.
 
     >>> with_context(Box.model_validate([40, 40, 60, 50]), 0.5, 32, (200, 200))
@@ -42,20 +42,20 @@ def with_context(box: Box, share: float, least: int, picture: Size) -> Box:
     margin = 2 * round(share * max(width, height))
     long_side = max(least, width + margin, height + margin)
     thinnest = max(least, long_side // 3)
-    return grown(box, (max(thinnest, width + margin), max(thinnest, height + margin)), picture)
+    return grow_box(box, (max(thinnest, width + margin), max(thinnest, height + margin)), picture)
 
 
-def mapped(box: Box, source: Size, target: Size) -> Box:
+def map_box(box: Box, source: Size, target: Size) -> Box:
     """Return the same relative region in a picture of another size, inside it.
 
     >>> mapped(Box.model_validate([10, 10, 20, 30]), (100, 100), (200, 50))
     Box(x1=20, y1=5, x2=40, y2=15)
     """
     scaled = box.scaled(target[0] / source[0], target[1] / source[1])
-    return grown(scaled, (1, 1), target)
+    return grow_box(scaled, (1, 1), target)
 
 
-def overlap(a: Box, b: Box) -> int:
+def overlap_area(a: Box, b: Box) -> int:
     """Return the area two boxes share.
 
     >>> overlap(Box.model_validate([0, 0, 4, 4]), Box.model_validate([2, 2, 6, 6]))
@@ -72,17 +72,17 @@ def iou(a: Box, b: Box) -> float:
     >>> iou(Box.model_validate([0, 0, 2, 2]), Box.model_validate([0, 0, 2, 4]))
     0.5
     """
-    shared = overlap(a, b)
+    shared = overlap_area(a, b)
     return shared / (a.area + b.area - shared)
 
 
-def inside(small: Box, large: Box) -> float:
+def share_inside(small: Box, large: Box) -> float:
     """Return which share of the first box lies in the second.
 
     >>> inside(Box.model_validate([0, 0, 2, 2]), Box.model_validate([1, 0, 9, 9]))
     0.5
     """
-    return overlap(small, large) / small.area
+    return overlap_area(small, large) / small.area
 
 
 def _span(start: int, end: int, least: int, limit: int) -> tuple[int, int]:

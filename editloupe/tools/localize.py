@@ -13,8 +13,8 @@ from editloupe._util.text import quoted
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
-from editloupe.tools.compare.difference import CONTEXT, SMALLEST, ComparePictures, GlobalChange, compare_here
-from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
+from editloupe.tools.compare.difference import CONTEXT, SMALLEST, GlobalChange, PictureComparer, compare_in_process
+from editloupe.tools.contract import CachedResult, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.result_cache import key
@@ -46,7 +46,7 @@ class LocalizeDifferences:
     }
 
     def __init__(self, enhancer: Enhancer, max_regions: int = 5, overview: bool = False) -> None:
-        self.compare: ComparePictures = compare_here
+        self.compare: PictureComparer = compare_in_process
         """Who compares; a batch has it done in other processes."""
         self.reader: ReadText | None = None
         """Who reads the text of differing places, where the instruction is about text; without it, nobody."""
@@ -90,7 +90,7 @@ class LocalizeDifferences:
             "enlarged": [pair.factor for pair in shown],
         }
         text, captions = self._sentence_and_captions(data, view)
-        sides = [drawing.side_by_side(*pair.pictures) for pair in shown]
+        sides = [drawing.join_side_by_side(*pair.pictures) for pair in shown]
         if self._overview and data["crops"]:
             sides.append(_overview(first, data))
             captions.append(f"Overview of {first_name}: the boxes are numbered as the differences")
@@ -101,10 +101,10 @@ class LocalizeDifferences:
         usable = self.reader is not None and self.reader.useful(instruction) and self.reader.unavailable() is None
         return self.reader if usable else None
 
-    def _compared(self, first: Picture, second: Picture, reader: ReadText | None) -> Kept:
+    def _compared(self, first: Picture, second: Picture, reader: ReadText | None) -> CachedResult:
         """Return the facts, and both sides of every crop as they are, one after the other."""
         compared = self.compare(first, second, self._most, reader)
-        found, boxes = compared.found, compared.boxes
+        found, boxes = compared.comparison, compared.boxes
         data: dict[str, Any] = {
             "size": list(first.size),
             "regions": [_plain(asdict(region)) for region in found.regions],
@@ -115,7 +115,7 @@ class LocalizeDifferences:
         }
         if compared.texts is not None:
             data["texts"] = list(compared.texts)
-        return Kept(data, compared.sides)
+        return CachedResult(data, compared.sides)
 
     def _sentence_and_captions(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
         """Return the sentence and a caption for every picture, in the model's numbers."""
@@ -177,8 +177,8 @@ def _overview(first: Picture, data: Mapping[str, Any]) -> Pixels:
     scale = min(1.0, OVERVIEW_SIDE / max(first.size))
     size = max(1, round(first.size[0] * scale)), max(1, round(first.size[1] * scale))
     boxes = [Box.model_validate(region["box"]) for region in data["regions"][: len(data["crops"])]]
-    small = [geometry.whole_pixels((b.x1 * scale, b.y1 * scale, b.x2 * scale, b.y2 * scale)) for b in boxes]
-    return drawing.with_boxes(drawing.resized(first.pixels, size), small, [str(i) for i in range(1, len(small) + 1)])
+    small = [geometry.round_outwards((b.x1 * scale, b.y1 * scale, b.x2 * scale, b.y2 * scale)) for b in boxes]
+    return drawing.draw_boxes(drawing.resize(first.pixels, size), small, [str(i) for i in range(1, len(small) + 1)])
 
 
 def _plain(facts: dict[str, Any]) -> dict[str, Any]:
@@ -229,19 +229,19 @@ class LocalizePixelDifferences(LocalizeDifferences):
         data = {"first": first_name, "second": second_name, "identical": first.sha == second.sha, **kept.data}
         data["enlarged"] = [pair.factor for pair in shown]
         text, captions = self._said(data, view)
-        sides = (drawing.side_by_side(*pair.pictures) for pair in shown)
+        sides = (drawing.join_side_by_side(*pair.pictures) for pair in shown)
         return ToolResult(text, tuple(ToolPicture(p, c) for p, c in zip(sides, captions, strict=True)), data)
 
-    def _places(self, first: Picture, second: Picture) -> Kept:
-        same = second.pixels if second.size == first.size else drawing.resized(second.pixels, first.size)
-        places, count, share = differing_places(first.pixels, same, self._threshold)
+    def _places(self, first: Picture, second: Picture) -> CachedResult:
+        same = second.pixels if second.size == first.size else drawing.resize(second.pixels, first.size)
+        places, count, share = find_differing_places(first.pixels, same, self._threshold)
         boxes = [
-            geometry.with_context(Box.model_validate(place["box"]), CONTEXT, SMALLEST, first.size)
+            geometry.add_context(Box.model_validate(place["box"]), CONTEXT, SMALLEST, first.size)
             for place in places[: self._most]
         ]
         data = {"size": list(first.size), "regions": places, "places": count, "changed_share": share}
         data |= {"whole_scene": False, "crops": [list(box) for box in boxes]}
-        return Kept(data, tuple(drawing.crop(pixels, box) for box in boxes for pixels in (first.pixels, same)))
+        return CachedResult(data, tuple(drawing.crop(pixels, box) for box in boxes for pixels in (first.pixels, same)))
 
     def _said(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
         first, second = data["first"], data["second"]
@@ -266,7 +266,7 @@ class LocalizePixelDifferences(LocalizeDifferences):
         return text, captions
 
 
-def differing_places(first: Pixels, second: Pixels, threshold: int) -> tuple[list[dict[str, Any]], int, float]:
+def find_differing_places(first: Pixels, second: Pixels, threshold: int) -> tuple[list[dict[str, Any]], int, float]:
     """Return the places where pixels of two pictures of one size differ, how many there are, and the share of such pixels.
 
     The largest come first, by the sum of what their pixels differ by; at most `KEPT` are returned.
@@ -299,4 +299,4 @@ def differing_places(first: Pixels, second: Pixels, threshold: int) -> tuple[lis
     return places, count - 1, float(where.mean())
 
 
-__all__ = ["LocalizePixelDifferences", "differing_places"]
+__all__ = ["LocalizePixelDifferences", "find_differing_places"]

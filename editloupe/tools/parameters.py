@@ -9,7 +9,7 @@ from typing import Any
 
 from editloupe._util.text import quoted
 from editloupe.tools.contract import SYNONYMS, Frame, ToolError
-from editloupe.tools.geometry import whole_pixels
+from editloupe.tools.geometry import round_outwards
 from editloupe.types import Box
 
 KINDS: Mapping[str, tuple[type, ...]] = {
@@ -22,7 +22,7 @@ KINDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def checked(tool: str, parameters: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+def check_parameters(tool: str, parameters: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a call as the tool's schema wants them; raises ToolError with a sentence otherwise."""
     if not isinstance(parameters, Mapping):
         raise ToolError(f"The parameters of {tool} are an object, not {_shown(parameters)}.")
@@ -55,7 +55,7 @@ def read_box(value: Any, name: str, frame: Frame) -> Box:
     x1, x2 = (min(max(v, -1.0), right + 1.0) for v in (x1, x2))
     y1, y2 = (min(max(v, -1.0), bottom + 1.0) for v in (y1, y2))
     if x2 > x1 and y2 > y1:
-        box = whole_pixels(frame.to_original((x1, y1, x2, y2))).clamped(*frame.size)
+        box = round_outwards(frame.to_original((x1, y1, x2, y2))).clamped(*frame.size)
         if box is not None:
             return box
     raise ToolError(f"The box {_shown(value)} lies outside the picture; {allowed}.")

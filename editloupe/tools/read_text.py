@@ -13,8 +13,8 @@ import numpy as np
 from editloupe._util.text import quoted
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
-from editloupe.tools.contract import Kept, ToolResult, View
-from editloupe.tools.models.devices import module
+from editloupe.tools.contract import CachedResult, ToolResult, View
+from editloupe.tools.models.devices import import_optional
 from editloupe.tools.parameters import read_box
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
@@ -70,7 +70,7 @@ class ReadText:
 
     def useful(self, instruction: str) -> bool:
         """Whether the instruction is about text, or the tool was switched on for every edit."""
-        return self._always or about_text(instruction)
+        return self._always or is_about_text(instruction)
 
     def unavailable(self) -> str | None:
         """Say what is missing on this machine, or None."""
@@ -96,9 +96,11 @@ class ReadText:
         box = Box(x1=0, y1=0, x2=picture.size[0], y2=picture.size[1])
         if parameters.get("bbox_2d") is not None:
             asked = read_box(parameters["bbox_2d"], name, frame)
-            box = geometry.grown(asked, (SMALLEST, SMALLEST), picture.size)
+            box = geometry.grow_box(asked, (SMALLEST, SMALLEST), picture.size)
         named = key(self.name, self.version, picture.sha, list(box))
-        kept = view.memory.get(named, lambda: Kept({"lines": self.lines(drawing.crop(picture.pixels, box), box)}))
+        kept = view.memory.get(
+            named, lambda: CachedResult({"lines": self.read_lines(drawing.crop(picture.pixels, box), box)})
+        )
         lines = kept.data["lines"]
         data = {"picture": name, "box": list(box), "lines": lines}
         where = f"{name}, region {frame.say(box)}"
@@ -110,7 +112,7 @@ class ReadText:
         )
         return ToolResult(f"Text in {where}: {listed}.", (), data)
 
-    def line_at(self, pixels: Pixels, at: Box, box: Box) -> dict[str, Any] | None:
+    def read_line_at(self, pixels: Pixels, at: Box, box: Box) -> dict[str, Any] | None:
         """Read the text that runs through a box of a region: quickly, and in detail if the quick reading is unsure.
 
         Looking for lines takes most of the time, and it needs far fewer pixels than reading them does.
@@ -121,23 +123,23 @@ class ReadText:
             box: The place of interest, in pixels of the picture.
 
         Returns:
-            Text and confidence as `line_through` returns them, or None if there is no text.
+            Text and confidence as `join_lines_through` returns them, or None if there is no text.
         """
-        line = line_through(self.lines(pixels, at, quick=True), box)
+        line = join_lines_through(self.read_lines(pixels, at, quick=True), box)
         if line is None or line["confidence"] >= SURE or min(pixels.shape[:2]) >= DETAILED_SIDE:
             return line
         if sum(map(str.isalnum, line["text"])) < LEAST_LETTERS:
             return line
-        return line_through(self.lines(pixels, at), box)
+        return join_lines_through(self.read_lines(pixels, at), box)
 
-    def lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
+    def read_lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
         """Read the pixels of a region that lies ``at`` a box of its picture; boxes of lines are the picture's.
 
         A ``quick`` reading looks for lines at about the region's own size; they are read at the same size either way.
         """
         longer = max(pixels.shape[:2])
         factor = max(1.0, min(4.0, WELL_READABLE / longer))
-        shown = drawing.resized(pixels, (round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)))
+        shown = drawing.resize(pixels, (round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)))
         with self._lock:
             engine = self._load()
             detector = _detector(engine)
@@ -149,7 +151,7 @@ class ReadText:
         lines = []
         for corners, text, score in zip(result.boxes, result.txts, result.scores, strict=True):
             (x1, y1), (x2, y2) = corners.min(axis=0) / factor, corners.max(axis=0) / factor
-            box = geometry.whole_pixels((x1, y1, max(x2, x1 + 1), max(y2, y1 + 1))).clamped(*at.size)
+            box = geometry.round_outwards((x1, y1, max(x2, x1 + 1), max(y2, y1 + 1))).clamped(*at.size)
             if box is None or not text.strip():
                 continue
             moved = [box.x1 + at.x1, box.y1 + at.y1, box.x2 + at.x1, box.y2 + at.y1]
@@ -162,7 +164,7 @@ class ReadText:
             options: dict[str, Any] = {"Global.log_level": "error"}
             if self._threads:
                 options["EngineConfig.onnxruntime.intra_op_num_threads"] = self._threads
-            self._engine = module("rapidocr").RapidOCR(params=options)
+            self._engine = import_optional("rapidocr").RapidOCR(params=options)
             self.loads += 1
         return self._engine
 
@@ -173,7 +175,7 @@ def _detector(engine: Any) -> Any:
     return engine.text_det if load is None else load()
 
 
-def line_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None:
+def join_lines_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None:
     """Return the text of the lines that run through a box, in reading order, and the least confidence among them.
 
     >>> here = {"text": "OPEN", "box": [0, 0, 40, 10], "confidence": 0.9}
@@ -181,7 +183,7 @@ def line_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None
     >>> line_through([here, there], Box(x1=20, y1=2, x2=30, y2=8))
     {'text': 'OPEN', 'confidence': 0.9}
     """
-    through = [line for line in lines if geometry.overlap(Box.model_validate(line["box"]), box)]
+    through = [line for line in lines if geometry.overlap_area(Box.model_validate(line["box"]), box)]
     if not through:
         return None
     ordered = sorted(through, key=lambda line: (line["box"][1] + line["box"][3], line["box"][0]))
@@ -191,7 +193,7 @@ def line_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None
     }
 
 
-def about_text(instruction: str) -> bool:
+def is_about_text(instruction: str) -> bool:
     """Return whether an instruction is about text: it quotes something, or names words, letters, a number on something.
 
     Counts and indices are not text: "the number of birds", "ball number 3".

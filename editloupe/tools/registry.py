@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from editloupe._util.text import quoted
-from editloupe.tools.compare.difference import ComparePictures
+from editloupe.tools.compare.difference import PictureComparer
 from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DEPENDS_ON, DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
 from editloupe.tools.localize import LocalizeDifferences, LocalizePixelDifferences
-from editloupe.tools.parameters import checked
+from editloupe.tools.parameters import check_parameters
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import READ_TEXT, ToolSettings
@@ -136,7 +136,7 @@ class Toolbox:
         """Tools that cannot be offered, each with a sentence that says why and what would help."""
         return dict(self._withheld)
 
-    def offered(self, about: View | str) -> list[Tool]:
+    def tools_for(self, about: View | str) -> list[Tool]:
         """Return the tools to offer for an edit, given its view or its instruction."""
         instruction = about if isinstance(about, str) else about.instruction
         tools = self._tools.values()
@@ -159,20 +159,20 @@ class Toolbox:
         watched = _CountingCache(self.memory if isinstance(view.memory, NoResultCache) else view.memory)
         view = replace(view, memory=watched)
         try:
-            result = tool.run(checked(name, parameters, tool.schema(view)), view)
+            result = tool.run(check_parameters(name, parameters, tool.schema(view)), view)
         except ToolError:
             raise
         except Exception as error:
             raise ToolError(f"{name} failed on this call ({_one_line(error)}).") from error
-        return replace(result, cached=watched.only_remembered)
+        return replace(result, cached=watched.all_cached)
 
-    def in_worker(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    def run_in_worker(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
         """Have a worker thread of the tools do something, so that the event loop goes on."""
         if self._process != os.getpid():  # forked: the threads stayed with the parent
             self._start_workers()
         return asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
 
-    def compare_by(self, comparing: ComparePictures) -> None:
+    def use_comparer(self, comparing: PictureComparer) -> None:
         """Have pictures compared by somebody else, in the same way."""
         for tool in self._tools.values():
             if isinstance(tool, LocalizeDifferences):
@@ -212,7 +212,7 @@ class _CountingCache:
         self._asked = self._computed = 0
 
     @property
-    def only_remembered(self) -> bool:
+    def all_cached(self) -> bool:
         return self._asked > 0 and self._computed == 0
 
     def get(self, key: str, compute: Callable[[], T]) -> T:
@@ -239,7 +239,7 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
     ]
     _let_read(tools)
     taken = {built_in.name for built_in in BUILT_IN}
-    plugged, failed = plugged_in() if settings.plugins else ([], {})
+    plugged, failed = load_plugins() if settings.plugins else ([], {})
     for tool in (*settings.extra_tools, *plugged):
         if tool.name in taken:
             failed[f"{tool.name} (plug-in)"] = f'another tool is already called "{tool.name}"; give it another name'
@@ -254,7 +254,7 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
     return Toolbox(tuple(tools), settings, memory, enhancer, (note,) if note else (), failed)
 
 
-def plugged_in() -> tuple[list[Tool], dict[str, str]]:
+def load_plugins() -> tuple[list[Tool], dict[str, str]]:
     """Load the tools that other packages register; a broken one is a sentence, never an exception."""
     tools: list[Tool] = []
     failed: dict[str, str] = {}

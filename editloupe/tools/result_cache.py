@@ -19,7 +19,7 @@ import numpy as np
 from editloupe.pictures.decode import decode
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import ImageError
-from editloupe.tools.contract import Kept
+from editloupe.tools.contract import CachedResult
 
 T = TypeVar("T")
 
@@ -88,12 +88,12 @@ class ToolResultCache:
             known: T = stored
             return known
         value = compute()
-        if isinstance(value, Kept):
+        if isinstance(value, CachedResult):
             self._disk.write(key, value)
         return value
 
     def _keep(self, key: str, value: Any) -> None:
-        size = size_of(value)
+        size = estimate_bytes(value)
         if size > self._limit:
             return
         self._kept[key] = (value, size)
@@ -112,7 +112,7 @@ class DiskResultCache:
         self._lock = threading.Lock()
         self._bytes: int | None = None
 
-    def read(self, key: str) -> Kept | None:
+    def read(self, key: str) -> CachedResult | None:
         """Return what is stored under this key; None where there is nothing or it cannot be read."""
         path = self._path(key)
         try:
@@ -126,9 +126,9 @@ class DiskResultCache:
             if type(error).__module__ in ("zipfile", "zlib"):
                 return None
             raise
-        return Kept(data, pictures)
+        return CachedResult(data, pictures)
 
-    def write(self, key: str, value: Kept) -> None:
+    def write(self, key: str, value: CachedResult) -> None:
         """Store a result whole or not at all, and drop the longest unused ones beyond the bound."""
         buffer = io.BytesIO()
         data = np.frombuffer(json.dumps(dict(value.data)).encode(), np.uint8)
@@ -173,12 +173,12 @@ class DiskResultCache:
         return total
 
 
-def size_of(value: Any) -> int:
+def estimate_bytes(value: Any) -> int:
     """Return roughly how many bytes a kept value takes."""
-    if isinstance(value, Kept):
+    if isinstance(value, CachedResult):
         return sum(p.nbytes for p in value.pictures) + len(json.dumps(dict(value.data))) + 200
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, (list, tuple)):
-        return 64 + sum(size_of(item) for item in value)
+        return 64 + sum(estimate_bytes(item) for item in value)
     return 200

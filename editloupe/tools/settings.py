@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a tool's contract loads the picture libraries
 EnhancerName = Literal["auto", "realesrgan", "fast", "none", "spandrel"]
 Precision = Literal["float32", "float16", "bfloat16"]
 Switch = Literal["auto", "on", "off"]
-Comparing = Literal["registered", "pixels"]
+ComparisonMode = Literal["registered", "pixels"]
 
 GROUNDING_DINO = "IDEA-Research/grounding-dino-tiny"
 """Swin-T, for which the thresholds were published (EdiVal-Agent, Section O); `grounding-dino-base` is the larger Swin-B."""
@@ -49,7 +49,7 @@ class ToolSettings:
     zoom_smallest: int = 64
     """Boxes smaller than so many pixels of the original are grown to it: nothing can be recognised without its surroundings.
     At 1 every box is shown as it was asked for."""
-    comparison: Comparing = "registered"
+    comparison: ComparisonMode = "registered"
     """How `localize_differences` compares: pictures laid over each other first, noise discounted; or strictly by pixels."""
     pixel_threshold: int = 25
     """Of 255: by how much a channel of a pixel must differ where pixels are compared strictly."""
@@ -89,7 +89,7 @@ class ToolSettings:
     """Further tools, given as objects."""
 
     def __post_init__(self) -> None:
-        closed = {"enhancer": EnhancerName, "precision": Precision, "read_text": Switch, "comparison": Comparing}
+        closed = {"enhancer": EnhancerName, "precision": Precision, "read_text": Switch, "comparison": ComparisonMode}
         for name, choices in closed.items():
             if getattr(self, name) not in get_args(choices):
                 listed = ", ".join(get_args(choices))

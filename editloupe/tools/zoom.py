@@ -67,7 +67,7 @@ class ZoomInImage:
             return self._both(parameters.get("bbox_2d"), view)
         name, picture = view.picture(parameters.get("target_image"))
         asked = read_box(parameters.get("bbox_2d"), name, view.frame(name))
-        box = geometry.grown(asked, (self._smallest, self._smallest), picture.size)
+        box = geometry.grow_box(asked, (self._smallest, self._smallest), picture.size)
         shown = self._enhancer.enhance([drawing.crop(picture.pixels, box)], view.memory)
         pixels = shown.pictures[0]
         text = f"{_region(name, asked, box, picture, view)}, shown at {_size(pixels.shape)} ({shown.note})."
@@ -80,9 +80,9 @@ class ZoomInImage:
             raise ToolError(f'There is only one picture, so target_image cannot be "{BOTH}".')
         (first, left), (second, right) = (view.picture(name) for name in list(view.pictures)[:2])
         asked = read_box(bbox, first, view.frame(first))
-        box = geometry.grown(asked, (self._smallest, self._smallest), left.size)
-        other = geometry.mapped(box, left.size, right.size)
-        pair = drawing.same_size(drawing.crop(left.pixels, box), drawing.crop(right.pixels, other))
+        box = geometry.grow_box(asked, (self._smallest, self._smallest), left.size)
+        other = geometry.map_box(box, left.size, right.size)
+        pair = drawing.match_sizes(drawing.crop(left.pixels, box), drawing.crop(right.pixels, other))
         shown = self._enhancer.enhance(pair, view.memory)
         each = _size(shown.pictures[0].shape)
         text = (
@@ -97,7 +97,7 @@ class ZoomInImage:
             "asked": list(asked),
             "enlarged": shown.factor,
         }
-        return ToolResult(text, (ToolPicture(drawing.side_by_side(*shown.pictures), caption),), data)
+        return ToolResult(text, (ToolPicture(drawing.join_side_by_side(*shown.pictures), caption),), data)
 
 
 def box_schema(view: View, words: str = BOX_WORDS) -> dict[str, Any]:

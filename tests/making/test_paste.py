@@ -9,7 +9,16 @@ import cv2
 import numpy as np
 import pytest
 
-from editloupe.making.paste import Frame, WrongShape, checked_shape, cut, framed, outside_difference, pasted, seam
+from editloupe.making.paste import (
+    EditorFrame,
+    WrongShape,
+    check_shape,
+    cut,
+    frame_crop,
+    measure_seam,
+    outside_difference,
+    paste_crop,
+)
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.target_pictures import crop_box
@@ -21,7 +30,7 @@ LEAST_SEEN = 1.0
 """Grey levels; a step across a line that is smaller than this is not seen."""
 
 
-def like_an_editor(frame: Frame, target: Box, crop: Box, chance: random.Random) -> Pixels:
+def like_an_editor(frame: EditorFrame, target: Box, crop: Box, chance: random.Random) -> Pixels:
     """Paint the target and do what editors do besides: another tone, a shift, another size."""
     pixels = frame.pixels.astype(np.float32)
     x, y = frame.inner.size[0] / crop.size[0], frame.inner.size[1] / crop.size[1]
@@ -44,13 +53,13 @@ def one_crop(source: Pixels, chance: random.Random, side: int) -> tuple[float, f
     x, y = chance.randint(0, width - size[0]), chance.randint(0, height - size[1])
     target = Box(x1=x, y1=y, x2=x + size[0], y2=y + size[1])
     crop = crop_box(target, width, height)
-    frame = framed(cut(source, crop), side)
-    part = frame.crop_of(like_an_editor(frame, target, crop, chance))
-    result, facts = pasted(source, part, crop, [target])
+    frame = frame_crop(cut(source, crop), side)
+    part = frame.extract_crop(like_an_editor(frame, target, crop, chance))
+    result, facts = paste_crop(source, part, crop, [target])
     plain = source.copy()
     plain[crop.y1 : crop.y2, crop.x1 : crop.x2] = cv2.resize(part, crop.size, interpolation=cv2.INTER_AREA)
-    assert facts.seam == pytest.approx(seam(source, result, crop), abs=0.001)
-    return outside_difference(source, result, crop), facts.seam, seam(source, plain, crop), facts.changed
+    assert facts.seam == pytest.approx(measure_seam(source, result, crop), abs=0.001)
+    return outside_difference(source, result, crop), facts.seam, measure_seam(source, plain, crop), facts.changed
 
 
 @pytest.mark.parametrize(("count", "side"), [(24, 512), pytest.param(500, 1024, marks=pytest.mark.slow)])
@@ -86,7 +95,7 @@ def test_several_targets_lie_in_one_crop_and_the_picture_s_own_border_is_not_ble
     edited[:30, :30] = (250, 0, 0)
     edited[10:40, 60:90] = (250, 0, 0)
 
-    result, facts = pasted(source, edited, crop, targets)
+    result, facts = paste_crop(source, edited, crop, targets)
 
     assert facts.seam < LEAST_SEEN
     assert (np.abs(result[2:28, 2:28].astype(int) - (250, 0, 0)).mean()) < 25
@@ -94,12 +103,12 @@ def test_several_targets_lie_in_one_crop_and_the_picture_s_own_border_is_not_ble
 
 
 def test_another_shape_is_no_edited_crop() -> None:
-    frame = framed(np.zeros((100, 100, 3), np.uint8))
+    frame = frame_crop(np.zeros((100, 100, 3), np.uint8))
     assert frame.pixels.shape == (1024, 1024, 3)
     with pytest.raises(WrongShape, match="1536 × 1024 pixels for 1024 × 1024"):
-        frame.crop_of(np.zeros((1024, 1536, 3), np.uint8))
+        frame.extract_crop(np.zeros((1024, 1536, 3), np.uint8))
     with pytest.raises(WrongShape, match="another shape than the crop's 100 × 50"):
-        checked_shape(np.zeros((60, 60, 3), np.uint8), Box(x1=0, y1=0, x2=100, y2=50))
+        check_shape(np.zeros((60, 60, 3), np.uint8), Box(x1=0, y1=0, x2=100, y2=50))
 
 
 @pytest.mark.parametrize("size", [(40, 300), (300, 40), (200, 130), (64, 64), (7, 5)])
@@ -107,9 +116,9 @@ def test_a_frame_gives_its_crop_back(size: tuple[int, int], tmp_path: Path) -> N
     crop = np.random.default_rng(1).integers(0, 255, (size[1] // 4 + 1, size[0] // 4 + 1, 3), np.uint8)
     crop = np.asarray(cv2.resize(crop, size, interpolation=cv2.INTER_CUBIC), np.uint8)
 
-    frame = framed(crop)
+    frame = frame_crop(crop)
 
     width, height = frame.pixels.shape[1], frame.pixels.shape[0]
     assert (width, height) in ((1024, 1024), (1536, 1024), (1024, 1536))
-    back = cv2.resize(frame.crop_of(frame.pixels), size, interpolation=cv2.INTER_AREA)
+    back = cv2.resize(frame.extract_crop(frame.pixels), size, interpolation=cv2.INTER_AREA)
     assert np.abs(back.astype(int) - crop).mean() < 4

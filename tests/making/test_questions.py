@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from editloupe.making.questions import read_questions
-from editloupe.making.records import LeftOut, Question
+from editloupe.making.records import LeftOutSample, PictureQuestion
 from editloupe.types import Box, UserError
 
 
@@ -23,13 +23,13 @@ def a_picture(path: Path, size: tuple[int, int] = (80, 60)) -> Path:
     return path
 
 
-def read(path: Path, out: Path, **more: Any) -> list[Question | LeftOut]:
+def read(path: Path, out: Path, **more: Any) -> list[PictureQuestion | LeftOutSample]:
     return list(read_questions(path, out, **more))
 
 
-def only(path: Path, out: Path) -> Question:
+def only(path: Path, out: Path) -> PictureQuestion:
     (found,) = read(path, out)
-    assert isinstance(found, Question), found
+    assert isinstance(found, PictureQuestion), found
     return found
 
 
@@ -93,11 +93,11 @@ def test_v_star_bench_s_own_folder_has_the_right_option_first_and_names_its_boxe
 
     found, broken = read(tmp_path / "vstar", tmp_path / "out")
 
-    assert isinstance(found, Question)
+    assert isinstance(found, PictureQuestion)
     assert (found.id, found.answer) == ("relative_position/sa_2", "The motorcycle is on the right side of the dog.")
     assert found.boxes == (Box(x1=10, y1=20, x2=40, y2=35), Box(x1=50, y1=5, x2=60, y2=15))
     assert found.box_names == ("dog", "motorcycle")
-    assert isinstance(broken, LeftOut)
+    assert isinstance(broken, LeftOutSample)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="holds no question"):
         read(tmp_path / "empty", tmp_path / "out")
@@ -181,7 +181,7 @@ def test_a_question_whose_answer_is_that_nothing_is_there_has_nothing_to_edit(tm
 
     (found,) = read(tmp_path / "q.json", tmp_path / "out")
 
-    assert isinstance(found, LeftOut)
+    assert isinstance(found, LeftOutSample)
     assert "there is nothing to edit" in found.left_out
 
 
@@ -208,11 +208,11 @@ def test_pixel_reasoner_has_lists_and_boxed_answers_and_videos_are_left_out(tmp_
 
     picture, video, several = read(tmp_path / "q.jsonl", tmp_path / "out")
 
-    assert isinstance(several, Question)
+    assert isinstance(several, PictureQuestion)
     assert several.answer == "12"
-    assert isinstance(picture, Question)
+    assert isinstance(picture, PictureQuestion)
     assert (picture.question, picture.options, picture.answer) == ("Which color?", ("red", "blue"), "blue")
-    assert isinstance(video, LeftOut)
+    assert isinstance(video, LeftOutSample)
     assert video.left_out == "it is about a video"
 
 
@@ -242,9 +242,9 @@ def test_a_row_that_cannot_be_used_says_why_and_the_others_go_on(
 
     bad, good = read(folder / "q.jsonl", tmp_path / "out")
 
-    assert isinstance(bad, LeftOut)
+    assert isinstance(bad, LeftOutSample)
     assert why in bad.left_out
-    assert isinstance(good, Question)
+    assert isinstance(good, PictureQuestion)
 
 
 @pytest.mark.parametrize(

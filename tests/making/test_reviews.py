@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from editloupe.making.boxes import draw_boxes
-from editloupe.making.export import card_text, write_card, write_manifest
+from editloupe.making.export import format_card, write_card, write_manifest
 from editloupe.making.folder import Ledger, MakingFolder, boxes_key, question_key, reference_key
 from editloupe.making.paste import PasteFacts
-from editloupe.making.records import Boxes, Metadata, Question, Reference
+from editloupe.making.records import Boxes, Metadata, PictureQuestion, ReferenceImage
 from editloupe.making.reviews import review, review_agreement
-from editloupe.making.settings import making_settings
+from editloupe.making.settings import update_settings
 from editloupe.types import Box, UserError
 from tests.making.demo_questions import METADATA, lines
 
@@ -25,10 +25,10 @@ FACTS = PasteFacts(
 
 def a_folder(path: Path, *names: str, reviewers: int = 1) -> MakingFolder:
     """A folder whose samples all wait for review."""
-    making_settings(path, [f"reviewers={reviewers}"])
+    update_settings(path, [f"reviewers={reviewers}"])
     folder = MakingFolder(path, create=True)
     for name in names:
-        question = Question(
+        question = PictureQuestion(
             id=name,
             picture=f"sources/{name}.png",
             sha=name,
@@ -57,7 +57,7 @@ def a_folder(path: Path, *names: str, reviewers: int = 1) -> MakingFolder:
         )
         folder.boxes.add(boxes)
         folder.references.add(
-            Reference(
+            ReferenceImage(
                 id=name,
                 key=reference_key(question, metadata, boxes),
                 attempt=1,
@@ -128,7 +128,7 @@ def test_the_card_says_how_many_of_what_and_how_reviewers_agree(tmp_path: Path) 
     assert facts["samples"] == 0
     assert facts["left_out"] == {"not | feasible": 1}
     assert facts["waiting"]["review"] == 1
-    text = card_text(facts)
+    text = format_card(facts)
     assert "not \\| feasible" in text
     assert "No sample was reviewed by two people" in text
 

@@ -12,9 +12,9 @@ import pytest
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.detect import DetectObject
-from editloupe.tools.drawing import with_boxes
+from editloupe.tools.drawing import draw_boxes
 from editloupe.tools.models.detectors import GroundingDino
-from editloupe.tools.models.tiling import Found
+from editloupe.tools.models.tiling import Detection
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
@@ -27,13 +27,13 @@ CALL = {"target_image": "Source Image", "detect_object_name": "red cup"}
 class Scripted(DetectObject):
     """The tool with given findings in place of the network's, so that words and drawing have something to say."""
 
-    def __init__(self, *found: Found, settings: ToolSettings | None = None) -> None:
+    def __init__(self, *found: Detection, settings: ToolSettings | None = None) -> None:
         super().__init__(settings or ToolSettings())
         self.searches: list[str] = []
         self._found = list(found)
         self.model.detect = self._give  # type: ignore[method-assign]
 
-    def _give(self, pixels: Pixels, phrase: str) -> list[Found]:
+    def _give(self, pixels: Pixels, phrase: str) -> list[Detection]:
         self.searches.append(phrase)
         return self._found
 
@@ -51,7 +51,7 @@ def test_name_and_parameters_are_the_published_ones(photo: Pixels, make_view: Ma
 
 
 def test_found_objects_are_told_in_the_numbers_of_the_model_and_drawn(photo: Pixels, make_view: MakeView) -> None:
-    tool = Scripted(Found(Box(x1=100, y1=200, x2=140, y2=260), 0.81, "red cup"))
+    tool = Scripted(Detection(Box(x1=100, y1=200, x2=140, y2=260), 0.81, "red cup"))
 
     result = tool.run(CALL, make_view(photo, sent=(256, 256)))
     drawn = result.pictures[0].pixels
@@ -88,7 +88,7 @@ def test_a_name_that_is_not_in_the_instruction_is_told_so(phrase: str, photo: Pi
 
 
 def test_the_same_search_is_made_once(photo: Pixels, make_view: MakeView) -> None:
-    tool = Scripted(Found(Box(x1=10, y1=20, x2=40, y2=60), 0.5, "red cup"))
+    tool = Scripted(Detection(Box(x1=10, y1=20, x2=40, y2=60), 0.5, "red cup"))
     view = replace(make_view(photo), memory=ToolResultCache(10**7))
 
     first, second = tool.run(CALL, view), tool.run({**CALL, "detect_object_name": "Red cup"}, view)
@@ -98,7 +98,7 @@ def test_the_same_search_is_made_once(photo: Pixels, make_view: MakeView) -> Non
 
 
 def test_many_boxes_are_cut_to_the_best_twenty_in_words(photo: Pixels, make_view: MakeView) -> None:
-    tool = Scripted(*(Found(Box(x1=i, y1=0, x2=i + 9, y2=9), 0.9 - i / 100, "red cup") for i in range(30)))
+    tool = Scripted(*(Detection(Box(x1=i, y1=0, x2=i + 9, y2=9), 0.9 - i / 100, "red cup") for i in range(30)))
 
     result = tool.run(CALL, make_view(photo))
 
@@ -110,8 +110,8 @@ def test_labels_of_neighbouring_boxes_do_not_cover_each_other() -> None:
     canvas = np.zeros((400, 400, 3), np.uint8)
     boxes = [Box(x1=100, y1=100, x2=130, y2=130), Box(x1=135, y1=100, x2=165, y2=130)]
 
-    alone = [int((with_boxes(canvas, [box], ["1: 0.90"]) > 0).any(axis=2).sum()) for box in boxes]
-    together = int((with_boxes(canvas, boxes, ["1: 0.90", "1: 0.90"]) > 0).any(axis=2).sum())
+    alone = [int((draw_boxes(canvas, [box], ["1: 0.90"]) > 0).any(axis=2).sum()) for box in boxes]
+    together = int((draw_boxes(canvas, boxes, ["1: 0.90", "1: 0.90"]) > 0).any(axis=2).sum())
 
     assert together > 0.9 * sum(alone)
 
@@ -168,7 +168,7 @@ def test_many_pictures_at_once_are_found_in_as_one_by_one_with_fewer_forward_pas
     passes: list[tuple[set[tuple[int, ...]], set[str]]] = []
     real = model._batch
 
-    def count(pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Found]]:
+    def count(pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
         assert len(pictures) <= 4
         passes.append(({p.shape for p in pictures}, set(phrases)))
         return real(pictures, phrases)

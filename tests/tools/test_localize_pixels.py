@@ -11,8 +11,8 @@ import pytest
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
-from editloupe.tools.localize import KEPT, LocalizePixelDifferences, differing_places
-from editloupe.tools.models.upscalers import Nothing
+from editloupe.tools.localize import KEPT, LocalizePixelDifferences, find_differing_places
+from editloupe.tools.models.upscalers import NoUpscaler
 from editloupe.tools.result_cache import ToolResultCache
 from tests.tools.conftest import MakeView
 
@@ -20,7 +20,7 @@ PAIR = {"comparison_image_1": "Source Image", "comparison_image_2": "Edited Imag
 
 
 def tool(**settings: int) -> LocalizePixelDifferences:
-    return LocalizePixelDifferences(Enhancer(Nothing()), **settings)
+    return LocalizePixelDifferences(Enhancer(NoUpscaler()), **settings)
 
 
 def painted(photo: Pixels, *boxes: tuple[int, int, int, int]) -> Pixels:
@@ -72,7 +72,7 @@ def test_boxes_are_exact_at_the_border_and_near_pixels_are_one_place() -> None:
     before = np.zeros((100, 100, 3), np.uint8)
     after = before.copy()
     after[0:4, 0:4] = after[90:100, 95:100] = after[90:92, 80:82] = 255
-    places, count, share = differing_places(before, after, 25)
+    places, count, share = find_differing_places(before, after, 25)
     assert [place["box"] for place in places] == [[80, 90, 100, 100], [0, 0, 4, 4]]
     assert [place["area"] for place in places] == [54, 16]
     assert count == 2
@@ -83,5 +83,5 @@ def test_only_the_largest_of_thousands_of_places_are_kept() -> None:
     before = np.zeros((800, 800, 3), np.uint8)
     after = before.copy()
     after[::40, ::40] = 255
-    places, count, _ = differing_places(before, after, 25)
+    places, count, _ = find_differing_places(before, after, 25)
     assert len(places) == KEPT < count == 400

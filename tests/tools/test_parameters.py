@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from editloupe.tools.contract import Frame, ToolError
-from editloupe.tools.geometry import grown, inside, mapped, with_context
-from editloupe.tools.parameters import checked, read_box
+from editloupe.tools.geometry import add_context, grow_box, map_box, share_inside
+from editloupe.tools.parameters import check_parameters, read_box
 from editloupe.types import Box
 
 sides = st.integers(1, 5000)
@@ -47,7 +47,7 @@ def test_whatever_a_model_sends_is_a_box_inside_the_picture_or_a_sentence(
     if isinstance(read, ToolError):
         assert "x goes from 0 to" in str(read)
     else:
-        assert inside(read, Box(x1=0, y1=0, x2=width, y2=height)) == 1
+        assert share_inside(read, Box(x1=0, y1=0, x2=width, y2=height)) == 1
 
 
 @given(st.dictionaries(st.sampled_from(["bbox_2d", "target_image", "other"]), anything) | anything)
@@ -56,7 +56,7 @@ def test_whatever_parameters_a_model_sends_fit_the_schema_or_are_a_sentence(para
         "properties": {"bbox_2d": {"type": "array"}, "target_image": {"type": "string", "enum": ["Source Image"]}},
         "required": ["target_image"],
     }
-    read = outcome(checked, "zoom", parameters, schema)
+    read = outcome(check_parameters, "zoom", parameters, schema)
 
     if isinstance(read, ToolError):
         assert str(read).endswith(".")
@@ -68,9 +68,9 @@ def test_whatever_parameters_a_model_sends_fit_the_schema_or_are_a_sentence(para
 def test_growing_keeps_the_box_and_stays_inside(case: tuple[Box, tuple[int, int]], least: int, share: float) -> None:
     box, picture = case
     whole = Box(x1=0, y1=0, x2=picture[0], y2=picture[1])
-    for larger in (grown(box, (least, least), picture), with_context(box, share, least, picture)):
-        assert inside(box, larger) == 1
-        assert inside(larger, whole) == 1
+    for larger in (grow_box(box, (least, least), picture), add_context(box, share, least, picture)):
+        assert share_inside(box, larger) == 1
+        assert share_inside(larger, whole) == 1
         assert larger.size[0] >= min(least, picture[0])
         assert larger.size[1] >= min(least, picture[1])
 
@@ -81,9 +81,9 @@ def test_a_region_in_a_picture_of_another_size_lies_inside_it(
 ) -> None:
     box, picture = case
 
-    assert inside(mapped(box, picture, (width, height)), Box(x1=0, y1=0, x2=width, y2=height)) == 1
+    assert share_inside(map_box(box, picture, (width, height)), Box(x1=0, y1=0, x2=width, y2=height)) == 1
 
 
 @pytest.mark.parametrize(("value", "read"), [("[1, 2]", [1, 2]), ([1], [1])])
 def test_a_list_sent_as_its_json_text_is_read(value: Any, read: list[int]) -> None:
-    assert checked("t", {"a": value}, {"properties": {"a": {"type": "array"}}}) == {"a": read}
+    assert check_parameters("t", {"a": value}, {"properties": {"a": {"type": "array"}}}) == {"a": read}

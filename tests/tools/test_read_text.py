@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.geometry import inside
-from editloupe.tools.read_text import ReadText, about_text
+from editloupe.tools.geometry import share_inside
+from editloupe.tools.read_text import ReadText, is_about_text
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
@@ -47,7 +47,7 @@ def sign(photo: Pixels) -> Pixels:
     ],
 )
 def test_instructions_about_text_are_recognised(instruction: str) -> None:
-    assert about_text(instruction)
+    assert is_about_text(instruction)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_instructions_about_text_are_recognised(instruction: str) -> None:
     ],
 )
 def test_instructions_about_other_things_are_not(instruction: str) -> None:
-    assert not about_text(instruction)
+    assert not is_about_text(instruction)
 
 
 @pytest.mark.models
@@ -75,7 +75,7 @@ def test_it_is_offered_for_text_always_or_never_as_set() -> None:
 
     def offered(switch: str, instruction: str) -> bool:
         toolbox = build_toolbox(ToolSettings(read_text=switch, plugins=False))  # type: ignore[arg-type]
-        return "read_text" in [tool.name for tool in toolbox.offered(instruction)]
+        return "read_text" in [tool.name for tool in toolbox.tools_for(instruction)]
 
     assert [offered(s, "Remove the cat") for s in ("auto", "on", "off")] == [False, True, False]
     assert [offered(s, "Change the text") for s in ("auto", "on", "off")] == [True, True, False]
@@ -88,7 +88,7 @@ def test_it_reads_text_over_a_photograph_with_its_place(reader: ReadText, sign: 
 
     assert line["text"].replace(" ", "") == "LOUPE42"
     assert line["confidence"] > 0.8
-    assert inside(Box.model_validate([70, 455, 240, 475]), Box.model_validate(line["box"])) == 1
+    assert share_inside(Box.model_validate([70, 455, 240, 475]), Box.model_validate(line["box"])) == 1
     assert str(line["box"]) in result.text
 
 
@@ -115,7 +115,7 @@ class UnsureReader(ReadText):
         self.confidences = {True: quick, False: detailed}
         self.readings: list[bool] = []
 
-    def lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
+    def read_lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
         self.readings.append(quick)
         confidence = self.confidences[quick]
         return [] if confidence is None else [{"text": self.text, "box": list(at), "confidence": confidence}]
@@ -126,10 +126,10 @@ def test_a_place_is_read_in_detail_only_if_the_quick_reading_is_unsure() -> None
     sure, unsure, empty = UnsureReader(0.99, 0.5), UnsureReader(0.9, 0.97), UnsureReader(None, 0.5)
     dot = UnsureReader(0.6, 0.5, text="·")
 
-    assert sure.line_at(region, at, at) == {"text": "OPEN", "confidence": 0.99}
-    assert unsure.line_at(region, at, at) == {"text": "OPEN", "confidence": 0.97}
-    assert empty.line_at(region, at, at) is None
-    assert dot.line_at(region, at, at) == {"text": "·", "confidence": 0.6}
+    assert sure.read_line_at(region, at, at) == {"text": "OPEN", "confidence": 0.99}
+    assert unsure.read_line_at(region, at, at) == {"text": "OPEN", "confidence": 0.97}
+    assert empty.read_line_at(region, at, at) is None
+    assert dot.read_line_at(region, at, at) == {"text": "·", "confidence": 0.6}
     assert [reader.readings for reader in (sure, unsure, empty, dot)] == [[True], [True, False], [True], [True]]
 
 
@@ -137,10 +137,10 @@ def test_a_place_is_read_in_detail_only_if_the_quick_reading_is_unsure() -> None
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_reading_takes_its_own_resolution_after_any_other(reader: ReadText, sign: Pixels, quick: bool) -> None:
     region, at = sign[430:500, 60:350], Box(x1=60, y1=430, x2=350, y2=500)
-    alone = ReadText(ToolSettings(threads=1)).lines(region, at, quick=quick)
-    reader.lines(region, at, quick=not quick)
+    alone = ReadText(ToolSettings(threads=1)).read_lines(region, at, quick=quick)
+    reader.read_lines(region, at, quick=not quick)
 
-    assert reader.lines(region, at, quick=quick) == alone
+    assert reader.read_lines(region, at, quick=quick) == alone
     assert "LOUPE" in " ".join(line["text"] for line in alone)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.contract import Kept, Tool, ToolError, ToolResult, View
+from editloupe.tools.contract import CachedResult, Tool, ToolError, ToolResult, View
 from editloupe.tools.enhance import build_enhancer
 from editloupe.tools.registry import BUILT_IN, Toolbox, build_toolbox
 from editloupe.tools.result_cache import key
@@ -51,7 +51,9 @@ class Brightness:
         if parameters.get("bad"):
             raise RuntimeError("the lamp broke")
         _, picture = view.picture(parameters["target_image"])
-        found = view.memory.get(key(self.name, picture.sha), lambda: Kept({"mean": float(picture.pixels.mean())}))
+        found = view.memory.get(
+            key(self.name, picture.sha), lambda: CachedResult({"mean": float(picture.pixels.mean())})
+        )
         return ToolResult(f"Brightness {found.data['mean']:.0f}, {parameters.get('times')} times.", (), found.data)
 
 
@@ -84,7 +86,7 @@ def test_a_tool_that_cannot_run_is_withheld_with_its_reason() -> None:
     box = build_toolbox(ToolSettings(plugins=False, extra_tools=(Brightness("it needs a lamp: buy one"),)))
 
     assert box.withheld["measure_brightness"] == "it needs a lamp: buy one"
-    assert "measure_brightness" not in [tool.name for tool in box.offered("Remove the cat")]
+    assert "measure_brightness" not in [tool.name for tool in box.tools_for("Remove the cat")]
     with pytest.raises(ToolError, match="buy one"):
         box.tool("measure_brightness")
 
@@ -149,7 +151,7 @@ async def test_tools_run_in_worker_threads_while_the_event_loop_goes_on(photo: P
     view = make_view(photo)
 
     results = await asyncio.gather(
-        *(box.in_worker(box.run, "measure_brightness", {"target_image": "Source Image"}, view) for _ in range(4))
+        *(box.run_in_worker(box.run, "measure_brightness", {"target_image": "Source Image"}, view) for _ in range(4))
     )
 
     assert len(results) == 4
@@ -179,7 +181,7 @@ def test_the_facts_follow_what_an_answer_can_depend_on() -> None:
 def names_offered(*offered: str) -> tuple[str, ...]:
     box = build_toolbox(ToolSettings(plugins=False, extra_tools=(Brightness(),), offered=offered))
     assert not box.withheld
-    return tuple(tool.name for tool in box.offered("Paint it red"))
+    return tuple(tool.name for tool in box.tools_for("Paint it red"))
 
 
 def test_exactly_the_named_tools_are_offered() -> None:
@@ -256,7 +258,7 @@ def test_the_documented_plugin_appears_in_the_toolbox_and_runs(site: Path, photo
 
     result = box.run("measure_colour", {"target_image": "Edited Image", "bbox_2d": [0, 0, 10, 10]}, view)
 
-    assert "measure_colour" in [tool.name for tool in box.offered(view)]
+    assert "measure_colour" in [tool.name for tool in box.tools_for(view)]
     assert isinstance(box.tool("measure_colour"), Tool)
     assert result.data["rgb"] == [200, 200, 200]
     assert len(result.pictures) == 1

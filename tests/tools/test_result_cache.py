@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.tools.contract import Kept
+from editloupe.tools.contract import CachedResult
 from editloupe.tools.result_cache import ToolResultCache, key
 
 
-def picture(value: int, kilobytes: int = 100) -> Kept:
-    return Kept({"value": value}, (np.full((10, kilobytes * 100 // 3, 3), value, np.uint8),))
+def picture(value: int, kilobytes: int = 100) -> CachedResult:
+    return CachedResult({"value": value}, (np.full((10, kilobytes * 100 // 3, 3), value, np.uint8),))
 
 
 def test_the_same_key_is_computed_once() -> None:
@@ -95,7 +95,7 @@ def test_a_result_larger_than_the_bound_is_returned_but_not_kept() -> None:
 
 def test_results_come_back_from_disk_unchanged(tmp_path: Path) -> None:
     pictures = (np.arange(60, dtype=np.uint8).reshape(4, 5, 3), np.zeros((2, 2, 3), np.uint8))
-    ToolResultCache(10**6, tmp_path).get("k1", lambda: Kept({"box": [1, 2], "text": "ü"}, pictures))
+    ToolResultCache(10**6, tmp_path).get("k1", lambda: CachedResult({"box": [1, 2], "text": "ü"}, pictures))
 
     found = ToolResultCache(10**6, tmp_path).get("k1", lambda: pytest.fail("computed again"))
 
@@ -116,7 +116,7 @@ def test_the_disk_stays_within_its_bound(tmp_path: Path) -> None:
     memory = ToolResultCache(0, tmp_path, folder_bytes=50_000)
     noise = np.random.default_rng(0)
     for number in range(12):
-        memory.get(key("t", number), lambda: Kept({}, (noise.integers(0, 256, (30, 100, 3)).astype(np.uint8),)))
+        memory.get(key("t", number), lambda: CachedResult({}, (noise.integers(0, 256, (30, 100, 3)).astype(np.uint8),)))
 
     assert 0 < sum(file.stat().st_size for file in tmp_path.glob("*/*")) <= 50_000
 

@@ -10,8 +10,8 @@ import pytest
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
-from editloupe.tools.geometry import inside
-from editloupe.tools.models.upscalers import Fast, Nothing
+from editloupe.tools.geometry import share_inside
+from editloupe.tools.models.upscalers import FastUpscaler, NoUpscaler
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.zoom import ZoomInImage
@@ -21,7 +21,7 @@ from tests.tools.conftest import MakeView
 
 @pytest.fixture
 def zoom() -> ZoomInImage:
-    return ZoomInImage(Enhancer(Nothing()))
+    return ZoomInImage(Enhancer(NoUpscaler()))
 
 
 def test_name_and_parameters_are_the_published_ones(zoom: ZoomInImage, photo: Pixels, make_view: MakeView) -> None:
@@ -84,7 +84,7 @@ def test_a_tiny_box_grows_with_its_surroundings_and_says_so(
     x1, y1, x2, y2 = result.data["box"]
 
     assert (x2 - x1, y2 - y1) == (64, 64)
-    assert inside(Box.model_validate(box), Box.model_validate([x1, y1, x2, y2])) == 1
+    assert share_inside(Box.model_validate(box), Box.model_validate([x1, y1, x2, y2])) == 1
     assert f"grown from {box}" in result.text
 
 
@@ -147,7 +147,7 @@ def test_both_needs_two_pictures(zoom: ZoomInImage, photo: Pixels, make_view: Ma
 
 
 def test_the_sentence_says_region_size_and_enlargement(photo: Pixels, make_view: MakeView) -> None:
-    result = ZoomInImage(Enhancer(Fast())).run(
+    result = ZoomInImage(Enhancer(FastUpscaler())).run(
         {"bbox_2d": [100, 100, 228, 228], "target_image": "Source Image"}, make_view(photo)
     )
 
@@ -159,7 +159,7 @@ def test_the_sentence_says_region_size_and_enlargement(photo: Pixels, make_view:
 
 
 def test_the_box_can_be_shown_as_it_was_asked_for_and_one_picture_at_a_time(photo: Pixels, make_view: MakeView) -> None:
-    strict = ZoomInImage(Enhancer(Nothing()), smallest=1, offers_both=False)
+    strict = ZoomInImage(Enhancer(NoUpscaler()), smallest=1, offers_both=False)
     view = make_view(photo, photo[::-1])
 
     result = strict.run({"bbox_2d": [100, 50, 110, 58], "target_image": "Source Image"}, view)

@@ -17,7 +17,7 @@ from editloupe.rubrics.model import Answer
 from editloupe.types import Edit, UserError
 
 T = TypeVar("T")
-Named = tuple[str, str | None]
+EditKey = tuple[str, str | None]
 """An edit's id and its model."""
 BETWEEN = " · "
 
@@ -38,13 +38,13 @@ class Combination:
 
 
 @dataclass(frozen=True)
-class Asking:
+class CombinationPlan:
     """What a combination comes to: its questions, by criterion, and how many units that makes of the edits."""
 
     protocol: str
     questions: Mapping[str, frozenset[str]]
     expected: Mapping[str, int]
-    edits: frozenset[Named] = field(repr=False)
+    edits: frozenset[EditKey] = field(repr=False)
     """By id and model."""
     answers: Mapping[str, Answer] = field(default_factory=dict, repr=False)
     """What each criterion can be answered with, as far as that is known."""
@@ -55,7 +55,7 @@ class JudgedCombination:
     """A combination, what it asks, and under which name the run holds what was answered."""
 
     combination: Combination
-    asking: Asking
+    plan: CombinationPlan
     configuration: str | None
     same_as: str | None = None
 
@@ -69,13 +69,13 @@ def combinations_of(varied: Mapping[str, Sequence[T]]) -> list[dict[str, T]]:
     return [dict(zip(varied, values, strict=True)) for values in itertools.product(*varied.values())]
 
 
-def asking_of(combinations: Sequence[Combination]) -> list[Asking]:
+def plan_combinations(combinations: Sequence[Combination]) -> list[CombinationPlan]:
     """Open the judge of every combination, so that a mistake in the last of them costs nothing, and count what it is asked.
 
     Judges of different protocols are refused: their scores do not compare.
     """
-    found: list[Asking] = []
-    counted: dict[tuple[str, ...], tuple[Counter[str], frozenset[Named]]] = {}
+    found: list[CombinationPlan] = []
+    counted: dict[tuple[str, ...], tuple[Counter[str], frozenset[EditKey]]] = {}
     for one in combinations:
         try:
             judge = one.batch.open_judge()
@@ -91,7 +91,7 @@ def asking_of(combinations: Sequence[Combination]) -> list[Asking]:
             frozen = {criterion: frozenset(keys) for criterion, keys in questions.items()}
             rubrics = recorded_rubrics({"configurations": [judge.describe()]})
             answers = {name: answer for name in frozen if (answer := recorded_answer(rubrics.get(name, {})))}
-            found.append(Asking(judge.protocol, frozen, dict(units), edits, answers))
+            found.append(CombinationPlan(judge.protocol, frozen, dict(units), edits, answers))
         finally:
             judge.close()
     protocols = dict.fromkeys(one.protocol for one in found)
@@ -100,9 +100,9 @@ def asking_of(combinations: Sequence[Combination]) -> list[Asking]:
     return found
 
 
-def _count(batch: Batch, judge: BaseJudge) -> tuple[Counter[str], frozenset[Named]]:
+def _count(batch: Batch, judge: BaseJudge) -> tuple[Counter[str], frozenset[EditKey]]:
     units: Counter[str] = Counter()
-    edits: set[Named] = set()
+    edits: set[EditKey] = set()
     for edit in batch.edits():
         edits.add((edit.id, edit.model))
         units.update(judge.criteria_for(edit))
@@ -115,7 +115,7 @@ LOOKS = "looks"
 """The folder in the run in which combinations share what their tools found; it may be deleted."""
 
 
-def exactly(batch: Batch) -> Batch:
+def require_exact_answers(batch: Batch) -> Batch:
     """Return a batch that uses no verdict given to a question asked otherwise: combinations are compared, not merged."""
     return replace(batch, again=replace(batch.again, exact=True))
 
@@ -132,7 +132,7 @@ def judge_combinations(
 
     Files of labels are read first: a mistake in them is told before anything is paid for.
     """
-    asking = asking_of(combinations)
+    asking = plan_combinations(combinations)
     check_labels(human, (edit_id for edit_id, _ in asking[0].edits), asking[0].answers)
     found: list[tuple[JudgedCombination, Ending | None]] = []
     stopped = False
@@ -140,7 +140,7 @@ def judge_combinations(
         ending = None
         if not stopped:
             say(f"{number} of {len(combinations)}: {one.name}")
-            ending = judge_batch(exactly(one.batch), quiet=quiet, signals=signals, say=say)
+            ending = judge_batch(require_exact_answers(one.batch), quiet=quiet, signals=signals, say=say)
             stopped = not ending.complete and bool(ending.why or ending.stops_requested)
         same = _same(asking, number - 1)
         earlier = combinations[same].name if same is not None else None
@@ -148,7 +148,7 @@ def judge_combinations(
     return found
 
 
-def _same(asking: Sequence[Asking], place: int) -> int | None:
+def _same(asking: Sequence[CombinationPlan], place: int) -> int | None:
     """Return the first combination that asks exactly what this one does; None where that is itself."""
     first = next(number for number, one in enumerate(asking) if one.questions == asking[place].questions)
     return first if first < place else None
@@ -156,12 +156,12 @@ def _same(asking: Sequence[Asking], place: int) -> int | None:
 
 def estimate_combinations(combinations: Sequence[Combination], say: Say = lambda sentence: None) -> list[Forecast]:
     """Estimate what each combination would take; questions that an earlier one asks too are counted there."""
-    asking, found = asking_of(combinations), []
+    asking, found = plan_combinations(combinations), []
     seen: set[str] = set()
     for one, what in zip(combinations, asking, strict=True):
         new = [criterion for criterion, keys in what.questions.items() if not keys <= seen]
         seen.update(*what.questions.values())
-        found.append(dry_run(exactly(_only(one.batch, new)), say))
+        found.append(dry_run(require_exact_answers(_only(one.batch, new)), say))
     return found
 
 

@@ -131,10 +131,10 @@ class Effort:
 
 
 def measure_run(
-    out: str | Path, judged: Sequence[JudgedCombination], human: Files = None, how: Resampling | None = None
+    out: str | Path, judged: Sequence[JudgedCombination], human: Files = None, resampling: Resampling | None = None
 ) -> Ablation:
     """Compare the combinations of a run with the first of them, and all of them with people where these gave labels."""
-    how = how or Resampling()
+    resampling = resampling or Resampling()
     files = [human] if isinstance(human, (str, Path)) else list(human or ())
     rows: list[AblationRow] = []
     notes: dict[str, None] = {}
@@ -147,25 +147,25 @@ def measure_run(
             agreed = against = None
             if table is not None:
                 titles |= table.titles
-                agreed = _agreement(table, files, how)
+                agreed = _agreement(table, files, resampling)
                 notes |= dict.fromkeys((*([BASELINE] if table.by_rules else ()), *(agreed.notes if agreed else ())))
                 if number:
-                    against = _against(table, first, files if agreed else [], how)
+                    against = _against(table, first, files if agreed else [], resampling)
             first, people = (table, agreed) if number == 0 else (first, people or agreed)
             effort = {} if table is None else _effort(run, one)
             rows.append(_row(one, table, agreed, against, effort))
         usage, cost = run.spent()
         damage = run.damage.sentences()
-    protocol = judged[0].asking.protocol
+    protocol = judged[0].plan.protocol
     known = known_protocol(protocol)
-    for criterion in judged[0].asking.questions:
+    for criterion in judged[0].plan.questions:
         titles.setdefault(criterion, known.rubric(criterion).title if known else criterion)
     if people is None:
         notes[NO_LABELS] = None
     return Ablation(
         run=Path(out).resolve().name,
         protocol=protocol,
-        edits=len(judged[0].asking.edits),
+        edits=len(judged[0].plan.edits),
         varied=_varied(judged),
         origin=people.origin if people else None,
         annotators=len(people.annotators) if people else 0,
@@ -191,26 +191,26 @@ def _table(run: Run, one: JudgedCombination) -> Table | None:
     table = None if one.configuration is None else table_of_configuration(run, one.configuration)
     if table is None:
         return None
-    edits = one.asking.edits
+    edits = one.plan.edits
     kept = table.with_rows(row for row in table.rows if (row.edit.id, row.edit.model) in edits)
     return kept if kept.rows else None
 
 
-def _agreement(table: Table, files: list[str | Path], how: Resampling) -> Agreement | None:
+def _agreement(table: Table, files: list[str | Path], resampling: Resampling) -> Agreement | None:
     """Return the agreement with people; None where nobody labelled these edits. A file that fits none is the user's mistake."""
     people = load_human_labels(table, files)
     if not (people.given or people.adjudicated):
         return None
-    found = measure_agreement(table, people, how)
+    found = measure_agreement(table, people, resampling)
     return found.model_copy(update={"notes": people.notes})
 
 
-def _against(table: Table, first: Table | None, files: list[str | Path], how: Resampling) -> RunComparison | str:
+def _against(table: Table, first: Table | None, files: list[str | Path], resampling: Resampling) -> RunComparison | str:
     """Compare a combination with the first one; where that cannot be, the reason."""
     if first is None:
         return "nothing was judged in the first row"
     try:
-        return compare_runs(table, first, files, how, question="judges")
+        return compare_runs(table, first, files, resampling, question="judges")
     except UserError:
         return "no edit was judged both here and in the first row"
 
@@ -222,7 +222,7 @@ def _effort(run: Run, one: JudgedCombination) -> dict[str, Effort]:
         return found
     with run.reader() as reader:
         for step in reader.step_efforts(one.configuration):
-            if (step.edit_id, step.model or None) in one.asking.edits:
+            if (step.edit_id, step.model or None) in one.plan.edits:
                 so_far = found.get(step.criterion, Effort())
                 found[step.criterion] = Effort(
                     so_far.looks + step.observations,
@@ -241,7 +241,7 @@ def _row(
 ) -> AblationRow:
     means = {} if table is None else _means(table)
     cells = {}
-    for criterion, expected in one.asking.expected.items():
+    for criterion, expected in one.plan.expected.items():
         units = [] if table is None else [unit for unit in table.units if unit.criterion == criterion]
         cell = _cell(units, expected, means.get(criterion), effort.get(criterion, Effort()))
         if agreed is not None and criterion in agreed.criteria:
@@ -303,7 +303,7 @@ def ablate(
     *,
     spec: str | None = None,
     human: Files = None,
-    how: Resampling | None = None,
+    resampling: Resampling | None = None,
     limits: Limits | None = None,
     repeats: int = 1,
     names: Sequence[str] = (),
@@ -330,7 +330,7 @@ def ablate(
         told = {"name": names[number]} if names else {key: str(value) for key, value in values.items()}
         made.append(Combination(told, batch))
     judged = [one for one, _ in judge_combinations(made, human, quiet=True)]
-    return measure_run(folder, judged, human, how)
+    return measure_run(folder, judged, human, resampling)
 
 
 def _opener(options: Mapping[str, Any], looks: Path) -> Any:

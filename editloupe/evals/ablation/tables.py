@@ -37,10 +37,10 @@ def ablation_table(found: Ablation, criterion: str | None = None) -> PrintedTabl
     title = f"Ablation of {', '.join(found.varied)}"
     if criterion:
         title = f"{found.titles.get(criterion, criterion)}: {title[0].lower()}{title[1:]}"
-    return PrintedTable(title, (*columns, *EFFORT), tuple(lines), notes_of(found))
+    return PrintedTable(title, (*columns, *EFFORT), tuple(lines), list_notes(found))
 
 
-def for_readers(section: PrintedTable) -> PrintedTable:
+def format_numbers(section: PrintedTable) -> PrintedTable:
     """Return a table of ablations with its p-values and costs as readers are told them, whatever their size."""
     told = {"p": p_value, "cost": _cost}
     rows = tuple(
@@ -75,7 +75,7 @@ def _ends(one: Estimate | None) -> list[Cell]:
     return [None, None, None] if one is None else [one.value, one.low, one.high]
 
 
-def notes_of(found: Ablation) -> tuple[str, ...]:
+def list_notes(found: Ablation) -> tuple[str, ...]:
     """Return what has to be known to read the tables."""
     told = []
     if len(found.rows) > 1:
@@ -115,7 +115,7 @@ def ablation_blocks(found: Ablation) -> Iterator[Block]:
     paid = found.paid
     cost = "cost unknown" if found.paid_cost is None else f"${found.paid_cost:.4f}"
     asked = (f"The run has paid for {paid.requests} requests in all, {cost}.",) if paid.requests else ()
-    yield Points((*notes_of(found), *asked))
+    yield Points((*list_notes(found), *asked))
 
 
 def _levels(found: Ablation, criterion: str) -> PrintedTable:

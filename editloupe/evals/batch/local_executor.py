@@ -79,7 +79,7 @@ def compare_in_pool(judge: BaseJudge) -> ComparisonPool | None:
     if judge.spec == RULES or not judge.uses_tools:
         return None
     pool = ComparisonPool(min(8, os.cpu_count() or 1))
-    judge.toolbox.compare_by(pool)
+    judge.toolbox.use_comparer(pool)
     return pool
 
 

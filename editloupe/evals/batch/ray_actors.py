@@ -20,7 +20,7 @@ from editloupe.evals.runs.run_folder import KeptPictures, kept_pictures
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.models.detectors import GroundingDino, levels_in_keys, resolve_tile_levels
-from editloupe.tools.models.tiling import Found
+from editloupe.tools.models.tiling import Detection
 from editloupe.tools.models.upscalers import Upscaler
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -286,9 +286,9 @@ class VisionModels:
         """Return the levels of tiles that the detector searches."""
         return resolve_tile_levels(self._settings)
 
-    async def detect(self, pixels: Pixels, phrase: str) -> list[Found]:
+    async def detect(self, pixels: Pixels, phrase: str) -> list[Detection]:
         """Find an object."""
-        found: list[Found] = await self._detections.ask((pixels, phrase))
+        found: list[Detection] = await self._detections.ask((pixels, phrase))
         return found
 
     async def upscale(self, pixels: Pixels, factor: float) -> Pixels:
@@ -328,9 +328,9 @@ class RemoteDetector:
         """The driver made sure that it can run."""
         return None
 
-    def detect(self, pixels: Pixels, phrase: str) -> list[Found]:
+    def detect(self, pixels: Pixels, phrase: str) -> list[Detection]:
         """Ask the actor; called from a tool's thread, which waits."""
-        found: list[Found] = _get(self._models.detect.remote(pixels, phrase))
+        found: list[Detection] = _get(self._models.detect.remote(pixels, phrase))
         return found
 
 

@@ -19,7 +19,7 @@ from editloupe.rubrics.edival.rules import Hit, grounded, usable
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_objects, read_listing
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import prompts
-from editloupe.tools.drawing import resized, with_boxes
+from editloupe.tools.drawing import draw_boxes, resize
 from editloupe.tools.models.detectors import Finder
 from editloupe.types import Box
 
@@ -93,7 +93,7 @@ class Decomposer:
     def ground(self, picture: Picture, objects: Sequence[SceneObject]) -> tuple[GroundedObject, ...]:
         """Keep the objects the detector finds, none of whose boxes is too large (Algorithm 1)."""
         side, settings = self.settings.decompose_side, self.settings
-        small = resized(picture.pixels, (side, side))
+        small = resize(picture.pixels, (side, side))
         kept = []
         for item in objects:
             found = self.finder.find(small, item.name)
@@ -128,7 +128,7 @@ def picture_with_boxes(picture: Picture, objects: Sequence[GroundedObject]) -> b
             box = Box(x1=x1, y1=y1, x2=max(x1 + 1, round(hit.x2 * width)), y2=max(y1 + 1, round(hit.y2 * height)))
             boxes.append(box)
             labels.append(f"{item.name} {hit.score:.2f}")
-    return encode(with_boxes(picture.pixels, boxes, labels), "jpeg", 90)
+    return encode(draw_boxes(picture.pixels, boxes, labels), "jpeg", 90)
 
 
 def _hit(box: Box, score: float, phrase: str, side: int) -> Hit:

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError
-from editloupe.tools.geometry import mapped, with_context
+from editloupe.tools.geometry import add_context, map_box
 from editloupe.types import Box, Edit, Sha
 
 LONG_SIDE, CROP_SIDE, TRACE_SIDE = 290, 190, 220
@@ -45,7 +45,7 @@ def thumbnails(run: Run, edit: Edit, pictures: dict[str, list[Sha]]) -> list[Thu
     region = _region(edit.target_boxes, source.size) if source is not None else None
     if source is not None and edited is not None and region is not None:
         found.append(_thumbnail(_cropped(source, region), "target in the source", CROP_SIDE, enlarge=True))
-        there = mapped(region, source.size, edited.size)
+        there = map_box(region, source.size, edited.size)
         found.append(_thumbnail(_cropped(edited, there), "same place in the edit", CROP_SIDE, enlarge=True))
     if (reference := opened.get("reference")) is not None:
         found.append(_thumbnail(reference, "reference", CROP_SIDE))
@@ -92,7 +92,7 @@ def _region(boxes: tuple[Box, ...], size: tuple[int, int]) -> Box | None:
         x2=max(box.x2 for box in inside),
         y2=max(box.y2 for box in inside),
     )
-    region = with_context(whole, 0.5, min(64, *size), size)
+    region = add_context(whole, 0.5, min(64, *size), size)
     return region if region.area < _MOST_OF_PICTURE * size[0] * size[1] else None
 
 

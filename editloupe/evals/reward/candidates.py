@@ -8,8 +8,8 @@ from pathlib import Path
 
 from editloupe._util.files import read_text
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES
-from editloupe.evals.reward.edit_rewards import best_place
-from editloupe.evals.reward.pair_reports import rows_of_edits
+from editloupe.evals.reward.edit_rewards import find_best
+from editloupe.evals.reward.pair_reports import find_rows
 from editloupe.evals.stats.comparison.preference_results import NOT_YET, row_halves
 from editloupe.evals.stats.scores.run_table import Table
 from editloupe.types import Edit, Record, UserError
@@ -28,7 +28,7 @@ class Candidate(Record):
     """Why there is no score."""
 
 
-class Best(Record):
+class BestOfResult(Record):
     """The candidates of one source and instruction, and which of them is best."""
 
     name: str
@@ -41,7 +41,7 @@ class Best(Record):
 
 
 @dataclass(frozen=True)
-class Choice:
+class CandidateSet:
     """A source, an instruction, and the pictures to choose from."""
 
     name: str
@@ -63,10 +63,10 @@ class Choice:
             for path in self.candidates
         ]
 
-    def best(self, table: Table | None, protocol: str) -> Best:
+    def best(self, table: Table | None, protocol: str) -> BestOfResult:
         """Return the best candidate by what a run holds; one without a score cannot win, and of equal ones the first does."""
         edits = self.edits()
-        rows = rows_of_edits(table, edits) if table else {}
+        rows = find_rows(table, edits) if table else {}
         found = []
         for edit in edits:
             halves = row_halves(protocol, rows[edit.id], table.criteria) if table and edit.id in rows else []
@@ -74,8 +74,8 @@ class Choice:
             why = next((half.why for half in halves if half.why), NOT_YET)
             score = sum(scores) / len(scores) / 100 if scores else None
             found.append(Candidate(picture=edit.id, score=score, why=None if scores else why))
-        index = best_place([one.score for one in found])
-        return Best(
+        index = find_best([one.score for one in found])
+        return BestOfResult(
             name=self.name,
             source=str(self.source),
             instruction=self.instruction,
@@ -85,9 +85,9 @@ class Choice:
         )
 
 
-def choices(
+def find_candidate_sets(
     paths: Sequence[Path], source: Path | None = None, instruction: str | None = None, task: str | None = None
-) -> list[Choice]:
+) -> list[CandidateSet]:
     """Find what is to be chosen from: all paths together with a source and an instruction, else every folder by itself.
 
     A folder by itself holds a picture called `source` and an `instruction.txt`; its other pictures are the candidates.
@@ -100,7 +100,7 @@ def choices(
     return [_own_choice(path, task) for path in paths]
 
 
-def _own_choice(folder: Path, task: str | None) -> Choice:
+def _own_choice(folder: Path, task: str | None) -> CandidateSet:
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder; pictures need --source and --instruction")
     pictures = _pictures(folder)
@@ -114,7 +114,7 @@ def _own_choice(folder: Path, task: str | None) -> Choice:
     return _choice(str(folder), own[0], instruction, pictures, task)
 
 
-def _choice(name: str, source: Path, instruction: str, pictures: Sequence[Path], task: str | None) -> Choice:
+def _choice(name: str, source: Path, instruction: str, pictures: Sequence[Path], task: str | None) -> CandidateSet:
     if not instruction.strip():
         raise UserError(f"the instruction of {name} is empty")
     if not source.is_file():
@@ -125,7 +125,7 @@ def _choice(name: str, source: Path, instruction: str, pictures: Sequence[Path],
     lost = next((path for path in others if not path.is_file()), None)
     if lost is not None:
         raise UserError(f"there is no candidate at {lost}")
-    return Choice(name, source, instruction, others, task)
+    return CandidateSet(name, source, instruction, others, task)
 
 
 def _pictures(folder: Path) -> list[Path]:

@@ -78,10 +78,10 @@ def best_of(
     listed = list(edits)
     if not listed:
         raise UserError("best_of needs at least one edit")
-    return best_place(_scores(listed, judge, concurrency, options))
+    return find_best(_scores(listed, judge, concurrency, options))
 
 
-def best_place(scores: Sequence[float | None], same: float = SAME) -> int | None:
+def find_best(scores: Sequence[float | None], same: float = SAME) -> int | None:
     """Return the place of the highest score, of equal ones the first; None if there is no score.
 
     >>> best_place([None, 0.5, 0.75, 0.75]), best_place([None])

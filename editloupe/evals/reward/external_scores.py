@@ -24,7 +24,7 @@ MODE = "scores"
 
 
 @dataclass
-class Given:
+class ExternalScores:
     """The numbers of a file: by pair, and by picture and dimension."""
 
     by_pair: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def judge_by_scores(pairs: Sequence[Pair], file: str | Path, name: str | None = 
     return report, notes
 
 
-def read_scores(file: Path, pairs: Sequence[Pair], rules: PairRules) -> Given:
+def read_scores(file: Path, pairs: Sequence[Pair], rules: PairRules) -> ExternalScores:
     """Read a JSONL, CSV or Parquet file of numbers; docs/reward.md describes its two forms."""
     if not file.is_file():
         raise UserError(f"there is no file of scores at {file}")
@@ -64,7 +64,7 @@ def read_scores(file: Path, pairs: Sequence[Pair], rules: PairRules) -> Given:
     ids = {pair.id for pair in pairs}
     pictures = {str(path) for pair in pairs for path in (pair.winner, pair.loser)}
     roots = _roots(pairs)
-    given = Given()
+    given = ExternalScores()
     for row in reader(file):
         if (pair := _first(row.values, PAIR)) is not None:
             _take_pair(row, pair, pairs, ids, given)
@@ -80,7 +80,7 @@ def _roots(pairs: Sequence[Pair]) -> list[Path]:
     return list(dict.fromkeys(pair.root for pair in pairs if pair.root is not None))
 
 
-def _take_pair(row: Row, said: Any, pairs: Sequence[Pair], ids: set[str], given: Given) -> None:
+def _take_pair(row: Row, said: Any, pairs: Sequence[Pair], ids: set[str], given: ExternalScores) -> None:
     if not any(name in row.values for names in SIDES for name in names):
         raise row.error('a line on a pair has the numbers "winner" and "loser"; this one has neither')
     numbers = tuple(_number(row, names) for names in SIDES)
@@ -100,7 +100,7 @@ def _take_pair(row: Row, said: Any, pairs: Sequence[Pair], ids: set[str], given:
 
 
 def _take_picture(
-    row: Row, said: str, roots: Sequence[Path], pictures: set[str], rules: PairRules, given: Given
+    row: Row, said: str, roots: Sequence[Path], pictures: set[str], rules: PairRules, given: ExternalScores
 ) -> None:
     dimension = row.values.get("dimension")
     if dimension is not None and dimension not in rules.dimensions:
@@ -141,7 +141,7 @@ def _number(row: Row, names: Sequence[str]) -> float | None:
     return number
 
 
-def _result(pair: Pair, given: Given, rules: PairRules) -> PairResult:
+def _result(pair: Pair, given: ExternalScores, rules: PairRules) -> PairResult:
     scores = given.by_pair.get(pair.id) or (
         _of_picture(pair.winner, pair.dimension, given),
         _of_picture(pair.loser, pair.dimension, given),
@@ -155,6 +155,6 @@ def _result(pair: Pair, given: Given, rules: PairRules) -> PairResult:
     return PairResult(**about, scores=scores, decision=decision, correct=is_right(decision, pair.label))
 
 
-def _of_picture(path: Path, dimension: str, given: Given) -> float | None:
+def _of_picture(path: Path, dimension: str, given: ExternalScores) -> float | None:
     number = given.by_picture.get((str(path), dimension))
     return given.by_picture.get((str(path), None)) if number is None else number

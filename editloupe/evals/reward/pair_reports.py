@@ -50,14 +50,14 @@ def judge_pairs(pairs: Iterable[Pair], judge: Judge, way: Way = "pointwise", con
     return _report(listed, halves, way, sum((one.usage for one in found), Usage()), about)
 
 
-def report_of_pairs(
+def report_pairs(
     pairs: Sequence[Pair], table: Table | None, way: Way, judge: str, protocol: str, mode: str
 ) -> PairReport:
     """Report on pairs whose edits were judged into a run, of which `table` is what there is; None where nothing is."""
     halves: list[Half] = []
     usage = Usage()
     if table is not None:
-        for row in rows_of_edits(table, pair_edits(pairs, protocol, way)).values():
+        for row in find_rows(table, pair_edits(pairs, protocol, way)).values():
             halves += row_halves(protocol, row, table.criteria)
             usage = sum((unit.outcome.usage for units in row.units.values() for unit in units), usage)
     return _report(pairs, halves, way, usage, {"judge": judge, "protocol": protocol, "mode": mode})
@@ -85,7 +85,7 @@ def _left(pair: Pair, protocol: str, way: Way) -> PairResult:
     )
 
 
-def rows_of_edits(table: Table, edits: Iterable[Edit]) -> dict[str, RunRow]:
+def find_rows(table: Table, edits: Iterable[Edit]) -> dict[str, RunRow]:
     """Return the rows of a run that belong to these edits, by id; where several have an id, the one with the same pictures."""
     rows: dict[str, list[RunRow]] = {}
     for row in table.rows:
@@ -101,7 +101,7 @@ def rows_of_edits(table: Table, edits: Iterable[Edit]) -> dict[str, RunRow]:
     return found
 
 
-def assumptions(pairs: Iterable[Pair], protocol: str) -> list[str]:
+def list_assumptions(pairs: Iterable[Pair], protocol: str) -> list[str]:
     """Say what is taken for granted about pairs that are judged candidate by candidate, and of how many of them."""
     known = known_protocol(protocol)
     if known is None or known.pairs is None:
@@ -116,7 +116,7 @@ def is_run(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def lines_of(paths: Sequence[Path]) -> list[Line]:
+def build_table_lines(paths: Sequence[Path]) -> list[Line]:
     """Return the rows of the table: of every run one a configuration and way of asking, of every kept result one.
 
     Rows that would have one name go by their run or file as well, and by their configuration where that is not enough.

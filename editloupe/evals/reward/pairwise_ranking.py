@@ -24,7 +24,7 @@ _OUTCOMES: Mapping[str, float] = {"winner": 1.0, "loser": 0.0, "tie": 0.5, "inco
 """Two orders that contradict each other decide nothing: a tie."""
 
 
-def pairs_of_models(edits: Iterable[Edit], dimensions: Sequence[str], file: str = "") -> list[Pair]:
+def build_model_pairs(edits: Iterable[Edit], dimensions: Sequence[str], file: str = "") -> list[Pair]:
     """Return a pair for every two models' outputs of the same source and instruction, in each of these dimensions.
 
     Nobody said which is better: the first-named model stands in the winner's place, and the pair's label is `open`.
@@ -67,7 +67,7 @@ def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> 
 
 
 def rank_models(
-    tables: Sequence[Table], dimensions: Sequence[str] = (), how: Resampling | None = None
+    tables: Sequence[Table], dimensions: Sequence[str] = (), resampling: Resampling | None = None
 ) -> list[Ranking]:
     """Rank the editing models of one run or several: by judgements of two at once where there are some, else by scores.
 
@@ -88,9 +88,9 @@ def rank_models(
             about = f" about {open_ones[0]}" if open_ones else ""
             raise UserError(f"no question on two outputs{about} has been judged, so there is nothing to rank by")
         pooled = [one for found in asked.values() for one in found]
-        return [_ranked(pooled if name == OVERALL else asked[name], name, how) for name in wanted]
+        return [_ranked(pooled if name == OVERALL else asked[name], name, resampling) for name in wanted]
     return [
-        _named(_by_scores(some, protocol, name, how), part)
+        _named(_by_scores(some, protocol, name, resampling), part)
         for part, some in _apart(tables)
         for name in dimensions or (OVERALL,)
     ]
@@ -113,8 +113,8 @@ def _named(ranking: Ranking, part: str) -> Ranking:
     return ranking.model_copy(update={"dimension": f"{ranking.dimension}{BETWEEN}{part}"}) if part else ranking
 
 
-def _ranked(found: Sequence[Comparison], dimension: str, how: Resampling | None, *notes: str) -> Ranking:
-    ranking = bradley_terry(found, how)
+def _ranked(found: Sequence[Comparison], dimension: str, resampling: Resampling | None, *notes: str) -> Ranking:
+    ranking = bradley_terry(found, resampling)
     return ranking.model_copy(update={"dimension": dimension, "notes": (*ranking.notes, *notes)})
 
 
@@ -138,7 +138,7 @@ def _asked_at_once(tables: Sequence[Table]) -> dict[str, list[Comparison]]:
     return found
 
 
-def _by_scores(tables: Sequence[Table], protocol: str, dimension: str, how: Resampling | None) -> Ranking:
+def _by_scores(tables: Sequence[Table], protocol: str, dimension: str, resampling: Resampling | None) -> Ranking:
     rules = pair_rules(protocol)
     known = known_protocol(protocol)
     criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
@@ -176,7 +176,7 @@ def _by_scores(tables: Sequence[Table], protocol: str, dimension: str, how: Resa
     )
     lacking = sorted(models - {name for one in found for name in (one.first, one.second)})
     notes += [f"Compared with no other model, so left out: {', '.join(lacking)}."] if lacking else []
-    return _ranked(found, dimension, how, *notes)
+    return _ranked(found, dimension, resampling, *notes)
 
 
 def _score(row: RunRow, protocol: str, criteria: Sequence[str], dimension: str, by_formula: bool) -> float | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from editloupe.making.folder import MakingFolder, Sample, is_making_folder
 from editloupe.making.questions import SOURCES
-from editloupe.making.records import Reference
+from editloupe.making.records import ReferenceImage
 from editloupe.servers.studio.picture_cache import MEDIA_TYPES
 from editloupe.types import Sha
 
@@ -30,7 +30,7 @@ class MakingPictures:
             if (path := root / SOURCES / f"{sha}{suffix}").is_file():
                 return path
         for record in self._folder.references.latest().values():
-            if isinstance(record, Reference) and record.sha == sha:
+            if isinstance(record, ReferenceImage) and record.sha == sha:
                 path = root / record.reference
                 return path if path.is_file() and path.resolve().is_relative_to(root.resolve()) else None
         return None

@@ -60,6 +60,6 @@ def overlap(a: Bounds, b: Bounds) -> int:
     return max(0, min(a[2], b[2]) - max(a[0], b[0])) * max(0, min(a[3], b[3]) - max(a[1], b[1]))
 
 
-def around(a: Bounds, b: Bounds) -> Bounds:
+def enclose(a: Bounds, b: Bounds) -> Bounds:
     """Return the box round two boxes."""
     return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])

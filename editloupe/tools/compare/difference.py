@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
-from editloupe.tools.compare.arrays import around, overlap
-from editloupe.tools.compare.fine_structure import FineSpot, find_fine_spots, fine_frame
+from editloupe.tools.compare.arrays import enclose, overlap
+from editloupe.tools.compare.fine_structure import FineSpot, build_fine_frame, find_fine_spots
 from editloupe.tools.compare.regions import (
     Spot,
     find_spots,
@@ -39,12 +39,12 @@ from editloupe.tools.compare.regions import (
 from editloupe.tools.compare.registration import Registration, register, sample
 from editloupe.tools.compare.residual import (
     apply_tone,
-    block_means,
+    average_blocks,
+    fit_gray_line,
     fit_tone,
-    gray_line,
-    measure,
-    sharpness_ratio,
-    tone_change,
+    measure_residual,
+    measure_sharpness_ratio,
+    measure_tone_change,
 )
 from editloupe.types import Box
 
@@ -140,20 +140,20 @@ class Alignment:
         Places outside the second picture repeat its border.
         """
         x1, y1, x2, y2 = box
-        if self.registration.still and second.shape[1::-1] == self.size and _lies_in(box, self.size):
+        if self.registration.is_identity and second.shape[1::-1] == self.size and _lies_in(box, self.size):
             return second[y1:y2, x1:x2].copy()  # what reading at whole pixels gives
         stretch = np.array([second.shape[1] / self.size[0], second.shape[0] / self.size[1]], np.float32)
         read = np.empty((y2 - y1, x2 - x1, 3), np.uint8)
         for top in range(y1, y2, STRIP_ROWS):
             rows = min(STRIP_ROWS, y2 - top)
-            places = self.registration.places((x1, top, x2, top + rows), float(self.factor))
+            places = self.registration.map_pixels((x1, top, x2, top + rows), float(self.factor))
             places = (places + np.float32(0.5)) * stretch - np.float32(0.5)
             read[top - y1 : top - y1 + rows] = _sample(second, places)
         return read
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PictureComparison:
     """The full result of comparing two pictures.
 
     ``changed_share`` (0..1) is the share of the first picture's area that differs; ``whole_scene`` says that the
@@ -180,51 +180,51 @@ class Comparison:
         return f"{found} {self.global_change.sentence(subject)}"
 
 
-def localize(first: Pixels, second: Pixels) -> list[Region]:
+def find_regions(first: Pixels, second: Pixels) -> list[Region]:
     """Return the regions where the second picture differs from the first one, best first."""
     return list(compare(first, second).regions)
 
 
-def boxes(first: Pixels, second: Pixels) -> list[list[int]]:
-    """Return only the boxes of :func:`localize`, as lists."""
-    return [list(region.box) for region in localize(first, second)]
+def find_boxes(first: Pixels, second: Pixels) -> list[list[int]]:
+    """Return only the boxes of :func:`find_regions`, as lists."""
+    return [list(region.box) for region in find_regions(first, second)]
 
 
-def compare(first: Pixels, second: Pixels) -> Comparison:
+def compare(first: Pixels, second: Pixels) -> PictureComparison:
     """Compare two RGB pictures of the same scene; they may differ in size, framing, tone and sharpness."""
     height, width = first.shape[:2]
     a, b, factor = _reduce(first, second)
     gray_a, gray_b = _gray(a), _gray(b)
     registration = register(gray_a, gray_b)
     warped, valid = _overlay(b, registration)
-    blocks_a, blocks_b = block_means(a), block_means(warped)
-    known = None if valid is None else block_means(valid.view(np.uint8)) > 0
+    blocks_a, blocks_b = average_blocks(a), average_blocks(warped)
+    known = None if valid is None else average_blocks(valid.view(np.uint8)) > 0
     tone = fit_tone(blocks_a, blocks_b, known)
     toned = apply_tone(a, tone)
-    residual = measure(toned, warped, (apply_tone(blocks_a, tone), blocks_b), valid, known)
+    residual = measure_residual(toned, warped, (apply_tone(blocks_a, tone), blocks_b), valid, known)
     shift, scale = _geometry(registration, a.shape, factor)
     lies = Alignment(registration, factor, (width, height))
-    sharpness = sharpness_ratio(gray_a, gray_b, residual.score)
-    change = GlobalChange(shift, scale, sharpness=sharpness, **tone_change(blocks_a, blocks_b, residual.score))
+    sharpness = measure_sharpness_ratio(gray_a, gray_b, residual.score)
+    change = GlobalChange(shift, scale, sharpness=sharpness, **measure_tone_change(blocks_a, blocks_b, residual.score))
     if is_whole_scene(residual.coarse):
         share = visible_share(residual.coarse)
         scene = Region((0, 0, width, height), 1.0, round(share * width * height), _lab_change(toned, warped, None))
-        return Comparison((scene,), share, True, change, lies)
+        return PictureComparison((scene,), share, True, change, lies)
     spots = find_spots(residual.score, residual.amount)
     regions = [_region(spot, toned, warped, factor) for spot in spots]
     share = sum(spot.area for spot in spots) / residual.amount.size
-    frame = fine_frame(first, second)
+    frame = build_fine_frame(first, second)
     if frame is not None:
         boxed = [region.box for region in regions]
         drift = np.ascontiguousarray(residual.drift[..., 0])
-        fine = find_fine_spots(frame, registration, factor, gray_line(blocks_a, tone), drift, boxed)
+        fine = find_fine_spots(frame, registration, factor, fit_gray_line(blocks_a, tone), drift, boxed)
         for spot in fine:
             parts = [region for region in regions if overlap(region.box, spot.box)]
             regions = [region for region in regions if region not in parts]
             regions.append(_fine_region(spot, parts, toned, warped, factor))
         share += sum(spot.area for spot in fine) / (width * height)
     regions.sort(key=lambda region: -region.significance)
-    return Comparison(tuple(regions), share, False, change, lies)
+    return PictureComparison(tuple(regions), share, False, change, lies)
 
 
 def align(first: Pixels, second: Pixels) -> Pixels:
@@ -277,11 +277,11 @@ def _shrink(picture: Pixels, factor: int) -> Pixels:
 
 def _overlay(picture: Pixels, registration: Registration) -> tuple[Pixels, NDArray[np.bool_] | None]:
     """Return the picture warped by the registration and where it really has content; None is everywhere."""
-    if registration.still:
+    if registration.is_identity:
         return picture, None
     height, width = picture.shape[:2]
-    places = registration.all_places(width, height)
-    inside = _inside(places, math.ceil(registration.farthest(width, height)))
+    places = registration.map_all_pixels(width, height)
+    inside = _inside(places, math.ceil(registration.max_displacement(width, height)))
     valid = cv2.erode(inside, np.ones((EDGE_MARGIN, EDGE_MARGIN), np.uint8)).astype(bool)
     return sample(picture, places), valid
 
@@ -314,7 +314,7 @@ def _fine_region(spot: FineSpot, parts: list[Region], a: Pixels, b: Pixels, fact
     """Return a place whose fine structure changed as a region, round the parts of it that were found without."""
     box, size, rank = spot.box, spot.area, significance(spot.contrast, spot.area / (a[..., 0].size * factor * factor))
     for part in parts:
-        box, size, rank = around(box, part.box), max(size, part.area), max(rank, part.significance)
+        box, size, rank = enclose(box, part.box), max(size, part.area), max(rank, part.significance)
     x1, y1, x2, y2 = (v // factor for v in box)
     window = (slice(y1, max(y2, y1 + 1)), slice(x1, max(x2, x1 + 1)))
     change = _lab_change(np.ascontiguousarray(a[window]), np.ascontiguousarray(b[window]), None)
@@ -359,10 +359,10 @@ READING_SMALLEST = 160
 
 
 @dataclass(frozen=True)
-class ComparedPictures:
+class ComparisonResult:
     """What a comparison found, and the places it shows."""
 
-    found: Comparison
+    comparison: PictureComparison
     boxes: tuple[Box, ...]
     """Where the crops lie in the first picture; none where the whole scene differs."""
     sides: tuple[Pixels, ...]
@@ -374,47 +374,49 @@ class ComparedPictures:
 class LineReader(Protocol):
     """Reads the text of a place; see `ReadText.line_at`."""
 
-    def line_at(self, pixels: Pixels, at: Box, box: Box) -> dict[str, Any] | None:
+    def read_line_at(self, pixels: Pixels, at: Box, box: Box) -> dict[str, Any] | None:
         """Return the text that runs through a box of a region, with its confidence, or None."""
 
 
-class ComparePictures(Protocol):
+class PictureComparer(Protocol):
     """Compares two pictures and shows so many places at most; has their text read if a reader is passed."""
 
     def __call__(
         self, first: Picture, second: Picture, most: int, reader: LineReader | None = None
-    ) -> ComparedPictures:
+    ) -> ComparisonResult:
         """Compare two pictures."""
 
 
-def compare_here(first: Picture, second: Picture, most: int, reader: LineReader | None = None) -> ComparedPictures:
+def compare_in_process(
+    first: Picture, second: Picture, most: int, reader: LineReader | None = None
+) -> ComparisonResult:
     """Compare two pictures in this process."""
-    return compared(first.pixels, second.pixels, most, reader)
+    return compare_and_crop(first.pixels, second.pixels, most, reader)
 
 
-def compared(first: Pixels, second: Pixels, most: int, reader: LineReader | None = None) -> ComparedPictures:
+def compare_and_crop(first: Pixels, second: Pixels, most: int, reader: LineReader | None = None) -> ComparisonResult:
     """Compare two pictures, cut out the most significant differences, and read the text of the first few."""
     found = compare(first, second)
     size = first.shape[1], first.shape[0]
     if found.whole_scene:
         scale = min(1.0, WHOLE_SIDE / max(size))
         small = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-        return ComparedPictures(found, (), (drawing.resized(first, small), drawing.resized(second, small)))
+        return ComparisonResult(found, (), (drawing.resize(first, small), drawing.resize(second, small)))
     shown = [Box.model_validate(region.box) for region in found.regions[:most]]
-    boxes = tuple(geometry.with_context(box, CONTEXT, SMALLEST, size) for box in shown)
-    sides = tuple(side for box in boxes for side in both_sides(first, second, found, box))
+    boxes = tuple(geometry.add_context(box, CONTEXT, SMALLEST, size) for box in shown)
+    sides = tuple(side for box in boxes for side in crop_both_sides(first, second, found, box))
     texts = None if reader is None else tuple(_texts(reader, first, second, found, box) for box in shown[:READ])
-    return ComparedPictures(found, boxes, sides, texts)
+    return ComparisonResult(found, boxes, sides, texts)
 
 
-def _texts(reader: LineReader, first: Pixels, second: Pixels, found: Comparison, box: Box) -> dict[str, Any]:
+def _texts(reader: LineReader, first: Pixels, second: Pixels, found: PictureComparison, box: Box) -> dict[str, Any]:
     """Read the lines that run through a differing place in both pictures."""
-    wide = geometry.with_context(box, READING_CONTEXT, READING_SMALLEST, (first.shape[1], first.shape[0]))
-    sides = zip(("first", "second"), both_sides(first, second, found, wide), strict=True)
-    return {side: reader.line_at(pixels, wide, box) for side, pixels in sides}
+    wide = geometry.add_context(box, READING_CONTEXT, READING_SMALLEST, (first.shape[1], first.shape[0]))
+    sides = zip(("first", "second"), crop_both_sides(first, second, found, wide), strict=True)
+    return {side: reader.read_line_at(pixels, wide, box) for side, pixels in sides}
 
 
-def both_sides(first: Pixels, second: Pixels, found: Comparison, box: Box) -> tuple[Pixels, Pixels]:
+def crop_both_sides(first: Pixels, second: Pixels, found: PictureComparison, box: Box) -> tuple[Pixels, Pixels]:
     """Return a place of the first picture and the same place of the second, where that lies otherwise."""
     assert found.alignment is not None  # compare always says how the pictures lie
     return drawing.crop(first, box), found.alignment.crop(second, (box.x1, box.y1, box.x2, box.y2))

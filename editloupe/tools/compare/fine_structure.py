@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.compare.arrays import Bounds, Doubles, Floats, Gray, area, overlap
 from editloupe.tools.compare.registration import Registration
-from editloupe.tools.compare.residual import drift_added
+from editloupe.tools.compare.residual import add_drift
 
 # Whole pixels to either side among which the best fit is searched, and what a fit must gain (correlation) for each
 # pixel, squared, that it lies further away: what changed must not pull the place along.
@@ -56,7 +56,7 @@ EDGE_LEVEL = 0.3
 
 
 @dataclass(frozen=True)
-class Lies:
+class PatchAlignment:
     """Where a place of the first picture lies in the second: moved by whole pixels, and enlarged round its middle."""
 
     move: tuple[int, int]
@@ -74,7 +74,7 @@ class Patch:
     contrast: float
 
 
-def look_closely(first: Gray, second: Gray, bounds: Bounds, lies: Lies, noise: float) -> Patch | None:
+def look_closely(first: Gray, second: Gray, bounds: Bounds, lies: PatchAlignment, noise: float) -> Patch | None:
     """Look at a box of the first picture, which ``lies`` about there in the second one. None: it is the same."""
     residual, score = _residual(first, second, bounds, lies, noise)
     row, column = np.unravel_index(int(score.argmax()), score.shape)
@@ -97,7 +97,7 @@ def look_closely(first: Gray, second: Gray, bounds: Bounds, lies: Lies, noise: f
     return Patch(best, box, int(np.count_nonzero(changed)), float(residual[changed].mean()))
 
 
-def _residual(first: Gray, second: Gray, bounds: Bounds, lies: Lies, noise: float) -> tuple[Floats, Floats]:
+def _residual(first: Gray, second: Gray, bounds: Bounds, lies: PatchAlignment, noise: float) -> tuple[Floats, Floats]:
     """Return what is left of the difference at every pixel, and its mean in units of what was to be expected."""
     x1, y1, x2, y2 = bounds
     a = first[y1:y2, x1:x2]
@@ -123,7 +123,7 @@ def _score(rest: Floats, a: Gray, b: Gray, noise: float) -> Floats:
     return np.asarray(score, np.float32)
 
 
-def _surroundings(second: Gray, bounds: Bounds, lies: Lies) -> Gray:
+def _surroundings(second: Gray, bounds: Bounds, lies: PatchAlignment) -> Gray:
     """Return the second picture's part among which the place is searched; beyond it, its border is repeated."""
     x1, y1, x2, y2 = bounds
     size = (x2 - x1 + 2 * SEARCH, y2 - y1 + 2 * SEARCH)
@@ -232,7 +232,7 @@ class FineSpot:
 
 
 @dataclass(frozen=True)
-class Frame:
+class FineFrame:
     """Both pictures' brightness at one size."""
 
     first: Gray
@@ -241,18 +241,18 @@ class Frame:
     """Pixels of the first picture for one pixel of the frame, in x and y."""
 
 
-def fine_frame(first: Pixels, second: Pixels) -> Frame | None:
+def build_fine_frame(first: Pixels, second: Pixels) -> FineFrame | None:
     """Return the brightness of both pictures at the finest size both have; None where that is hardly anything."""
     height, width = first.shape[:2]
     factor = max(1, max(width, height) // FINE_LONG_SIDE)
     size = (min(width // factor, second.shape[1]), min(height // factor, second.shape[0]))
     if min(size) < MIN_SIDE:
         return None
-    return Frame(_gray(first, size), _gray(second, size), (width / size[0], height / size[1]))
+    return FineFrame(_gray(first, size), _gray(second, size), (width / size[0], height / size[1]))
 
 
 def find_fine_spots(
-    frame: Frame,
+    frame: FineFrame,
     registration: Registration,
     factor: int,
     tone: tuple[float, float],
@@ -281,7 +281,7 @@ def find_fine_spots(
         around = (max(0, x1 - 2 * CELL), max(0, y1 - 2 * CELL), min(width, x2 + 2 * CELL), min(height, y2 + 2 * CELL))
         expected = float(noise[contrast[cells[1] : cells[3], cells[0] : cells[2]].max()])
         move = moves[(around[1] + around[3]) // 2 // TILE, (around[0] + around[2]) // 2 // TILE]
-        patch = look_closely(first, frame.second, around, Lies((int(move[0]), int(move[1])), turn), expected)
+        patch = look_closely(first, frame.second, around, PatchAlignment((int(move[0]), int(move[1])), turn), expected)
         if patch is not None:
             spots.append(_spot(patch, frame))
     return spots
@@ -297,16 +297,16 @@ def _gray(picture: Pixels, size: tuple[int, int]) -> Gray:
 def _toned(gray: Gray, tone: tuple[float, float], drift: Floats) -> Gray:
     """Return the first picture's brightness with the second one's tone, and without what drifted slowly between them."""
     if np.abs(drift).max() >= WORTH_OFFSET:
-        return drift_added(gray, drift, -1.0, tone)
+        return add_drift(gray, drift, -1.0, tone)
     if max(abs(tone[1]), abs(255 * (tone[0] - 1) + tone[1])) < 0.5:
         return gray
     return np.asarray(cv2.addWeighted(gray, tone[0], gray, 0.0, tone[1]), np.uint8)
 
 
-def _moves(frame: Frame, registration: Registration, factor: int) -> Whole:
+def _moves(frame: FineFrame, registration: Registration, factor: int) -> Whole:
     """Return by how many whole pixels every tile of the second picture is moved."""
     height, width = frame.first.shape
-    if registration.still:
+    if registration.is_identity:
         return np.zeros((-(-height // TILE), -(-width // TILE), 2), np.int64)
     scale = np.array(frame.step) / factor
     columns, rows = (np.minimum(np.arange(0, side, TILE) + TILE // 2, side - 1) for side in (width, height))
@@ -434,7 +434,7 @@ def _clusters(score: Floats, known: list[Bounds], parts: list[Bounds]) -> list[B
     return found[:MOST_LOOKS]
 
 
-def _in_cells(boxes: Sequence[Bounds], frame: Frame) -> list[Bounds]:
+def _in_cells(boxes: Sequence[Bounds], frame: FineFrame) -> list[Bounds]:
     x, y = frame.step[0] * CELL, frame.step[1] * CELL
     return [(int(x1 / x) - 1, int(y1 / y) - 1, int(x2 / x) + 2, int(y2 / y) + 2) for x1, y1, x2, y2 in boxes]
 
@@ -443,7 +443,7 @@ def _is_part(box: Bounds, cluster: Bounds) -> bool:
     return overlap(box, cluster) >= PART_WITHIN * area(box) and area(box) <= LARGEST_PART * area(cluster)
 
 
-def _spot(patch: Patch, frame: Frame) -> FineSpot:
+def _spot(patch: Patch, frame: FineFrame) -> FineSpot:
     """Return a changed patch in the first picture's pixels, with a margin: letters are read in the line they stand in."""
     x1, y1, x2, y2 = patch.box
     margin = MARGIN * min(x2 - x1, y2 - y1)

@@ -29,7 +29,7 @@ import numpy as np
 
 from editloupe.pictures.decode import Picture, decode
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compare.difference import ComparedPictures, LineReader, compare_here, compared
+from editloupe.tools.compare.difference import ComparisonResult, LineReader, compare_and_crop, compare_in_process
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}
 """Has glibc keep what a comparison used for the next one: getting it anew from the kernel is a fifth of a comparison."""
@@ -38,7 +38,7 @@ _ASKED = struct.Struct("<8q")
 _A_FILE = -1
 """The height and width of a file, which is to be decoded."""
 _LENGTH = struct.Struct("<q")
-JPEG_START = b"\xff\xd8\xff"
+JPEG_MAGIC = b"\xff\xd8\xff"
 
 
 class ComparisonPoolClosed(Exception):
@@ -56,7 +56,7 @@ class ComparisonPool:
 
     def __call__(
         self, first: Picture, second: Picture, most: int, reader: LineReader | None = None
-    ) -> ComparedPictures:
+    ) -> ComparisonResult:
         """Compare two pictures as soon as a process is free.
 
         With a ``reader``, the process reads the text of the places with a reader of its own.
@@ -104,7 +104,7 @@ class ComparisonProcess:
             process_group=0,  # Ctrl-C at the terminal does not reach it, not even while it starts
         )
 
-    def compare(self, first: Picture, second: Picture, most: int, reader: LineReader | None = None) -> ComparedPictures:
+    def compare(self, first: Picture, second: Picture, most: int, reader: LineReader | None = None) -> ComparisonResult:
         """Compare two pictures; where the process was killed it is done here, by the same code, and the next starts anew."""
         with self._turn:
             try:
@@ -114,9 +114,9 @@ class ComparisonProcess:
                 self._end()
             if self._closed:
                 raise ComparisonPoolClosed("the batch has ended")
-        return compare_here(first, second, most, reader)
+        return compare_in_process(first, second, most, reader)
 
-    def _ask(self, first: Picture, second: Picture, most: int, reads: bool) -> ComparedPictures:
+    def _ask(self, first: Picture, second: Picture, most: int, reads: bool) -> ComparisonResult:
         self._process = self._process or self._start()
         there, back = self._process.stdin, self._process.stdout
         assert there is not None
@@ -133,7 +133,7 @@ class ComparisonProcess:
         answer = pickle.loads(_read(back, _LENGTH.unpack(_read(back, _LENGTH.size))[0]))
         if isinstance(answer, Exception):
             raise answer
-        assert isinstance(answer, ComparedPictures)
+        assert isinstance(answer, ComparisonResult)
         return answer
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ def serve(file: int) -> None:
         most, reads, *sizes = _ASKED.unpack(asked)
         try:
             first, second = _picture(file, 0, *sizes[:3]), _picture(file, sizes[2], *sizes[3:])
-            answer: ComparedPictures | Exception = compared(first, second, most, _reader() if reads else None)
+            answer: ComparisonResult | Exception = compare_and_crop(first, second, most, _reader() if reads else None)
         except Exception as error:  # it is raised again where the comparison was asked for
             answer = error
         data = pickle.dumps(answer)
@@ -217,7 +217,7 @@ def _jpeg_pixels(data: bytes) -> Pixels | None:
     Only for files that were read through before, and only where nothing else writes to the terminal: what OpenCV's decoder
     prints about bytes that do not belong into a file is kept from it.
     """
-    if not data.startswith(JPEG_START):
+    if not data.startswith(JPEG_MAGIC):
         return None
     terminal = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -82,7 +82,7 @@ class Registration:
     matrix: Doubles
     field: Floats | None = None
 
-    def places(self, box: tuple[int, int, int, int], scale: float = 1.0) -> Floats:
+    def map_pixels(self, box: tuple[int, int, int, int], scale: float = 1.0) -> Floats:
         """Return where every pixel of a box is found in the second picture, as an array (height, width, 2).
 
         The box (x1, y1, x2, y2) is one of a picture ``scale`` times as large as the registered one.
@@ -110,21 +110,21 @@ class Registration:
         """Return by how much the second picture lies off at positions (rows, columns, 2) of the first one."""
         moved = np.asarray(cv2.transform(at, self.matrix - IDENTITY), np.float32)
         if self.field is not None:
-            moved = moved + read_at(self.field, (at - np.float32(CELL_CENTRE)) / np.float32(CELL))
+            moved = moved + interpolate(self.field, (at - np.float32(CELL_CENTRE)) / np.float32(CELL))
         return np.asarray(moved, np.float32)
 
-    def farthest(self, width: int, height: int) -> float:
+    def max_displacement(self, width: int, height: int) -> float:
         """Return a distance in x or y beyond which nothing of a picture of this size is moved."""
         corners = np.array([[0, 0], [width, 0], [0, height], [width, height]], np.float64)
         moved = corners @ (self.matrix[:, :2] - np.eye(2)).T + self.matrix[:, 2]
         return float(np.abs(moved).max()) + (0.0 if self.field is None else float(np.abs(self.field).max()))
 
     @property
-    def still(self) -> bool:
+    def is_identity(self) -> bool:
         """Whether both pictures lie over each other as they are."""
         return self.field is None and np.array_equal(self.matrix, IDENTITY)
 
-    def all_places(self, width: int, height: int, step: int = 1) -> Floats:
+    def map_all_pixels(self, width: int, height: int, step: int = 1) -> Floats:
         """Return :meth:`places` for the whole registered picture: read between the cells, where the map is smooth.
 
         With a ``step`` that divides a cell, only the middle of every ``step`` × ``step`` pixels.
@@ -145,7 +145,7 @@ def _cell_centres(columns: tuple[int, int], rows: tuple[int, int]) -> Floats:
     return np.stack(np.meshgrid(xs, ys), axis=-1)
 
 
-def read_at(values: Any, places: Floats) -> Floats:
+def interpolate(values: Any, places: Floats) -> Floats:
     """Return a map read between its values; places outside repeat its border."""
     no_second_map = cast(Any, None)  # OpenCV's stubs leave out that positions in one array need no second map.
     read = cv2.remap(values, places, no_second_map, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
@@ -171,7 +171,7 @@ def register(first: Gray, second: Gray) -> Registration:
     if moved is not None:
         return _fitted(moved, trust, (width, height)) if moved.any() else Registration(IDENTITY)
     found = _fitted(_flow(*halves, FLOW_SCALE), trust, (width, height))
-    if found.farthest(width, height) > FLOW_FAR:
+    if found.max_displacement(width, height) > FLOW_FAR:
         found = _fitted(_flow(*halves), trust, (width, height))
     rest = _rest(*halves, found, trust)
     if rest > POOR_REST or abs(found.matrix[0, 0] - found.matrix[1, 1]) > UNEVEN:
@@ -196,7 +196,7 @@ def _fitted(moved: Floats, trust: Floats, size: tuple[int, int]) -> Registration
 def _reframed(first: Gray, second: Gray, trust: Floats, size: tuple[int, int]) -> Registration:
     """Return the map of a picture that was cut out or enlarged by more than the flow can follow."""
     # From half-size pixels to whole ones: x ↦ 2 · start((x − ½) / 2) + ½, of pixel centres.
-    start = reframing(first, second)
+    start = estimate_reframing(first, second)
     matrix = np.column_stack([start[:, :2], 2.0 * start[:, 2] + 0.5 * (1.0 - start[:, :2].sum(axis=1))])
     field = None
     for _ in range(REFRAMING_ROUNDS):  # what the first round leaves is small, so the second finds it to a fraction
@@ -215,7 +215,7 @@ def _reframed(first: Gray, second: Gray, trust: Floats, size: tuple[int, int]) -
 def _rest(first: Gray, second: Gray, found: Registration, trust: Floats) -> float:
     """Return how far half-size pictures still differ under a map, as the motion (half-size pixels) that would leave so much."""
     height, width = first.shape
-    over = sample(second, (found.all_places(2 * width, 2 * height, 2) - np.float32(0.5)) / np.float32(2.0))
+    over = sample(second, (found.map_all_pixels(2 * width, 2 * height, 2) - np.float32(0.5)) / np.float32(2.0))
     different = _without_tone(cv2.subtract(over, first, dtype=cv2.CV_32F))
     seen = trust > SEEN_TRUST
     if np.count_nonzero(seen) < MIN_SEEN:
@@ -346,7 +346,7 @@ MIDDLE = 0.72
 SMOOTH = 4.0
 
 
-def reframing(first: Gray, second: Gray) -> Doubles:
+def estimate_reframing(first: Gray, second: Gray) -> Doubles:
     """Return the 2×3 matrix that sends a pixel of the first picture about where the second, of the same size, has it."""
     height, width = first.shape
     scale = min(1.0, LONG_SIDE / max(width, height))

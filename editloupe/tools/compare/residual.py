@@ -69,7 +69,7 @@ def fit_tone(first: Blocks, second: Blocks, known: Mask | None = None) -> Double
     return np.asarray(fit, np.float64)
 
 
-def gray_line(blocks: Blocks, matrix: Doubles) -> tuple[float, float]:
+def fit_gray_line(blocks: Blocks, matrix: Doubles) -> tuple[float, float]:
     """Return factor and offset of brightness that come nearest to a 3×4 colour matrix on this picture."""
     colours = blocks[_some(blocks)].reshape(-1, 3).astype(np.float64)
     before, after = colours @ LUMA, (colours @ matrix[:, :3].T + matrix[:, 3]) @ LUMA
@@ -83,13 +83,13 @@ def apply_tone(picture: Pixels, matrix: Doubles) -> Pixels:
     return np.asarray(cv2.transform(picture, matrix.astype(np.float32)), np.uint8)
 
 
-def tone_change(first: Blocks, second: Blocks, score: Floats) -> dict[str, float]:
+def measure_tone_change(first: Blocks, second: Blocks, score: Floats) -> dict[str, float]:
     """Return brightness, contrast, saturation (relative) and warmth (share of the range) of the second picture.
 
     The pictures are given by their block means.
     """
     some = _some(first)
-    quiet = (block_means(score)[some] < QUIET_SCORE).ravel()
+    quiet = (average_blocks(score)[some] < QUIET_SCORE).ravel()
     # One row a channel: rows of three are what numpy is slow with.
     a, b = (blocks[some].reshape(-1, 3).T.astype(np.float64, order="C") for blocks in (first, second))
     if quiet.any():
@@ -104,7 +104,7 @@ def tone_change(first: Blocks, second: Blocks, score: Floats) -> dict[str, float
     }
 
 
-def sharpness_ratio(first: Pixels, second: Pixels, score: Floats) -> float:
+def measure_sharpness_ratio(first: Pixels, second: Pixels, score: Floats) -> float:
     """Return how much fine detail the second grey picture has for one unit of the first one's, on a third of the rows."""
     first, second = _strips(first), _strips(second)
     quiet = np.asarray(_strips(score) < QUIET_SCORE).view(np.uint8)
@@ -126,7 +126,7 @@ def _some(blocks: Blocks) -> tuple[slice, slice]:
     return slice(stride // 2, None, stride), slice(stride // 2, None, stride)
 
 
-def block_means(values: NDArray[Any]) -> NDArray[Any]:
+def average_blocks(values: NDArray[Any]) -> NDArray[Any]:
     """Return the means of whole BLOCK×BLOCK blocks; what is left at the right and lower border is ignored."""
     height, width = max(1, values.shape[0] // BLOCK), max(1, values.shape[1] // BLOCK)
     whole = values[: height * BLOCK, : width * BLOCK]
@@ -190,7 +190,7 @@ class Residual:
     drift: Floats
 
 
-def measure(
+def measure_residual(
     first: Pixels, second: Pixels, blocks: tuple[Pixels, Pixels], valid: Mask | None, known: Mask | None
 ) -> Residual:
     """Compare two registered RGB pictures of like tone, given with their block means.
@@ -204,7 +204,7 @@ def measure(
         coarse[~known] = 0
     a, b = _smoothed(first), _smoothed(second)
     if np.abs(drift).max() >= WORTH_DRIFT:
-        b = drift_added(b, drift)
+        b = add_drift(b, drift)
     difference, busy = _differences(a, b)
     if valid is not None:
         difference = np.asarray(cv2.copyTo(difference, valid.view(np.uint8)), np.float32)
@@ -215,7 +215,7 @@ def measure(
     return Residual(amount, np.divide(amount, noise, out=noise), coarse, drift)
 
 
-def drift_added(picture: Pixels, drift: Floats, sign: float = 1.0, tone: tuple[float, float] = (1.0, 0.0)) -> Pixels:
+def add_drift(picture: Pixels, drift: Floats, sign: float = 1.0, tone: tuple[float, float] = (1.0, 0.0)) -> Pixels:
     """Return a picture times and plus ``tone``, with the drift of its blocks added, or taken off where the sign is minus one."""
     # Between blocks, bytes are read much faster than fractions: parts of a grey level, from the middle of the range.
     coded = cv2.resize(np.rint(drift * DRIFT_PARTS + 128.0).astype(np.uint8), picture.shape[1::-1])

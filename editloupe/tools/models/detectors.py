@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
-from editloupe.tools.geometry import Size, whole_pixels
-from editloupe.tools.models.devices import module, pick_device, torch_dtype
-from editloupe.tools.models.tiling import Found, lifted, merge, tiles
+from editloupe.tools.geometry import Size, round_outwards
+from editloupe.tools.models.devices import import_optional, pick_device, torch_dtype
+from editloupe.tools.models.tiling import Detection, cut_tiles, merge_detections, to_picture_coordinates
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 
@@ -82,11 +82,11 @@ class GroundingDino:
         except (ImportError, OSError, RuntimeError):  # torch cannot be loaded, and every search says so
             return self._settings.tile_levels
 
-    def detect(self, pixels: Pixels, phrase: str) -> list[Found]:
+    def detect(self, pixels: Pixels, phrase: str) -> list[Detection]:
         """Return where the phrase's object is, from the whole picture and from tiles of it, best first."""
         return self.detect_many([(pixels, phrase)])[0]
 
-    def detect_many(self, asked: Sequence[tuple[Pixels, str]]) -> list[list[Found]]:
+    def detect_many(self, asked: Sequence[tuple[Pixels, str]]) -> list[list[Detection]]:
         """Answer several searches as `detect` answers each, with their pictures and tiles sharing forward passes.
 
         Only what has the same size shares a pass: padding pixels changes what the model finds. Phrases may differ, for
@@ -97,30 +97,32 @@ class GroundingDino:
             searches: list[tuple[int, Box]] = []
             for index, (pixels, _) in enumerate(asked):
                 size = _size(pixels)
-                searches += [(index, part) for part in (Box(x1=0, y1=0, x2=size[0], y2=size[1]), *tiles(size, levels))]
+                searches += [
+                    (index, part) for part in (Box(x1=0, y1=0, x2=size[0], y2=size[1]), *cut_tiles(size, levels))
+                ]
             groups: dict[Size, list[tuple[int, Box]]] = {}
             for search in searches:
                 groups.setdefault(search[1].size, []).append(search)
-            seen: dict[tuple[int, Box], list[Found]] = {}
+            seen: dict[tuple[int, Box], list[Detection]] = {}
             for group in groups.values():
                 for start in range(0, len(group), self._settings.batch_size):
                     batch = group[start : start + self._settings.batch_size]
                     pictures = [asked[index][0][part.y1 : part.y2, part.x1 : part.x2] for index, part in batch]
                     results = self._batch(pictures, [asked[index][1] for index, _ in batch])
                     seen.update(zip(batch, results, strict=True))
-        found: list[list[Found]] = [[] for _ in asked]
+        found: list[list[Detection]] = [[] for _ in asked]
         for index, part in searches:
-            found[index] += lifted(seen[index, part], part, _size(asked[index][0]))
-        return [merge(items) for items in found]
+            found[index] += to_picture_coordinates(seen[index, part], part, _size(asked[index][0]))
+        return [merge_detections(items) for items in found]
 
-    def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Found]]:
+    def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
         """Make one forward pass, each picture with its own phrase; called with the lock held."""
         model, processor, device = self._load()
-        texts = [prompt(phrase) for phrase in phrases]
+        texts = [format_prompt(phrase) for phrase in phrases]
         inputs = processor(images=list(pictures), text=texts, return_tensors="pt", padding=True)
         inputs = inputs.to(device)
         inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
-        with module("torch").inference_mode():
+        with import_optional("torch").inference_mode():
             outputs = model(**inputs)
         outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
         results = processor.post_process_grounded_object_detection(
@@ -148,13 +150,13 @@ class GroundingDino:
         return self._loaded
 
     def _read_weights(self) -> tuple[Any, Any, str]:
-        transformers = module("transformers")
+        transformers = import_optional("transformers")
         where = str(Path(self._settings.detector).expanduser())
         where = where if Path(where).is_dir() else self._settings.detector
         local = not self._settings.detector_download or Path(where).is_dir()
         device = pick_device(self._settings.device)
         if device == "cpu" and self._settings.threads:
-            module("torch").set_num_threads(self._settings.threads)
+            import_optional("torch").set_num_threads(self._settings.threads)
         with without_progress_bars(transformers):
             # Without a backend the choice would depend on whether torchvision is installed, and scores with it.
             processor = transformers.AutoProcessor.from_pretrained(where, local_files_only=local, backend="pil")
@@ -164,7 +166,7 @@ class GroundingDino:
         return model.to(device).eval(), processor, device
 
 
-def prompt(phrase: str) -> str:
+def format_prompt(phrase: str) -> str:
     """Write a phrase as Grounding DINO was trained to read it: lower case, closed by a full stop.
 
     >>> prompt("  The red Car ")
@@ -190,7 +192,7 @@ def _size(pixels: Pixels) -> Size:
     return pixels.shape[1], pixels.shape[0]
 
 
-def _read(result: Any, size: Size) -> list[Found]:
+def _read(result: Any, size: Size) -> list[Detection]:
     # Where nothing is found, transformers returns no box but one empty label: the boxes decide how many there are.
     labels = result.get("text_labels") or result["labels"]
     found = []
@@ -198,9 +200,9 @@ def _read(result: Any, size: Size) -> list[Found]:
         x1, y1, x2, y2 = numbers
         if x2 <= x1 or y2 <= y1:
             continue
-        box: Box | None = whole_pixels(numbers).clamped(*size)
+        box: Box | None = round_outwards(numbers).clamped(*size)
         if box is not None:
-            found.append(Found(box, float(score), SPECIAL.sub("", str(label)).strip(" .")))
+            found.append(Detection(box, float(score), SPECIAL.sub("", str(label)).strip(" .")))
     return found
 
 
@@ -217,7 +219,7 @@ def _in_hub_cache(model_id: str) -> bool:
     """Whether the hub's cache on this disk holds the model; asks nobody."""
     if importlib.util.find_spec("huggingface_hub") is None or not _named_in_hub_cache(model_id):
         return False
-    hub = module("huggingface_hub")
+    hub = import_optional("huggingface_hub")
     try:
         if not isinstance(hub.try_to_load_from_cache(model_id, "config.json"), str):
             return False
@@ -228,7 +230,7 @@ def _in_hub_cache(model_id: str) -> bool:
 
 def _named_in_hub_cache(model_id: str) -> bool:
     """Whether the hub's cache has a folder for the model; where it has none, its package need not be loaded to say so."""
-    cache = Path(module("huggingface_hub.constants").HF_HUB_CACHE)
+    cache = Path(import_optional("huggingface_hub.constants").HF_HUB_CACHE)
     return (cache / f"models--{model_id.replace('/', '--')}").is_dir()
 
 
@@ -246,7 +248,7 @@ class Finder(Protocol):
     def unavailable(self) -> str | None:
         """Say what is missing on this machine, or None."""
 
-    def find(self, pixels: Pixels, phrase: str) -> list[Found]:
+    def find(self, pixels: Pixels, phrase: str) -> list[Detection]:
         """Return the boxes of a phrase, best first; raises ToolError where the detector cannot be used."""
 
 
@@ -257,31 +259,31 @@ class WholePictureFinder(GroundingDino):
         super().__init__(dataclasses.replace(settings, box_threshold=floor, tile_levels=()))
         self.fingerprint = self._settings.digest("detector", "precision", "box_threshold", "text_threshold")
 
-    def find(self, pixels: Pixels, phrase: str) -> list[Found]:
+    def find(self, pixels: Pixels, phrase: str) -> list[Detection]:
         """Return every box above the floor, best first."""
         with self._lock:
             return sorted(self._batch([pixels], [phrase])[0], key=lambda found: -found.score)
 
-    def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Found]]:
+    def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
         model, processor, device = self._load()
         if model.config.model_type not in OWL:
             return super()._batch(pictures, phrases)
         asked = [[phrase] for phrase in phrases]
         inputs = processor(images=list(pictures), text=asked, return_tensors="pt", padding="max_length").to(device)
         inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
-        with module("torch").inference_mode():
+        with import_optional("torch").inference_mode():
             outputs = model(**inputs)
         outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
         results = processor.post_process_grounded_object_detection(
             outputs, threshold=self._settings.box_threshold, target_sizes=[p.shape[:2] for p in pictures]
         )
-        found: list[list[Found]] = []
+        found: list[list[Detection]] = []
         for picture, phrase, result in zip(pictures, phrases, results, strict=True):
             size = (picture.shape[1], picture.shape[0])
             boxes = [
-                (whole_pixels(numbers).clamped(*size), score)
+                (round_outwards(numbers).clamped(*size), score)
                 for numbers, score in zip(result["boxes"].tolist(), result["scores"].tolist(), strict=True)
                 if numbers[2] > numbers[0] and numbers[3] > numbers[1]
             ]
-            found.append([Found(box, float(score), phrase) for box, score in boxes if box])
+            found.append([Detection(box, float(score), phrase) for box, score in boxes if box])
         return found

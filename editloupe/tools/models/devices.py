@@ -12,7 +12,7 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/n
 """What drivers of GPUs that torch works with leave on Linux: of NVIDIA and its small boards, of AMD, under Windows, of Intel."""
 
 
-def module(name: str) -> Any:
+def import_optional(name: str) -> Any:
     """Import a package of an extra at the moment it is needed, untyped: it may be absent where this is checked."""
     if name == "torch":
         # Some virtual machines announce AMX and then refuse its instructions, which ends the whole process at the first
@@ -32,7 +32,7 @@ def pick_device(wanted: str) -> str:
         return wanted
     if not may_have_gpu():
         return "cpu"
-    torch = module("torch")
+    torch = import_optional("torch")
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
@@ -40,5 +40,5 @@ def pick_device(wanted: str) -> str:
 
 def torch_dtype(precision: str) -> Any:
     """Return torch's number format of this name."""
-    torch = module("torch")
+    torch = import_optional("torch")
     return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[precision]

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
-from editloupe.tools.drawing import resized
+from editloupe.tools.drawing import resize
 from editloupe.tools.models.detectors import without_progress_bars
-from editloupe.tools.models.devices import module, pick_device, torch_dtype
+from editloupe.tools.models.devices import import_optional, pick_device, torch_dtype
 from editloupe.tools.result_cache import key
 from editloupe.types import Box
 
@@ -65,7 +65,7 @@ class FeatureSettings:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedModel:
     """A model in memory, and how pictures are made ready for it."""
 
     model: Any
@@ -81,7 +81,7 @@ class DinoFeatures:
     def __init__(self, settings: FeatureSettings | None = None) -> None:
         self._settings = settings or FeatureSettings()
         self._lock = threading.Lock()
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedModel | None = None
         self.fingerprint = key("features", self._settings.model, self._settings.precision)[:16]
         self.loads = 0
 
@@ -109,27 +109,29 @@ class DinoFeatures:
         """Return the features of every picture's patches, without those of the class and register tokens before them."""
         return self._in_batches(pictures, _patch_grid)
 
-    def _in_batches(self, pictures: Sequence[Pixels], pick: Callable[[Any, Loaded], Any]) -> Vectors:
+    def _in_batches(self, pictures: Sequence[Pixels], pick: Callable[[Any, LoadedModel], Any]) -> Vectors:
         with self._lock:
             loaded = self._load()
             size = self._settings.batch_size
             parts = [self._batch(loaded, pictures[i : i + size], pick) for i in range(0, len(pictures), size)]
         return np.concatenate(parts)
 
-    def _batch(self, loaded: Loaded, pictures: Sequence[Pixels], pick: Callable[[Any, Loaded], Any]) -> Vectors:
-        torch = module("torch")
-        ready = np.stack([prepared(p, loaded.size, loaded.mean, loaded.deviation) for p in pictures])
+    def _batch(
+        self, loaded: LoadedModel, pictures: Sequence[Pixels], pick: Callable[[Any, LoadedModel], Any]
+    ) -> Vectors:
+        torch = import_optional("torch")
+        ready = np.stack([prepare_picture(p, loaded.size, loaded.mean, loaded.deviation) for p in pictures])
         values = torch.from_numpy(ready).to(loaded.device, loaded.model.dtype)
         with torch.inference_mode():
             out = loaded.model(pixel_values=values)
         return np.asarray(pick(out, loaded).float().cpu().numpy(), np.float64)
 
-    def _load(self) -> Loaded:
+    def _load(self) -> LoadedModel:
         if self._loaded is None:
             problem = self.unavailable()
             if problem:
                 raise ToolError(f"{problem[:1].upper()}{problem[1:]}.")
-            transformers = module("transformers")
+            transformers = import_optional("transformers")
             folder = Path(self._settings.model).expanduser()
             where = str(folder) if folder.is_dir() else self._settings.model
             local = folder.is_dir() or not self._settings.download
@@ -140,23 +142,23 @@ class DinoFeatures:
                 )
             config = transformers.utils.cached_file(where, CONFIG, local_files_only=local)
             facts = json.loads(Path(config).read_text("utf-8"))
-            size = side_of(facts)
+            size = read_input_side(facts)
             mean, deviation = (np.asarray(facts[name], np.float64) for name in ("image_mean", "image_std"))
-            self._loaded = Loaded(model.to(device).eval(), device, (size, size), mean, deviation)
+            self._loaded = LoadedModel(model.to(device).eval(), device, (size, size), mean, deviation)
             self.loads += 1
         return self._loaded
 
     def _cached(self, name: str) -> bool:
         if importlib.util.find_spec("huggingface_hub") is None:
             return False
-        hub = module("huggingface_hub")
+        hub = import_optional("huggingface_hub")
         try:
             return isinstance(hub.try_to_load_from_cache(self._settings.model, name), str)
         except hub.errors.HFValidationError:
             return False
 
 
-def _patch_grid(out: Any, loaded: Loaded) -> Any:
+def _patch_grid(out: Any, loaded: LoadedModel) -> Any:
     """Return the last tokens of a reply as rows and columns; a picture of the model's size has side // patch of each."""
     side = getattr(loaded.model.config, "patch_size", None)
     if not isinstance(side, int):
@@ -166,7 +168,7 @@ def _patch_grid(out: Any, loaded: Loaded) -> Any:
     return tokens[:, -rows * columns :].reshape(len(tokens), rows, columns, -1)
 
 
-def side_of(facts: dict[str, Any]) -> int:
+def read_input_side(facts: dict[str, Any]) -> int:
     """Return the side of the square a model sees: its crop size where it has one, else its size.
 
     >>> side_of({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}})
@@ -181,9 +183,11 @@ def side_of(facts: dict[str, Any]) -> int:
     raise ToolError(f"{CONFIG} says nothing about the size of pictures.")
 
 
-def prepared(pixels: Pixels, size: tuple[int, int], mean: Vectors, deviation: Vectors) -> npt.NDArray[np.float32]:
+def prepare_picture(
+    pixels: Pixels, size: tuple[int, int], mean: Vectors, deviation: Vectors
+) -> npt.NDArray[np.float32]:
     """Return a picture as a model takes it: squeezed to the size, 0 to 1, normalised, channels first."""
-    values = (resized(pixels, size) / 255.0 - mean) / deviation
+    values = (resize(pixels, size) / 255.0 - mean) / deviation
     return np.ascontiguousarray(values.transpose(2, 0, 1), np.float32)
 
 
@@ -217,9 +221,9 @@ class Similarity:
     l1: float
 
 
-def regions_alike(base: Pixels, other: Pixels, boxes: Sequence[Box], features: Features | None) -> list[Similarity]:
+def compare_regions(base: Pixels, other: Pixels, boxes: Sequence[Box], features: Features | None) -> list[Similarity]:
     """Compare the same boxes, in pixels of the base picture, in both pictures."""
-    there = resized(other, (base.shape[1], base.shape[0]))
+    there = resize(other, (base.shape[1], base.shape[0]))
     left = [np.ascontiguousarray(base[b.y1 : b.y2, b.x1 : b.x2]) for b in boxes]
     right = [np.ascontiguousarray(there[b.y1 : b.y2, b.x1 : b.x2]) for b in boxes]
     vectors = features.embed([*left, *right]) if features and boxes else None
@@ -230,7 +234,7 @@ def regions_alike(base: Pixels, other: Pixels, boxes: Sequence[Box], features: F
     return found
 
 
-def without(pixels: Pixels, boxes: Sequence[Box]) -> tuple[Pixels, Masks]:
+def black_out(pixels: Pixels, boxes: Sequence[Box]) -> tuple[Pixels, Masks]:
     """Return the picture with these boxes painted black, and the mask of what is left."""
     left = np.ones(pixels.shape[:2], np.bool_)
     for box in boxes:
@@ -240,7 +244,7 @@ def without(pixels: Pixels, boxes: Sequence[Box]) -> tuple[Pixels, Masks]:
     return painted, left
 
 
-def shares(mask: Masks, rows: int, columns: int) -> Vectors:
+def share_of_cells(mask: Masks, rows: int, columns: int) -> Vectors:
     """Return which share of every cell of a grid a mask leaves, whole pixels counted in parts where cells cut them.
 
     >>> shares(np.array([[True, True, False]]), 1, 2)
@@ -257,7 +261,7 @@ def _overlap(cells: int, pixels: int) -> Vectors:
     return np.asarray(covered * cells / pixels, np.float64)
 
 
-def pooled(grid: Vectors, weights: Vectors) -> Vectors:
+def pool_vectors(grid: Vectors, weights: Vectors) -> Vectors:
     """Return the weighted mean of a grid's vectors, each brought to length 1 first so that none counts more than another."""
     vectors = grid.reshape(-1, grid.shape[-1])
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -266,7 +270,7 @@ def pooled(grid: Vectors, weights: Vectors) -> Vectors:
     return np.asarray(flat @ unit / flat.sum(), np.float64)
 
 
-def backgrounds_alike(
+def compare_backgrounds(
     base: Pixels,
     other: Pixels,
     boxes: Sequence[Box],
@@ -280,9 +284,9 @@ def backgrounds_alike(
     that share; where there is none, there is no similarity by features. By `painted`, the boxes are painted black first, which
     makes two pictures the more alike the more of them is painted.
     """
-    there = resized(other, (base.shape[1], base.shape[0]))
-    left, mask = without(base, boxes)
-    right, _ = without(there, boxes)
+    there = resize(other, (base.shape[1], base.shape[0]))
+    left, mask = black_out(base, boxes)
+    right, _ = black_out(there, boxes)
     if not mask.any():
         return None
     alike = None
@@ -291,9 +295,9 @@ def backgrounds_alike(
         alike = cosine(vectors[0], vectors[1])
     elif features is not None:
         grids = features.patches([base, there])
-        weights = shares(mask, *grids.shape[1:3])
+        weights = share_of_cells(mask, *grids.shape[1:3])
         weights = np.where(weights >= least_share - 1e-9, weights, 0.0)  # shares of pixels are not exact in binary
-        alike = cosine(pooled(grids[0], weights), pooled(grids[1], weights)) if weights.any() else None
+        alike = cosine(pool_vectors(grids[0], weights), pool_vectors(grids[1], weights)) if weights.any() else None
     return Similarity(alike, l1_similarity(left, right, mask))
 
 
@@ -316,7 +320,7 @@ class ClipEncoder(DinoFeatures):
             if self._tokenizer is None:
                 self._tokenizer = self._open_tokenizer()
             tokens = self._tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt").to(loaded.device)
-            with module("torch").inference_mode():
+            with import_optional("torch").inference_mode():
                 out = loaded.model.get_text_features(**tokens)
         return _vectors(out)
 
@@ -324,11 +328,13 @@ class ClipEncoder(DinoFeatures):
         """Return the cosine of both differences, −1 to 1; 0 where the picture or the text did not change at all."""
         one, other = _unit(self.embed([before, after]))
         left, right = _unit(self.embed_texts([text_before, text_after]))
-        return directed(other - one, right - left)
+        return cosine_of_changes(other - one, right - left)
 
-    def _batch(self, loaded: Loaded, pictures: Sequence[Pixels], pick: Callable[[Any, Loaded], Any]) -> Vectors:
-        torch = module("torch")
-        ready = np.stack([prepared(p, loaded.size, loaded.mean, loaded.deviation) for p in pictures])
+    def _batch(
+        self, loaded: LoadedModel, pictures: Sequence[Pixels], pick: Callable[[Any, LoadedModel], Any]
+    ) -> Vectors:
+        torch = import_optional("torch")
+        ready = np.stack([prepare_picture(p, loaded.size, loaded.mean, loaded.deviation) for p in pictures])
         with torch.inference_mode():
             values = torch.from_numpy(ready).to(loaded.device, loaded.model.dtype)
             return _vectors(loaded.model.get_image_features(pixel_values=values))
@@ -337,10 +343,10 @@ class ClipEncoder(DinoFeatures):
         folder = Path(self._settings.model).expanduser()
         where = str(folder) if folder.is_dir() else self._settings.model
         local = folder.is_dir() or not self._settings.download
-        return module("transformers").AutoTokenizer.from_pretrained(where, local_files_only=local)
+        return import_optional("transformers").AutoTokenizer.from_pretrained(where, local_files_only=local)
 
 
-def directed(pictures: Vectors, texts: Vectors) -> float:
+def cosine_of_changes(pictures: Vectors, texts: Vectors) -> float:
     """Return the cosine of two differences, 0 where one of them is nothing.
 
     >>> directed(np.array([0.0, 2.0]), np.array([0.0, -1.0]))

@@ -11,7 +11,7 @@ from PIL import Image
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
-from editloupe.tools.models.devices import module, pick_device
+from editloupe.tools.models.devices import import_optional, pick_device
 
 REC_709 = np.array([0.2126, 0.7152, 0.0722])
 """Weights of red, green and blue in luma (EdiVal-Agent, Appendix M)."""
@@ -55,7 +55,7 @@ class HpsV3:
             raise ToolError(f"{problem}.")
         with self._lock:
             if self._model is None:
-                self._model = module("hpsv3").HPSv3RewardInferencer(device=pick_device(self._device))
+                self._model = import_optional("hpsv3").HPSv3RewardInferencer(device=pick_device(self._device))
             rewards = self._model.reward(prompts=[self._prompt], image_paths=[Image.fromarray(pixels)])
         return float(rewards[0][0])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from editloupe.tools.geometry import Size, inside, iou
+from editloupe.tools.geometry import Size, iou, share_inside
 from editloupe.types import Box
 
 OVERLAP = 0.25
@@ -28,7 +28,7 @@ passed for the members of a group."""
 
 
 @dataclass(frozen=True)
-class Found:
+class Detection:
     """An object the detector found."""
 
     box: Box
@@ -38,7 +38,7 @@ class Found:
     """Whether the box ends at the border of its tile, inside the picture."""
 
 
-def tiles(picture: Size, levels: Sequence[int]) -> list[Box]:
+def cut_tiles(picture: Size, levels: Sequence[int]) -> list[Box]:
     """Return overlapping tiles, `level` × `level` of them for every level whose tiles are large enough.
 
     >>> [list(t) for t in tiles((700, 400), (2,))]
@@ -53,13 +53,13 @@ def tiles(picture: Size, levels: Sequence[int]) -> list[Box]:
     return found
 
 
-def lifted(found: Iterable[Found], tile: Box, picture: Size) -> list[Found]:
+def to_picture_coordinates(found: Iterable[Detection], tile: Box, picture: Size) -> list[Detection]:
     """Move what was found in a tile to the picture's coordinates, without boxes that fill the tile."""
     width, height = tile.size
     moved = []
     for item in found:
         box = item.box.clamped(width, height)
-        if box is None or covers(box, (width, height)):
+        if box is None or fills_tile(box, (width, height)):
             continue
         near_x, near_y = (AT_EDGE + EDGE_SHARE * side for side in box.size)
         cut = (
@@ -73,7 +73,7 @@ def lifted(found: Iterable[Found], tile: Box, picture: Size) -> list[Found]:
     return moved
 
 
-def covers(box: Box, size: Size) -> bool:
+def fills_tile(box: Box, size: Size) -> bool:
     """Whether a box covers practically all of what was looked at.
 
     >>> covers(Box.model_validate([0, 0, 99, 100]), (100, 100))
@@ -82,14 +82,14 @@ def covers(box: Box, size: Size) -> bool:
     return box.size[0] > WHOLE * size[0] and box.size[1] > WHOLE * size[1]
 
 
-def merge(found: Iterable[Found]) -> list[Found]:
+def merge_detections(found: Iterable[Detection]) -> list[Detection]:
     """Return one entry an object, best first.
 
     Of boxes on one another the best stays, whole ones before ones cut by a tile. A box around two or more others is a
     group and goes; a lone box inside another is the same object seen in part, and the better of the two stays.
     """
     ranked = sorted(found, key=lambda f: (f.cut, -f.score))
-    kept: list[Found] = []
+    kept: list[Detection] = []
     for item in ranked:
         if all(iou(item.box, other.box) < SAME for other in kept):
             kept.append(item)
@@ -97,15 +97,15 @@ def merge(found: Iterable[Found]) -> list[Found]:
     groups = {id(f) for f in kept if sum(_part_of(o, f) and not o.cut for o in kept) >= 2}
     kept = [item for item in kept if id(item) not in groups]
     kept.sort(key=lambda f: -f.score)
-    single: list[Found] = []
+    single: list[Detection] = []
     for item in kept:
         if not any(_part_of(item, other) or _part_of(other, item) for other in single):
             single.append(item)
     return single
 
 
-def _part_of(item: Found, other: Found, within: float = WITHIN) -> bool:
-    return item is not other and item.box.area < other.box.area and inside(item.box, other.box) >= within
+def _part_of(item: Detection, other: Detection, within: float = WITHIN) -> bool:
+    return item is not other and item.box.area < other.box.area and share_inside(item.box, other.box) >= within
 
 
 def _cuts(length: int, parts: int) -> list[tuple[int, int]]:

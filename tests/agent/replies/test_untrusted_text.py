@@ -80,7 +80,7 @@ def reading_of(words: str, tmp_path: Path) -> str:
     """What `read_text` says where the reader found these words."""
 
     class Found(ReadText):
-        def lines(self, pixels: Any, at: Any) -> list[dict[str, Any]]:
+        def read_lines(self, pixels: Any, at: Any) -> list[dict[str, Any]]:
             return [{"text": words, "box": [1, 2, 30, 40], "confidence": 0.9}]
 
     return Found(ToolSettings()).run({"target_image": "Edited Image"}, view_of(HARMLESS, tmp_path)).text

@@ -37,7 +37,7 @@ def test_the_first_combination_has_the_first_values_and_the_last_key_varies_fast
 def test_edits_are_judged_in_every_combination_and_compared(edit: Edit, tmp_path: Path) -> None:
     tools = [ToolSettings(max_regions=count) for count in (3, 5)]
     made = combinations_of({"tools": tools, "mode": ["tools", "plain"]})
-    found = ablate([edit], made, tmp_path / "run", spec="rules", how=QUICK, names=["a", "b", "c", "d"])
+    found = ablate([edit], made, tmp_path / "run", spec="rules", resampling=QUICK, names=["a", "b", "c", "d"])
     assert [row.name for row in found.rows] == ["name=a", "name=b", "name=c", "name=d"]
     assert found.complete
     assert found.rows[3].same_as == "name=b", "plain mode has no crops"

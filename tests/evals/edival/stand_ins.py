@@ -18,7 +18,7 @@ from editloupe.rubrics.edival.pools import start, update
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.tools.models.features import Vectors
-from editloupe.tools.models.tiling import Found
+from editloupe.tools.models.tiling import Detection
 from editloupe.types import Box
 from tests.drawn_pictures import save
 from tests.scripted import Answer, Request, say
@@ -48,7 +48,7 @@ class ColorFinder:
     def unavailable(self) -> str | None:
         return None
 
-    def find(self, pixels: Pixels, phrase: str) -> list[Found]:
+    def find(self, pixels: Pixels, phrase: str) -> list[Detection]:
         self.asked.append(phrase)
         if phrase not in self.paint:
             return []
@@ -57,7 +57,7 @@ class ColorFinder:
         count, _, stats, _ = cv2.connectedComponentsWithStats((off <= 12).astype(np.uint8))
         patches = [stat for stat in stats[1:count] if stat[4] >= 100]
         boxes = [Box(x1=int(x), y1=int(y), x2=int(x + w), y2=int(y + h)) for x, y, w, h, _ in patches]
-        return [Found(box, self.scores.get(phrase, 0.9), phrase) for box in boxes]
+        return [Detection(box, self.scores.get(phrase, 0.9), phrase) for box in boxes]
 
 
 class MeanColor:

@@ -11,7 +11,7 @@ import pytest
 
 from editloupe import Edit, UserError, best_of, reward
 from editloupe.cli.main import run
-from editloupe.evals.reward.edit_rewards import best_place
+from editloupe.evals.reward.edit_rewards import find_best
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair, save, textured
 from tests.evals.reward.samples import asked, brightness, fair, open_judge, picture
@@ -132,8 +132,8 @@ def test_the_command_judges_by_the_usual_protocol_and_scores_from_0_to_1(
 
 
 def test_scores_that_differ_by_a_rounding_error_are_equal_and_by_more_are_not() -> None:
-    assert best_place([0.5, 0.5 + 1e-9]) == 0
-    assert best_place([0.5, 0.5 + 1e-6]) == 1
+    assert find_best([0.5, 0.5 + 1e-9]) == 0
+    assert find_best([0.5, 0.5 + 1e-6]) == 1
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.manifests import NOTHING_EDITED, with_untouched
-from editloupe.evals.reward.pairwise_ranking import pairs_of_models, rank_models
+from editloupe.evals.reward.pairwise_ranking import build_model_pairs, rank_models
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_table import RunRow, read_run_table
 from editloupe.rubrics.wiseedit.scoring import DP, IF, KF, VQ
@@ -188,7 +188,7 @@ def test_pairs_of_models_are_made_of_the_same_source_and_instruction() -> None:
         return Edit(id=name, source=Path("s.png"), edited=Path(f"{name}.png"), instruction=instruction, model=model)
 
     three = [edit("1", "a"), edit("2", "b"), edit("3", "c"), edit("4", "a", "Do that")]
-    pairs = pairs_of_models(three, ("IA", "VQ"))
+    pairs = build_model_pairs(three, ("IA", "VQ"))
     assert [(pair.models, pair.dimension) for pair in pairs[:3]] == [
         (("a", "b"), "IA"),
         (("a", "b"), "VQ"),
@@ -196,11 +196,11 @@ def test_pairs_of_models_are_made_of_the_same_source_and_instruction() -> None:
     ]
     assert len(pairs) == 3 * 2
     with pytest.raises(UserError, match='edit 5 names no "model"'):
-        pairs_of_models([edit("5", None)], ("IA",))
+        build_model_pairs([edit("5", None)], ("IA",))
     with pytest.raises(UserError, match="the model a has two outputs for the source and instruction of edit 1"):
-        pairs_of_models([edit("1", "a"), edit("2", "a")], ("IA",))
+        build_model_pairs([edit("1", "a"), edit("2", "a")], ("IA",))
     with pytest.raises(UserError, match="no two models have an output"):
-        pairs_of_models([edit("1", "a"), edit("2", "b", "Else")], ("IA",))
+        build_model_pairs([edit("1", "a"), edit("2", "b", "Else")], ("IA",))
 
 
 def test_a_hint_for_the_judge_does_not_separate_the_outputs_of_a_case() -> None:
@@ -208,7 +208,7 @@ def test_a_hint_for_the_judge_does_not_separate_the_outputs_of_a_case() -> None:
         Edit(id=model, source=Path("s.png"), edited=Path(f"{model}.png"), instruction="Do it", model=model, hint=hint)
         for model, hint in (("a", None), ("b", "It melts"))
     ]
-    (pair,) = pairs_of_models(outputs, ("IA",))
+    (pair,) = build_model_pairs(outputs, ("IA",))
     assert (pair.models, pair.hint) == (("a", "b"), "It melts")
     assert sum(edit.model == NOTHING_EDITED for edit in with_untouched(outputs)) == 1
     assert len({RunRow(edit, {}, {}).case for edit in outputs}) == 1

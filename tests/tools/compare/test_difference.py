@@ -10,7 +10,15 @@ import pytest
 from numpy.typing import NDArray
 from skimage import data
 
-from editloupe.tools.compare.difference import Comparison, GlobalChange, Region, align, boxes, compare, localize
+from editloupe.tools.compare.difference import (
+    GlobalChange,
+    PictureComparison,
+    Region,
+    align,
+    compare,
+    find_boxes,
+    find_regions,
+)
 
 Picture = NDArray[np.uint8]
 Box = tuple[int, int, int, int]
@@ -119,7 +127,7 @@ def test_identical_pictures_have_no_regions(name: str) -> None:
 @pytest.mark.parametrize("name", PHOTOS)
 def test_a_global_change_alone_has_no_regions(name: str, change: Callable[[Picture], Picture]) -> None:
     picture = photo(name)
-    assert localize(picture, change(picture)) == []
+    assert find_regions(picture, change(picture)) == []
 
 
 @pytest.mark.long
@@ -130,7 +138,7 @@ def test_an_added_object_is_the_only_region_under_a_global_change(
 ) -> None:
     picture = photo(name)
     x, y = picture.shape[1] // 3, picture.shape[0] // 2
-    found = localize(picture, change(with_disc(picture, (x, y), 25, (40, 200, 60))))
+    found = find_regions(picture, change(with_disc(picture, (x, y), 25, (40, 200, 60))))
     assert len(found) == 1
     assert agreement(found[0].box, (x - 25, y - 25, x + 25, y + 25)) > 0.6
 
@@ -140,14 +148,14 @@ def test_a_small_recoloured_patch_is_found() -> None:
     edited = picture.copy()
     patch = edited[300:322, 500:530]
     edited[300:322, 500:530] = patch[..., ::-1] // 2
-    assert agreement(localize(picture, edited)[0].box, (500, 300, 530, 322)) > 0.6
+    assert agreement(find_regions(picture, edited)[0].box, (500, 300, 530, 322)) > 0.6
 
 
 def test_separate_objects_are_separate_regions_and_the_more_noticeable_comes_first() -> None:
     picture = photo("chelsea")
     edited = with_disc(picture, (200, 150), 15, (60, 160, 90))
     edited = with_disc(edited, (700, 400), 60, (0, 0, 255))
-    first, second = localize(picture, edited)
+    first, second = find_regions(picture, edited)
     assert agreement(first.box, (640, 340, 760, 460)) > 0.6
     assert agreement(second.box, (185, 135, 215, 165)) > 0.6
     assert 1.0 >= first.significance > second.significance > 0.0
@@ -163,15 +171,15 @@ def with_bars(gap: int) -> tuple[Picture, Picture]:
 
 
 def test_neighbouring_parts_are_one_region_and_distant_ones_are_not() -> None:
-    assert len(localize(*with_bars(gap=20))) == 1
-    assert len(localize(*with_bars(gap=50))) == 3
+    assert len(find_regions(*with_bars(gap=20))) == 1
+    assert len(find_regions(*with_bars(gap=50))) == 3
 
 
 def test_a_difference_that_hardly_anyone_sees_is_no_region() -> None:
     picture = photo("coffee")
     edited = picture.copy()
     edited[200:260, 300:380] += np.minimum(8, 255 - edited[200:260, 300:380])
-    assert localize(picture, edited) == []
+    assert find_regions(picture, edited) == []
 
 
 def test_a_strip_along_the_border_is_no_region_and_an_object_that_reaches_the_border_is() -> None:
@@ -179,8 +187,8 @@ def test_a_strip_along_the_border_is_no_region_and_an_object_that_reaches_the_bo
     strip, object_there = picture.copy(), picture.copy()
     strip[-2:, 300:500] = (30, 30, 250)
     object_there[-20:, 300:340] = (30, 30, 250)
-    assert localize(picture, strip) == []
-    (region,) = localize(picture, object_there)
+    assert find_regions(picture, strip) == []
+    (region,) = find_regions(picture, object_there)
     assert agreement(region.box, (300, picture.shape[0] - 20, 340, picture.shape[0])) > 0.6
 
 
@@ -192,8 +200,8 @@ def grainy(picture: Picture, seed: int) -> Picture:
 def test_texture_made_anew_is_noise_and_an_object_in_it_is_not() -> None:
     picture = cv2.GaussianBlur(photo("coffee"), (0, 0), 8.0)
     first, second = grainy(picture, 1), grainy(with_disc(picture, (300, 300), 40, (30, 30, 250)), 2)
-    assert localize(first, grainy(picture, 2)) == []
-    (region,) = localize(first, second)
+    assert find_regions(first, grainy(picture, 2)) == []
+    (region,) = find_regions(first, second)
     assert agreement(region.box, (260, 260, 340, 340)) > 0.6
 
 
@@ -210,7 +218,7 @@ def test_it_does_not_matter_how_many_rows_are_compared_at_a_time(pixels: int, mo
 def test_boxes_are_in_the_first_pictures_pixels_when_the_second_is_smaller() -> None:
     picture = photo("astronaut", 1400)
     edited = cv2.resize(with_disc(picture, (1000, 300), 50, (20, 220, 220)), (700, 640), interpolation=cv2.INTER_AREA)
-    (box,) = boxes(picture, edited)
+    (box,) = find_boxes(picture, edited)
     assert agreement((box[0], box[1], box[2], box[3]), (950, 250, 1050, 350)) > 0.6
 
 
@@ -219,7 +227,7 @@ def test_a_region_tells_its_colour_change_without_the_global_tone() -> None:
     picture += np.random.default_rng(1).integers(0, 20, picture.shape, np.uint8)
     edited = picture.copy()
     edited[100:160, 100:180] = (200, 100, 100)
-    (region,) = localize(picture, clipped(edited * 1.1))
+    (region,) = find_regions(picture, clipped(edited * 1.1))
     lightness, green_red, _ = region.colour_change
     assert green_red > 20
     assert 5 < lightness < 30
@@ -281,7 +289,7 @@ def test_the_sentence_names_what_was_removed() -> None:
     change = GlobalChange(scale=(1.02, 1.02), brightness=-0.05, saturation=0.1, sharpness=0.8)
     assert change.sentence() == ("The second image is 5 % darker, 10 % more saturated, softer and enlarged by 2.0 %.")
     region = Region((0, 0, 10, 10), 0.5, 80, (0.0, 0.0, 0.0))
-    assert Comparison((region, region), 0.0312, False, GlobalChange()).sentence() == (
+    assert PictureComparison((region, region), 0.0312, False, GlobalChange()).sentence() == (
         "About 3.1 % of the picture differs, in 2 places. The second image has no global change."
     )
 
@@ -322,12 +330,12 @@ def test_any_sizes_can_be_compared(first_size: tuple[int, int], second_size: tup
     rng = np.random.default_rng(3)
     first, second = (rng.integers(0, 256, (*s, 3), np.uint8) for s in (first_size, second_size))
     height, width = first_size
-    for x1, y1, x2, y2 in boxes(first, second):
+    for x1, y1, x2, y2 in find_boxes(first, second):
         assert 0 <= x1 < x2 <= width
         assert 0 <= y1 < y2 <= height
     assert align(first, second).shape == first.shape
-    assert boxes(first, first) == []
-    assert boxes(np.zeros_like(first), np.zeros_like(second)) == []
+    assert find_boxes(first, first) == []
+    assert find_boxes(np.zeros_like(first), np.zeros_like(second)) == []
 
 
 def test_black_and_white_are_a_changed_scene() -> None:
@@ -338,7 +346,7 @@ def test_black_and_white_are_a_changed_scene() -> None:
 def test_a_huge_picture_is_localized_to_a_few_pixels() -> None:
     picture = photo("coffee", 5200)
     edited = with_disc(picture, (3000, 1500), 150, (30, 60, 250))
-    (region,) = localize(picture, edited)
+    (region,) = find_regions(picture, edited)
     assert np.abs(np.subtract(region.box, (2850, 1350, 3150, 1650))).max() <= 24
 
 

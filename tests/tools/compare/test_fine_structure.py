@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 from skimage import data
 
-from editloupe.tools.compare.difference import boxes, compare
-from editloupe.tools.compare.fine_structure import Lies, fine_frame, look_closely
-from editloupe.tools.compare.registration import reframing
+from editloupe.tools.compare.difference import compare, find_boxes
+from editloupe.tools.compare.fine_structure import PatchAlignment, build_fine_frame, look_closely
+from editloupe.tools.compare.registration import estimate_reframing
 
 Picture = NDArray[np.uint8]
 SIGN = (1500, 700, 1580, 736)
@@ -43,7 +43,7 @@ def on_sign(box: list[int]) -> bool:
 @pytest.mark.parametrize(("before", "after"), [("OPEN", "OPUS"), ("1207", "1983"), ("EXIT", "STOP")])
 def test_a_changed_word_on_a_small_sign_is_the_only_difference(before: str, after: str) -> None:
     picture = large_photo()
-    found = boxes(with_sign(picture, before), coded(with_sign(picture, after)))
+    found = find_boxes(with_sign(picture, before), coded(with_sign(picture, after)))
     assert len(found) == 1
     assert on_sign(found[0])
 
@@ -53,7 +53,7 @@ def test_the_same_word_is_no_difference_however_it_was_coded_or_sharpened() -> N
     soft = cv2.GaussianBlur(picture, (0, 0), 0.8)
     sharp = np.clip(2.0 * picture - soft.astype(float), 0, 255).astype(np.uint8)
     for other in (coded(picture, 75), soft, sharp):
-        assert boxes(picture, other) == []
+        assert find_boxes(picture, other) == []
 
 
 def test_a_word_is_found_where_the_output_is_smaller_and_moved() -> None:
@@ -61,10 +61,10 @@ def test_a_word_is_found_where_the_output_is_smaller_and_moved() -> None:
     small = cv2.resize(with_sign(picture, "STOP"), (1200, 800), interpolation=cv2.INTER_AREA)
     shift = np.array([[1.0, 0.0, 2.3], [0.0, 1.0, -1.6]])
     moved = cv2.warpAffine(small, shift, (1200, 800), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    found = boxes(with_sign(picture, "EXIT"), moved)
+    found = find_boxes(with_sign(picture, "EXIT"), moved)
     assert len(found) == 1
     assert on_sign(found[0])
-    assert boxes(with_sign(picture, "STOP"), moved) == []
+    assert find_boxes(with_sign(picture, "STOP"), moved) == []
 
 
 @pytest.mark.long
@@ -80,25 +80,25 @@ def test_a_picture_that_was_cut_out_differs_only_where_it_was_edited(cut: float)
     result = compare(with_sign(picture, "EXIT"), framed(with_sign(picture, "EXIT")))
     assert result.regions == ()
     assert result.global_change.scale == pytest.approx((1 / (1 - cut), 1 / (1 - cut)), abs=0.006)
-    found = boxes(with_sign(picture, "EXIT"), framed(with_sign(picture, "STOP")))
+    found = find_boxes(with_sign(picture, "EXIT"), framed(with_sign(picture, "STOP")))
     assert [on_sign(box) for box in found] == [True]
 
 
 def test_the_frame_is_the_finest_that_both_pictures_have() -> None:
     picture = large_photo()
     small = cv2.resize(picture, (1000, 700))
-    frame = fine_frame(picture, small)
+    frame = build_fine_frame(picture, small)
     assert frame is not None
     assert frame.first.shape == frame.second.shape == (700, 1000)
     assert frame.step == (2.4, 1600 / 700)
-    assert fine_frame(picture[:40], picture[:40]) is None
+    assert build_fine_frame(picture[:40], picture[:40]) is None
 
 
 def test_reframing_is_found_without_a_first_guess() -> None:
     picture = cv2.cvtColor(cv2.resize(data.astronaut(), (300, 240)), cv2.COLOR_RGB2GRAY)
     matrix = np.array([[1.07, 0.0, -12.0], [0.0, 1.07, -4.0]])
     second = cv2.warpAffine(picture, matrix, (300, 240), borderMode=cv2.BORDER_REFLECT)
-    found = reframing(picture, second)
+    found = estimate_reframing(picture, second)
     corners = np.array([[30.0, 30.0, 1.0], [270.0, 30.0, 1.0], [150.0, 200.0, 1.0]]).T
     assert np.abs((found - matrix) @ corners).max() < 5.0
 
@@ -109,7 +109,7 @@ def test_a_close_look_forgives_motion_tone_and_sharpness_but_no_other_letter() -
     shift = np.array([[1.0, 0.0, 1.4], [0.0, 1.0, -0.7]])
     moved = cv2.warpAffine(cv2.GaussianBlur(picture, (0, 0), 0.7), shift, picture.shape[::-1], flags=cv2.INTER_CUBIC)
     same = np.clip(moved * 0.9 + 8.0, 0, 255).astype(np.uint8)
-    lies = Lies((0, 0), np.eye(2))
+    lies = PatchAlignment((0, 0), np.eye(2))
     assert look_closely(picture, same, bounds, lies, noise=1.0) is None
     other = cv2.cvtColor(with_sign(large_photo(), "OPUS"), cv2.COLOR_RGB2GRAY)
     patch = look_closely(picture, other, bounds, lies, noise=1.0)

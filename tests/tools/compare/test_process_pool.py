@@ -16,7 +16,7 @@ from PIL import Image
 from editloupe.pictures.decode import Album, Picture, decode
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import Pixels, hash_pixels
-from editloupe.tools.compare.difference import ComparedPictures, compared
+from editloupe.tools.compare.difference import ComparisonResult, compare_and_crop
 from editloupe.tools.compare.process_pool import ComparisonPool, _jpeg_pixels
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
@@ -49,21 +49,21 @@ def picture(pixels: Pixels) -> Picture:
     return Picture(hash_pixels(pixels), pixels)
 
 
-def same(one: ComparedPictures, other: ComparedPictures) -> bool:
-    assert one.found.alignment is not None
-    assert other.found.alignment is not None
-    matrices = (two.found.alignment.registration.matrix for two in (one, other) if two.found.alignment)
+def same(one: ComparisonResult, other: ComparisonResult) -> bool:
+    assert one.comparison.alignment is not None
+    assert other.comparison.alignment is not None
+    matrices = (two.comparison.alignment.registration.matrix for two in (one, other) if two.comparison.alignment)
     sides = zip(one.sides, other.sides, strict=True)
     alike = np.array_equal(*matrices) and all(np.array_equal(*pair) for pair in sides)
-    return alike and one.found == other.found and one.boxes == other.boxes
+    return alike and one.comparison == other.comparison and one.boxes == other.boxes
 
 
-def asked(pool: ComparisonPool, first: Pixels, second: Pixels) -> ComparedPictures:
+def asked(pool: ComparisonPool, first: Pixels, second: Pixels) -> ComparisonResult:
     return pool(picture(first), picture(second), MOST)
 
 
-def here(first: Pixels, second: Pixels) -> ComparedPictures:
-    return compared(first, second, MOST)
+def here(first: Pixels, second: Pixels) -> ComparisonResult:
+    return compare_and_crop(first, second, MOST)
 
 
 @pytest.mark.long
@@ -143,7 +143,7 @@ def test_text_is_read_there_and_the_reader_is_loaded_only_if_it_is_needed(pool: 
     assert reader.loads == 0
     assert texts is not None
     assert [texts[0][side]["text"] for side in ("first", "second")] == ["MARKET", "MUSEUM"]
-    assert texts == compared(first.pixels, second.pixels, MOST, reader).texts
+    assert texts == compare_and_crop(first.pixels, second.pixels, MOST, reader).texts
 
 
 @pytest.mark.long
@@ -175,7 +175,7 @@ def test_pictures_that_cannot_be_compared_fail_as_they_do_here(pool: ComparisonP
     for somebody in (here, lambda *pair: asked(pool, *pair)):
         with pytest.raises(ZeroDivisionError):
             somebody(empty, photo)
-    assert asked(pool, photo, photo).found.regions == ()
+    assert asked(pool, photo, photo).comparison.regions == ()
 
 
 @pytest.mark.long

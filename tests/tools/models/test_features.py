@@ -15,15 +15,15 @@ from editloupe.tools.models.features import (
     DinoFeatures,
     FeatureSettings,
     Vectors,
-    backgrounds_alike,
+    black_out,
+    compare_backgrounds,
+    compare_regions,
     cosine,
-    directed,
+    cosine_of_changes,
     l1_similarity,
-    pooled,
-    prepared,
-    regions_alike,
-    shares,
-    without,
+    pool_vectors,
+    prepare_picture,
+    share_of_cells,
 )
 from editloupe.types import Box
 from tests.drawn_pictures import textured
@@ -91,7 +91,7 @@ class TestWithWeights:
     def test_the_same_picture_is_alike_and_another_less(self, folders: dict[int, Path]) -> None:
         features = DinoFeatures(FeatureSettings(str(folders[3]), device="cpu"))
         base = textured(80, 60, 0)
-        same, other = (regions_alike(base, p, [box(0, 0, 80, 60)], features)[0] for p in (base, textured(80, 60, 5)))
+        same, other = (compare_regions(base, p, [box(0, 0, 80, 60)], features)[0] for p in (base, textured(80, 60, 5)))
         assert same.features == pytest.approx(1)
         assert other.features is not None
         assert other.features < 1
@@ -115,8 +115,8 @@ class TestWithWeights:
         features = DinoFeatures(FeatureSettings(str(folders[3]), device="cpu"))
         base, other = textured(64, 64, 0), textured(64, 64, 5)
         most = [box(0, 0, 64, 48)]
-        painted, patches = (backgrounds_alike(base, other, most, features, way) for way in ("painted", "patches"))
-        bare = backgrounds_alike(base, other, [], features, "painted")
+        painted, patches = (compare_backgrounds(base, other, most, features, way) for way in ("painted", "patches"))
+        bare = compare_backgrounds(base, other, [], features, "painted")
         assert painted is not None
         assert patches is not None
         assert bare is not None
@@ -126,7 +126,7 @@ class TestWithWeights:
         assert painted.features > bare.features, "paint over three quarters of both makes them alike"
         assert painted.features > patches.features
         assert painted.l1 == patches.l1
-        same = backgrounds_alike(base, base, most, features)
+        same = compare_backgrounds(base, base, most, features)
         assert same is not None
         assert same.features == pytest.approx(1)
 
@@ -146,7 +146,7 @@ def test_weights_that_are_not_there_are_told_before_anything_is_loaded(tmp_path:
 
 
 def test_a_picture_is_prepared_by_the_models_own_numbers() -> None:
-    ready = prepared(flat((255, 0, 51)), (4, 4), np.array([0.5, 0.5, 0.5]), np.array([0.5, 0.25, 0.1]))
+    ready = prepare_picture(flat((255, 0, 51)), (4, 4), np.array([0.5, 0.5, 0.5]), np.array([0.5, 0.25, 0.1]))
     assert ready.shape == (3, 4, 4)
     assert ready[:, 0, 0] == pytest.approx([1.0, -2.0, -3.0])
 
@@ -169,15 +169,15 @@ def test_regions_are_compared_where_they_were_whatever_the_other_pictures_size()
     base = flat((100, 100, 100), (20, 10))
     other = flat((100, 100, 100), (40, 20))
     other[:, 20:] = (200, 200, 200)
-    left, right = regions_alike(base, other, [box(0, 0, 10, 10), box(10, 0, 20, 10)], MeanColor())
+    left, right = compare_regions(base, other, [box(0, 0, 10, 10), box(10, 0, 20, 10)], MeanColor())
     assert (left.l1, left.features) == (1, pytest.approx(1))
     assert right.l1 == pytest.approx(1 - 100 / 255)
     assert right.features == pytest.approx(1), "mean color of the same hue: the cosine does not see brightness"
 
 
 def test_no_box_gives_nothing_and_no_model_gives_pixels_only() -> None:
-    assert regions_alike(flat((1, 1, 1)), flat((1, 1, 1)), [], MeanColor()) == []
-    (only,) = regions_alike(flat((0, 0, 0)), flat((51, 51, 51)), [box(0, 0, 5, 5)], None)
+    assert compare_regions(flat((1, 1, 1)), flat((1, 1, 1)), [], MeanColor()) == []
+    (only,) = compare_regions(flat((0, 0, 0)), flat((51, 51, 51)), [box(0, 0, 5, 5)], None)
     assert only.features is None
     assert only.l1 == pytest.approx(0.8)
 
@@ -185,20 +185,20 @@ def test_no_box_gives_nothing_and_no_model_gives_pixels_only() -> None:
 def test_the_background_is_what_no_box_covers() -> None:
     base, other = flat((100, 0, 0)), flat((100, 0, 0))
     other[:, :10] = (0, 255, 0)
-    outside = backgrounds_alike(base, other, [box(0, 0, 10, 10)], MeanColor())
+    outside = compare_backgrounds(base, other, [box(0, 0, 10, 10)], MeanColor())
     assert outside is not None
     assert (outside.l1, outside.features) == (1, pytest.approx(1))
-    inside = backgrounds_alike(base, other, [box(10, 0, 20, 10)], MeanColor())
+    inside = compare_backgrounds(base, other, [box(10, 0, 20, 10)], MeanColor())
     assert inside is not None
     assert inside.features == pytest.approx(0)
-    assert backgrounds_alike(base, other, [box(0, 0, 20, 10)], MeanColor()) is None
+    assert compare_backgrounds(base, other, [box(0, 0, 20, 10)], MeanColor()) is None
 
 
 def test_every_patch_of_the_background_counts_alike_and_none_inside_a_box() -> None:
     base, other = flat((100, 0, 0)), flat((0, 100, 0))
     base[:, :10], other[:, :10] = (0, 0, 200), (0, 0, 200)
     base[:, :9], other[:, :9] = (1, 2, 3), (30, 20, 10)
-    found = backgrounds_alike(base, other, [box(0, 0, 9, 10)], MeanColor())
+    found = compare_backgrounds(base, other, [box(0, 0, 9, 10)], MeanColor())
     assert found is not None
     assert found.features == pytest.approx(1 / 101), (
         "one column in eleven is the same blue, ten turned from red to green"
@@ -207,9 +207,9 @@ def test_every_patch_of_the_background_counts_alike_and_none_inside_a_box() -> N
 
 def test_the_share_of_every_cell_is_worked_out_where_cells_cut_pixels() -> None:
     mask = np.array([[True, False, False], [True, True, False]])
-    assert shares(mask, 2, 3).tolist() == mask.astype(float).tolist()
-    assert shares(mask, 1, 1)[0, 0] == pytest.approx(0.5)
-    assert shares(mask, 1, 2)[0] == pytest.approx([5 / 6, 1 / 6])
+    assert share_of_cells(mask, 2, 3).tolist() == mask.astype(float).tolist()
+    assert share_of_cells(mask, 1, 1)[0, 0] == pytest.approx(0.5)
+    assert share_of_cells(mask, 1, 2)[0] == pytest.approx([5 / 6, 1 / 6])
 
 
 def test_a_patch_that_is_mostly_object_does_not_count_and_none_left_has_no_similarity() -> None:
@@ -222,12 +222,12 @@ def test_a_patch_that_is_mostly_object_does_not_count_and_none_left_has_no_simil
 
     base, other = flat((100, 0, 0)), flat((100, 0, 0))
     other[:, :10] = (0, 100, 0)
-    four, six = (backgrounds_alike(base, other, [box(0, 0, width, 10)], Coarse()) for width in (4, 6))
+    four, six = (compare_backgrounds(base, other, [box(0, 0, width, 10)], Coarse()) for width in (4, 6))
     assert four is not None
     assert six is not None
     assert four.features == pytest.approx(1 / np.hypot(1, 0.6)), "0.6 of the first patch against all of the second"
     assert six.features == pytest.approx(1), "0.4 of a patch is not enough"
-    none = backgrounds_alike(base, other, [box(0, 0, 6, 10), box(10, 0, 16, 10)], Coarse())
+    none = compare_backgrounds(base, other, [box(0, 0, 6, 10), box(10, 0, 16, 10)], Coarse())
     assert none is not None
     assert none.features is None
     assert none.l1 < 1
@@ -235,13 +235,13 @@ def test_a_patch_that_is_mostly_object_does_not_count_and_none_left_has_no_simil
 
 def test_long_vectors_count_no_more_than_short_ones() -> None:
     grid = np.array([[[100.0, 0.0], [0.0, 1.0], [0.0, 0.0]]])
-    assert pooled(grid, np.array([[1.0, 1.0, 0.0]])).tolist() == [0.5, 0.5]
-    assert pooled(grid, np.array([[3.0, 1.0, 0.0]])).tolist() == [0.75, 0.25]
+    assert pool_vectors(grid, np.array([[1.0, 1.0, 0.0]])).tolist() == [0.5, 0.5]
+    assert pool_vectors(grid, np.array([[3.0, 1.0, 0.0]])).tolist() == [0.75, 0.25]
 
 
 def test_painting_out_leaves_the_original_alone() -> None:
     base = flat((9, 9, 9))
-    painted, left = without(base, [box(0, 0, 5, 10), box(15, 0, 20, 10)])
+    painted, left = black_out(base, [box(0, 0, 5, 10), box(15, 0, 20, 10)])
     assert (base == 9).all()
     assert painted[0, 0].tolist() == [0, 0, 0]
     assert left.sum() == 100
@@ -259,7 +259,7 @@ def test_painting_out_leaves_the_original_alone() -> None:
     ],
 )
 def test_the_direction_is_the_cosine_of_both_changes(pictures: list[float], texts: list[float], value: float) -> None:
-    assert directed(np.array(pictures), np.array(texts)) == pytest.approx(value)
+    assert cosine_of_changes(np.array(pictures), np.array(texts)) == pytest.approx(value)
 
 
 @pytest.fixture(scope="module")

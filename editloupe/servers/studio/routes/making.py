@@ -12,8 +12,8 @@ from starlette.responses import Response
 from editloupe._util.errors import first_error
 from editloupe.making.boxes import draw_boxes
 from editloupe.making.folder import MakingFolder, Sample
-from editloupe.making.records import MOST_TARGETS, REGENERATIONS, Decision
-from editloupe.making.reviews import review, review_agreement, types_of_edits
+from editloupe.making.records import MOST_TARGETS, REGENERATIONS, ReviewDecision
+from editloupe.making.reviews import list_edit_types, review, review_agreement
 from editloupe.servers.studio.making import BOXES, REVIEW, turns
 from editloupe.servers.studio.request import parse_json
 from editloupe.servers.studio.studio import Studio, studio_of
@@ -58,7 +58,7 @@ class ReviewRequest(Record):
     name: str = Field(min_length=1, max_length=80)
     sample: str = Field(max_length=1000)
     key: str = Field(max_length=64)
-    decision: Decision
+    decision: ReviewDecision
     checks: dict[str, bool] = Field(default_factory=dict)
     note: str = Field(default="", max_length=2000)
     corrected: dict[str, str] = Field(default_factory=dict)
@@ -149,7 +149,7 @@ def _facts(studio: Studio, sample: Sample) -> dict[str, Any]:
         "boxes": [list(box) for box in boxes],
         "has_picture": found,
         "fields": [(field, SHOWN[field], getattr(sample.metadata, field, "")) for field in CORRECTABLE],
-        "types": types_of_edits(),
+        "types": list_edit_types(),
         "last": bool(sample.reference and sample.reference.made_anew >= REGENERATIONS),
         "most": MOST_TARGETS,
     }
