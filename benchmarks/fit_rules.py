@@ -20,7 +20,7 @@ import yaml
 from rules_data import IF_LABELS, VC_LABELS, Measured, load, measure
 
 from editloupe.agent.rules import instruction_following
-from editloupe.agent.rules.decisions import decide_consistency, find_anomalies, in_order
+from editloupe.agent.rules.decisions import decide_consistency, decide_following, find_anomalies
 from editloupe.agent.rules.thresholds import ConsistencyLimits, FollowingChecks, LogisticCheck, Term, Thresholds
 
 OUT = Path(__file__).parent.parent / "editloupe/agent/rules/thresholds.yaml"
@@ -163,7 +163,7 @@ def fit(data: Sequence[Measured]) -> Thresholds:
 
 def whole(m: Measured, target: LogisticCheck) -> instruction_following.WholeEvidence:
     """Choose the target's region as the judge does."""
-    return instruction_following.choose(m.regions, m.request, bool(m.whole["whole_scene"]), target, m.text)
+    return instruction_following.choose_region(m.regions, m.request, bool(m.whole["whole_scene"]), target, m.text)
 
 
 def best_limits(data: Sequence[Measured], table: Thresholds, mode: str) -> ConsistencyLimits:
@@ -183,9 +183,9 @@ def best_limits(data: Sequence[Measured], table: Thresholds, mode: str) -> Consi
 
 def following(m: Measured, table: Thresholds, mode: str) -> int:
     """Judge Instruction Following with a table, the worst target counting."""
-    steps = instruction_following.steps_for(m.request, m.text, table, known=mode == "oracle")
+    steps = instruction_following.find_checks(m.request, m.text, table, known=mode == "oracle")
     sets = m.crops if mode == "oracle" else [whole(m, table.target).numbers]
-    return min(IF_LABELS.index(in_order(steps, numbers).label) for numbers in sets)
+    return min(IF_LABELS.index(decide_following(steps, numbers).label) for numbers in sets)
 
 
 def consistency(m: Measured, table: Thresholds, mode: str, limits: ConsistencyLimits | None = None) -> int:
@@ -195,7 +195,7 @@ def consistency(m: Measured, table: Thresholds, mode: str, limits: ConsistencyLi
         found, targets = m.masked, [tuple(box) for box in m.known.edit.target_boxes]
     else:
         chosen = whole(m, table.target)
-        sure = instruction_following.steps_for(m.request, m.text, table, known=False).hit.probability(chosen.numbers)
+        sure = instruction_following.find_checks(m.request, m.text, table, known=False).hit.probability(chosen.numbers)
         found, targets = m.whole, [chosen.box] if chosen.box and sure >= limits.claim else []
     places = find_anomalies(found, targets, m.own, limits, m.request.kind == "count" and bool(targets))
     return VC_LABELS.index(decide_consistency(found, places, limits, "").label)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.agent.rules import instruction_following, reading, regions
-from editloupe.agent.rules.instructions import ChangeRequest, understand
+from editloupe.agent.rules.instructions import ChangeRequest, parse_instruction
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.registry import protocol
@@ -81,24 +81,24 @@ class Measured:
 
 def measure(known: Known) -> Measured:
     """Measure one edit with the judge's own functions; raises where its instruction is not understood."""
-    request = understand(known.edit.instruction, known.edit.instruction_type)
+    request = parse_instruction(known.edit.instruction, known.edit.instruction_type)
     if request is None:
         raise ValueError(f"edit {known.edit.id}: the instruction is not understood: {known.edit.instruction}")
     album, dlebench = Album(), protocol("dlebench")
     following, consistency = (dlebench.rubric(name) for name in ("instruction_following", "visual_consistency"))
     result = Measured(known, request)
     for case in dlebench.make_cases(known.edit, following, "oracle", album):
-        text = reading.look(case, album, request) if request.kind == "text" else reading.TextReading()
-        result.crops.append(instruction_following.crop_numbers(case, album, request, text))
+        text = reading.read_edited(case, album, request) if request.kind == "text" else reading.TextReading()
+        result.crops.append(instruction_following.measure_crops(case, album, request, text))
     case = dlebench.make_cases(known.edit, consistency, "oracle", album)[0]
     result.masked = differences(case, album, EDITED)
     if request.kind == "count":
         result.own = tuple(tuple(region["box"]) for region in differences(case, album, REFERENCE)["regions"])
     case = dlebench.make_cases(known.edit, following, "tools", album)[0]
     result.whole = differences(case, album, EDITED)
-    result.regions = instruction_following.measured_regions(case, album, request, result.whole)
+    result.regions = instruction_following.measure_regions(case, album, request, result.whole)
     if request.kind == "text":
-        result.text = reading.look(case, album, request)
+        result.text = reading.read_edited(case, album, request)
     return result
 
 

@@ -27,19 +27,19 @@ from langchain_core.messages import (
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from editloupe._util.json_safe import content_key
-from editloupe.agent.chat_interface import ChatRequest, Replies, Reply, RetryPolicy
-from editloupe.agent.message_records import put_question, put_reply
-from editloupe.agent.messages import PICTURE, on_the_wire, pictures_in, storable_message
+from editloupe.agent.chat_interface import ChatRequest, Reply, ReplyStore, RetryPolicy
+from editloupe.agent.message_records import set_question_content, set_reply_content
+from editloupe.agent.messages import PICTURE, find_pictures, make_storable, to_wire_messages
 from editloupe.agent.providers.provider import ROUTE, Client, Profile, Provider
-from editloupe.agent.replies.finish_reasons import ReplyFacts, facts_of
-from editloupe.agent.transport.attachments import attaching, fitting
-from editloupe.agent.transport.batch_files import raise_put_aside
-from editloupe.agent.transport.errors import Fault, ModelFailed, ModelRejected, classify, empty_reply
-from editloupe.agent.transport.http import Gate, noting_route
-from editloupe.agent.transport.rate_limits import LimitPauses, Ticket, Traffic, Unlimited
-from editloupe.agent.transport.usage import UNSEEN_REPLY, counted, estimated_input
+from editloupe.agent.replies.finish_reasons import ReplyFacts, read_reply_facts
+from editloupe.agent.transport.attachments import attach_pictures, fit_limits
+from editloupe.agent.transport.batch_files import raise_queue_error
+from editloupe.agent.transport.errors import Fault, ModelFailed, ModelRejected, classify, empty_reply_fault
+from editloupe.agent.transport.http import Gate, record_route
+from editloupe.agent.transport.rate_limits import LimitPauses, RateLimiter, RequestSlot, UnlimitedRequests
+from editloupe.agent.transport.usage import UNSEEN_REPLY, count_usage, estimate_input
 from editloupe.pictures.encode import WireLimits
-from editloupe.telemetry.spans import answered, chat_span
+from editloupe.telemetry.spans import chat_span, set_reply
 from editloupe.types import Reason, Usage
 
 _LOG = logging.getLogger("editloupe")
@@ -47,7 +47,7 @@ CLOCK_ERROR = 0.05
 """Seconds by which a timer may ring early."""
 
 
-class Clients:
+class LoopClients:
     """Opens a client for every loop that asks; the first is opened at once, so that what is wrong with it is told at once."""
 
     def __init__(self, open_client: Callable[[], Client]) -> None:
@@ -57,7 +57,7 @@ class Clients:
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def here(self) -> Client:
+    def current(self) -> Client:
         """Return the client of the running loop."""
         loop = asyncio.get_running_loop()
         client = self._by_loop.get(loop)
@@ -101,7 +101,7 @@ class ModelChat:
 
     def __init__(
         self,
-        clients: Clients,
+        clients: LoopClients,
         provider: Provider,
         name: str,
         profile: Profile,
@@ -109,8 +109,8 @@ class ModelChat:
         *,
         retry: RetryPolicy,
         timeout: float,
-        replies: Replies | None = None,
-        traffic: Traffic | None = None,
+        replies: ReplyStore | None = None,
+        traffic: RateLimiter | None = None,
         gate: Gate | None = None,
     ) -> None:
         self.profile = profile
@@ -123,7 +123,7 @@ class ModelChat:
         self._retry = retry
         self._timeout = timeout
         self._replies = replies
-        self._traffic = traffic or Unlimited()
+        self._traffic = traffic or UnlimitedRequests()
         self._gate = gate or Gate()
         self._notes: dict[str, str] = {}
         self._answered = False
@@ -151,16 +151,16 @@ class ModelChat:
             self._provider.in_spans or self._provider.name, self._model, self._parameters, self._place
         ) as span:
             limits = self._fitting(request)
-            put_question(span, request.messages, request.album, limits)
-            client = self._clients.here()
+            set_question_content(span, request.messages, request.album, limits)
+            client = self._clients.current()
             form = self._provider.pictures
-            wire = on_the_wire(request.messages, form, request.album, limits, client.attaches)
+            wire = to_wire_messages(request.messages, form, request.album, limits, client.attaches)
             asking = _Asking(self._bound(client, request), list(wire), request)
-            with attaching(request.album, limits):
+            with attach_pictures(request.album, limits):
                 message = await self._ask(asking)
             facts = self._facts(message)
-            answered(span, message.response_metadata, facts.finish, asking.usage, asking.attempts)
-            put_reply(span, message, facts.finish)
+            set_reply(span, message.response_metadata, facts.finish, asking.usage, asking.attempts)
+            set_reply_content(span, message, facts.finish)
         seconds, waited = asking.seconds, max(0.0, time.perf_counter() - started - asking.seconds)
         if self._replies:
             times = {"seconds": seconds, "waited": waited}
@@ -176,12 +176,12 @@ class ModelChat:
         self._clients.drop()
 
     def _facts(self, message: AIMessage) -> ReplyFacts:
-        return facts_of(message, self._provider)
+        return read_reply_facts(message, self._provider)
 
     def _fitting(self, request: ChatRequest) -> WireLimits:
         """Return how the pictures of a request are encoded: more tightly where it would be larger than the provider takes."""
         most = self.profile.max_request_bytes
-        limits = fitting(pictures_in(request.messages), request.album, request.limits, most)
+        limits = fit_limits(find_pictures(request.messages), request.album, request.limits, most)
         if most and limits.packed:
             self._note(
                 "packed",
@@ -222,57 +222,57 @@ class ModelChat:
     async def _once(self, asking: _Asking, attempt: int) -> AIMessage | None:
         """Send one request; None where it is to be sent again at once, without a parameter the server does not take."""
         left_out = frozenset(self._gate.left_out)
-        async with self._turn() as (ticket, sent):
+        async with self._turn() as (slot, sent):
             asking.attempts += 1
             begun = time.perf_counter()
             try:
-                with noting_route() as route:
+                with record_route() as route:
                     async with asyncio.timeout(self._timeout):
                         message = await asking.client.ainvoke(asking.wire, **self._provider.call_options)
             except Exception as error:
-                raise_put_aside(error)
+                raise_queue_error(error)
                 fault = classify(error, self._name, self._timeout, self._provider.errors)
-                if fault.limited and self._paused(fault, asking, ticket, sent):
+                if fault.limited and self._paused(fault, asking, slot, sent):
                     return None
                 if not fault.slow_down:
-                    self._pauses.admitted(sent, replied=False)
-                self._failed(fault, asking, ticket, attempt, left_out, error)
+                    self._pauses.note_admitted(sent, replied=False)
+                self._failed(fault, asking, slot, attempt, left_out, error)
                 return None
             except asyncio.CancelledError:
-                asking.lose(ticket, paid=True)
+                asking.lose(slot, paid=True)
                 raise
             finally:
                 asking.seconds += time.perf_counter() - begun
             if not isinstance(message, AIMessage) or _is_nothing(message, self._facts(message)):
-                self._failed(empty_reply(self._name), asking, ticket, attempt, left_out)
+                self._failed(empty_reply_fault(self._name), asking, slot, attempt, left_out)
                 return None
             self._answered = True
-            self._pauses.admitted(sent, replied=True)
+            self._pauses.note_admitted(sent, replied=True)
             if route:
                 message.response_metadata[ROUTE] = route[-1]
-            message = storable_message(message)
-            usage, estimated = counted(message, asking.estimate)
+            message = make_storable(message)
+            usage, estimated = count_usage(message, asking.estimate)
             if estimated:
                 self._note(
                     "usage", f"{self._name} does not report how many tokens its replies take: they are estimated"
                 )
             asking.usage += usage
-            ticket.done(usage, estimated)
+            slot.record_reply(usage, estimated)
             return message
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[tuple[Ticket, float]]:
-        """Wait for a place and until the server's limit lets a request out; give the ticket and the time it goes out."""
+    async def _turn(self) -> AsyncIterator[tuple[RequestSlot, float]]:
+        """Wait for a place and until the server's limit lets a request out; give the slot and the time it goes out."""
         while True:
             waited = await self._wait_out_pause()
-            async with self._traffic.request(self._name) as ticket:
+            async with self._traffic.request(self._name) as slot:
                 if waited and self._pauses.seconds_left > 0:  # a pause began while this request waited for its place
                     continue
-                sent = self._pauses.sent()
+                sent = self._pauses.note_sent()
                 try:
-                    yield ticket, sent
+                    yield slot, sent
                 finally:
-                    self._pauses.ended(sent)
+                    self._pauses.note_ended(sent)
                 return
 
     async def _wait_out_pause(self) -> bool:
@@ -284,30 +284,30 @@ class ModelChat:
                 return False
         return True
 
-    def _paused(self, fault: Fault, asking: _Asking, ticket: Ticket, sent: float) -> bool:
+    def _paused(self, fault: Fault, asking: _Asking, slot: RequestSlot, sent: float) -> bool:
         """Pause all requests after a refusal without a time to wait; False if it counts as a failed attempt."""
-        seconds = self._pauses.refused(sent)
+        seconds = self._pauses.note_refused(sent)
         if seconds is None:
             return False
-        asking.lose(ticket, fault.paid)
-        ticket.refused(None)
+        asking.lose(slot, fault.paid)
+        slot.record_refusal(None)
         if seconds:
-            ticket.paused(seconds)
+            slot.record_pause(seconds)
         return True
 
     def _failed(
         self,
         fault: Fault,
         asking: _Asking,
-        ticket: Ticket,
+        slot: RequestSlot,
         attempt: int,
         left_out: frozenset[str],
         error: Exception | None = None,
     ) -> None:
         """Raise what a fault leads to: another try, the end of this case or of everything; return to ask again at once."""
-        asking.lose(ticket, fault.paid)
+        asking.lose(slot, fault.paid)
         if fault.slow_down:
-            ticket.refused(fault.retry_after)
+            slot.record_refusal(fault.retry_after)
         if fault.parameter and self._leave_out(fault, asking.request, left_out):
             return
         if fault.fatal and not (fault.redirected and (self._answered or attempt == 1)):
@@ -382,14 +382,14 @@ class _Asking:
     def estimate(self) -> int:
         """Estimate the tokens the request takes to read."""
         request = self.request
-        return estimated_input(request.messages, request.tools, request.album, request.limits)
+        return estimate_input(request.messages, request.tools, request.album, request.limits)
 
-    def lose(self, ticket: Ticket, paid: bool) -> None:
+    def lose(self, slot: RequestSlot, paid: bool) -> None:
         """Count a try that brought no reply; by estimate where the server was at work on it."""
         tokens = {"input_tokens": self.estimate(), "output_tokens": UNSEEN_REPLY} if paid else {}
         usage = Usage(requests=1, **tokens)
         self.usage += usage
-        ticket.lost(usage)
+        slot.record_loss(usage)
 
 
 class _Again(Exception):
@@ -401,7 +401,7 @@ class _Again(Exception):
 def _is_nothing(message: AIMessage, facts: ReplyFacts) -> bool:
     """True where a reply holds neither words nor calls nor a reason for ending: no model answers so, a broken server does."""
     empty = not message.content and not message.tool_calls and not message.invalid_tool_calls
-    return empty and not facts.finish and facts.declined is None
+    return empty and not facts.finish and facts.refusal is None
 
 
 def _canonical(message: AnyMessage, index: int) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Chat(Protocol):
         """Have the connections of all loops closed without waiting for it."""
 
 
-class Replies(Protocol):
+class ReplyStore(Protocol):
     """Keeps every model reply by the exact request, so that nothing is paid for twice."""
 
     def get(self, key: str) -> Mapping[str, Any] | None:
@@ -111,7 +111,7 @@ class Replies(Protocol):
         """Keep a reply; called before anything is decided from it."""
 
 
-class Watcher(Protocol):
+class StepWatcher(Protocol):
     """Is told about every step as it happens."""
 
     def step(self, trace: Trace, step: Step) -> None:

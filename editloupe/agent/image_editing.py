@@ -7,14 +7,14 @@ import os
 import random
 
 from editloupe.agent.chat_interface import RetryPolicy
-from editloupe.agent.open_model import key_of
-from editloupe.agent.providers.provider import ImageClient, ImageReply, Opening, Provider, in_a_line
-from editloupe.agent.providers.registry import PROVIDERS, provider_named
+from editloupe.agent.open_model import find_key
+from editloupe.agent.providers.provider import ImageClient, ImageReply, Opening, Provider, format_error
+from editloupe.agent.providers.registry import PROVIDERS, find_provider
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import split_spec
 from editloupe.agent.transport.errors import ModelFailed, classify, clean
-from editloupe.agent.transport.http import Address, Gate, check_address, keep_logs_clean
-from editloupe.agent.transport.secrets import remember, remember_address
+from editloupe.agent.transport.http import Address, Gate, check_base_url, redact_logs
+from editloupe.agent.transport.secrets import remember_secrets, remember_url_secrets
 from editloupe.types import Reason, Usage, UserError
 
 SECONDS = 180.0
@@ -84,22 +84,22 @@ def open_editor(
     """Return the image model behind a spec; a missing key or a provider without one is the user's mistake, told at once."""
     named, model = split_spec(spec)
     known = [one.name for one in PROVIDERS if one.edit_images]
-    provider = provider_named(named) if named != RULES else None
+    provider = find_provider(named) if named != RULES else None
     if provider is None or provider.edit_images is None:
         raise UserError(
             f"{spec} edits no pictures; write {' or '.join(f'{name}:MODEL' for name in known)}, or name a folder"
         )
     if base_url is not None:
-        check_address(base_url)
+        check_base_url(base_url)
     if variable := os.environ.get(provider.base_url):
-        check_address(variable, provider.base_url)
-    key, url = key_of(provider, base_url, spec), base_url or os.environ.get(provider.base_url)
-    remember(key)
-    remember_address(url)
-    keep_logs_clean(provider.loggers)
+        check_base_url(variable, provider.base_url)
+    key, url = find_key(provider, base_url, spec), base_url or os.environ.get(provider.base_url)
+    remember_secrets(key)
+    remember_url_secrets(url)
+    redact_logs(provider.loggers)
     address = Address.of(url) if url else None
     opening = Opening(model, key, address.place if address else None, {}, timeout, Gate(address, provider.bodies))
     try:
         return ImageEditor(spec, provider, provider.edit_images(opening), timeout, retry)
     except Exception as error:  # whatever a client raises
-        raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None
+        raise UserError(f"the client for {spec} cannot be opened: {format_error(error)}") from None

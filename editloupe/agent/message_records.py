@@ -12,11 +12,11 @@ from langchain_core.messages import ToolCall as LangChainCall
 from editloupe.agent.messages import PICTURE, text_of
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
-from editloupe.telemetry.spans import Span, holds_content, holds_pictures
+from editloupe.telemetry.spans import Span, captures_content, captures_pictures
 from editloupe.types import AskedMessage, AskedPicture, Sha, Step, ToolCall
 
 
-def asked_messages(messages: Sequence[AnyMessage]) -> tuple[AskedMessage, ...]:
+def record_messages(messages: Sequence[AnyMessage]) -> tuple[AskedMessage, ...]:
     """Return messages as a step keeps them; the first two of a conversation stand in the trace's prompt.
 
     A reply that went back to the model stands as a mark: its words are in the step before.
@@ -55,7 +55,7 @@ _CLIENTS_OWN = ("tool_calls", "function_call")
 """Where clients repeat the calls of a reply; the message's own calls decide."""
 
 
-def message_of(step: Step, native: bool) -> AIMessage:
+def rebuild_reply(step: Step, native: bool) -> AIMessage:
     """Return the reply of a step in a form every provider takes; without `native`, its calls are written in the text.
 
     >>> step = Step(index=0, raw="I zoom.", calls=(ToolCall(id="c1", name="zoom", parameters={"x": 1}),))
@@ -68,7 +68,7 @@ def message_of(step: Step, native: bool) -> AIMessage:
     return AIMessage(_with_calls(step.raw, functions))
 
 
-def same_reply(message: AIMessage, step: Step) -> bool:
+def is_same_reply(message: AIMessage, step: Step) -> bool:
     """True where a kept message is the reply that a step was read from: the same words, and the same calls by their ids.
 
     Two criteria often begin with the same words and the same call; a conversation that goes on needs its own ids.
@@ -86,20 +86,20 @@ def _same(said: LangChainCall, call: ToolCall) -> bool:
     return (said.get("id") or call.id, said["name"], dict(said["args"])) == (call.id, call.name, dict(call.parameters))
 
 
-def changed_message(message: AIMessage, step: Step, thought: str | None, calls: Sequence[ToolCall]) -> AIMessage:
+def change_reply(message: AIMessage, step: Step, thought: str | None, calls: Sequence[ToolCall]) -> AIMessage:
     """Return the reply with another thought or other parameters of its calls; an answer it gave is left out.
 
     What a provider needs beside the text to go on, such as the signatures of thoughts, stays.
     """
     functions = [call for call in calls if not call.id.startswith(WRITTEN)]
-    content = changed_text(step, thought, calls)
+    content = change_reply_text(step, thought, calls)
     others = {name: value for name, value in message.additional_kwargs.items() if name not in _CLIENTS_OWN}
     if message.tool_calls:
         return AIMessage(content, tool_calls=_functions(functions), additional_kwargs=others)
     return AIMessage(_with_calls(content, functions), additional_kwargs=others)
 
 
-def changed_text(step: Step, thought: str | None, calls: Sequence[ToolCall]) -> str:
+def change_reply_text(step: Step, thought: str | None, calls: Sequence[ToolCall]) -> str:
     """Return the text of a reply with another thought or other parameters of the calls that stand in it.
 
     >>> changed_text(Step(index=0, raw="I zoom.", thought="I zoom."), "I doubt it.", ())
@@ -127,18 +127,18 @@ def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
 ROLES = {"human": "user", "ai": "assistant"}
 
 
-def put_question(span: Span, messages: Sequence[AnyMessage], album: Album, limits: WireLimits) -> None:
+def set_question_content(span: Span, messages: Sequence[AnyMessage], album: Album, limits: WireLimits) -> None:
     """Put what is asked into a chat span."""
     if not span:
         return
     span.set(editloupe__pictures=list(dict.fromkeys(_pictures(messages))))
-    if holds_content():
+    if captures_content():
         span.set(gen_ai__input__messages=_dumped([_span_message(message, album, limits) for message in messages]))
 
 
-def put_reply(span: Span, message: AIMessage, finish: str) -> None:
+def set_reply_content(span: Span, message: AIMessage, finish: str) -> None:
     """Put what was answered into a chat span."""
-    if span and holds_content():
+    if span and captures_content():
         told = {**_span_message(message, None, None), "finish_reason": finish}
         span.set(gen_ai__output__messages=_dumped([told]))
 
@@ -168,7 +168,7 @@ def _span_part(part: Any, album: Album | None, limits: WireLimits | None) -> dic
         return {"type": "text", "content": str(part)}
     if part.get("type") != PICTURE:
         return {"type": "text", "content": str(part.get("text", ""))}
-    if album is None or limits is None or not holds_pictures():
+    if album is None or limits is None or not captures_pictures():
         return {"type": "file", "modality": "image", "file_id": part["sha"]}
     wire = album[part["sha"]].wire(limits)
     return {"type": "blob", "modality": "image", "mime_type": wire.media_type, "content": wire.base64.decode()}

@@ -32,14 +32,16 @@ def text_block(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
-def announced(name: str, sha: Sha, album: Album, limits: WireLimits, words: Wording = USUAL_WORDING) -> list[Block]:
+def announce_picture(
+    name: str, sha: Sha, album: Album, limits: WireLimits, words: Wording = USUAL_WORDING
+) -> list[Block]:
     """Return a picture behind a line that gives its name and its size as sent."""
     width, height = album[sha].wire(limits).size
     line = filled(words.picture, name=name, width=width, height=height)
     return [*([text_block(line)] if line.strip() else []), picture_block(sha, name)]
 
 
-def observed(
+def build_observations(
     reply: AIMessage,
     observations: Sequence[Observation],
     album: Album,
@@ -58,13 +60,13 @@ def observed(
         if observation.call_id not in native:
             blocks.append(text_block(f"{observation.tool}: {observation.text}"))
         for sha, caption in zip(observation.pictures, observation.captions, strict=True):
-            blocks += announced(caption, sha, album, limits, words)
+            blocks += announce_picture(caption, sha, album, limits, words)
     if blocks:
         messages.append(HumanMessage(blocks))
     return messages
 
 
-def correction(reply: AIMessage | None, sentence: str, words: Wording = USUAL_WORDING) -> list[AnyMessage]:
+def build_correction(reply: AIMessage | None, sentence: str, words: Wording = USUAL_WORDING) -> list[AnyMessage]:
     """Return what the judge reads when its reply could not be used; every call it made gets its answer too."""
     asked = [*reply.tool_calls, *reply.invalid_tool_calls] if reply else []
     unanswered: list[AnyMessage] = [
@@ -107,7 +109,7 @@ def _is_text(part: str | dict[str, Any]) -> bool:
     return isinstance(part, str) or part.get("type") == "text"
 
 
-def on_the_wire(
+def to_wire_messages(
     messages: Iterable[AnyMessage], form: PictureForm, album: Album, limits: WireLimits, attach: bool = True
 ) -> list[AnyMessage]:
     """Return the conversation in a provider's form; its pictures stay references until the request leaves.
@@ -136,20 +138,20 @@ def _filled(block: Block, form: PictureForm, album: Album, limits: WireLimits, a
     return form.block(form.reference_to(block["sha"]) if attach else form.text(wire), wire.media_type)
 
 
-def pictures_in(messages: Iterable[AnyMessage]) -> Iterator[Sha]:
+def find_pictures(messages: Iterable[AnyMessage]) -> Iterator[Sha]:
     """Yield the picture of every reference in these messages."""
     for message in messages:
         if isinstance(message.content, list):
             yield from (b["sha"] for b in message.content if isinstance(b, dict) and b.get("type") == PICTURE)
 
 
-def sent_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimits) -> tuple[Sent, ...]:
+def describe_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimits) -> tuple[Sent, ...]:
     """Say how the pictures of these messages go out, for the trace."""
     blocks = (part for m in messages if isinstance(m.content, list) for part in m.content if isinstance(part, dict))
     return tuple(album[b["sha"]].sent(b["name"], limits) for b in blocks if b.get("type") == PICTURE)
 
 
-def storable_message(message: AIMessage) -> AIMessage:
+def make_storable(message: AIMessage) -> AIMessage:
     """Return a reply that can be kept, traced and sent back: half an emoji, endless nesting or NaN carry a mark."""
     parts = {name: getattr(message, name) for name in _PARTS}
     marked = {name: storable(part) for name, part in parts.items() if not fits(part)}

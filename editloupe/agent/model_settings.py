@@ -11,7 +11,7 @@ from pydantic import Field, field_serializer, field_validator
 from editloupe._util.json_safe import text_key
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.agent.providers.provider import Profile, Provider
-from editloupe.agent.transport.secrets import PLACEHOLDER, looks_like_a_key, remember
+from editloupe.agent.transport.secrets import PLACEHOLDER, looks_like_a_key, remember_secrets
 from editloupe.types import Record, UserError
 
 FLEX = "flex"
@@ -30,7 +30,7 @@ _ASKED = {
     **dict.fromkeys(("messages", "contents", "input", "tools", "stream"), _OURS),
 }
 """Fields of a body without which a run would not have asked what it records."""
-WHERE = {
+ALTERNATIVES = {
     "reasoning_effort": "thinking_level",
     "thinking_level": "reasoning_effort",
     "thinking_budget": "reasoning_effort",
@@ -72,13 +72,13 @@ class ProviderParameters(Record):
                 raise ValueError(f'"{name}" cannot be the name of a header')
             if not value.strip() or not all(" " <= character <= "~" for character in value):
                 raise ValueError(f"the header {name} needs a value of printable ASCII characters")
-            if recorded_header(name, value) != value:
-                remember(value, *value.split())
+            if redact_header(name, value) != value:
+                remember_secrets(value, *value.split())
         return headers
 
     @field_serializer("headers", when_used="json")
     def _without_secrets(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return recorded_headers(headers)
+        return redact_headers(headers)
 
 
 class ModelSettings(ProviderParameters):
@@ -105,7 +105,7 @@ class ModelSettings(ProviderParameters):
         return FLEX_SECONDS if waits else self.timeout
 
 
-def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
+def adjust_profile(profile: Profile, settings: ModelSettings) -> Profile:
     """Return the profile as the user's settings have it."""
     changes: dict[str, Any] = {}
     if settings.tool_calls != "auto":
@@ -119,7 +119,7 @@ def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
     return profile.model_copy(update=changes)
 
 
-def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
+def build_sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
     """Return the parameters that are sent, without secrets: temperature 0 where it is accepted, and what else was set."""
     parameters: dict[str, Any] = {}
     if settings.temperature is not None:
@@ -128,15 +128,15 @@ def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
         parameters["temperature"] = 0.0
     if settings.max_output_tokens is not None:
         parameters["max_tokens"] = settings.max_output_tokens
-    return parameters | provider_parameters(settings)
+    return parameters | list_parameters(settings)
 
 
-def recorded_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def redact_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return headers as they are written down, by lower-case name."""
-    return {name.lower(): recorded_header(name, value) for name, value in sorted(headers.items())}
+    return {name.lower(): redact_header(name, value) for name, value in sorted(headers.items())}
 
 
-def recorded_header(name: str, value: str) -> str:
+def redact_header(name: str, value: str) -> str:
     """Return the value of a header as it is written down: itself, nothing, or a hash that changes with it.
 
     >>> recorded_header("OpenAI-Beta", "x=v1"), recorded_header("X-Api-Key", "abc"), recorded_header("X-Route", "b")[:2]
@@ -147,20 +147,20 @@ def recorded_header(name: str, value: str) -> str:
     return value if _HARMLESS.search(name) else f"{PLACEHOLDER} {text_key(value)}"
 
 
-def provider_parameters(settings: ProviderParameters) -> dict[str, Any]:
+def list_parameters(settings: ProviderParameters) -> dict[str, Any]:
     """Return the parameters that were set, as they are recorded."""
     fields = ProviderParameters.model_fields
     values: dict[str, Any] = {name: getattr(settings, name) for name in fields}
-    values["headers"] = recorded_headers(settings.headers)
+    values["headers"] = redact_headers(settings.headers)
     return {name: value for name, value in values.items() if value not in (None, {})}
 
 
-def check_taken(settings: ProviderParameters, provider: Provider | None, spec: str) -> None:
+def check_supported(settings: ProviderParameters, provider: Provider | None, spec: str) -> None:
     """Raise UserError where a parameter was set that the judge's provider does not have."""
     takes = provider.takes if provider else frozenset[str]()
-    for name in provider_parameters(settings):
+    for name in list_parameters(settings):
         if name not in takes:
-            other = WHERE.get(name, "")
+            other = ALTERNATIVES.get(name, "")
             hint = f"; it has {_option(other)}" if other in takes else ""
             raise UserError(f"{spec} takes no {_option(name)}{hint}")
 

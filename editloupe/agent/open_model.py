@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from editloupe.agent.chat_client import Clients, ModelChat
-from editloupe.agent.chat_interface import Chat, Replies
-from editloupe.agent.model_settings import ModelSettings, adjusted, check_taken, sampling
-from editloupe.agent.providers.provider import Client, Opening, Provider, in_a_line
-from editloupe.agent.providers.registry import provider_named
+from editloupe.agent.chat_client import LoopClients, ModelChat
+from editloupe.agent.chat_interface import Chat, ReplyStore
+from editloupe.agent.model_settings import ModelSettings, adjust_profile, build_sampling, check_supported
+from editloupe.agent.providers.provider import Client, Opening, Provider, format_error
+from editloupe.agent.providers.registry import find_provider
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.specs import forms, profile_of, split_spec
-from editloupe.agent.transport.batch_files import DeskTransport, current_desk
-from editloupe.agent.transport.http import Additions, Address, Gate, check_address, keep_logs_clean
-from editloupe.agent.transport.rate_limits import Traffic
-from editloupe.agent.transport.secrets import remember, remember_address
+from editloupe.agent.specs import find_profile, format_specs, split_spec
+from editloupe.agent.transport.batch_files import QueueTransport, current_queue
+from editloupe.agent.transport.http import Additions, Address, Gate, check_base_url, redact_logs
+from editloupe.agent.transport.rate_limits import RateLimiter
+from editloupe.agent.transport.secrets import remember_secrets, remember_url_secrets
 from editloupe.types import UserError
 
 BY_THE_GATE = ("headers", "extra_body")
@@ -26,38 +26,38 @@ def open_chat(
     spec: str,
     base_url: str | None,
     settings: ModelSettings,
-    replies: Replies | None = None,
-    traffic: Traffic | None = None,
+    replies: ReplyStore | None = None,
+    traffic: RateLimiter | None = None,
 ) -> Chat:
     """Return the judge behind a spec, ready to be asked; a missing key is the user's mistake and is told at once."""
     named, model = split_spec(spec)
     if base_url is not None:
-        check_address(base_url)
+        check_base_url(base_url)
     if named == RULES:
         if base_url:
-            raise UserError(f"--base-url goes with {forms(' or ')}; the embedded judge `{RULES}` has no server")
-        check_taken(settings, None, spec)
+            raise UserError(f"--base-url goes with {format_specs(' or ')}; the embedded judge `{RULES}` has no server")
+        check_supported(settings, None, spec)
         from editloupe.agent.rules.judge import RulesJudge
 
         return RulesJudge()
-    provider = provider_named(named)
-    check_taken(settings, provider, spec)
+    provider = find_provider(named)
+    check_supported(settings, provider, spec)
     if variable := os.environ.get(provider.base_url):
-        check_address(variable, provider.base_url)
-    profile = adjusted(profile_of(named, model), settings)
-    parameters = sampling(profile, settings)
-    key = key_of(provider, base_url, spec)
+        check_base_url(variable, provider.base_url)
+    profile = adjust_profile(find_profile(named, model), settings)
+    parameters = build_sampling(profile, settings)
+    key = find_key(provider, base_url, spec)
     url = base_url or os.environ.get(provider.base_url)
-    remember(key)
-    remember_address(url)
-    keep_logs_clean(provider.loggers)
+    remember_secrets(key)
+    remember_url_secrets(url)
+    redact_logs(provider.loggers)
     address = Address.of(url) if url else None
     gate = Gate(address, provider.bodies)
     gate.additions = Additions(settings.headers, settings.extra_body)
     of_the_client = {name: value for name, value in parameters.items() if name not in BY_THE_GATE}
     opening = Opening(model, key, address.place if address else None, of_the_client, settings.patience, gate)
     return ModelChat(
-        Clients(lambda: _opened(provider, opening, spec)),
+        LoopClients(lambda: _open_client(provider, opening, spec)),
         provider,
         spec,
         profile,
@@ -70,31 +70,31 @@ def open_chat(
     )
 
 
-def _opened(provider: Provider, opening: Opening, spec: str) -> Client:
+def _open_client(provider: Provider, opening: Opening, spec: str) -> Client:
     """Open a client; what goes wrong is told in one sentence without secrets."""
     try:
-        if desk := current_desk():
+        if desk := current_queue():
             desk.take_over(provider, opening, spec)
-            opening = replace(opening, transport=DeskTransport(desk))
+            opening = replace(opening, transport=QueueTransport(desk))
         return provider.open(opening)
     except UserError:
         raise
     except ImportError as error:
         if not provider.extra:
-            raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None
+            raise UserError(f"the client for {spec} cannot be opened: {format_error(error)}") from None
         raise UserError(
-            f"{spec} needs a client that is not installed: pip install 'editloupe[{provider.extra}]' ({in_a_line(error)})"
+            f"{spec} needs a client that is not installed: pip install 'editloupe[{provider.extra}]' ({format_error(error)})"
         ) from None
     except Exception as error:  # whatever a client raises
-        raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None
+        raise UserError(f"the client for {spec} cannot be opened: {format_error(error)}") from None
 
 
-def key_of(provider: Provider, base_url: str | None, spec: str) -> str:
+def find_key(provider: Provider, base_url: str | None, spec: str) -> str:
     """Return the key of a provider from the environment; a missing or broken one is the user's mistake."""
     for name in provider.keys:
         value = os.environ.get(name, "")
         if key := value.strip():  # secrets mounted as files end with a line break
-            remember(value, key)
+            remember_secrets(value, key)
             if not all("!" <= character <= "~" for character in key):
                 raise UserError(
                     f"{name} has white space, a control character or one outside ASCII in it, as no key has; set it again"

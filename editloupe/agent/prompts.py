@@ -27,7 +27,7 @@ EARLIER_FINDINGS = "earlier_findings"
 """The fact of a case that holds what was found out beforehand: introductions to texts."""
 
 
-def system_text(
+def build_system_text(
     rubric: Rubric,
     mode: Mode,
     tools: Sequence[Mapping[str, Any]],
@@ -42,7 +42,7 @@ def system_text(
     mode_text, words = rubric.modes[mode], rubric.wording
     type_notes = rubric.type_notes if mode_text.type_notes else {}
     told_tools = _tools(tools, words) if tools and not native else ""
-    answering = how_to_answer(rubric.answer, bool(tools), native, structured, written, words)
+    answering = format_answer_rules(rubric.answer, bool(tools), native, structured, written, words)
     if words.whole:
         return filled(words.whole, tools=told_tools, how_to_answer=answering)
     parts = [
@@ -60,14 +60,14 @@ def system_text(
     return "\n\n".join(part for part in parts if part)
 
 
-def task_text(case: Case, per_mille: bool, tools: bool) -> str:
+def build_task_text(case: Case, per_mille: bool, tools: bool) -> str:
     """Return the edit's own text, which closes the request; whatever others wrote is quoted in it."""
     tells, words = case.rubric.tells, case.rubric.wording
-    lines = [_told(words.instruction, case.edit.instruction)] if "instruction" in tells else []
+    lines = [_quote(words.instruction, case.edit.instruction)] if "instruction" in tells else []
     if case.edit.instruction_type and "type" in tells:
-        lines.append(_told(words.instruction_type, case.edit.instruction_type))
+        lines.append(_quote(words.instruction_type, case.edit.instruction_type))
     if case.edit.hint and "hint" in tells:
-        lines.append(_told(words.hint, case.edit.hint))
+        lines.append(_quote(words.hint, case.edit.hint))
     findings = case.facts.get(EARLIER_FINDINGS, {})
     lines += [f"{introduction}\n{quoted_lines(text)}" for introduction, text in findings.items()]
     if case.target is not None:
@@ -78,11 +78,11 @@ def task_text(case: Case, per_mille: bool, tools: bool) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _told(template: str, text: str) -> str:
+def _quote(template: str, text: str) -> str:
     return filled(template, lines=quoted_lines(text), quoted=quoted(text))
 
 
-def how_to_answer(
+def format_answer_rules(
     answer: Answer,
     tools: bool,
     native: bool,
@@ -98,11 +98,11 @@ def how_to_answer(
     lines = [words.how_to_answer, words.think]
     if tools:
         lines.append(filled(words.call_or_answer, calling=words.native_calls if native else words.text_calls))
-    lines.append(filled(words.final_answer, form=final_form(answer, words)))
+    lines.append(filled(words.final_answer, form=format_final_answer(answer, words)))
     return "\n".join(line for line in lines if line)
 
 
-def final_form(answer: Answer, words: Wording = USUAL_WORDING) -> str:
+def format_final_answer(answer: Answer, words: Wording = USUAL_WORDING) -> str:
     """Say what a final answer looks like."""
     if isinstance(answer, LabelAnswer):
         return filled(words.label_form, labels=", ".join(label.name for label in answer.labels))
@@ -167,7 +167,7 @@ def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool, structured:
 
 def _example(example: Example, native: bool, structured: bool, words: Wording) -> str:
     thinking = words.example_thought_aside if structured else words.example_thought
-    lines = [_told(words.instruction, example.instruction), filled(thinking, thought=example.thought.strip())]
+    lines = [_quote(words.instruction, example.instruction), filled(thinking, thought=example.thought.strip())]
     if example.calls and native:
         asked = [
             filled(words.example_call, name=c["name"], parameters=json.dumps(dict(c["parameters"]), ensure_ascii=False))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from editloupe.agent.providers.provider import RULES_PROFILE, Profile, Provider
-from editloupe.agent.providers.registry import PROVIDERS, provider_named
+from editloupe.agent.providers.registry import PROVIDERS, find_provider
 from editloupe.agent.spec_names import RULES
 from editloupe.types import UserError
 
 
-def forms(last: str) -> str:
+def format_specs(last: str) -> str:
     """Return how the judges of all providers are written, for a sentence: `openai:NAME` and so on."""
     return last.join(f"{provider.name}:NAME" for provider in PROVIDERS)
 
@@ -25,11 +25,11 @@ def split_spec(spec: str) -> tuple[str, str]:
         return RULES, RULES
     name, _, model = spec.partition(":")
     if not model or all(name != provider.name for provider in PROVIDERS):
-        raise UserError(f'"{spec}" is not a judge; write {forms(", ")} or {RULES}')
+        raise UserError(f'"{spec}" is not a judge; write {format_specs(", ")} or {RULES}')
     return name, model
 
 
-def profile_of(provider: str, name: str) -> Profile:
+def find_profile(provider: str, name: str) -> Profile:
     """Return the profile of a model: the first whose pattern the name starts with, behind any owner's name.
 
     A family is known by its name whatever the provider: a Gemini behind an OpenAI-compatible proxy counts in thousandths all
@@ -44,12 +44,12 @@ def profile_of(provider: str, name: str) -> Profile:
     """
     if provider == RULES:
         return RULES_PROFILE
-    asked = provider_named(provider)
+    asked = find_provider(provider)
     short = name.partition("@")[0].rsplit("/", 1)[-1]  # behind an @ may stand a date, or who serves the model
     known = (p for p in asked.profiles if p.pattern and re.match(p.pattern, short, re.IGNORECASE))
     if found := next(known, None):
         return found
-    usual = _usual(asked)
+    usual = _default_profile(asked)
     # An alias may have the family's name inside, such as `our-gemini-3`.
     others = (p for other in PROVIDERS if other is not asked for p in other.profiles if p.pattern)
     found = next((p for p in others if re.search(rf"(?<![a-z0-9]){p.pattern}", short, re.IGNORECASE)), None)
@@ -60,6 +60,6 @@ def profile_of(provider: str, name: str) -> Profile:
     return found.model_copy(update=interface | pictures)
 
 
-def _usual(provider: Provider) -> Profile:
+def _default_profile(provider: Provider) -> Profile:
     """Return the profile of a provider's models that no pattern knows."""
     return next(profile for profile in provider.profiles if not profile.pattern)

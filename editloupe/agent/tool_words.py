@@ -23,7 +23,7 @@ OTHER_FORMS = (LocalizePixelDifferences,)
 SAID = "{said}"
 
 
-def usual_tool_words() -> dict[str, Any]:
+def default_tool_words() -> dict[str, Any]:
     """Return the tools' own words, as the fields of a wording have them."""
     return {
         "tool_descriptions": {tool.name: tool.description for tool in TOOLS},
@@ -34,9 +34,9 @@ def usual_tool_words() -> dict[str, Any]:
     }
 
 
-def without_usual(words: Wording) -> Wording:
+def drop_default_words(words: Wording) -> Wording:
     """Return a wording without the words that the tools have by themselves."""
-    usual = usual_tool_words()
+    usual = default_tool_words()
     descriptions = {(tool.name, tool.description) for tool in (*TOOLS, *OTHER_FORMS)}
     parameters = {
         name: kept
@@ -55,7 +55,7 @@ def without_usual(words: Wording) -> Wording:
     return words.model_copy(update=changes)
 
 
-def functions(tools: Iterable[Tool], view: View, per_mille: bool, words: Wording) -> list[dict[str, Any]]:
+def build_functions(tools: Iterable[Tool], view: View, per_mille: bool, words: Wording) -> list[dict[str, Any]]:
     """Return tools as function descriptions, in these words."""
     return [
         {
@@ -70,7 +70,7 @@ def functions(tools: Iterable[Tool], view: View, per_mille: bool, words: Wording
     ]
 
 
-def in_words(seen: Observation, words: Wording) -> Observation:
+def reword_observation(seen: Observation, words: Wording) -> Observation:
     """Return what a tool said and the lines before its pictures, in these words."""
     if seen.failed:
         text, captions = filled(words.tool_error, said=seen.text), seen.captions

@@ -21,7 +21,7 @@ from editloupe.rubrics.registry import known_paper
 from editloupe.types import Usage, UserError
 
 if TYPE_CHECKING:
-    from editloupe.agent.asking import Asker
+    from editloupe.agent.asker import Asker
     from editloupe.evals.batch.work_items import ItemTally
     from editloupe.evals.runs.prices import Price
     from editloupe.making.folder import Ledger, MakingFolder
@@ -181,10 +181,10 @@ def asker(
     stage: str,
 ) -> Asker | None:
     """Return the model that was named, its requests counted and capped; None where none was."""
-    from editloupe.agent.asking import Asker
+    from editloupe.agent.asker import Asker
     from editloupe.agent.open_model import open_chat
     from editloupe.agent.spec_names import RULES
-    from editloupe.agent.specs import forms
+    from editloupe.agent.specs import format_specs
     from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
     from editloupe.evals.batch.work_items import current_work
 
@@ -192,7 +192,7 @@ def asker(
     if spec is None:
         return None
     if spec == RULES:
-        raise UserError(f"this needs a model that reads and writes: name one with --judge {forms(' or ')}")
+        raise UserError(f"this needs a model that reads and writes: name one with --judge {format_specs(' or ')}")
     limits = Limits(concurrency=concurrency, max_cost=ledger.cap)
     spending = Spending(limits, priced, Usage(requests=ledger.requests), ledger.spent)
 
@@ -413,14 +413,14 @@ def sizes(
 
 
 def _forecast(missing: list[str], priced: object) -> int:
-    from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
+    from editloupe.agent.transport.usage import CHARACTERS_PER_TOKEN
     from editloupe.evals.runs.prices import Price
     from editloupe.making.dlebench_metadata import load_prompts
     from editloupe.making.dlebench_sizes import TOKENS_A_REPLY
     from editloupe.types import Usage
 
     fixed = len(load_prompts()["targets"]["task"]) + len(load_prompts()["targets"]["system"])
-    read = sum((fixed + len(text)) // CHARACTERS_A_TOKEN for text in missing)
+    read = sum((fixed + len(text)) // CHARACTERS_PER_TOKEN for text in missing)
     usage = Usage(requests=len(missing), input_tokens=read, output_tokens=TOKENS_A_REPLY * len(missing))
     cost = f"about ${priced.cost(usage):.2f}" if isinstance(priced, Price) else "price unknown"
     print(f"targets: {number_of(len(missing), 'request')}, about {read + usage.output_tokens} tokens, {cost}")

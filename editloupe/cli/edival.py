@@ -12,10 +12,10 @@ from typing import Annotated, Any, cast
 import typer
 
 from editloupe._util.text import command, number_of, one_line
-from editloupe.agent.asking import Asker
+from editloupe.agent.asker import Asker
 from editloupe.agent.open_model import open_chat
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.specs import forms
+from editloupe.agent.specs import format_specs
 from editloupe.agent.transport.attachments import wire_limits
 from editloupe.cli.batch import BatchOptions, Closing, judge_into_run
 from editloupe.cli.edival_report import baselines, compare, report
@@ -286,7 +286,7 @@ for later in (evaluate, report, compare, baselines):
 def _asker(judge: JudgeOptions, kept: KeptWhileUnderWay) -> tuple[str, Asker]:
     spec = judge.named or RULES
     if spec == RULES:
-        raise UserError(f"this needs a model that sees pictures: name one with --judge {forms(' or ')}")
+        raise UserError(f"this needs a model that sees pictures: name one with --judge {format_specs(' or ')}")
     chat = open_chat(spec, judge.base_url, judge.settings(), kept)
     return spec, Asker(chat, spec, wire=wire_limits(LONG_SIDE, chat.profile))
 

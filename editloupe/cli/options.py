@@ -13,7 +13,7 @@ import typer
 from typer.models import OptionInfo
 
 from editloupe.agent.spec_names import CASCADE, PANEL, RULES
-from editloupe.agent.specs import forms
+from editloupe.agent.specs import format_specs
 from editloupe.types import Box, UserError
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ JudgeSpec = Annotated[
     str | None,
     typer.Option(
         "--judge",
-        help=f"{forms(', ')} or {RULES}; {PANEL}SPEC,SPEC… or {CASCADE}FILE; else the variable EDITLOUPE_JUDGE, else {RULES}.",
+        help=f"{format_specs(', ')} or {RULES}; {PANEL}SPEC,SPEC… or {CASCADE}FILE; "
+        f"else the variable EDITLOUPE_JUDGE, else {RULES}.",
         rich_help_panel=ASKING,
     ),
 ]

@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from editloupe.agent.prompts import system_text
+from editloupe.agent.prompts import build_system_text
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol as find_protocol
@@ -80,7 +80,7 @@ def _show(protocol: Protocol, console: Console) -> None:
             console.rule(Text(f"{rubric.title}{wording}, {mode} mode"), align="left")
             if rubric.stage:
                 console.print(Text(f"Asked first, {rubric.stage.title}: {rubric.stage.question.strip()}\n"))
-            console.print(Text(system_text(rubric, mode, (), native=True)))
+            console.print(Text(build_system_text(rubric, mode, (), native=True)))
     for what, part in protocol.parts.items():
         console.rule(Text(f"{part.title} ({what})"), align="left")
         console.print(
@@ -96,10 +96,10 @@ def rewording_file(name: str) -> str:
     if not rubrics:
         choices = ", ".join(f"{protocol.name}/{rubric.name}" for rubric in protocol.rubrics)
         raise UserError(f'"{name}" is no rubric; there are: {choices}')
-    from editloupe.agent.tool_words import usual_tool_words
+    from editloupe.agent.tool_words import default_tool_words
 
     words = rubrics[0].wording
-    around = {field: getattr(words, field) for field in type(words).model_fields} | usual_tool_words()
+    around = {field: getattr(words, field) for field in type(words).model_fields} | default_tool_words()
     content = {"wording": around, "rewordings": [words_of(rubric, protocol.parts) for rubric in rubrics]}
     return yaml.dump(content, Dumper=_ReadableDumper, allow_unicode=True, sort_keys=False, width=120)
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from editloupe.agent.chat_interface import Chat, RetryBudget, Watcher
+from editloupe.agent.chat_interface import Chat, RetryBudget, StepWatcher
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
-from editloupe.telemetry.spans import observed, tool_span
+from editloupe.telemetry.spans import set_observation, tool_span
 from editloupe.tools.contract import ToolError, View
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Observation, Record, ToolCall
@@ -33,7 +33,7 @@ class ObservationCache:
         """Return what a call shows; whatever goes wrong with it is a sentence for the model."""
         with tool_span(call) as span:
             seen = await self._observe(toolbox, call, view, wire)
-            observed(span, seen)
+            set_observation(span, seen)
         return seen
 
     async def _observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
@@ -134,7 +134,7 @@ class SharedContext:
     """How the protocol's own rules are set, where it has some; None for the published ones."""
     observations: ObservationCache = field(default_factory=ObservationCache)
     """What the tools have shown of this edit; its criteria share it."""
-    watcher: Watcher | None = None
+    watcher: StepWatcher | None = None
     repeat: int = 0
     strict: bool = True
     """Whether an edit that cannot be judged for want of input raises; else it ends unjudged."""

@@ -22,7 +22,7 @@ from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
-from editloupe.telemetry.spans import Span, criterion_span, decided
+from editloupe.telemetry.spans import Span, criterion_span, set_decision
 from editloupe.types import UNJUDGED, Edit, Mode, Outcome, Reason, Served, Trace, Unjudged, Usage, UserError, Verdict
 
 
@@ -126,7 +126,7 @@ def tell_span(span: Span, judged: Judged) -> None:
     """Say of a criterion's span how its case ended."""
     given, failure = judged.given, judged.failure
     label, score = (given.label, given.score_100) if given and not failure else (None, None)
-    decided(span, judged.case.rubric.criterion, label, score, failure.reason if failure else None)
+    set_decision(span, judged.case.rubric.criterion, label, score, failure.reason if failure else None)
 
 
 def _node(engine: str) -> str:

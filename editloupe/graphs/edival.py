@@ -22,7 +22,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
-from editloupe.agent.replies.answers import Given
+from editloupe.agent.replies.answers import ParsedAnswer
 from editloupe.graphs.edival_observations import Detection, EdivalContext, compare, cut_out, detect, measure, step_of
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, opening, prompt_texts, usage_of_steps
 from editloupe.pictures.pixels import ImageError
@@ -187,7 +187,7 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
 class Answered:
     """What an LMM said to one question."""
 
-    given: Given | None
+    given: ParsedAnswer | None
     success: bool | None
     why: str
     steps: tuple[Step, ...]
@@ -366,6 +366,6 @@ async def by_objects(objects: Graph, context: CaseContext) -> Judged:
     trace = next(iter(end.get("traces", ())), context.heading)
     if isinstance(outcome, Verdict):
         label = str(outcome.label)
-        given = Given(label, label, outcome.score, outcome.score_100, outcome.values, outcome.rationale)
+        given = ParsedAnswer(label, label, outcome.score, outcome.score_100, outcome.values, outcome.rationale)
         return Judged(case, trace, given, None)
     return Judged(case, trace, None, Failure(outcome.reason, outcome.detail, outcome.raw))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from editloupe.agent.prompts import EARLIER_FINDINGS
-from editloupe.agent.tool_words import in_words
+from editloupe.agent.tool_words import reword_observation
 from editloupe.graphs.edival import EDIVAL_GRAPH, by_objects
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, opening, prompt_texts
 from editloupe.rubrics.case import Case
@@ -62,7 +62,7 @@ async def _by_tool(context: CaseContext, stage: Stage) -> Staged:
     parameters = {"comparison_image_1": first, "comparison_image_2": second}
     call = ToolCall(id="stage_0", name=TOOL, parameters=parameters)
     seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
-    seen = in_words(seen, context.case.rubric.wording)
+    seen = reword_observation(seen, context.case.rubric.wording)
     if seen.failed:
         return Staged(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
     step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))

@@ -20,10 +20,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import StateSnapshot
 from pydantic import Field
 
-from editloupe.agent.message_records import changed_message, changed_text, message_of
-from editloupe.agent.messages import correction
-from editloupe.agent.prompts import final_form
-from editloupe.agent.replies.answers import Given, read
+from editloupe.agent.message_records import change_reply, change_reply_text, rebuild_reply
+from editloupe.agent.messages import build_correction
+from editloupe.agent.prompts import format_final_answer
+from editloupe.agent.replies.answers import ParsedAnswer, parse_reply
 from editloupe.graphs.edit import EditContext, case_context, tell_span
 from editloupe.graphs.engines import by_loop
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, LoopState, build_loop
@@ -164,7 +164,7 @@ def known_pictures(change: StepChange, album: Album) -> None:
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "fork"}}
 _STOPS = ["think", "insist"]
-_IN_THE_STATE = (Step, Given, Failure, Reason)
+_IN_THE_STATE = (Step, ParsedAnswer, Failure, Reason)
 """Records of ours that checkpoints hold; the others are LangChain's own."""
 
 
@@ -287,10 +287,10 @@ def _sent_back(
     """Return what follows a reply that could not be used, and the node that says it."""
     rubric, used_up = context.case.rubric, turns + 1 >= context.shared.limits.max_turns
     if used_up:
-        sentence = filled(rubric.wording.insist, form=final_form(rubric.answer, rubric.wording))
+        sentence = filled(rubric.wording.insist, form=format_final_answer(rubric.answer, rubric.wording))
     else:
         sentence = filled(rubric.wording.repair, problem=step.problem)
-    messages = [*([message] if message else []), *correction(message, sentence)]
+    messages = [*([message] if message else []), *build_correction(message, sentence)]
     values = LoopState(messages=messages, steps=[step], current=None, turns=turns + 1)
     if used_up:
         return LoopState(**values, insisted=True), "insist"
@@ -310,8 +310,8 @@ async def _changed(kept: KeptStep, turns: int, change: StepChange, context: Case
     step, calls, shared = kept.step, change.calls_of(kept.step), context.shared
     message, raw = _message(kept, context), step.raw
     if change.thought is not None or change.boxes:
-        message = changed_message(message, step, change.thought, calls)
-        raw = changed_text(step, change.thought, calls)
+        message = change_reply(message, step, change.thought, calls)
+        raw = change_reply_text(step, change.thought, calls)
     thought = step.thought if change.thought is None else change.thought
     observations = []
     for number, call in enumerate(calls, 1):
@@ -323,7 +323,7 @@ async def _changed(kept: KeptStep, turns: int, change: StepChange, context: Case
     changed = step.model_copy(update={**values, "raw": raw})
     if calls:
         return LoopState(messages=[message], current=changed, turns=turns + 1), "act"
-    problem = read(raw, context.case.rubric.answer).problem
+    problem = parse_reply(raw, context.case.rubric.answer).problem
     return _sent_back(message, changed.model_copy(update={"problem": problem}), turns, 0, context)
 
 
@@ -332,12 +332,12 @@ def _message(kept: KeptStep, context: CaseContext) -> AIMessage:
     native = context.shared.chat.profile.native_tools and bool(context.functions)
     if kept.message is not None and (native or not kept.message.tool_calls):
         return kept.message
-    return message_of(kept.step, native)
+    return rebuild_reply(kept.step, native)
 
 
 def _as_it_was(start: LoopState, steps: Sequence[KeptStep], context: CaseContext) -> dict[str, Any]:
     """Return the end of a conversation that lies before the fork."""
-    given = read(steps[-1].step.raw, context.case.rubric.answer).answer
+    given = parse_reply(steps[-1].step.raw, context.case.rubric.answer).answer
     if given is None:
         raise UserError("the first question of this trace cannot be read any more, so nothing can go on from it")
     own = [kept.step.model_copy(update={"index": place}) for place, kept in enumerate(steps)]

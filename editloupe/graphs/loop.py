@@ -22,20 +22,20 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.agent.chat_interface import ChatRequest, Reply
-from editloupe.agent.message_records import asked_messages
+from editloupe.agent.message_records import record_messages
 from editloupe.agent.messages import (
-    announced,
-    correction,
-    observed,
+    announce_picture,
+    build_correction,
+    build_observations,
+    describe_pictures,
     reasoning_of,
-    sent_pictures,
     text_block,
     text_of,
 )
-from editloupe.agent.prompts import final_form, system_text, task_text
-from editloupe.agent.replies.answers import LONGEST_REPLY, MOST_CALLS, Given, answer_schema, read
-from editloupe.agent.replies.finish_reasons import Unfinished, unfinished
-from editloupe.agent.tool_words import functions, in_words
+from editloupe.agent.prompts import build_system_text, build_task_text, format_final_answer
+from editloupe.agent.replies.answers import LONGEST_REPLY, MOST_CALLS, ParsedAnswer, build_answer_schema, parse_reply
+from editloupe.agent.replies.finish_reasons import IncompleteReply, find_incomplete
+from editloupe.agent.tool_words import build_functions, reword_observation
 from editloupe.agent.transport.errors import ModelFailed
 from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.graphs.context import LiveContext, SharedContext
@@ -77,12 +77,12 @@ class CaseContext(LiveContext):
     def functions(self) -> list[dict[str, Any]]:
         """These tools as function descriptions."""
         per_mille, words = self.shared.chat.profile.per_mille, self.case.rubric.wording
-        return functions(self.tools, self.view(), per_mille, words) if self.tools else []
+        return build_functions(self.tools, self.view(), per_mille, words) if self.tools else []
 
     def schema(self) -> dict[str, Any] | None:
         """Return the schema replies are held to, where the provider can and nothing but an answer is expected."""
         held = self.shared.chat.profile.structured_output and not self.case.uses_tools
-        return answer_schema(self.case.rubric.answer, not self.shared.chat.profile.reasons) if held else None
+        return build_answer_schema(self.case.rubric.answer, not self.shared.chat.profile.reasons) if held else None
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Judged:
 
     case: Case
     trace: Trace
-    given: Given | None
+    given: ParsedAnswer | None
     failure: Failure | None
     confidence: float | None = None
 
@@ -115,7 +115,7 @@ class LoopState(TypedDict, total=False):
     turns: int
     repairs: int
     insisted: bool
-    given: Given | None
+    given: ParsedAnswer | None
     failure: Failure | None
     otherwise: Failure | None
     """How the case ends if nothing better comes than the last reply."""
@@ -131,12 +131,12 @@ def opening(context: CaseContext) -> LoopState:
     blocks: list[str | dict[str, Any]] = [
         block
         for name, sha in case.pictures.items()
-        for block in announced(name, sha, context.shared.album, context.shared.wire, case.rubric.wording)
+        for block in announce_picture(name, sha, context.shared.album, context.shared.wire, case.rubric.wording)
     ]
-    if task := task_text(case, profile.per_mille, bool(schemas)):
+    if task := build_task_text(case, profile.per_mille, bool(schemas)):
         blocks.append(text_block(task))
     structured = context.schema() is not None
-    system = system_text(
+    system = build_system_text(
         case.rubric, case.mode, schemas, profile.native_tools, structured, structured and not profile.reasons
     )
     return LoopState(
@@ -199,10 +199,10 @@ async def _ask(state: LoopState, context: CaseContext) -> LoopState:
 
 
 def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str]) -> LoopState:
-    message, declined = reply.message, reply.facts.declined
+    message, declined = reply.message, reply.facts.refusal
     text = text_of(message)
-    cut = unfinished(reply.facts.finish)
-    reading = read(
+    cut = find_incomplete(reply.facts.finish)
+    reading = parse_reply(
         text,
         context.case.rubric.answer,
         native_calls=message.tool_calls,
@@ -223,11 +223,11 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
         answer=given.text if given else None,
         problem=problem,
         raw=text,
-        sent=sent_pictures(told, context.shared.album, context.shared.wire),
+        sent=describe_pictures(told, context.shared.album, context.shared.wire),
         usage=reply.usage,
         seconds=reply.seconds,
         waited=reply.waited,
-        asked=asked_messages(told),
+        asked=record_messages(told),
         reply_key=reply.key,
         attempts=reply.attempts,
         served=reply.facts.served,
@@ -279,7 +279,7 @@ async def observe(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     context, current = runtime.context, state["current"]
     assert current is not None
     reply, words = _last_reply(state["messages"]), context.case.rubric.wording
-    messages = observed(reply, current.observations, context.shared.album, context.shared.wire, words)
+    messages = build_observations(reply, current.observations, context.shared.album, context.shared.wire, words)
     return _closed(current, context, LoopState(messages=messages))
 
 
@@ -296,7 +296,7 @@ async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     problem = filled(words.repair, problem=current.problem)
     last = state["messages"][-1]
     reply = last if isinstance(last, AIMessage) else None
-    update = LoopState(messages=correction(reply, problem, words), repairs=state["repairs"] + 1)
+    update = LoopState(messages=build_correction(reply, problem, words), repairs=state["repairs"] + 1)
     return _closed(state["current"], runtime.context, update)
 
 
@@ -305,9 +305,9 @@ async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     context = runtime.context
     last = state["messages"][-1]
     rubric = context.case.rubric
-    sentence = filled(rubric.wording.insist, form=final_form(rubric.answer, rubric.wording))
+    sentence = filled(rubric.wording.insist, form=format_final_answer(rubric.answer, rubric.wording))
     reply = last if isinstance(last, AIMessage) else None
-    messages = correction(reply, sentence, rubric.wording)
+    messages = build_correction(reply, sentence, rubric.wording)
     return _closed(state["current"], context, LoopState(messages=messages, insisted=True))
 
 
@@ -317,7 +317,7 @@ def _concluded(state: LoopState, context: CaseContext, update: LoopState) -> Loo
     return _closed(state["current"], context, update)
 
 
-def _otherwise(problem: str | None, cut: Unfinished | None, text: str, *, spent: bool, empty: bool) -> Failure:
+def _otherwise(problem: str | None, cut: IncompleteReply | None, text: str, *, spent: bool, empty: bool) -> Failure:
     """Say how the case ends if this reply was the last: cut off, without an answer, or with one that cannot be read."""
     if cut:
         return Failure(Reason.TRUNCATED if cut.truncated else Reason.UNREADABLE, cut.detail, text)
@@ -334,7 +334,7 @@ async def _observation(context: CaseContext, view: View, call: ToolCall, number:
         text = filled(words.too_many_calls, most=CALLS_A_TURN)
         return Observation(call_id=call.id, tool=call.name, text=text, failed=True)
     seen = await context.shared.observations.observe(context.shared.toolbox, call, view, context.shared.wire)
-    return in_words(seen, words)
+    return reword_observation(seen, words)
 
 
 def _closed(current: Step | None, context: CaseContext, update: LoopState) -> LoopState:

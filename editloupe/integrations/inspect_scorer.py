@@ -14,7 +14,7 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 from pydantic import ValidationError
 
-from editloupe.agent.transport.secrets import shown
+from editloupe.agent.transport.secrets import redact_url
 from editloupe.integrations.chat_messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.judge import judge_opener
 from editloupe.judge.edit_score import EditScore, score_edit
@@ -45,7 +45,7 @@ def edit_judge(
     `edited` and `instruction` name fields of the sample's metadata instead; without them, metadata called so is used where the
     messages hold no picture. What could not be judged is unscored, with the reason.
     """
-    if base_url is not None and shown(base_url) != base_url:
+    if base_url is not None and redact_url(base_url) != base_url:
         raise UserError(
             "Inspect writes a scorer's arguments into its log: keep the key out of base_url, in the environment"
         )

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from editloupe._util.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.agent.chat_interface import Chat
 from editloupe.agent.model_settings import ModelSettings
-from editloupe.agent.providers.registry import client_packages
+from editloupe.agent.providers.registry import list_client_packages
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.transport.secrets import shown as shown_address
+from editloupe.agent.transport.secrets import redact_url as shown_address
 from editloupe.judge.question_key import Asked, Question
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
@@ -214,7 +214,7 @@ class BaseJudge(ABC):
             **self.further_parameters(),
             "criteria": list(self.criteria),
             "rubrics": self.rubric_texts(),
-            "versions": {name: version(name) for name in (*PACKAGES, *client_packages(*self.members))},
+            "versions": {name: version(name) for name in (*PACKAGES, *list_client_packages(*self.members))},
             "notes": list(self.notes),
         }
 

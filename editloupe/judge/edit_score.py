@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe._util.json_safe import storable
-from editloupe.agent.transport.secrets import value_without_secrets, without_secrets
+from editloupe.agent.transport.secrets import redact_text, redact_value
 from editloupe.judge.judge import Judge
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged, Usage, Verdict
 
@@ -41,7 +41,7 @@ class EditScore:
         """Every criterion in words, and why there is no score."""
         lines = [explain_outcome(verdict) for verdict in self.verdicts]
         if self.why is not None and self.reason is None:
-            lines.append(without_secrets(self.why))
+            lines.append(redact_text(self.why))
         return "\n".join(lines)
 
     def criterion(self, name: str) -> float | None:
@@ -65,7 +65,7 @@ class EditScore:
         if judgement is not None:
             about = {"judge": judgement.judge, "protocol": judgement.protocol, "mode": judgement.mode}
             facts = {**about, **facts, "usage": self.usage, "notes": judgement.notes}
-        plain: dict[str, Any] = value_without_secrets(storable(facts))
+        plain: dict[str, Any] = redact_value(storable(facts))
         return plain
 
     def _verdict(self, name: str) -> Outcome | None:
@@ -109,11 +109,11 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
 def explain_outcome(outcome: Outcome) -> str:
     """Put an outcome into words: the label and the rationale, or why there is none."""
     if isinstance(outcome, Unjudged):
-        return without_secrets(f"{outcome.criterion}: unjudged ({outcome.reason.value}): {outcome.detail}")
+        return redact_text(f"{outcome.criterion}: unjudged ({outcome.reason.value}): {outcome.detail}")
     score = "" if outcome.score_100 is None else f", {outcome.score_100:.1f} of 100"
     label = outcome.label or ", ".join(f"{name}: {value}" for name, value in outcome.values.items()) or "judged"
     because = f". {outcome.rationale.strip()}" if outcome.rationale.strip() else ""
-    return without_secrets(f"{outcome.criterion}: {label}{score}{because}")
+    return redact_text(f"{outcome.criterion}: {label}{score}{because}")
 
 
 def _score(verdict: Verdict) -> float | None:

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from editloupe.agent.chat_interface import Replies, Watcher
+from editloupe.agent.chat_interface import ReplyStore, StepWatcher
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.attachments import wire_limits
 from editloupe.agent.transport.errors import clean
-from editloupe.agent.transport.rate_limits import Traffic, with_request_limit
-from editloupe.agent.transport.secrets import shown as shown_address
+from editloupe.agent.transport.rate_limits import RateLimiter, with_request_limit
+from editloupe.agent.transport.secrets import redact_url as shown_address
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
 from editloupe.graphs.engines import tool_notes
@@ -43,7 +43,7 @@ from editloupe.pictures.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import DEFAULT
-from editloupe.telemetry.spans import edit_span, evaluated
+from editloupe.telemetry.spans import add_evaluation, edit_span
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
@@ -73,8 +73,8 @@ class Judge(BaseJudge):
         settings: JudgeSettings | None = None,
         tools: ToolSettings | None = None,
         setup: str | Path | Setup | None = None,
-        replies: Replies | None = None,
-        traffic: Traffic | None = None,
+        replies: ReplyStore | None = None,
+        traffic: RateLimiter | None = None,
     ) -> None:
         """Open a judge.
 
@@ -170,7 +170,7 @@ class Judge(BaseJudge):
         *,
         criteria: Sequence[str] | None = None,
         repeat: int = 0,
-        watcher: Watcher | None = None,
+        watcher: StepWatcher | None = None,
         strict: bool = False,
         album: Album | None = None,
         graph: EditGraph = EDIT_GRAPH,
@@ -204,7 +204,7 @@ class Judge(BaseJudge):
             with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
                 answered = await self._end(edit, wanted, repeat, ask, strict)
                 for outcome in answered.outcomes.values():
-                    evaluated(span, outcome)
+                    add_evaluation(span, outcome)
         finally:
             if album is None:  # the graph's own references go later, in no certain order
                 pictures.clear()
@@ -235,7 +235,7 @@ class Judge(BaseJudge):
         *,
         target: int | None = None,
         repeat: int = 0,
-        watcher: Watcher | None = None,
+        watcher: StepWatcher | None = None,
         album: Album | None = None,
     ) -> Judgement:
         """Judge one criterion of an edit, or one of its targets, from a step of a kept trace on.
@@ -283,7 +283,7 @@ class Judge(BaseJudge):
         repeat: int,
         part: str,
         album: Album,
-        watcher: Watcher | None,
+        watcher: StepWatcher | None,
         strict: bool,
     ) -> EditContext:
         """Return the context in which one model judges an edit."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.chat_interface import Chat, ChatRequest, Replies, Reply
+from editloupe.agent.chat_interface import Chat, ChatRequest, Reply, ReplyStore
 from editloupe.agent.model_settings import ModelSettings
 from editloupe.agent.open_model import open_chat
 from editloupe.agent.providers.provider import Profile
 from editloupe.agent.spec_names import CASCADE, PANEL, RULES
 from editloupe.agent.specs import split_spec
-from editloupe.agent.transport.rate_limits import Traffic
+from editloupe.agent.transport.rate_limits import RateLimiter
 from editloupe.judge.calibration import Calibration, calibration_of, write_yaml
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import UserError
@@ -272,7 +272,7 @@ class SeveralChats:
 
 
 def open_chats(
-    plan: Plan, settings: ModelSettings, replies: Replies | None, traffic: Traffic | None
+    plan: Plan, settings: ModelSettings, replies: ReplyStore | None, traffic: RateLimiter | None
 ) -> dict[Member, Chat]:
     """Open everybody a plan may ask; settings of models are nothing to the rules beside them."""
     alone = isinstance(plan, Member)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe._util.json_safe import content_key, text_key
-from editloupe.agent.model_settings import sampling
-from editloupe.agent.prompts import system_text
+from editloupe.agent.model_settings import build_sampling
+from editloupe.agent.prompts import build_system_text
 from editloupe.agent.providers.provider import Profile
 from editloupe.agent.rules.thresholds import rules_fingerprint
 from editloupe.agent.spec_names import RULES
@@ -62,10 +62,10 @@ def question_facts(
     else:
         native = profile.native_tools and looks
         tools_told = _SOME_TOOL if looks else ()
-        prompt = system_text(rubric, mode, tools_told, native, structured, written)
+        prompt = build_system_text(rubric, mode, tools_told, native, structured, written)
         # What is told beside the system text, such as how the instruction is introduced, is in the wording alone.
         facts["wording"] = text_key(f"{prompt}\n{rubric.wording.model_dump_json()}")
-        facts |= {"sampling": sampling(profile, settings), "structured": structured}
+        facts |= {"sampling": build_sampling(profile, settings), "structured": structured}
         facts |= {"written_reasoning": True} if written else {}
         facts |= {"max_repairs": settings.max_repairs, "max_image_bytes": profile.max_image_bytes}
     if looks:

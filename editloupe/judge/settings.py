@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from editloupe._util.errors import describe_error
 from editloupe.agent.model_settings import ModelSettings
-from editloupe.agent.tool_words import without_usual
+from editloupe.agent.tool_words import drop_default_words
 from editloupe.graphs.context import Differences
 from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.model import Rubric, TargetCrop, Telling
@@ -211,7 +211,7 @@ def reworded_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Se
     Words that a tool has by itself are none of the user's.
     """
     found = with_files(name, rubrics)
-    worded = [rubric.model_copy(update={"wording": without_usual(rubric.wording)}) for rubric in found.rubrics]
+    worded = [rubric.model_copy(update={"wording": drop_default_words(rubric.wording)}) for rubric in found.rubrics]
     if setup is not None and setup.protocol == found.name:
         usual = find_protocol(found.name)
         by_name = {

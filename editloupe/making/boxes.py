@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from editloupe.agent.asking import Unanswered
+from editloupe.agent.asker import NoAnswer
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.folder import QUESTION_SET, MakingFolder, Sample, boxes_key
 from editloupe.making.records import MOST_TARGETS, Boxes, LeftOutSample
@@ -82,7 +82,7 @@ def propose_boxes(
         boxes, scores = tuple(one.box for one in found), tuple(round(one.score, 4) for one in found)
         return Boxes(id=sample.id, key=key, boxes=boxes, confirmed=trusted, scores=scores, by=name, at=timestamp())
     if trusted:
-        raise Unanswered(f'the detector finds no "{phrase}" in the picture')
+        raise NoAnswer(f'the detector finds no "{phrase}" in the picture')
     return None
 
 

@@ -24,8 +24,8 @@ from importlib.resources import files
 from typing import Any
 
 from editloupe._util.text import quoted, quoted_lines
-from editloupe.agent.asking import Asker
-from editloupe.agent.replies.answers import read_object
+from editloupe.agent.asker import Asker
+from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.folder import question_key
 from editloupe.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, PictureQuestion
@@ -74,13 +74,13 @@ class MetadataMaker:
     settings: MakingSettings = MakingSettings()
 
     async def make(self, question: PictureQuestion) -> Metadata:
-        """Return the metadata of a question; raises Unanswered where the model cannot be got to give any."""
+        """Return the metadata of a question; raises NoAnswer where the model cannot be got to give any."""
         texts = load_prompts()["metadata"]
         drawn = draw_option(question, self.settings)
         answered = await self.asker.ask(
             system=texts["system"],
             task=build_task(question, self.settings, drawn),
-            read=lambda text: read_metadata(read_object(text), question, self.settings, drawn),
+            read=lambda text: read_metadata(parse_object(text), question, self.settings, drawn),
             repair=lambda problem: str(texts["repair"]).format(problem=problem),
             schema=SCHEMA,
         )

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from editloupe._util.files import file_name, make_folder, text_file
 from editloupe._util.text import for_json, quoted_lines
-from editloupe.agent.asking import Asker
+from editloupe.agent.asker import Asker
 from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
 from editloupe.evals.manifests.datasets import Naming, edit_from
 from editloupe.evals.manifests.readers import Row, reader_for

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from editloupe.agent.asking import Asker
-from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
+from editloupe.agent.asker import Asker
+from editloupe.agent.transport.usage import CHARACTERS_PER_TOKEN
 from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.run_folder import RunLock
@@ -219,7 +219,7 @@ class Pipeline:
         """Estimate what is missing, before anything is sent: what stages would take that have all they need."""
         samples = list(self.folder.samples())[: self.limit]
         asked = [one.question for one in samples if one.step == "metadata"]
-        read = sum(len(task(question)) // CHARACTERS_A_TOKEN for question in asked)
+        read = sum(len(task(question)) // CHARACTERS_PER_TOKEN for question in asked)
         usage = Usage(requests=len(asked), input_tokens=read, output_tokens=len(asked) * TOKENS_A_REPLY)
         waiting = [one for one in samples if one.step in ("reference", "regenerate")]
         later = [one for one in samples if one.step in ("metadata", "boxes", "confirm boxes")]

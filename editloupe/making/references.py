@@ -14,7 +14,7 @@ import numpy as np
 
 from editloupe._util.files import file_name, make_folder, whole_file, write_text
 from editloupe._util.text import for_csv, visible
-from editloupe.agent.asking import Unanswered
+from editloupe.agent.asker import NoAnswer
 from editloupe.agent.image_editing import EditRefused
 from editloupe.agent.providers.provider import ImageReply
 from editloupe.agent.transport.errors import ModelFailed
@@ -98,7 +98,7 @@ class ReferenceMaker:
             del self.unusable[sample.id]
             return
         self.unusable[sample.id] = attempt - 1
-        raise Unanswered(f"{TRIES} pictures of the editor could not be used: {problem}")
+        raise NoAnswer(f"{TRIES} pictures of the editor could not be used: {problem}")
 
     def next_attempt(self, sample: Sample) -> int:
         """Return which picture of a sample comes next: after the one that was refused, and after those that were of no use."""
@@ -145,7 +145,7 @@ class ReferenceMaker:
         except EditRefused as refused:
             if refused.usage.requests:
                 self.ledger.pay(sample.id, "reference", self.editor.name, refused.usage, self._cost(refused.usage))
-            raise Unanswered(str(refused)) from None
+            raise NoAnswer(str(refused)) from None
         except ModelFailed as failed:
             for _ in range(failed.usage.requests):  # replies that came and could not be read are paid for all the same
                 self.ledger.pay(sample.id, "reference", self.editor.name, Usage(requests=1), self.price)

@@ -39,7 +39,7 @@ class Span:
         if self._span is not None:
             self._span.add_event(name, _attributes(attributes))
 
-    def failed(self, kind: str, sentence: str = "") -> None:
+    def mark_failed(self, kind: str, sentence: str = "") -> None:
         """Mark the span as failed."""
         if self._span is not None:
             from opentelemetry.trace import Status, StatusCode
@@ -101,7 +101,7 @@ def chat_span(provider: str, model: str, parameters: Mapping[str, Any], address:
         yield span
 
 
-def answered(span: Span, metadata: Mapping[str, Any], finish: str, usage: Usage, attempts: int) -> None:
+def set_reply(span: Span, metadata: Mapping[str, Any], finish: str, usage: Usage, attempts: int) -> None:
     """Say of a chat span what came back."""
     span.set(
         gen_ai__response__id=metadata.get("id"),
@@ -123,24 +123,24 @@ def tool_span(call: ToolCall) -> Iterator[Span]:
         "gen_ai__tool__call__id": call.id,
         "gen_ai__tool__type": "function",
     }
-    if _TRACER is not None and holds_content():
+    if _TRACER is not None and captures_content():
         facts["gen_ai__tool__call__arguments"] = json.dumps(dict(call.parameters), ensure_ascii=False, default=str)
     with _span(f"execute_tool {call.name}", "execute_tool", facts) as span:
         yield span
 
 
-def observed(span: Span, seen: Observation) -> None:
+def set_observation(span: Span, seen: Observation) -> None:
     """Say of a tool's span what it brought; its pictures by hash."""
     if not span:
         return
     span.set(editloupe__pictures=list(seen.pictures), editloupe__cached=seen.cached)
-    if holds_content():
+    if captures_content():
         span.set(gen_ai__tool__call__result=seen.text)
     if seen.failed:
-        span.failed("tool_error")
+        span.mark_failed("tool_error")
 
 
-def evaluated(span: Span, outcome: Outcome) -> None:
+def add_evaluation(span: Span, outcome: Outcome) -> None:
     """Add an outcome to a span, as the event of an evaluation; an unjudged one has an error and no score."""
     if not span:
         return
@@ -150,7 +150,7 @@ def evaluated(span: Span, outcome: Outcome) -> None:
             gen_ai__evaluation__name=outcome.criterion,
             gen_ai__evaluation__score__value=outcome.score_100,
             gen_ai__evaluation__score__label=outcome.label,
-            gen_ai__evaluation__explanation=outcome.rationale if holds_content() else None,
+            gen_ai__evaluation__explanation=outcome.rationale if captures_content() else None,
         )
     else:
         span.event(
@@ -158,7 +158,7 @@ def evaluated(span: Span, outcome: Outcome) -> None:
         )
 
 
-def decided(span: Span, criterion: str, label: str | None, score_100: float | None, reason: Reason | None) -> None:
+def set_decision(span: Span, criterion: str, label: str | None, score_100: float | None, reason: Reason | None) -> None:
     """Say of a criterion's span how it ended."""
     span.set(
         gen_ai__evaluation__name=criterion,
@@ -166,17 +166,17 @@ def decided(span: Span, criterion: str, label: str | None, score_100: float | No
         gen_ai__evaluation__score__value=score_100,
     )
     if reason is not None:
-        span.failed(reason.value)
+        span.mark_failed(reason.value)
 
 
-def holds_content() -> bool:
+def captures_content() -> bool:
     """True where the texts of messages are wanted in spans."""
     return os.environ.get(CONTENT_VARIABLE, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
 
 
-def holds_pictures() -> bool:
+def captures_pictures() -> bool:
     """True where pictures are wanted in spans whole."""
-    return holds_content() and os.environ.get(PICTURES_VARIABLE, "").strip().lower() == "bytes"
+    return captures_content() and os.environ.get(PICTURES_VARIABLE, "").strip().lower() == "bytes"
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def _span(name: str, operation: str, facts: Mapping[str, Any], client: bool = Fa
         try:
             yield under_way
         except BaseException as error:
-            under_way.failed(str(getattr(error, "reason", "") or type(error).__name__))
+            under_way.mark_failed(str(getattr(error, "reason", "") or type(error).__name__))
             raise
 
 

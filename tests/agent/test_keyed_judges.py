@@ -12,10 +12,10 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 
 from editloupe.agent.chat_interface import ChatRequest
 from editloupe.agent.messages import picture_block, text_block
-from editloupe.agent.model_settings import ModelSettings, adjusted, sampling
+from editloupe.agent.model_settings import ModelSettings, adjust_profile, build_sampling
 from editloupe.agent.open_model import open_chat
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.specs import profile_of, split_spec
+from editloupe.agent.specs import find_profile, split_spec
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from tests.agent.rules.pictures import BLUE, disc, ground, make_case, make_edit
@@ -52,11 +52,11 @@ class Kept:
 def test_profiles_and_sampling_are_those_the_keys_were_made_of(known: dict[str, Any]) -> None:
     settings = ModelSettings(**known["settings"])
     provider, name = split_spec(known["spec"])
-    own = profile_of(provider, name)
-    as_set = own if provider == RULES else adjusted(own, settings)
+    own = find_profile(provider, name)
+    as_set = own if provider == RULES else adjust_profile(own, settings)
     decides = {name: value for name, value in known["profile"].items() if name not in ("family", "pattern")}
     assert as_set.model_dump(mode="json", include=set(decides)) == decides
-    assert sampling(adjusted(own, settings), settings) == known["sampling"]
+    assert build_sampling(adjust_profile(own, settings), settings) == known["sampling"]
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, UserError
 from editloupe.agent.model_settings import FLEX_SECONDS
-from editloupe.agent.transport.secrets import without_secrets
+from editloupe.agent.transport.secrets import redact_text
 from editloupe.cli.main import run
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
@@ -164,7 +164,7 @@ def test_the_run_records_parameters_and_no_secret(
     printed = capsys.readouterr()
     assert SECRET.encode() not in written
     assert SECRET not in printed.out + printed.err
-    assert SECRET not in without_secrets(f"They said {SECRET}.")
+    assert SECRET not in redact_text(f"They said {SECRET}.")
 
 
 @pytest.mark.parametrize(

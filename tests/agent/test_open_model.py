@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from editloupe import Edit, Judge, UserError
-from editloupe.agent.transport.secrets import without_secrets
+from editloupe.agent.transport.secrets import redact_text
 from editloupe.cli.main import run
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
@@ -31,7 +31,7 @@ def test_a_key_with_white_space_around_it_is_sent_without(
     sent = server.requests[0].headers
     assert key in (sent.get("x-goog-api-key"), sent.get("authorization", "").removeprefix("Bearer "))
     monkeypatch.delenv(VARIABLES[spec])
-    assert key not in without_secrets(f"They said {key}.")
+    assert key not in redact_text(f"They said {key}.")
 
 
 @specs
@@ -47,7 +47,7 @@ def test_a_key_that_can_be_none_is_told_by_its_variable_alone(
     with pytest.raises(UserError, match=f"^{VARIABLES[spec]} has white space") as raised:
         Judge(spec)
     assert "22" not in str(raised.value)
-    assert "-22" not in without_secrets(f"They said {key}.")
+    assert "-22" not in redact_text(f"They said {key}.")
 
 
 def test_the_command_ends_with_2_on_such_a_key_and_does_not_print_it(

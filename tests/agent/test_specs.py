@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.model_settings import ModelSettings, sampling
-from editloupe.agent.providers.registry import provider_named
-from editloupe.agent.specs import profile_of
+from editloupe.agent.model_settings import ModelSettings, build_sampling
+from editloupe.agent.providers.registry import find_provider
+from editloupe.agent.specs import find_profile
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,9 @@ from editloupe.agent.specs import profile_of
     ],
 )
 def test_a_gemini_behind_a_proxy_counts_in_thousandths_and_is_sent_no_temperature(name: str) -> None:
-    profile = profile_of("openai", name)
+    profile = find_profile("openai", name)
     assert (profile.family, profile.provider, profile.per_mille) == ("Gemini 3", "openai", True)
-    assert sampling(profile, ModelSettings()) == {}
+    assert build_sampling(profile, ModelSettings()) == {}
     assert not profile.native_tools, "a proxy's format may lose the thought signatures Gemini 3 wants back"
 
 
@@ -40,7 +40,7 @@ def test_a_gemini_behind_a_proxy_counts_in_thousandths_and_is_sent_no_temperatur
     ],
 )
 def test_the_family_follows_the_name(provider: str, name: str, family: str, per_mille: bool) -> None:
-    profile = profile_of(provider, name)
+    profile = find_profile(provider, name)
     assert (profile.family, profile.per_mille, profile.provider) == (family, per_mille, provider)
 
 
@@ -57,4 +57,4 @@ def test_the_family_follows_the_name(provider: str, name: str, family: str, per_
 )
 def test_a_model_with_its_own_provider_has_the_listed_profile_itself(provider: str, name: str) -> None:
     """Units are keyed by it: another profile would judge them anew."""
-    assert profile_of(provider, name) in provider_named(provider).profiles
+    assert find_profile(provider, name) in find_provider(provider).profiles

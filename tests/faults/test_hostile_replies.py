@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
-from editloupe.agent.replies.answers import LONGEST_REPLY, MOST_CALLS, Malformed, read, read_object
+from editloupe.agent.replies.answers import LONGEST_REPLY, MOST_CALLS, Malformed, parse_object, parse_reply
 from editloupe.agent.replies.sections import MOST_MARKS
-from editloupe.agent.rules.instructions import understand
+from editloupe.agent.rules.instructions import parse_instruction
 from editloupe.rubrics.edival.reading import read_instruction
 from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer, TextAnswer
 from editloupe.rubrics.protocol import MissingInput
@@ -36,7 +36,7 @@ def test_hostile_replies_give_exactly_the_verdicts_that_were_clearly_given(count
     seen: set[str] = set()
     for _ in range(count):
         reply = hostile(rng)
-        reading = read(reply.text, reply.rubric, tools=TOOLS)
+        reading = parse_reply(reply.text, reply.rubric, tools=TOOLS)
         seen.add(reply.kind)
         got = reading.answer.text if reading.answer else None
         assert got == reply.truth, (reply.kind, reply.rubric.kind, reply.text, reading.problem)
@@ -50,7 +50,7 @@ def test_a_reply_that_was_cut_off_is_never_an_answer_however_clear_it_looks(coun
     rng = random.Random(14)
     for _ in range(count):
         reply = hostile(rng)
-        reading = read(reply.text, reply.rubric, tools=TOOLS, unfinished="Your reply was cut off.")
+        reading = parse_reply(reply.text, reply.rubric, tools=TOOLS, unfinished="Your reply was cut off.")
         assert reading.answer is None
         assert reading.calls == ()
         assert reading.problem
@@ -85,10 +85,10 @@ def test_scraps_in_any_order_never_raise() -> None:
     ]
     for _ in range(3_000):
         text = "".join(rng.choices(scraps, k=rng.randrange(1, 30)))
-        reading = read(text, rng.choice(RUBRICS), tools=TOOLS)
+        reading = parse_reply(text, rng.choice(RUBRICS), tools=TOOLS)
         assert (reading.problem is None) == bool(reading.answer or reading.calls)
         with contextlib.suppress(Malformed):
-            read_object(text)
+            parse_object(text)
 
 
 @pytest.mark.long
@@ -96,7 +96,7 @@ def test_scraps_in_any_order_never_raise() -> None:
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.sampled_from([LABELS, SCALE]))
 @settings(max_examples=400, deadline=None)
 def test_whatever_is_read_stands_at_the_end_and_behind_every_thought(text: str, rubric: Any) -> None:
-    answer = read(text, rubric, tools=TOOLS).answer
+    answer = parse_reply(text, rubric, tools=TOOLS).answer
     if answer is None:
         return
     low = text.lower()
@@ -156,7 +156,7 @@ def cpu(text: str, rubric: Any) -> float:
     taken = []
     for _ in range(3):
         start = time.thread_time()
-        read(text, rubric, tools=TOOLS)
+        parse_reply(text, rubric, tools=TOOLS)
         taken.append(time.thread_time() - start)
     return min(taken)
 
@@ -192,7 +192,7 @@ def test_the_work_of_reading_grows_with_the_length_and_no_faster(shape: str, rub
     ],
 )
 def test_an_object_that_is_not_clearly_the_answer_is_sent_back(text: str) -> None:
-    reading = read(text, SCALE, tools=TOOLS)
+    reading = parse_reply(text, SCALE, tools=TOOLS)
     assert reading.answer is None
     assert reading.problem
 
@@ -202,42 +202,42 @@ def test_an_object_that_is_not_clearly_the_answer_is_sent_back(text: str) -> Non
 def test_instructions_of_any_length_are_looked_at_in_bounded_time(head: str, unit: str) -> None:
     long = head + unit * (20_000 // len(unit))
     start = time.thread_time()
-    assert understand(long) is None
+    assert parse_instruction(long) is None
     with pytest.raises(MissingInput):
         read_instruction(Edit(source=Path("a.png"), edited=Path("b.png"), instruction=long))
     ABOUT_TEXT.search(long)
-    understand(long[:1000])
+    parse_instruction(long[:1000])
     assert time.thread_time() - start < 5, "without a bound, minutes"
 
 
 def test_a_reply_above_the_stated_size_is_not_read() -> None:
     form = '{"score": 4}'
-    assert read(" " * (LONGEST_REPLY - len(form)) + form, SCALE).answer is not None
-    over = read(" " * LONGEST_REPLY + form, SCALE)
+    assert parse_reply(" " * (LONGEST_REPLY - len(form)) + form, SCALE).answer is not None
+    over = parse_reply(" " * LONGEST_REPLY + form, SCALE)
     assert over.answer is None
     assert "1,000,000 characters" in str(over.problem)
 
 
 def test_more_marks_and_calls_than_a_reply_can_mean_are_sent_back() -> None:
-    assert f"more than {MOST_MARKS:,}" in str(read("<b>" * (MOST_MARKS + 1) + '{"score": 4}', SCALE).problem)
+    assert f"more than {MOST_MARKS:,}" in str(parse_reply("<b>" * (MOST_MARKS + 1) + '{"score": 4}', SCALE).problem)
     block = '{"name": "zoom_in_image", "parameters": {"i": %d}}'
     for text in (
         "".join(f"<tool_call>{block % i}</tool_call>" for i in range(MOST_CALLS + 1)),
         "<tool_call>" + "\n".join(block % i for i in range(MOST_CALLS + 1)) + "</tool_call>",
     ):
-        assert f"more than {MOST_CALLS}" in str(read(text, SCALE, tools=TOOLS).problem)
+        assert f"more than {MOST_CALLS}" in str(parse_reply(text, SCALE, tools=TOOLS).problem)
     native = [{"name": "zoom_in_image", "args": {}, "id": str(i)} for i in range(MOST_CALLS + 1)]
-    assert f"more than {MOST_CALLS}" in str(read("", SCALE, native_calls=native, tools=TOOLS).problem)
+    assert f"more than {MOST_CALLS}" in str(parse_reply("", SCALE, native_calls=native, tools=TOOLS).problem)
 
 
 @pytest.mark.parametrize("levels", [41, 300, 990, 100_000])
 def test_values_nested_too_deeply_to_be_written_down_are_sent_back(levels: int) -> None:
     deep = "[" * levels + "]" * levels
-    answer = read(f'{{"score": 4, "extra": {deep}}}', SCALE)
-    call = read(
+    answer = parse_reply(f'{{"score": 4, "extra": {deep}}}', SCALE)
+    call = parse_reply(
         f'<tool_call>{{"name": "zoom_in_image", "parameters": {{"x": {deep}}}}}</tool_call>', SCALE, tools=TOOLS
     )
-    twice = read(f'{{"score": {deep}}} {{"score": {deep}}}', SCALE)
+    twice = parse_reply(f'{{"score": {deep}}} {{"score": {deep}}}', SCALE)
     for reading in (answer, call, twice):
         assert reading.answer is None
         assert reading.calls == ()
@@ -246,9 +246,9 @@ def test_values_nested_too_deeply_to_be_written_down_are_sent_back(levels: int) 
 
 def test_a_label_that_begins_another_is_not_read_from_an_answer_that_breaks_off() -> None:
     rubric = LabelAnswer(labels=tuple(Label(name=n, score=i, meaning=n) for i, n in enumerate(("Good", "Good Enough"))))
-    assert read("<Start Final Answer>Good", rubric).answer is None
-    assert read("<Start Final Answer>Good Enough", rubric).answer is not None
-    assert read("<Start Final Answer>Good</Start Final Answer>", rubric).answer is not None
+    assert parse_reply("<Start Final Answer>Good", rubric).answer is None
+    assert parse_reply("<Start Final Answer>Good Enough", rubric).answer is not None
+    assert parse_reply("<Start Final Answer>Good</Start Final Answer>", rubric).answer is not None
 
 
 def test_a_text_read_off_a_picture_may_hold_anything() -> None:
@@ -261,7 +261,7 @@ def test_a_text_read_off_a_picture_may_hold_anything() -> None:
         "\ud83d",
         "<!--",
     ):
-        got = read(json.dumps({"text": said}), TextAnswer(), tools=TOOLS).answer
+        got = parse_reply(json.dumps({"text": said}), TextAnswer(), tools=TOOLS).answer
         assert got is not None, said
         assert got.values == {"text": said}
 
@@ -269,7 +269,7 @@ def test_a_text_read_off_a_picture_may_hold_anything() -> None:
 def test_calls_behind_a_thought_without_an_end_are_still_carried_out() -> None:
     call = '<tool_call>{"name": "zoom_in_image", "parameters": {"i": 1}}</tool_call>'
     for name in THOUGHTS:
-        reading = read(f"<{name}>I must look closer. {call}", LABELS, tools=TOOLS)
+        reading = parse_reply(f"<{name}>I must look closer. {call}", LABELS, tools=TOOLS)
         assert [c.name for c in reading.calls] == ["zoom_in_image"], reading.problem
 
 
@@ -300,4 +300,4 @@ def test_hostile_replies_through_the_real_clients_leave_the_edit_unjudged(
 
 
 def test_the_scale_of_the_numbers_is_the_rubrics_own() -> None:
-    assert read('{"score": 4}', NumberAnswer(low=1, high=3)).answer is None
+    assert parse_reply('{"score": 4}', NumberAnswer(low=1, high=3)).answer is None

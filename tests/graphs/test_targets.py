@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from editloupe.agent.replies.answers import Given
+from editloupe.agent.replies.answers import ParsedAnswer
 from editloupe.graphs.edit import outcome_of
 from editloupe.graphs.loop import Failure, Judged
 from editloupe.rubrics.case import Case
@@ -26,7 +26,7 @@ def target(number: int, label: str | None, confidence: float | None = None) -> J
     if label is None:
         return Judged(case, trace, None, SLOW)
     answer = RUBRIC.answer
-    given = Given(label, label=label, score=answer.score(label), score_100=answer.score_100(label))  # type: ignore[union-attr]
+    given = ParsedAnswer(label, label=label, score=answer.score(label), score_100=answer.score_100(label))  # type: ignore[union-attr]
     return Judged(case, trace, given, None, confidence)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.agent.replies.answers import read
+from editloupe.agent.replies.answers import parse_reply
 from editloupe.rubrics.model import NumberAnswer
 from editloupe.rubrics.wiseedit import WISEEDIT
 from editloupe.rubrics.wiseedit.scoring import METRICS, MISSING, average, settle, task_of
@@ -64,7 +64,7 @@ def test_a_task_may_be_spelt_loosely_but_must_be_known() -> None:
 def test_a_number_from_1_to_10_becomes_0_to_100(number: int, hundred: float) -> None:
     for rubric in WISEEDIT.rubrics:
         assert isinstance(rubric.answer, NumberAnswer)
-        given = read(f'{{"reason": "seen", "score": {number}}}', rubric.answer).answer
+        given = parse_reply(f'{{"reason": "seen", "score": {number}}}', rubric.answer).answer
         assert given is not None
         assert given.score_100 == pytest.approx(hundred)
 

@@ -8,8 +8,8 @@ from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
-    from editloupe.agent.providers.registry import PROVIDERS, client_packages, provider_named
+    from editloupe.agent.providers.registry import PROVIDERS, find_provider, list_client_packages
 
-__all__ = ["PROVIDERS", "ErrorForm", "Opening", "Provider", "client_packages", "provider_named"]
+__all__ = ["PROVIDERS", "ErrorForm", "Opening", "Provider", "find_provider", "list_client_packages"]
 
 __getattr__, __dir__ = lazy_names(__name__)

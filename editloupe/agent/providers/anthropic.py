@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, finish_reason, in_a_line
+from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, format_error, read_finish_reason
 from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.http import BodyForm, trust
+from editloupe.agent.transport.http import BodyForm, load_certificates
 from editloupe.pictures.encode import Wire
 from editloupe.types import UserError
 
@@ -68,7 +68,7 @@ PICTURES = PictureForm(_picture, _text, mark="editloupe-picture:", fields=("data
 
 
 @cache
-def addressless(plain: type[ChatAnthropic]) -> type[ChatAnthropic]:
+def hide_address(plain: type[ChatAnthropic]) -> type[ChatAnthropic]:
     """Return the client as it may be shown to a tracer: an address may carry a key."""
 
     class ShownChatAnthropic(plain):  # type: ignore[valid-type, misc]
@@ -87,7 +87,7 @@ def open_client(opening: Opening) -> Client:
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from langchain_anthropic import ChatAnthropic
 
-    parameters, notes = thinking(opening.parameters)
+    parameters, notes = convert_thinking(opening.parameters)
     address = opening.base_url or "https://api.anthropic.com"
     settings = {
         "disable_streaming": True,
@@ -99,13 +99,13 @@ def open_client(opening: Opening) -> Client:
         "max_tokens": LONGEST_REPLY,
         **parameters,
     }
-    model = addressless(ChatAnthropic)(**settings)
+    model = hide_address(ChatAnthropic)(**settings)
     http = DefaultAsyncHttpxClient(
         timeout=opening.timeout,
         follow_redirects=False,
         event_hooks=opening.gate.hooks(PICTURES.attach),
         headers={"Accept-Encoding": "identity"},
-        verify=trust(),
+        verify=load_certificates(),
     )
     client = AsyncAnthropic(
         api_key=opening.key, base_url=address, http_client=http, max_retries=0, timeout=opening.timeout
@@ -115,7 +115,7 @@ def open_client(opening: Opening) -> Client:
     except Exception as error:  # whatever another version raises
         raise UserError(
             "the installed langchain-anthropic cannot be given the HTTP client that keeps keys and pictures from following "
-            f"redirects: pip install 'langchain-anthropic>=1.7,<2' ({in_a_line(error)})"
+            f"redirects: pip install 'langchain-anthropic>=1.7,<2' ({format_error(error)})"
         ) from None
     return Client(model, http.aclose, notes=notes)
 
@@ -129,7 +129,7 @@ def _speak_through(model: ChatAnthropic, client: Any) -> None:
         raise AttributeError("the model's `_async_client` cannot be set")
 
 
-def thinking(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def convert_thinking(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the parameters as the client has them, and what a user should know of that.
 
     >>> thinking({"thinking_budget": 2048, "temperature": 0.0})[0]
@@ -152,7 +152,7 @@ def thinking(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, 
     return given, ("temperature is not sent, because the provider takes none while the model thinks",)
 
 
-def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that hold a reply to a schema; the client takes out what the provider does not know."""
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
@@ -170,7 +170,7 @@ def leave_out(body: dict[str, Any], names: set[str]) -> None:
 
 def refusal(message: AIMessage) -> str | None:
     """Say so where the provider's classifiers stopped the reply."""
-    return "the provider stopped the reply (stop reason refusal)" if finish_reason(message) == "refusal" else None
+    return "the provider stopped the reply (stop reason refusal)" if read_finish_reason(message) == "refusal" else None
 
 
 PROVIDER = Provider(
@@ -182,7 +182,7 @@ PROVIDER = Provider(
     profiles=PROFILES,
     open=open_client,
     pictures=PICTURES,
-    structured=structured,
+    structured=build_schema_parameters,
     extra="anthropic",
     no_calls={"tool_choice": {"type": "none"}},
     takes=frozenset({"reasoning_effort", "thinking_budget", "top_p", "headers", "extra_body"}),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from editloupe.agent.providers import openai
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening
-from editloupe.agent.transport.http import trust
+from editloupe.agent.transport.http import load_certificates
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ PROFILES = tuple(profile.model_copy(update={"provider": "azure_openai"}) for pro
 
 
 @cache
-def addressless(plain: type[AzureChatOpenAI]) -> type[AzureChatOpenAI]:
+def hide_address(plain: type[AzureChatOpenAI]) -> type[AzureChatOpenAI]:
     """Return the client as it may be shown to a tracer: its endpoint is nobody's business."""
 
     class ShownAzureChatOpenAI(plain):  # type: ignore[valid-type, misc]
@@ -53,11 +53,11 @@ def open_client(opening: Opening) -> Client:
         follow_redirects=False,
         event_hooks=opening.gate.hooks(openai.PICTURES.attach),
         headers={"Accept-Encoding": "identity"},
-        verify=trust(),
+        verify=load_certificates(),
     )
     settings = {
         "http_async_client": http,
-        "http_client": DefaultHttpxClient(verify=trust()),  # never used
+        "http_client": DefaultHttpxClient(verify=load_certificates()),  # never used
         "disable_streaming": True,
         "http_socket_options": (),
         "azure_deployment": opening.model,
@@ -70,7 +70,7 @@ def open_client(opening: Opening) -> Client:
         "use_responses_api": False,
         **opening.parameters,
     }
-    return Client(addressless(AzureChatOpenAI)(**settings), http.aclose)
+    return Client(hide_address(AzureChatOpenAI)(**settings), http.aclose)
 
 
 PROVIDER = replace(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.providers.anthropic import LARGEST_PICTURE
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
-from editloupe.agent.transport.attachments import PictureForm, attached
-from editloupe.agent.transport.http import MOST, BrokenReply, Gate, Redirected
-from editloupe.agent.transport.secrets import Secrets, remember
+from editloupe.agent.transport.attachments import PictureForm, current_pictures
+from editloupe.agent.transport.http import MAX_REPLY_BYTES, BrokenReply, Gate, Redirected
+from editloupe.agent.transport.secrets import Secrets, remember_secrets
 from editloupe.pictures.encode import Wire
 from editloupe.types import UserError
 
@@ -73,7 +73,7 @@ PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture")
 
 
 @cache
-def in_threads(plain: type[ChatBedrockConverse]) -> type[ChatBedrockConverse]:
+def run_in_threads(plain: type[ChatBedrockConverse]) -> type[ChatBedrockConverse]:
     """Return the client with threads of its own: the event loop's are for pictures, and they are few."""
 
     class ThreadedChatBedrock(plain):  # type: ignore[valid-type, misc]
@@ -99,7 +99,7 @@ def open_client(opening: Opening) -> Client:
     events = client.meta.events
     events.register("provide-client-params.bedrock-runtime.Converse", partial(_outgoing, gate=opening.gate))
     events.register("before-parse.bedrock-runtime.Converse", _incoming)
-    model = in_threads(ChatBedrockConverse)(
+    model = run_in_threads(ChatBedrockConverse)(
         disable_streaming=True,
         client=client,
         bedrock_client=client,  # for looking up profiles, which is not done; else another one would be opened
@@ -128,7 +128,7 @@ def _runtime(opening: Opening) -> Any:
         held = session.get_credentials() if session and key is None else None
         if held:
             frozen = held.get_frozen_credentials()
-            remember(frozen.secret_key, frozen.token)
+            remember_secrets(frozen.secret_key, frozen.token)
         elif key is None:
             if opening.base_url is None:
                 raise UserError(
@@ -171,7 +171,7 @@ def _outgoing(params: dict[str, Any], gate: Gate, **_: Any) -> dict[str, Any]:
 
 def _filled(block: dict[str, Any]) -> dict[str, Any]:
     held = (block.get("image") or {}).get("source", {}).get("bytes")
-    found = attached()
+    found = current_pictures()
     name = base64.b64encode(held).decode() if isinstance(held, bytes) and len(held) < 64 else ""
     if found is None or not name.startswith(PICTURES.mark):
         return block
@@ -185,12 +185,12 @@ def _incoming(response_dict: dict[str, Any], **_: Any) -> None:
     status, headers = response_dict["status_code"], response_dict["headers"]
     if 300 <= status < 400:
         raise Redirected(status, str(headers.get("location") or "another path of the same server").partition("?")[0])
-    if len(response_dict["body"]) > MOST:
-        raise BrokenReply(f"the reply is larger than {MOST // 2**20} MB")
+    if len(response_dict["body"]) > MAX_REPLY_BYTES:
+        raise BrokenReply(f"the reply is larger than {MAX_REPLY_BYTES // 2**20} MB")
     response_dict["body"] = Secrets().in_body(response_dict["body"])
 
 
-def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that hold a reply to a schema."""
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
@@ -244,7 +244,7 @@ PROVIDER = Provider(
     profiles=PROFILES,
     open=open_client,
     pictures=PICTURES,
-    structured=structured,
+    structured=build_schema_parameters,
     extra="bedrock",
     needs_key=False,
     without_key="by AWS's own credentials: AWS_PROFILE, AWS_ACCESS_KEY_ID, a role of the machine; AWS_REGION names the region",

@@ -18,12 +18,12 @@ from editloupe.agent.providers.provider import (
     Opening,
     Profile,
     Provider,
-    finish_reason,
-    in_a_line,
+    format_error,
+    read_finish_reason,
 )
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState
-from editloupe.agent.transport.http import BodyForm, trust
+from editloupe.agent.transport.http import BodyForm, load_certificates
 from editloupe.pictures.encode import Wire
 from editloupe.types import Usage, UserError
 
@@ -100,7 +100,7 @@ PICTURES = PictureForm(
 
 
 @cache
-def addressless(plain: type[ChatGoogleGenerativeAI]) -> type[ChatGoogleGenerativeAI]:
+def hide_address(plain: type[ChatGoogleGenerativeAI]) -> type[ChatGoogleGenerativeAI]:
     """Return the client as it may be shown to a tracer: an address may carry a key."""
 
     class ShownChatGemini(plain):  # type: ignore[valid-type, misc]
@@ -123,14 +123,18 @@ def open_client(opening: Opening) -> Client:
     if tier := parameters.pop("service_tier", None):  # LangChain's class has no such parameter, the interface has
         gate = opening.gate
         gate.additions = replace(gate.additions, body={"serviceTier": tier, **gate.additions.body})
-    model = addressless(ChatGoogleGenerativeAI)(
+    model = hide_address(ChatGoogleGenerativeAI)(
         disable_streaming=True,
         model=opening.model,
         google_api_key=opening.key,
         base_url=opening.base_url,
         max_retries=1,  # of this client: one request, no retry of its own
         timeout=opening.timeout,
-        client_args={"verify": trust(), "ssl": trust(), "follow_redirects": False},  # the SDK calls it by either name
+        client_args={
+            "verify": load_certificates(),
+            "ssl": load_certificates(),
+            "follow_redirects": False,
+        },  # the SDK calls it by either name
         **parameters,
     )
     http = httpx.AsyncClient(
@@ -138,7 +142,7 @@ def open_client(opening: Opening) -> Client:
         follow_redirects=False,
         event_hooks=opening.gate.hooks(PICTURES.attach),
         headers={"Accept-Encoding": "identity"},
-        verify=trust(),
+        verify=load_certificates(),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
         **opening.http_options,
     )
@@ -147,7 +151,7 @@ def open_client(opening: Opening) -> Client:
     except Exception as error:  # whatever another version raises
         raise UserError(
             "the installed langchain-google-genai cannot be given the HTTP client that keeps keys and pictures from following "
-            f"redirects: pip install 'langchain-google-genai>=4.2,<5' ({in_a_line(error)})"
+            f"redirects: pip install 'langchain-google-genai>=4.2,<5' ({format_error(error)})"
         ) from None
     return Client(model, http.aclose)
 
@@ -163,8 +167,8 @@ def _speak_through(model: ChatGoogleGenerativeAI, http: httpx.AsyncClient, openi
     options = HttpOptions(
         base_url=opening.base_url,
         httpx_async_client=http,
-        client_args={"verify": trust()},
-        async_client_args={"ssl": trust()},
+        client_args={"verify": load_certificates()},
+        async_client_args={"ssl": load_certificates()},
     )
     client = GeminiClient(api_key=opening.key, http_options=options)
     model.client = client
@@ -172,7 +176,7 @@ def _speak_through(model: ChatGoogleGenerativeAI, http: httpx.AsyncClient, openi
         raise AttributeError("requests do not go through the model's `client`")
 
 
-def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that hold a reply to a schema."""
     return {"response_mime_type": "application/json", "response_json_schema": dict(schema)}
 
@@ -187,7 +191,7 @@ def leave_out(body: dict[str, Any], names: set[str]) -> None:
             settings.pop(field, None)
 
 
-def mended(body: bytes) -> bytes:
+def repair_token_counts(body: bytes) -> bytes:
     """Return a reply whose token counts are all whole numbers."""
     return _NO_COUNT.sub(rb"\g<1>0", body) if b'TokenCount"' in body else body
 
@@ -195,7 +199,7 @@ def mended(body: bytes) -> bytes:
 def refusal(message: AIMessage) -> str | None:
     """Say so where the request itself was refused, so that there is no reply at all."""
     blocked = (message.response_metadata.get("prompt_feedback") or {}).get("block_reason")
-    return "the provider's content filter refused the request" if blocked and not finish_reason(message) else None
+    return "the provider's content filter refused the request" if blocked and not read_finish_reason(message) else None
 
 
 def _code(error: BaseException) -> Any:
@@ -306,9 +310,11 @@ def open_image_client(opening: Opening) -> ImageClient:
         follow_redirects=False,
         event_hooks=opening.gate.hooks(),
         headers={"Accept-Encoding": "identity"},
-        verify=trust(),
+        verify=load_certificates(),
     )
-    options = HttpOptions(base_url=opening.base_url, httpx_async_client=http, client_args={"verify": trust()})
+    options = HttpOptions(
+        base_url=opening.base_url, httpx_async_client=http, client_args={"verify": load_certificates()}
+    )
     client = Client(api_key=opening.key, http_options=options)
     config = GenerateContentConfig(response_modalities=["TEXT", "IMAGE"], **opening.parameters)
 
@@ -355,9 +361,9 @@ PROVIDER = Provider(
     profiles=PROFILES,
     open=open_client,
     pictures=PICTURES,
-    structured=structured,
+    structured=build_schema_parameters,
     takes=frozenset({"thinking_level", "thinking_budget", "seed", "top_p", "service_tier", "headers", "extra_body"}),
-    bodies=BodyForm(leave_out, reply_fields=("candidates",), mended=mended),
+    bodies=BodyForm(leave_out, reply_fields=("candidates",), mended=repair_token_counts),
     errors=ErrorForm(status=_code, body=_details),
     refusal=refusal,
     batches=GeminiBatches,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
 from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.http import BodyForm, trust
+from editloupe.agent.transport.http import BodyForm, load_certificates
 from editloupe.pictures.encode import Wire
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture", sent=_sent)
 
 
 @cache
-def addressless(plain: type[ChatOllama]) -> type[ChatOllama]:
+def hide_address(plain: type[ChatOllama]) -> type[ChatOllama]:
     """Return a client class whose representation omits the server's address, which may contain a key."""
 
     class ShownChatOllama(plain):  # type: ignore[valid-type, misc]
@@ -70,7 +70,7 @@ def open_client(opening: Opening) -> Client:
         gate.additions = replace(
             gate.additions, headers={"Authorization": f"Bearer {opening.key}", **gate.additions.headers}
         )
-    model = addressless(ChatOllama)(
+    model = hide_address(ChatOllama)(
         disable_streaming=True,
         model=opening.model,
         base_url=opening.base_url,
@@ -79,7 +79,7 @@ def open_client(opening: Opening) -> Client:
             "follow_redirects": False,
             "timeout": opening.timeout,
             "event_hooks": gate.hooks(PICTURES.attach),
-            "verify": trust(),
+            "verify": load_certificates(),
             # Else the client would take a key from the environment as it stands there.
             "headers": {"Accept-Encoding": "identity", "Authorization": "Bearer none"},
         },
@@ -88,7 +88,7 @@ def open_client(opening: Opening) -> Client:
     return Client(model, model._async_client.close)
 
 
-def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that hold a reply to a schema."""
     return {"format": dict(schema)}
 
@@ -119,7 +119,7 @@ PROVIDER = Provider(
     profiles=PROFILES,
     open=open_client,
     pictures=PICTURES,
-    structured=structured,
+    structured=build_schema_parameters,
     extra="ollama",
     call_options={"stream": False},
     needs_key=False,

@@ -19,12 +19,12 @@ from editloupe.agent.providers.provider import (
     Opening,
     Profile,
     Provider,
-    finish_reason,
+    read_finish_reason,
 )
 from editloupe.agent.replies.finish_reasons import BROKEN_OFF
-from editloupe.agent.transport.attachments import PictureForm, data_url, sent_data_url
+from editloupe.agent.transport.attachments import PictureForm, data_url, data_url_parts
 from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState
-from editloupe.agent.transport.http import BodyForm, trust
+from editloupe.agent.transport.http import BodyForm, load_certificates
 from editloupe.types import Usage
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ def _picture(text: str, media_type: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": text, "detail": "high"}}
 
 
-PICTURES = PictureForm(_picture, data_url, mark="editloupe-picture:", fields=("url", "image_url"), sent=sent_data_url)
+PICTURES = PictureForm(_picture, data_url, mark="editloupe-picture:", fields=("url", "image_url"), sent=data_url_parts)
 
 
 @cache
-def addressless(plain: type[ChatOpenAI]) -> type[ChatOpenAI]:
+def hide_address(plain: type[ChatOpenAI]) -> type[ChatOpenAI]:
     """Return the client as it may be shown to a tracer: its server's address, too, may carry a key."""
 
     class ShownChatOpenAI(plain):  # type: ignore[valid-type, misc]
@@ -96,13 +96,13 @@ def open_client(opening: Opening) -> Client:
         follow_redirects=False,
         event_hooks=opening.gate.hooks(PICTURES.attach),
         headers={"Accept-Encoding": "identity"},
-        verify=trust(),
+        verify=load_certificates(),
         **opening.http_options,
     )
     settings = {
         "http_async_client": http,
         # Never used; one of LangChain's own would read the certificates again.
-        "http_client": DefaultHttpxClient(verify=trust()),
+        "http_client": DefaultHttpxClient(verify=load_certificates()),
         "disable_streaming": True,  # also where a graph that streams would have it otherwise: streams report no tokens
         "http_socket_options": (),  # else a warning where a proxy is configured
         "model": opening.model,
@@ -116,10 +116,10 @@ def open_client(opening: Opening) -> Client:
     }
     if OLD_LIMIT in settings and not _OPENAI.match(opening.model):
         settings["extra_body"] = {OLD_LIMIT: settings.pop(OLD_LIMIT)}  # langchain-openai would rename it to LIMIT
-    return Client(addressless(ChatOpenAI)(**settings), http.aclose)
+    return Client(hide_address(ChatOpenAI)(**settings), http.aclose)
 
 
-def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that enforce a schema on a reply.
 
     The Chat Completions and Responses interfaces spell them differently, and only the client's private
@@ -149,7 +149,7 @@ def finish(message: AIMessage) -> str:
     why = facts.get("incomplete_details") or {}
     said = why.get("reason") if isinstance(why, dict) else None
     status = str(facts.get("status") or "")
-    return str(said or finish_reason(message) or (status if status in BROKEN_OFF else ""))
+    return str(said or read_finish_reason(message) or (status if status in BROKEN_OFF else ""))
 
 
 def refusal(message: AIMessage) -> str | None:
@@ -317,7 +317,7 @@ PROVIDER = Provider(
     profiles=PROFILES,
     open=open_client,
     pictures=PICTURES,
-    structured=structured,
+    structured=build_schema_parameters,
     takes=frozenset({"reasoning_effort", "seed", "top_p", "service_tier", "headers", "extra_body"}),
     bodies=BodyForm(leave_out, reply_fields=("choices",), route=route),
     errors=ErrorForm(versioned_path="/chat/completions"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from editloupe.agent.providers import openai
 from editloupe.agent.providers.provider import Client, Opening
-from editloupe.agent.transport.http import merged
+from editloupe.agent.transport.http import merge_fields
 
 ADDRESS = "https://openrouter.ai/api/v1"
 MAKERS = {
@@ -21,7 +21,7 @@ MAKERS = {
 PROFILES = tuple(profile.model_copy(update={"provider": "openrouter"}) for profile in openai.PROFILES)
 
 
-def route_of(name: str) -> tuple[str, list[str]]:
+def split_route(name: str) -> tuple[str, list[str]]:
     """Split a model's name from the hosts that may answer, in order; without any it is the host of whoever made the model.
 
     >>> route_of("qwen/qwen3-vl-30b-a3b-instruct@deepinfra/fp8,novita")
@@ -37,13 +37,13 @@ def route_of(name: str) -> tuple[str, list[str]]:
 
 def open_client(opening: Opening) -> Client:
     """Open a client of OpenAI's interface whose requests go to the named hosts and to no other."""
-    model, order = route_of(opening.model)
+    model, order = split_route(opening.model)
     parameters = dict(opening.parameters)
     body: dict[str, object] = {"provider": {"order": order, "allow_fallbacks": False}}
     if effort := parameters.pop("reasoning_effort", None):
         body["reasoning"] = {"effort": effort}
     gate = opening.gate
-    gate.additions = replace(gate.additions, body=merged(body, gate.additions.body))
+    gate.additions = replace(gate.additions, body=merge_fields(body, gate.additions.body))
     return openai.open_client(
         replace(opening, model=model, base_url=opening.base_url or ADDRESS, parameters=parameters)
     )

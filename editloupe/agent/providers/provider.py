@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from editloupe._util.json_safe import storable_text
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.agent.transport.http import BodyForm, Gate
-from editloupe.agent.transport.secrets import without_secrets
+from editloupe.agent.transport.secrets import redact_text
 from editloupe.types import Record, Served, Usage
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ class Opening:
         return {} if self.transport is None else {"transport": self.transport}
 
 
-def in_a_line(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """Return what is wrong in one line without secrets, for a note."""
-    return without_secrets(f"{type(error).__name__}: {error}".splitlines()[0])
+    return redact_text(f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-def finish_reason(message: AIMessage) -> str:
+def read_finish_reason(message: AIMessage) -> str:
     """Return the word by which most clients say how a reply ended."""
     facts = message.response_metadata
     return str(facts.get("finish_reason") or facts.get("stop_reason") or "")
@@ -88,7 +88,7 @@ LONGEST_NAME = 120
 """Letters of a version that are kept: a server may say anything."""
 
 
-def served_by(message: AIMessage) -> Served:
+def read_served(message: AIMessage) -> Served:
     """Return what most clients know of who answered: version, fingerprint, service tier and route."""
     facts = message.response_metadata
 
@@ -193,7 +193,7 @@ class Provider:
     """Parameters beyond temperature and the longest reply that may be set for its models, by the names its client has."""
     bodies: BodyForm = BodyForm()
     errors: ErrorForm = ErrorForm()
-    finish: Callable[[AIMessage], str] = finish_reason
+    finish: Callable[[AIMessage], str] = read_finish_reason
     """The provider's word for how a reply ended; empty where it says nothing."""
     refusal: Callable[[AIMessage], str | None] = no_refusal
     """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
@@ -201,7 +201,7 @@ class Provider:
     """The names a refusal may have for the longest reply, where it can be left out of a request."""
     batches: Callable[[Opening], BatchFiles] | None = None
     """Speaks to the provider's batch interface, where it has one."""
-    served: Callable[[AIMessage], Served] = served_by
+    served: Callable[[AIMessage], Served] = read_served
     """What the provider says answered."""
     loggers: tuple[str, ...] = ()
     """Loggers of the client that write down addresses or headers."""

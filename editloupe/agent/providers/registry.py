@@ -16,12 +16,12 @@ PROVIDERS: list[Provider] = [
 ]
 
 
-def provider_named(name: str) -> Provider:
+def find_provider(name: str) -> Provider:
     """Return the provider of this name."""
     return next(provider for provider in PROVIDERS if provider.name == name)
 
 
-def client_packages(*specs: str) -> tuple[str, ...]:
+def list_client_packages(*specs: str) -> tuple[str, ...]:
     """Return the packages whose versions a run records: of the clients every installation has, and of the judges' own."""
     asked = {spec.partition(":")[0] for spec in specs}
     own = (provider for provider in PROVIDERS if not provider.extra or provider.name in asked)

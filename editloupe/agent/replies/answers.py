@@ -24,8 +24,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from editloupe.agent.replies.quoted_answers import given_of, stands_apart
-from editloupe.agent.replies.sections import DECODER, Malformed, Part, Sections, shallow, short, split
+from editloupe.agent.replies.quoted_answers import find_given, require_own_line
+from editloupe.agent.replies.sections import (
+    DECODER,
+    Malformed,
+    ReplyPart,
+    Sections,
+    check_depth,
+    shorten,
+    split_sections,
+)
 from editloupe.agent.replies.tags import drop_layout
 from editloupe.rubrics.model import (
     Answer,
@@ -45,7 +53,7 @@ _LONGEST_LABEL = 400
 
 
 @dataclass(frozen=True)
-class Given:
+class ParsedAnswer:
     """An answer that was read."""
 
     text: str
@@ -60,18 +68,18 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedReply:
     """What a reply says: calls, or an answer, or a problem; never two of them."""
 
     thought: str = ""
     calls: tuple[ToolCall, ...] = ()
-    answer: Given | None = None
+    answer: ParsedAnswer | None = None
     problem: str | None = None
     called: bool = False
     """True where the reply asks for tools, even for some that there are not."""
 
 
-def read(
+def parse_reply(
     text: str,
     answer: Answer,
     *,
@@ -79,7 +87,7 @@ def read(
     broken_calls: Sequence[Mapping[str, Any]] = (),
     tools: Sequence[str] = (),
     unfinished: str | None = None,
-) -> Reading:
+) -> ParsedReply:
     """Read one reply: its text, the provider's own tool calls, and those the provider could not parse.
 
     `unfinished` says why a reply is not whole; such a one is never read for calls or an answer.
@@ -89,33 +97,35 @@ def read(
     1.0
     """
     if len(text) > LONGEST_REPLY:
-        return Reading(problem=f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
+        return ParsedReply(problem=f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
     labels = isinstance(answer, LabelAnswer)
     sections = Sections()
     try:
-        sections = _unfenced(split(text, objects=not labels), objects=not labels)
+        sections = _unfenced(split_sections(text, objects=not labels), objects=not labels)
         if unfinished:
             raise Malformed(unfinished)
-        calls = read_calls(sections, native_calls, broken_calls, tools)
+        calls = parse_calls(sections, native_calls, broken_calls, tools)
         if calls:
             if any(part.kind == "answer" for part in sections.parts):
                 raise Malformed(
                     "Your reply has both a tool call and a final answer; give one or the other, never both."
                 )
-            return Reading(sections.thought, calls=calls, called=True)
+            return ParsedReply(sections.thought, calls=calls, called=True)
         _closed(sections)
         given = _label(sections, answer) if isinstance(answer, LabelAnswer) else _from_json(sections, answer)
     except Malformed as problem:
         called = bool(native_calls or broken_calls or sections.calls)
-        return Reading(sections.thought, problem=str(problem), called=called)
-    return Reading(sections.thought if labels else given.reasoning or given.reason or sections.thought, answer=given)
+        return ParsedReply(sections.thought, problem=str(problem), called=called)
+    return ParsedReply(
+        sections.thought if labels else given.reasoning or given.reason or sections.thought, answer=given
+    )
 
 
-def read_object(text: str) -> dict[str, Any]:
+def parse_object(text: str) -> dict[str, Any]:
     """Return the one JSON object a reply ends in; raises Malformed where there is none, or where several differ."""
     if len(text) > LONGEST_REPLY:
         raise Malformed(f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
-    sections = _unfenced(split(text, objects=True), objects=True)
+    sections = _unfenced(split_sections(text, objects=True), objects=True)
     _closed(sections)
     return _final_object(sections, ())
 
@@ -127,11 +137,11 @@ def _unfenced(sections: Sections, objects: bool) -> Sections:
         return sections
     if len(said) == 1:
         thoughts = [part for part in sections.parts if part.kind == "thought"]
-        inside = split(said[0].text, objects)
+        inside = split_sections(said[0].text, objects)
         return Sections((*thoughts, *inside.parts), inside.broken, inside.scraps)
     if objects:
         return sections  # an object in a fence is read where it stands
-    alone = [part for part in split(said[-1].text).parts if not part.blank]
+    alone = [part for part in split_sections(said[-1].text).parts if not part.blank]
     if len(alone) != 1 or alone[0].kind != "answer" or not alone[0].closed:
         return sections
     return replace(sections, parts=tuple(alone[0] if part is said[-1] else part for part in sections.parts))
@@ -145,11 +155,11 @@ def _closed(sections: Sections) -> None:
         )
 
 
-def _label(sections: Sections, answer: LabelAnswer) -> Given:
+def _label(sections: Sections, answer: LabelAnswer) -> ParsedAnswer:
     names = [label.name for label in answer.labels]
     listed = ", ".join(names)
     parts = sections.parts
-    given = given_of(parts, [i for i, part in enumerate(parts) if part.kind == "answer"])
+    given = find_given(parts, [i for i, part in enumerate(parts) if part.kind == "answer"])
     if not given:
         raise Malformed(
             "Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, outside any "
@@ -159,10 +169,10 @@ def _label(sections: Sections, answer: LabelAnswer) -> Given:
     found = []
     for index in given:
         text = parts[index].text
-        name = by_key.get(plain(text).casefold())
+        name = by_key.get(normalize_label(text).casefold())
         if name is None:
             raise Malformed(
-                f'"{short(text)}" is not one of the labels; write exactly one of: {listed}, and nothing else between the tags.'
+                f'"{shorten(text)}" is not one of the labels; write exactly one of: {listed}, and nothing else between the tags.'
             )
         found.append(name)
     if len(set(found)) > 1:
@@ -174,10 +184,10 @@ def _label(sections: Sections, answer: LabelAnswer) -> Given:
     longer = [n for n in names if n != name and n.casefold().startswith(name.casefold())]
     if longer and not parts[given[-1]].closed:
         raise Malformed(f"Your final answer breaks off: {name} could become {longer[0]}; close its tag.")
-    return Given(name, label=name, score=answer.score(name), score_100=answer.score_100(name))
+    return ParsedAnswer(name, label=name, score=answer.score(name), score_100=answer.score_100(name))
 
 
-def plain(text: str) -> str:
+def normalize_label(text: str) -> str:
     """Strip what may stray around a label: spaces, newlines, bold marks, quotes, boxes, a full stop.
 
     >>> plain("  **Over  Modification.**\\n")
@@ -187,14 +197,14 @@ def plain(text: str) -> str:
     return " ".join(text.strip(_MARKS).rstrip(".!").strip(_MARKS).rstrip(".!").split())
 
 
-def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> Given:
+def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> ParsedAnswer:
     item = _final_object(sections, _keys(answer))
     reasoning = item.pop(REASONING, "") if REASONING not in _keys(answer) else ""
     given = _given(item, answer)
     return replace(given, reasoning=reasoning) if isinstance(reasoning, str) else given
 
 
-def _given(item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> Given:
+def _given(item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> ParsedAnswer:
     if not isinstance(answer, TextAnswer):  # a text read off a picture may be anything
         _filled_in(item)
     reason_key = None if isinstance(answer, TextAnswer) else answer.reason_key
@@ -204,25 +214,29 @@ def _given(item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoA
     text = json.dumps(item, ensure_ascii=False, sort_keys=True)
     if isinstance(answer, NumberAnswer):
         number = _number(item, answer)
-        return Given(text, score=number, score_100=answer.score_100(number), values={answer.key: number}, reason=reason)
+        return ParsedAnswer(
+            text, score=number, score_100=answer.score_100(number), values={answer.key: number}, reason=reason
+        )
     if isinstance(answer, ChecksAnswer):
         given = _checks(item, answer)
         total = answer.total(given)
-        return Given(text, score=total, score_100=None if total is None else total * 100, values=given, reason=reason)
+        return ParsedAnswer(
+            text, score=total, score_100=None if total is None else total * 100, values=given, reason=reason
+        )
     if isinstance(answer, YesNoAnswer):
-        word = plain(_string(item, answer.key)).casefold()
+        word = normalize_label(_string(item, answer.key)).casefold()
         if word not in ("yes", "no"):
-            raise Malformed(f'"{answer.key}" must be "yes" or "no", not "{short(word)}".')
+            raise Malformed(f'"{answer.key}" must be "yes" or "no", not "{shorten(word)}".')
         yes = float(word == "yes")
-        return Given(text, label=word, score=yes, score_100=yes * 100, values={answer.key: word}, reason=reason)
-    return Given(text, values={answer.key: _string(item, answer.key)})
+        return ParsedAnswer(text, label=word, score=yes, score_100=yes * 100, values={answer.key: word}, reason=reason)
+    return ParsedAnswer(text, values={answer.key: _string(item, answer.key)})
 
 
 def _filled_in(item: Mapping[str, Any]) -> None:
     for key, value in item.items():
         if isinstance(value, str) and _NOT_FILLED_IN.fullmatch(value):
             raise Malformed(
-                f'"{short(key)}" is {short(json.dumps(value))}: the form is not filled in; say what you mean there.'
+                f'"{shorten(key)}" is {shorten(json.dumps(value))}: the form is not filled in; say what you mean there.'
             )
 
 
@@ -235,7 +249,7 @@ def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
     """Return the object a reply ends in; earlier ones must say the same under these keys, without keys in everything."""
     parts = sections.parts
     objects = {i: value for i, part in enumerate(parts) if (value := _object_in(part)) is not None}
-    given = given_of(parts, list(objects))
+    given = find_given(parts, list(objects))
     rivals = [scrap for scrap in sections.scraps if not keys or any(key in scrap for key in keys)]
     if rivals or not given:
         detail = f" ({sections.broken})" if sections.broken else ""
@@ -244,7 +258,7 @@ def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
         )
     last, item = given[-1], objects[given[-1]]
     _ends(parts, last, "JSON object")
-    stands_apart(parts, last)
+    require_own_line(parts, last)
     for other in (objects[index] for index in given[:-1]):
         rival = any(key in other for key in keys) if keys else bool(other)
         if rival and any(other.get(key) != item.get(key) for key in keys or {*other, *item}):
@@ -252,29 +266,30 @@ def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
     return item
 
 
-def _object_in(part: Part) -> dict[str, Any] | None:
+def _object_in(part: ReplyPart) -> dict[str, Any] | None:
     """Return the object a part holds: itself, or all there is in a code fence or between the tags of an answer."""
     return _sole(part) if part.kind in ("object", "code", "answer") else None
 
 
-def _sole(part: Part, depth: int = 2) -> dict[str, Any] | None:
+def _sole(part: ReplyPart, depth: int = 2) -> dict[str, Any] | None:
     if part.kind == "object":
-        return dict(shallow(part.value))
+        return dict(check_depth(part.value))
     if not depth:
         return None
-    inside = [inner for inner in split(part.text, objects=True).parts if not inner.blank]
+    inside = [inner for inner in split_sections(part.text, objects=True).parts if not inner.blank]
     if len(inside) == 3 and (inside[0].text.strip(), inside[2].text.strip()) == ("[", "]"):
         inside = inside[1:2]  # a list of one
     return _sole(inside[0], depth - 1) if len(inside) == 1 and inside[0].kind in ("object", "code") else None
 
 
-def _ends(parts: Sequence[Part], index: int, what: str) -> None:
+def _ends(parts: Sequence[ReplyPart], index: int, what: str) -> None:
     """Make sure that nothing is said behind the answer; a list around the one object is let pass."""
     behind = [part for part in parts[index + 1 :] if not part.blank]
     listed = parts[index].kind == "object" and index > 0 and parts[index - 1].text.rstrip().endswith("[")
     if behind and not (listed and len(behind) == 1 and behind[0].text.strip(" \t\r\n*_`") == "]"):
         raise Malformed(
-            f'Something stands behind your {what} ("{short(behind[0].text)}"); say it before, and end the reply with the {what}.'
+            f'Something stands behind your {what} ("{shorten(behind[0].text)}"); '
+            f"say it before, and end the reply with the {what}."
         )
 
 
@@ -283,7 +298,7 @@ def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and answer.low <= value <= answer.high
     if not number or value != int(value):
         raise Malformed(
-            f'"{answer.key}" must be a whole number from {answer.low} to {answer.high}, not {short(json.dumps(value))}.'
+            f'"{answer.key}" must be a whole number from {answer.low} to {answer.high}, not {shorten(json.dumps(value))}.'
         )
     return float(value)
 
@@ -297,7 +312,9 @@ def _checks(item: Mapping[str, Any], answer: ChecksAnswer) -> dict[str, str]:
         by_key = {allowed.casefold(): allowed for allowed in check.values}
         known = by_key.get(word.strip().casefold()) if isinstance(word, str) else None
         if known is None:
-            raise Malformed(f'"{check.key}" must be one of {", ".join(check.values)}, not {short(json.dumps(value))}.')
+            raise Malformed(
+                f'"{check.key}" must be one of {", ".join(check.values)}, not {shorten(json.dumps(value))}.'
+            )
         answers[check.key] = known
     return answers
 
@@ -311,7 +328,7 @@ def _need(item: Mapping[str, Any], key: str) -> Any:
 def _string(item: Mapping[str, Any], key: str) -> str:
     value = _need(item, key)
     if not isinstance(value, str):
-        raise Malformed(f'"{key}" must be a string, not {short(json.dumps(value))}.')
+        raise Malformed(f'"{key}" must be a string, not {shorten(json.dumps(value))}.')
     return value.strip()
 
 
@@ -320,7 +337,7 @@ MOST_CALLS = 64
 _CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
 
 
-def read_calls(
+def parse_calls(
     sections: Sections, native: Sequence[Mapping[str, Any]], broken: Sequence[Mapping[str, Any]], tools: Sequence[str]
 ) -> tuple[ToolCall, ...]:
     """Return the calls of a reply; raises Malformed where one cannot be read or there is no such tool."""
@@ -332,7 +349,7 @@ def read_calls(
             f'The arguments of your call of "{call.get("name")}" are not a JSON object; call it again with valid JSON.'
         )
     found = [
-        ToolCall(id=str(c.get("id") or f"call_{i}"), name=str(c["name"]), parameters=shallow(c["args"]))
+        ToolCall(id=str(c.get("id") or f"call_{i}"), name=str(c["name"]), parameters=check_depth(c["args"]))
         for i, c in enumerate(native)
     ]
     for block in blocks:
@@ -365,7 +382,7 @@ def _json_calls(block: str) -> Iterator[tuple[str, dict[str, Any]]]:
             parameters = _parse_object(parameters)
         if not isinstance(name, str) or not isinstance(parameters, dict):
             raise Malformed('A tool call needs "name" (a string) and "parameters" (an object).')
-        yield name.strip(), shallow(parameters)
+        yield name.strip(), check_depth(parameters)
 
 
 def _objects_of(body: str) -> list[dict[str, Any]]:
@@ -411,7 +428,7 @@ REASONING = "step_by_step"
 """The field a model that does not reason by itself writes its reasoning in, before everything else."""
 
 
-def answer_schema(answer: Answer, written: bool = False) -> dict[str, Any] | None:
+def build_answer_schema(answer: Answer, written: bool = False) -> dict[str, Any] | None:
     """Return the schema of a rubric's answer, the reason first so that it comes before the decision; None for labels.
 
     Where reasoning is `written`, it has a field of its own before all others; a text that is read off needs none.
@@ -441,12 +458,12 @@ __all__ = [
     "LONGEST_REPLY",
     "MOST_CALLS",
     "REASONING",
-    "Given",
     "Malformed",
-    "Reading",
-    "answer_schema",
-    "plain",
-    "read",
-    "read_calls",
-    "read_object",
+    "ParsedAnswer",
+    "ParsedReply",
+    "build_answer_schema",
+    "normalize_label",
+    "parse_calls",
+    "parse_object",
+    "parse_reply",
 ]

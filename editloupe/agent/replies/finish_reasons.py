@@ -23,7 +23,7 @@ BROKEN_OFF = ("incomplete", "failed", "cancelled", "abort", "aborted", "error", 
 
 
 @dataclass(frozen=True)
-class Declined:
+class Refusal:
     """Why a judge gives no answer, by its own words or its provider's."""
 
     reason: Reason
@@ -36,7 +36,7 @@ class ReplyFacts:
 
     finish: str = ""
     """The provider's word for how the reply ended; empty where it says nothing."""
-    declined: Declined | None = None
+    refusal: Refusal | None = None
     confidence: float | None = None
     """How sure the judge is of its answer, where it knows."""
     served: Served | None = None
@@ -44,7 +44,7 @@ class ReplyFacts:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class IncompleteReply:
     """A reply that is not whole, so that nothing in it is an answer."""
 
     problem: str
@@ -55,7 +55,7 @@ class Unfinished:
     """True where the length limit was reached."""
 
 
-def facts_of(message: AIMessage, provider: Provider) -> ReplyFacts:
+def read_reply_facts(message: AIMessage, provider: Provider) -> ReplyFacts:
     """Return what a model's reply says beyond its message, in the way of its provider."""
     finish = provider.finish(message)
     said = provider.refusal(message)
@@ -63,21 +63,21 @@ def facts_of(message: AIMessage, provider: Provider) -> ReplyFacts:
         held = "a part of the reply" if text_of(message).strip() else "the reply"
         said = f"the provider's content filter held {held} back (finish reason {finish})"
     served = provider.served(message)
-    declined = Declined(Reason.REFUSED, said) if said else None
+    declined = Refusal(Reason.REFUSED, said) if said else None
     return ReplyFacts(finish, declined, served=served if served.told else None)
 
 
-def unfinished(finish: str) -> Unfinished | None:
+def find_incomplete(finish: str) -> IncompleteReply | None:
     """Say in what way a reply that ended with this word is not whole; None where it is."""
     if finish.lower() in CUT_OFF:
-        return Unfinished(
+        return IncompleteReply(
             f"Your reply was cut off by the length limit (finish reason: {finish}), so nothing in it counts; "
             "keep your reasoning much shorter and come to the end.",
             f"the judge's reply was cut off by the length limit (finish reason: {finish}); "
             "--max-output-tokens allows longer replies",
         )
     if finish.lower() in BROKEN_OFF:
-        return Unfinished(
+        return IncompleteReply(
             f"Your reply broke off (finish reason: {finish}), so nothing in it counts.",
             f"the judge's reply broke off (finish reason: {finish})",
             truncated=False,

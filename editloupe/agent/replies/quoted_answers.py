@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from editloupe.agent.replies.sections import OPENING, Malformed, Part, says_something, short
+from editloupe.agent.replies.sections import OPENING, Malformed, ReplyPart, says_something, shorten
 
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?;](?=\s)|[。！？；]", re.IGNORECASE)
 _FORM = r"(?:(?:required|expected|answer|output|response|reply|json) ){0,3}form(?:at)?"
@@ -38,7 +38,7 @@ _LONGEST_LEAD = 400
 """Characters before an answer that are looked at for how it is introduced."""
 
 
-def stands_apart(parts: Sequence[Part], index: int) -> None:
+def require_own_line(parts: Sequence[ReplyPart], index: int) -> None:
     """Make sure that an object is not the end of a sentence, which may say anything of it."""
     line = _before(parts, index).rpartition("\n")[2]
     if parts[index].kind != "object" or not says_something(line):
@@ -49,12 +49,12 @@ def stands_apart(parts: Sequence[Part], index: int) -> None:
         return
     if lead and lead[-1] not in _LEADS_IN and not lead.endswith((" -", "`json")):
         raise Malformed(
-            f'Your JSON object stands within a sentence ("{short(line[-60:])}"); '
+            f'Your JSON object stands within a sentence ("{shorten(line[-60:])}"); '
             "write it on a line of its own, at the end of the reply."
         )
 
 
-def given_of(parts: Sequence[Part], places: Sequence[int]) -> list[int]:
+def find_given(parts: Sequence[ReplyPart], places: Sequence[int]) -> list[int]:
     """Return which of these parts are given rather than shown."""
     kept = [index for index in places if not _is_shown(parts, index)]
     plainly = {index for index in kept if not _may_be_an_example(parts, index)}
@@ -62,11 +62,11 @@ def given_of(parts: Sequence[Part], places: Sequence[int]) -> list[int]:
     return [index for index in kept if index in plainly or index > last]
 
 
-def _before(parts: Sequence[Part], index: int) -> str:
+def _before(parts: Sequence[ReplyPart], index: int) -> str:
     return parts[index - 1].text if index and parts[index - 1].kind == "text" else ""
 
 
-def _is_shown(parts: Sequence[Part], index: int) -> bool:
+def _is_shown(parts: Sequence[ReplyPart], index: int) -> bool:
     """True where a part is quoted, stands in code within a sentence, or is directly introduced as an example."""
     before = _before(parts, index)
     after = parts[index + 1].text if index + 1 < len(parts) and parts[index + 1].kind == "text" else ""
@@ -84,7 +84,7 @@ def _is_shown(parts: Sequence[Part], index: int) -> bool:
     return before[-1:] != "`" and before[-1:] != "" and before[-1:] in OPENING
 
 
-def _may_be_an_example(parts: Sequence[Part], index: int) -> bool:
+def _may_be_an_example(parts: Sequence[ReplyPart], index: int) -> bool:
     lead = _lead(_before(parts, index))
     return lead.rstrip(" `*_").endswith((":", "：")) and _EXAMPLE.search(lead) is not None
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from editloupe.agent.replies.tags import START_THINKING, TAG, Tag, holds_the_words_of_others, tag_of
+from editloupe.agent.replies.tags import START_THINKING, TAG, Tag, holds_the_words_of_others, parse_tag
 
 Kind = Literal["text", "thought", "call", "answer", "object", "code", "shown"]
 
@@ -59,7 +59,7 @@ class Malformed(Exception):
     """A reply that cannot be read; the sentence says exactly what is wrong."""
 
 
-def shallow(value: T) -> T:
+def check_depth(value: T) -> T:
     """Return a JSON value, or raise Malformed where it is nested too deeply to be kept."""
     level: list[Any] = [value]
     for _ in range(DEEPEST):
@@ -70,7 +70,7 @@ def shallow(value: T) -> T:
     raise Malformed(f"Your JSON is nested more than {DEEPEST} levels deep; keep it flat.")
 
 
-def short(text: str, limit: int = 80) -> str:
+def shorten(text: str, limit: int = 80) -> str:
     """Return the beginning of a text on one line, for a sentence that quotes it."""
     text = " ".join(text[: 4 * limit].split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -101,7 +101,7 @@ def says_something(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Part:
+class ReplyPart:
     """One part of a reply."""
 
     kind: Kind
@@ -125,7 +125,7 @@ class Part:
 class Sections:
     """The parts of one reply, in order."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ReplyPart, ...] = ()
     broken: str = ""
     """Why something that begins as a JSON object is none."""
     scraps: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class Sections:
         return any(part.kind == "thought" and not part.closed for part in self.parts)
 
 
-def split(text: str, objects: bool = False) -> Sections:
+def split_sections(text: str, objects: bool = False) -> Sections:
     """Split a reply into its parts; JSON objects outside the tags are parts of their own where they are asked for.
 
     Raises Malformed where there are more tags, fences and objects than a reply can mean.
@@ -172,8 +172,8 @@ class _Scanner:
     thinking: bool = True
     """False: the tags of thoughts are prose."""
     fences: bool = True
-    parts: list[Part] = field(default_factory=list)
-    past: list[Part] = field(default_factory=list)
+    parts: list[ReplyPart] = field(default_factory=list)
+    past: list[ReplyPart] = field(default_factory=list)
     """What turned out to be thought when its end came."""
     done: int = 0
     """Everything before this place is in a part."""
@@ -210,7 +210,7 @@ class _Scanner:
     def _tags(self, place: int) -> Iterator[Tag]:
         for found in _TAG.finditer(self.text, place):
             self._count()
-            if tag := tag_of(found):
+            if tag := parse_tag(found):
                 yield tag
 
     def _count(self) -> None:
@@ -232,7 +232,7 @@ class _Scanner:
             lines = _NEXT_QUOTED_LINE.match(self.text, found.end())
             end = lines.end() if lines else found.end()
             return self._section("shown", found.start(), found.end(), end, end)
-        tag = tag_of(found)
+        tag = parse_tag(found)
         if tag is None:
             return found.end()
         if self.thoughts:
@@ -251,7 +251,7 @@ class _Scanner:
 
     def _say(self, until: int) -> None:
         if until > self.done:
-            self.parts.append(Part("text", self.text[self.done : until]))
+            self.parts.append(ReplyPart("text", self.text[self.done : until]))
         self.done = until
 
     def _section(self, kind: Kind, start: int, inside: int, close: int, end: int) -> int:
@@ -260,7 +260,7 @@ class _Scanner:
         closed = close >= 0
         close, end = (close, end) if closed else (len(self.text), len(self.text))
         source = self.text[start:end] if kind in ("code", "shown") else ""
-        self.parts.append(Part(kind, self.text[inside:close], closed=closed, source=source))
+        self.parts.append(ReplyPart(kind, self.text[inside:close], closed=closed, source=source))
         self.done = end
         return end
 
@@ -285,7 +285,7 @@ class _Scanner:
             self._spoil(start, str(error))
             return start + 1
         self._say(start)
-        self.parts.append(Part("object", self.text[start:end], value))
+        self.parts.append(ReplyPart("object", self.text[start:end], value))
         self.done = end
         return end
 
@@ -342,7 +342,7 @@ class _Scanner:
         elif (tag.kind == "end" and self.names[_CHANNEL]) or (tag.closing and self.names[tag.name]):
             self._close(_CHANNEL if tag.kind == "end" else tag.name)
         if not self.thoughts:
-            self.parts.append(Part("thought", self.text[self.done : tag.start]))
+            self.parts.append(ReplyPart("thought", self.text[self.done : tag.start]))
             self.done = place
         return place
 
@@ -361,7 +361,7 @@ class _Scanner:
 
     def _all_was_thought(self, tag: Tag) -> int:
         """Take everything before a closing tag that was never opened for thought."""
-        self.past.append(Part("thought", self.text[self.since : tag.start]))
+        self.past.append(ReplyPart("thought", self.text[self.since : tag.start]))
         self.parts.clear()
         self.broken = ""
         self.scraps.clear()
@@ -374,9 +374,9 @@ class _Scanner:
         rest = _Scanner(self.text[self.done :], thinking=False).run()
         spoken = [part for part in rest.parts if part.kind in ("call", "answer")]
         if spoken and all(part.kind == "call" for part in spoken):
-            self.parts += [Part("thought", rest.outside), *spoken]
+            self.parts += [ReplyPart("thought", rest.outside), *spoken]
         else:
-            self.parts.append(Part("thought", self.text[self.done :], closed=False))
+            self.parts.append(ReplyPart("thought", self.text[self.done :], closed=False))
 
     def _channel(self, tag: Tag) -> int:
         """Deal with harmony's markers: every channel but the final one is thought; what others say is no part of the reply."""

@@ -90,7 +90,7 @@ class Tag:
     end: int
 
 
-def tag_of(found: re.Match[str]) -> Tag | None:
+def parse_tag(found: re.Match[str]) -> Tag | None:
     """Return the tag a match of TAG stands for, or None where it is prose between angle brackets.
 
     >>> tag_of(re.match(TAG, "< /Start   Thinking >")).name
@@ -174,7 +174,7 @@ def drop_layout(text: str) -> str:
     """
 
     def kept(found: re.Match[str]) -> str:
-        tag = tag_of(found)
+        tag = parse_tag(found)
         return "" if tag and tag.kind in ("nothing", "end") else found[0]
 
     return _TAG.sub(kept, text)

@@ -70,7 +70,7 @@ SYNONYMS: dict[str, str] = {
 NAMES: tuple[str, ...] = tuple(BASIC)
 
 
-def lab(pixels: Pixels) -> Lab:
+def to_lab(pixels: Pixels) -> Lab:
     """Return RGB pixels in CIELAB."""
     return cast(Lab, cv2.cvtColor(pixels.astype(np.float32) / np.float32(255), cv2.COLOR_RGB2LAB))
 
@@ -88,7 +88,7 @@ def colour_of(words: str) -> str | None:
 def _centres() -> tuple[Lab, list[str]]:
     names = [name for name, centres in BASIC.items() for _ in centres]
     rgb = np.array([c for centres in BASIC.values() for c in centres], np.uint8)[None]
-    return lab(rgb)[0], names
+    return to_lab(rgb)[0], names
 
 
 _CENTRES, _OWNERS = _centres()

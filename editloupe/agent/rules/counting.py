@@ -10,7 +10,7 @@ import numpy as np
 
 from editloupe.agent.rules.colours import Lab
 from editloupe.agent.rules.crops import DIFFERENT, REACH
-from editloupe.agent.rules.pixels import NINE, Map, Rect, clamp, distance, grown, resized, soft_lab
+from editloupe.agent.rules.pixels import NINE, Map, Rect, clamp, distance, grow_rect, resize, soft_lab
 from editloupe.pictures.pixels import Pixels
 
 LONG_SIDE = 640
@@ -52,8 +52,8 @@ def measure(
     height, width = source.shape[:2]
     scale = min(1.0, LONG_SIDE / max(height, width))
     size = max(8, round(width * scale)), max(8, round(height * scale))
-    s, e = soft_lab(resized(source, size), 1.0), soft_lab(resized(edited, size), 1.0)
-    r = soft_lab(resized(reference, size), 1.0) if reference is not None else None
+    s, e = soft_lab(resize(source, size), 1.0), soft_lab(resize(edited, size), 1.0)
+    r = soft_lab(resize(reference, size), 1.0) if reference is not None else None
     rects = [clamp(cast(Rect, tuple(v * scale for v in box)), *size) for box in boxes]
     reach = max(2, round(REACH * scale))
     instance = _instance(s, r, rects)
@@ -166,7 +166,7 @@ def _elsewhere(edited: Lab, source: Lab, looks: list[Instance], rects: list[Rect
     gaps = np.where(before < level, np.float32(99.0), gaps)
     height, width = looks[0].picture.shape[:2]
     for rect in rects:
-        x1, y1, x2, y2 = grown(rect, 0.6, 10**6, 10**6)
+        x1, y1, x2, y2 = grow_rect(rect, 0.6, 10**6, 10**6)
         gaps[max(0, y1 - height // 2) : max(0, y2 - height // 2), max(0, x1 - width // 2) : max(0, x2 - width // 2)] = (
             99.0
         )

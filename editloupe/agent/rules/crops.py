@@ -16,16 +16,16 @@ from editloupe.agent.rules.pixels import (
     Mask,
     Rect,
     best_shift,
-    blurred,
+    blur,
     clamp,
     correlation,
     distance,
     edges,
-    grown,
-    resized,
-    shifted,
+    grow_rect,
+    rect_mask,
+    resize,
+    shift,
     soft_lab,
-    within,
 )
 from editloupe.pictures.pixels import Pixels
 
@@ -60,12 +60,12 @@ class Crops:
         return self.source.shape[1], self.source.shape[0]
 
 
-def frame(source: Pixels, edited: Pixels, reference: Pixels, box: Rect) -> Crops:
+def build_crops(source: Pixels, edited: Pixels, reference: Pixels, box: Rect) -> Crops:
     """Bring three crops into one frame of bounded size."""
     height, width = source.shape[:2]
     scale = min(1.0, LONG_SIDE / max(height, width))
     size = max(8, round(width * scale)), max(8, round(height * scale))
-    lightly = [soft_lab(resized(p, size)) for p in (source, edited, reference)]
+    lightly = [soft_lab(resize(p, size)) for p in (source, edited, reference)]
     return Crops(lightly[0], lightly[1], lightly[2], clamp(cast(Rect, tuple(v * scale for v in box)), *size), scale)
 
 
@@ -82,18 +82,18 @@ def lay_over(template: Lab, edited: Lab, rect: Rect, shifts: Sequence[tuple[int,
     x1, y1, x2, y2 = rect
     fits = []
     for dx, dy in shifts:
-        moved = shifted(edited, dx, dy)
+        moved = shift(edited, dx, dy)
         gap = np.minimum(distance(moved, template), np.float32(FAR))
         fits.append((float(gap[y1:y2, x1:x2].mean()), Fit(moved, gap)))
     return min(fits, key=lambda fit: fit[0])[1]
 
 
-def likely_shifts(crops: Crops, rect: Rect, reach: int) -> list[tuple[int, int]]:
+def find_shifts(crops: Crops, rect: Rect, reach: int) -> list[tuple[int, int]]:
     """Return how the edited crop may have moved: not at all, or to where source or reference, or their edges, fit best.
 
     Edges find a thing that changed its colour; colours find one that has few edges.
     """
-    outlines = [blurred(edges(picture)) for picture in (crops.source, crops.edited, crops.reference)]
+    outlines = [blur(edges(picture)) for picture in (crops.source, crops.edited, crops.reference)]
     found = [
         best_shift(crops.source, crops.edited, rect, reach),
         best_shift(crops.reference, crops.edited, rect, reach),
@@ -103,23 +103,23 @@ def likely_shifts(crops: Crops, rect: Rect, reach: int) -> list[tuple[int, int]]
     return list(dict.fromkeys([(0, 0), *((dx, dy) for dx, dy, _ in found)]))
 
 
-def asked_change(crops: Crops) -> tuple[Mask, Rect]:
+def find_asked_change(crops: Crops) -> tuple[Mask, Rect]:
     """Return where the reference differs from the source around the target, and the rectangle that holds it and the box."""
     width, height = crops.size
-    differs = (distance(crops.source, crops.reference) > DIFFERENT) & within(
-        grown(crops.box, 0.8, width, height), crops.source.shape
+    differs = (distance(crops.source, crops.reference) > DIFFERENT) & rect_mask(
+        grow_rect(crops.box, 0.8, width, height), crops.source.shape
     )
     if differs.sum() > 60:
         differs = cv2.morphologyEx(differs.astype(np.uint8), cv2.MORPH_OPEN, NINE).astype(bool)
     if differs.sum() < 6:
-        differs = within(crops.box, crops.source.shape)
+        differs = rect_mask(crops.box, crops.source.shape)
     rows, columns = np.nonzero(differs)
     x1, y1, x2, y2 = crops.box
     around = (min(x1, columns.min()), min(y1, rows.min()), max(x2, columns.max() + 1), max(y2, rows.max() + 1))
     return differs, clamp(cast(Rect, around), width, height)
 
 
-def palette(values: Lab, colours: int = 5) -> Lab:
+def build_palette(values: Lab, colours: int = 5) -> Lab:
     """Return the few colours that stand for these values: k-means from a fixed start, the same for the same values."""
     sample = values[:: max(1, len(values) // 600)].astype(np.float32)
     count = min(colours, len(sample))
@@ -133,7 +133,7 @@ def palette(values: Lab, colours: int = 5) -> Lab:
     return cast(Lab, centres)
 
 
-def carries(values: Lab, colours: Lab) -> Mask:
+def has_colours(values: Lab, colours: Lab) -> Mask:
     """Say which values are close to one of the colours; lightness counts a little less than hue."""
     flat = values.reshape(-1, 1, 3)
     gaps = (((flat - colours[None]) * np.array([0.7, 1, 1], np.float32)) ** 2).sum(axis=2).min(axis=1)
@@ -149,39 +149,41 @@ def measure(source: Pixels, edited: Pixels, reference: Pixels, box: Rect) -> dic
     carry the colours of source and reference; `detail` is log edge strength against the reference; `spill` is how much of the
     surroundings took on the target's colours, `around` the share of them that changed, `far` how much the rest did.
     """
-    crops = frame(source, edited, reference, box)
+    crops = build_crops(source, edited, reference, box)
     width, height = crops.size
-    differs, around = asked_change(crops)
+    differs, around = find_asked_change(crops)
     reach = max(2, round(REACH * crops.scale))
-    patch = grown(around, 0.15, width, height)
-    shifts = likely_shifts(crops, patch, reach)
+    patch = grow_rect(around, 0.15, width, height)
+    shifts = find_shifts(crops, patch, reach)
     to_source = lay_over(crops.source, crops.edited, patch, shifts)
     to_reference = lay_over(crops.reference, crops.edited, patch, shifts)
     apart = float(np.minimum(distance(crops.source, crops.reference), FAR)[differs].mean()) + 1e-3
-    inside = within(around, crops.source.shape)
+    inside = rect_mask(around, crops.source.shape)
     numbers = {
         "from_source": float(to_source.gap[differs].mean() / apart),
         "from_reference": float(to_reference.gap[differs].mean() / apart),
         "box_reference": float(to_reference.gap[inside].mean()),
     }
     nearer = to_source if numbers["from_source"] < numbers["from_reference"] else to_reference
-    rest = ~within(grown(around, 0.3, width, height), crops.source.shape)
-    ring = within(grown(around, 0.45, width, height), crops.source.shape) & ~within(
-        grown(around, 0.06, width, height), crops.source.shape
+    rest = ~rect_mask(grow_rect(around, 0.3, width, height), crops.source.shape)
+    ring = rect_mask(grow_rect(around, 0.45, width, height), crops.source.shape) & ~rect_mask(
+        grow_rect(around, 0.06, width, height), crops.source.shape
     )
     numbers["far"] = float(np.median(nearer.gap[rest])) if rest.sum() > 50 else 0.0
     numbers["around"] = float(np.mean(nearer.gap[ring] > 10)) if ring.sum() > 20 else 0.0
     edge_source, edge_reference = edges(crops.source), edges(crops.reference)
-    numbers["structure_source"] = correlation(blurred(edge_source), blurred(edges(to_source.edited)), inside)
-    numbers["structure_reference"] = correlation(blurred(edge_reference), blurred(edges(to_reference.edited)), inside)
+    numbers["structure_source"] = correlation(blur(edge_source), blur(edges(to_source.edited)), inside)
+    numbers["structure_reference"] = correlation(blur(edge_reference), blur(edges(to_reference.edited)), inside)
     numbers["detail"] = _log_ratio(edges(nearer.edited)[inside], edge_reference[inside])
-    new, old = palette(crops.reference[differs]), palette(crops.source[differs])
-    numbers["new_colours"] = float(carries(to_reference.edited[differs], new).mean())
-    numbers["old_colours"] = float(carries(to_source.edited[differs], old).mean())
+    new, old = build_palette(crops.reference[differs]), build_palette(crops.source[differs])
+    numbers["new_colours"] = float(has_colours(to_reference.edited[differs], new).mean())
+    numbers["old_colours"] = float(has_colours(to_source.edited[differs], old).mean())
     numbers["spill"] = 0.0
     if ring.sum() > 20:
-        before = max(float(carries(crops.source[ring], new).mean()), float(carries(crops.reference[ring], new).mean()))
-        numbers["spill"] = float(carries(to_reference.edited[ring], new).mean()) - before
+        before = max(
+            float(has_colours(crops.source[ring], new).mean()), float(has_colours(crops.reference[ring], new).mean())
+        )
+        numbers["spill"] = float(has_colours(to_reference.edited[ring], new).mean()) - before
     return numbers
 
 

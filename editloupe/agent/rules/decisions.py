@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe.agent.rules.pixels import Rect, alike, attached, joined
+from editloupe.agent.rules.pixels import Rect, is_alike, is_attached, join_regions
 from editloupe.agent.rules.thresholds import ConsistencyLimits, FollowingChecks
 
 LOCALIZATION_FAILURE, WRONG_ACTION, OVER_MODIFICATION, FLAWLESS = (
@@ -23,7 +23,7 @@ NOTHING_DIFFERS = 0.96
 
 
 @dataclass(frozen=True)
-class Decision:
+class LabelDecision:
     """A label with its reasons."""
 
     label: str
@@ -32,13 +32,13 @@ class Decision:
     reasons: tuple[str, ...]
 
 
-def nothing_happened(reading: str) -> Decision:
+def decide_no_change(reading: str) -> LabelDecision:
     """Decide on a text edit where no place differs and the asked text is not read: there was no change to judge."""
     reason = f"1. Did the change happen on the target? No place differs, and {reading} → it did not."
-    return Decision(LOCALIZATION_FAILURE, NOTHING_DIFFERS, (reason,))
+    return LabelDecision(LOCALIZATION_FAILURE, NOTHING_DIFFERS, (reason,))
 
 
-def in_order(steps: FollowingChecks, numbers: Mapping[str, float]) -> Decision:
+def decide_following(steps: FollowingChecks, numbers: Mapping[str, float]) -> LabelDecision:
     """Walk the checks of Instruction Following strictly in the rubric's order; the first one failed gives the label."""
     checks = (
         (
@@ -58,9 +58,9 @@ def in_order(steps: FollowingChecks, numbers: Mapping[str, float]) -> Decision:
         outcome = yes if passed >= 0.5 else no
         reasons.append(f"{number}. {question} Measured {step.say(numbers)} → {outcome} (probability {passed:.2f}).")
         if passed < 0.5:
-            return Decision(label, round(chance * (1 - passed), 4), tuple(reasons))
+            return LabelDecision(label, round(chance * (1 - passed), 4), tuple(reasons))
         chance *= passed
-    return Decision(FLAWLESS, round(chance, 4), tuple(reasons))
+    return LabelDecision(FLAWLESS, round(chance, 4), tuple(reasons))
 
 
 SOFTNESS = 0.06
@@ -79,19 +79,19 @@ def find_anomalies(
     for region in found["regions"]:
         x1, y1, x2, y2 = (int(v) for v in region["box"])
         box = (x1, y1, x2, y2)
-        if any(attached(box, target, limits.attach) for target in targets):
+        if any(is_attached(box, target, limits.attach) for target in targets):
             continue
-        if any(attached(box, place, 0.1) for place in own):
+        if any(is_attached(box, place, 0.1) for place in own):
             continue
-        if instances and any(alike(box, target) for target in targets):
+        if instances and any(is_alike(box, target) for target in targets):
             continue
         places.append((box, float(region["significance"])))
-    return joined(places, limits.join * math.hypot(width, height))
+    return join_regions(places, limits.join * math.hypot(width, height))
 
 
 def decide_consistency(
     found: Mapping[str, Any], places: Sequence[tuple[Rect, float]], limits: ConsistencyLimits, setting: str
-) -> Decision:
+) -> LabelDecision:
     """Decide in the rubric's order: first the whole scene, then the number of distinct anomalies."""
     share = float(found["changed_share"])
     if found["whole_scene"]:
@@ -99,7 +99,7 @@ def decide_consistency(
         reason = (
             f"1. Did the scene itself change? It differs nearly everywhere ({100 * share:.0f} % of the area): it did."
         )
-        return Decision(COLLAPSE, round(sure, 4), (reason,))
+        return LabelDecision(COLLAPSE, round(sure, 4), (reason,))
     doubts = [1 / (1 + math.exp(-(weight - limits.significance) / SOFTNESS)) for _, weight in places]
     counted = [place for place, doubt in zip(places, doubts, strict=True) if doubt >= 0.5]
     reasons = [f"1. Did the scene itself change? Only {100 * share:.1f} % of the area differs: it did not."]
@@ -112,10 +112,10 @@ def decide_consistency(
     )
     none, one = _chances(doubts)
     if not counted:
-        return Decision(PERFECT, round(none, 4), tuple(reasons))
+        return LabelDecision(PERFECT, round(none, 4), tuple(reasons))
     if len(counted) == 1:
-        return Decision(SINGLE, round(one, 4), tuple(reasons))
-    return Decision(MULTIPLE, round(1 - none - one, 4), tuple(reasons))
+        return LabelDecision(SINGLE, round(one, 4), tuple(reasons))
+    return LabelDecision(MULTIPLE, round(1 - none - one, 4), tuple(reasons))
 
 
 def _chances(doubts: Sequence[float]) -> tuple[float, float]:

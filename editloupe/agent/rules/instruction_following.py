@@ -8,7 +8,7 @@ from typing import Any
 
 from editloupe.agent.rules import counting, crops, regions
 from editloupe.agent.rules.instructions import ChangeRequest
-from editloupe.agent.rules.pixels import Rect, alike
+from editloupe.agent.rules.pixels import Rect, is_alike
 from editloupe.agent.rules.reading import TextReading
 from editloupe.agent.rules.thresholds import FollowingChecks, LogisticCheck, Thresholds
 from editloupe.pictures.decode import Album
@@ -22,16 +22,16 @@ def knows_target(case: Case) -> bool:
     return bool(case.target_boxes.get(SOURCE)) and REFERENCE in case.pictures
 
 
-def crop_numbers(case: Case, album: Album, request: ChangeRequest, reading: TextReading) -> Numbers:
+def measure_crops(case: Case, album: Album, request: ChangeRequest, reading: TextReading) -> Numbers:
     """Measure the target in its crops."""
     source, edited, reference = (album[case.pictures[name]].pixels for name in (SOURCE, EDITED, REFERENCE))
     boxes = [_rect(box) for box in case.target_boxes[SOURCE]]
     if request.kind == "count":
-        return counted(counting.measure(source, edited, reference, boxes), request)
+        return compare_counts(counting.measure(source, edited, reference, boxes), request)
     return crops.measure(source, edited, reference, boxes[0]) | reading.numbers()
 
 
-def counted(found: Mapping[str, float], request: ChangeRequest) -> Numbers:
+def compare_counts(found: Mapping[str, float], request: ChangeRequest) -> Numbers:
     """Compare counts with the asked one; without an old count in the words, the annotated instances are the old count."""
     asked = float(request.new_count if request.new_count is not None else found["before"])
     there = found["kept"] + found["recoloured"]
@@ -88,7 +88,7 @@ MOST = 8
 """More regions than this are not measured; the first ones are the most significant."""
 
 
-def fits(request: ChangeRequest, numbers: Mapping[str, float]) -> float:
+def score_fit(request: ChangeRequest, numbers: Mapping[str, float]) -> float:
     """Say how much a region's change is of the asked sort, from 0 to 1."""
     match request.kind:
         case "color":
@@ -107,19 +107,21 @@ def fits(request: ChangeRequest, numbers: Mapping[str, float]) -> float:
             return max(numbers["replaced"], numbers["recoloured"]) * numbers["said_colour"] * 2
 
 
-def measured_regions(
+def measure_regions(
     case: Case, album: Album, request: ChangeRequest, found: Mapping[str, Any]
 ) -> tuple[regions.MeasuredRegion, ...]:
     """Measure the changed regions of whole pictures; where the whole scene changed there are none to tell apart."""
     places: Sequence[Mapping[str, Any]] = () if found["whole_scene"] else found["regions"][:MOST]
     if not places:
         return ()
-    look = regions.scene(*(album[case.pictures[name]].pixels for name in (SOURCE, EDITED)))
+    look = regions.build_scene(*(album[case.pictures[name]].pixels for name in (SOURCE, EDITED)))
     measured = [regions.measure(look, place["box"], float(place["significance"]), request) for place in places]
-    return tuple(regions.MeasuredRegion(r.box, dict(r.numbers) | {"fits": fits(request, r.numbers)}) for r in measured)
+    return tuple(
+        regions.MeasuredRegion(r.box, dict(r.numbers) | {"fits": score_fit(request, r.numbers)}) for r in measured
+    )
 
 
-def choose(
+def choose_region(
     measured: Sequence[regions.MeasuredRegion],
     request: ChangeRequest,
     collapsed: bool,
@@ -139,7 +141,7 @@ def choose(
     return WholeEvidence(tuple(measured), chosen, numbers | _together(measured, chosen, request) | reading.numbers())
 
 
-def spotted(found: Mapping[str, Any], request: ChangeRequest) -> list[Rect]:
+def find_detected(found: Mapping[str, Any], request: ChangeRequest) -> list[Rect]:
     """Return where a detector saw the target in the source; of several, the one on the side the instruction names."""
     boxes = [_rect(thing["box"]) for thing in found.get("objects", ())]
     ends = {"left": lambda b: b[0], "right": lambda b: -b[2], "top": lambda b: b[1], "bottom": lambda b: -b[3]}
@@ -148,7 +150,7 @@ def spotted(found: Mapping[str, Any], request: ChangeRequest) -> list[Rect]:
 
 def _together(measured: Sequence[regions.MeasuredRegion], chosen: int | None, request: ChangeRequest) -> Numbers:
     """Take the regions of the chosen one's size together: what came and went among them, for counts and copies."""
-    like = [r for r in measured if chosen is not None and alike(r.box, measured[chosen].box)]
+    like = [r for r in measured if chosen is not None and is_alike(r.box, measured[chosen].box)]
     came = sum(r.numbers["added"] > 0.5 for r in like)
     went = sum(r.numbers["removed"] > 0.5 for r in like)
     asked = (request.new_count or 0) - (request.old_count or 0)
@@ -159,7 +161,7 @@ def _together(measured: Sequence[regions.MeasuredRegion], chosen: int | None, re
     }
 
 
-def steps_for(request: ChangeRequest, reading: TextReading, table: Thresholds, known: bool) -> FollowingChecks:
+def find_checks(request: ChangeRequest, reading: TextReading, table: Thresholds, known: bool) -> FollowingChecks:
     """Return the steps fitted for this kind of request; text that nobody could read has its own."""
     name = "text_unread" if request.kind == "text" and not reading.done else request.kind
     return (table.oracle if known else table.whole)[name]

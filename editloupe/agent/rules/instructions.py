@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from editloupe.agent.rules.colours import colour_of
-from editloupe.agent.rules.thresholds import vocabulary
+from editloupe.agent.rules.thresholds import load_vocabulary
 
 Kind = Literal["color", "material", "text", "shape", "removal", "replacement", "count"]
 
@@ -89,7 +89,7 @@ LONGEST = 1_000
 """Characters of an instruction these rules read; the work of some phrasings grows faster than the sentence."""
 
 
-def understand(instruction: str, instruction_type: str | None = None) -> ChangeRequest | None:
+def parse_instruction(instruction: str, instruction_type: str | None = None) -> ChangeRequest | None:
     """Return what is asked, or None where the sentence says nothing these rules know.
 
     >>> understand("Changed attribute of white handbag to black")
@@ -118,7 +118,7 @@ def _tidy(instruction: str) -> str:
     return re.sub(r"(?:,? please)?[.!?\s]+$", "", text)
 
 
-_WORDS = vocabulary()
+_WORDS = load_vocabulary()
 MATERIALS, SHAPES = frozenset(_WORDS["materials"]), frozenset(_WORDS["shapes"])
 NUMBERS = {word: value for value, word in enumerate(_WORDS["numbers"])}
 _NUMBER = rf"(\d+|{'|'.join(NUMBERS)})"

@@ -13,12 +13,18 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 
 from editloupe.agent.chat_interface import ChatRequest, Reply
 from editloupe.agent.providers.provider import RULES_PROFILE
-from editloupe.agent.replies.finish_reasons import Declined, ReplyFacts
+from editloupe.agent.replies.finish_reasons import Refusal, ReplyFacts
 from editloupe.agent.rules import instruction_following, reading
-from editloupe.agent.rules.decisions import Decision, decide_consistency, find_anomalies, in_order, nothing_happened
-from editloupe.agent.rules.instructions import ChangeRequest, understand
-from editloupe.agent.rules.pixels import Rect, attached
-from editloupe.agent.rules.thresholds import thresholds
+from editloupe.agent.rules.decisions import (
+    LabelDecision,
+    decide_consistency,
+    decide_following,
+    decide_no_change,
+    find_anomalies,
+)
+from editloupe.agent.rules.instructions import ChangeRequest, parse_instruction
+from editloupe.agent.rules.pixels import Rect, is_attached
+from editloupe.agent.rules.thresholds import load_thresholds
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
@@ -77,7 +83,9 @@ class _Turn:
         case = self.case
         if not knows_rubric(case.rubric):
             return _unjudged(f"the embedded judge knows {DEFAULT.title}'s two criteria only, not {case.rubric.title}")
-        request = understand(case.edit.instruction, case.edit.instruction_type if "type" in case.rubric.tells else None)
+        request = parse_instruction(
+            case.edit.instruction, case.edit.instruction_type if "type" in case.rubric.tells else None
+        )
         if request is None:
             return _unjudged("the embedded judge does not understand what this instruction asks for")
         if case.rubric.criterion == CRITERIA[0]:
@@ -87,8 +95,8 @@ class _Turn:
         return self._consistency(request)
 
     def _follow_crops(self, request: ChangeRequest) -> Said:
-        text = reading.look(self.case, self.album, request) if request.kind == "text" else reading.TextReading()
-        numbers = instruction_following.crop_numbers(self.case, self.album, request, text)
+        text = reading.read_edited(self.case, self.album, request) if request.kind == "text" else reading.TextReading()
+        numbers = instruction_following.measure_crops(self.case, self.album, request, text)
         start = [
             f"Asked: {request.say()}. The target's place and a reference are known, so the three crops are measured."
         ]
@@ -99,7 +107,8 @@ class _Turn:
                 f"Known instances {numbers['before']:.0f}, found afterwards {numbers['after']:.0f}, asked {request.new_count}."
             )
         return _answer(
-            start, in_order(instruction_following.steps_for(request, text, thresholds(), known=True), numbers)
+            start,
+            decide_following(instruction_following.find_checks(request, text, load_thresholds(), known=True), numbers),
         )
 
     def _follow_whole(self, request: ChangeRequest) -> Said:
@@ -118,9 +127,12 @@ class _Turn:
         if request.kind == "text":
             start.append(text.say(request))
         if text.done and not found["regions"] and text.new <= text.old:
-            return _answer(start, nothing_happened("the asked text is read no better than the old one"))
+            return _answer(start, decide_no_change("the asked text is read no better than the old one"))
         return _answer(
-            start, in_order(instruction_following.steps_for(request, text, thresholds(), known=False), whole.numbers)
+            start,
+            decide_following(
+                instruction_following.find_checks(request, text, load_thresholds(), known=False), whole.numbers
+            ),
         )
 
     def _consistency(self, request: ChangeRequest) -> Said:
@@ -128,7 +140,7 @@ class _Turn:
         if call := self._first_looks(request, to_search=not known):
             return call
         found = self._found()
-        limits = thresholds().consistency["oracle" if known else "whole"]
+        limits = load_thresholds().consistency["oracle" if known else "whole"]
         targets: list[Rect] = []
         own: list[Rect] = []
         if known:
@@ -139,7 +151,7 @@ class _Turn:
         else:
             text = self._text(request)
             whole = self._whole(request, found, text)
-            sure = instruction_following.steps_for(request, text, thresholds(), known=False).hit.probability(
+            sure = instruction_following.find_checks(request, text, load_thresholds(), known=False).hit.probability(
                 whole.numbers
             )
             targets = [whole.box] if whole.box and sure >= limits.claim else []
@@ -174,16 +186,18 @@ class _Turn:
             return reading.TextReading()
         places = self.seen.get(LOCALIZE, {}).get("texts", ())
         if READ in self.seen:
-            return reading.from_tool(request, self.seen[READ], places=places)
-        return reading.look(self.case, self.album, request, places)
+            return reading.read_tool_result(request, self.seen[READ], places=places)
+        return reading.read_edited(self.case, self.album, request, places)
 
     def _whole(
         self, request: ChangeRequest, found: Mapping[str, Any], text: reading.TextReading
     ) -> instruction_following.WholeEvidence:
-        measured = instruction_following.measured_regions(self.case, self.album, request, found)
-        if spotted := instruction_following.spotted(self.seen.get(DETECT, {}), request):
-            measured = tuple(region for region in measured if any(attached(region.box, box, 0.1) for box in spotted))
-        return instruction_following.choose(measured, request, bool(found["whole_scene"]), thresholds().target, text)
+        measured = instruction_following.measure_regions(self.case, self.album, request, found)
+        if spotted := instruction_following.find_detected(self.seen.get(DETECT, {}), request):
+            measured = tuple(region for region in measured if any(is_attached(region.box, box, 0.1) for box in spotted))
+        return instruction_following.choose_region(
+            measured, request, bool(found["whole_scene"]), load_thresholds().target, text
+        )
 
     def _may(self, tool: str) -> bool:
         return tool in self.offered and tool not in self.asked
@@ -260,11 +274,11 @@ def _call(thought: str, call: tuple[str, dict[str, Any]]) -> Said:
     return AIMessage(_thinking([thought]), tool_calls=calls), ReplyFacts()
 
 
-def _answer(start: Sequence[str], decision: Decision) -> Said:
+def _answer(start: Sequence[str], decision: LabelDecision) -> Said:
     text = f"{_thinking([*start, *decision.reasons])}\n<Start Final Answer>{decision.label}</Start Final Answer>"
     return AIMessage(text), ReplyFacts(confidence=decision.confidence)
 
 
 def _unjudged(detail: str) -> Said:
     sentence = f"{detail[0].upper()}{detail[1:]}."
-    return AIMessage(_thinking([sentence])), ReplyFacts(declined=Declined(Reason.NOT_UNDERSTOOD, sentence))
+    return AIMessage(_thinking([sentence])), ReplyFacts(refusal=Refusal(Reason.NOT_UNDERSTOOD, sentence))

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.agent.rules.colours import Lab, lab
+from editloupe.agent.rules.colours import Lab, to_lab
 from editloupe.pictures.pixels import Pixels
 
 Map = npt.NDArray[np.float32]
@@ -20,7 +20,7 @@ Rect = tuple[int, int, int, int]
 NINE = np.ones((3, 3), np.uint8)
 
 
-def resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
     """Return the picture in this (width, height), averaged where it shrinks."""
     if (pixels.shape[1], pixels.shape[0]) == size:
         return pixels
@@ -30,7 +30,7 @@ def resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 def soft_lab(pixels: Pixels, sigma: float = 0.8) -> Lab:
     """Return the picture in CIELAB, slightly blurred so that grain and coding noise weigh little."""
-    return lab(cast(Pixels, cv2.GaussianBlur(pixels, (0, 0), sigma)))
+    return to_lab(cast(Pixels, cv2.GaussianBlur(pixels, (0, 0), sigma)))
 
 
 def distance(a: Lab, b: Lab) -> Map:
@@ -51,13 +51,13 @@ def clamp(rect: tuple[float, float, float, float], width: int, height: int) -> R
     return x1, y1, min(width, max(x1 + 1, int(np.ceil(rect[2])))), min(height, max(y1 + 1, int(np.ceil(rect[3]))))
 
 
-def grown(rect: Rect, by: float, width: int, height: int) -> Rect:
+def grow_rect(rect: Rect, by: float, width: int, height: int) -> Rect:
     """Return the rectangle widened by this share of its size on every side, inside the picture."""
     dx, dy = (rect[2] - rect[0]) * by, (rect[3] - rect[1]) * by
     return clamp((rect[0] - dx, rect[1] - dy, rect[2] + dx, rect[3] + dy), width, height)
 
 
-def within(rect: Rect, shape: tuple[int, ...]) -> Mask:
+def rect_mask(rect: Rect, shape: tuple[int, ...]) -> Mask:
     """Return a mask that is true inside the rectangle."""
     mask = np.zeros(shape[:2], bool)
     mask[rect[1] : rect[3], rect[0] : rect[2]] = True
@@ -80,7 +80,7 @@ def best_shift(template: Lab | Map, picture: Lab | Map, rect: Rect, reach: int) 
     return column - left, row - top, float(np.nan_to_num(scores)[row, column])
 
 
-def shifted(picture: Lab, dx: int, dy: int) -> Lab:
+def shift(picture: Lab, dx: int, dy: int) -> Lab:
     """Return the picture moved so that what lay at (x + dx, y + dy) lies at (x, y); the border repeats."""
     if not dx and not dy:
         return picture
@@ -97,7 +97,7 @@ def edges(picture: Lab) -> Map:
     return cast(Map, np.sqrt((dx**2 + dy**2).sum(axis=2)))
 
 
-def blurred(picture: Map) -> Map:
+def blur(picture: Map) -> Map:
     """Return a map smoothed over a pixel or so, before maps are correlated."""
     return cast(Map, cv2.GaussianBlur(picture, (0, 0), 1.2))
 
@@ -116,23 +116,23 @@ def share(mask: Mask, of: Mask) -> float:
     return float((mask & of).sum() / total) if total else 0.0
 
 
-def near(a: Rect, b: Rect, dx: float, dy: float) -> bool:
+def is_near(a: Rect, b: Rect, dx: float, dy: float) -> bool:
     """True where two boxes are within dx and dy of each other."""
     return a[0] - dx < b[2] and b[0] - dx < a[2] and a[1] - dy < b[3] and b[1] - dy < a[3]
 
 
-def attached(box: Rect, target: Rect, share: float) -> bool:
+def is_attached(box: Rect, target: Rect, share: float) -> bool:
     """True where a region touches the target or lies within this share of the target's size."""
-    return near(box, target, share * (target[2] - target[0]), share * (target[3] - target[1]))
+    return is_near(box, target, share * (target[2] - target[0]), share * (target[3] - target[1]))
 
 
-def alike(box: Rect, other: Rect, by: float = 0.3, slack: int = 8) -> bool:
+def is_alike(box: Rect, other: Rect, by: float = 0.3, slack: int = 8) -> bool:
     """True where two boxes have about the same width and height; found boxes are a few pixels wider than what they hold."""
     sizes = ((box[2] - box[0], other[2] - other[0]), (box[3] - box[1], other[3] - other[1]))
     return all(abs(math.log(max(1, a) / max(1, b))) < by or abs(a - b) <= slack for a, b in sizes)
 
 
-def joined(places: Sequence[tuple[Rect, float]], reach: float) -> list[tuple[Rect, float]]:
+def join_regions(places: Sequence[tuple[Rect, float]], reach: float) -> list[tuple[Rect, float]]:
     """Join regions closer than `reach` pixels: pieces of one changed thing; the most significant piece speaks for all."""
     left = list(places)
     groups: list[tuple[Rect, float]] = []
@@ -142,7 +142,7 @@ def joined(places: Sequence[tuple[Rect, float]], reach: float) -> list[tuple[Rec
         while grew:
             grew = False
             for other in list(left):
-                if near(box, other[0], reach, reach):
+                if is_near(box, other[0], reach, reach):
                     left.remove(other)
                     o = other[0]
                     box = (min(box[0], o[0]), min(box[1], o[1]), max(box[2], o[2]), max(box[3], o[3]))

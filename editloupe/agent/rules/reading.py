@@ -50,7 +50,7 @@ class TextReading:
         return f"Read: {lines}; likeness to “{request.new}” {self.new:.2f}, to “{request.old}” {self.old:.2f}."
 
 
-def compared(request: ChangeRequest, lines: list[str]) -> TextReading:
+def compare_text(request: ChangeRequest, lines: list[str]) -> TextReading:
     """Compare lines read with the asked and the old text; case, spaces and punctuation do not count.
 
     >>> compared(ChangeRequest("text", "sign", "OPEN NOW", "CLOSED"), ["open", "now"]).new
@@ -63,7 +63,7 @@ def compared(request: ChangeRequest, lines: list[str]) -> TextReading:
     return TextReading(True, best_new, best_old, more, tuple(lines))
 
 
-def from_tool(
+def read_tool_result(
     request: ChangeRequest,
     data: Mapping[str, Any],
     targets: Sequence[Box] = (),
@@ -82,7 +82,7 @@ def from_tool(
         text = str(place["second"]["text"]) if place.get("second") else ""
         if _plain(text) and _plain(text) not in "".join(_plain(line) for line in lines):
             lines.append(text)
-    return compared(request, lines)
+    return compare_text(request, lines)
 
 
 def _on(line: Sequence[float], target: Box) -> bool:
@@ -92,7 +92,9 @@ def _on(line: Sequence[float], target: Box) -> bool:
     return target.x1 - dx <= x <= target.x2 + dx and target.y1 - dy <= y <= target.y2 + dy
 
 
-def look(case: Case, album: Album, request: ChangeRequest, places: Sequence[Mapping[str, Any]] = ()) -> TextReading:
+def read_edited(
+    case: Case, album: Album, request: ChangeRequest, places: Sequence[Mapping[str, Any]] = ()
+) -> TextReading:
     """Read the edited picture without a tool call, as a model that sees the picture would; not done where there is no reader."""
     reader = _reader()
     if reader.unavailable():
@@ -101,7 +103,7 @@ def look(case: Case, album: Album, request: ChangeRequest, places: Sequence[Mapp
         result = reader.run({"target_image": EDITED}, View(album, case.pictures, case.edit.instruction))
     except ToolError:
         return TextReading()
-    return from_tool(request, result.data, case.target_boxes.get(EDITED, ()), places)
+    return read_tool_result(request, result.data, case.target_boxes.get(EDITED, ()), places)
 
 
 def _plain(text: str) -> str:

@@ -11,20 +11,20 @@ import cv2
 import numpy as np
 
 from editloupe.agent.rules.colours import Lab, colour_of, share_named
-from editloupe.agent.rules.crops import FAR, carries, palette
+from editloupe.agent.rules.crops import FAR, build_palette, has_colours
 from editloupe.agent.rules.instructions import ChangeRequest
 from editloupe.agent.rules.pixels import (
     Mask,
     Rect,
-    blurred,
+    blur,
     clamp,
     correlation,
     distance,
     edges,
-    grown,
-    resized,
+    grow_rect,
+    rect_mask,
+    resize,
     soft_lab,
-    within,
 )
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.compare.difference import align
@@ -51,12 +51,12 @@ class MeasuredRegion:
     numbers: Mapping[str, float]
 
 
-def scene(source: Pixels, edited: Pixels) -> ScenePair:
+def build_scene(source: Pixels, edited: Pixels) -> ScenePair:
     """Lay the edited picture over the source, at most LONG_SIDE pixels long."""
     height, width = source.shape[:2]
     scale = min(1.0, LONG_SIDE / max(height, width))
     size = max(8, round(width * scale)), max(8, round(height * scale))
-    first = resized(source, size)
+    first = resize(source, size)
     second = align(first, edited)
     return ScenePair(soft_lab(first), soft_lab(second), scale)
 
@@ -74,16 +74,16 @@ def measure(look: ScenePair, box: Sequence[int], significance: float, request: C
     """
     height, width = look.source.shape[:2]
     rect = clamp(cast(Rect, tuple(v * look.scale for v in box)), width, height)
-    x1, y1, x2, y2 = grown(rect, 0.6, width, height)
+    x1, y1, x2, y2 = grow_rect(rect, 0.6, width, height)
     before, after = look.source[y1:y2, x1:x2], look.edited[y1:y2, x1:x2]
     inner = (rect[0] - x1, rect[1] - y1, rect[2] - x1, rect[3] - y1)
     gap = np.minimum(distance(before, after), np.float32(FAR))
-    inside = within(inner, before.shape)
+    inside = rect_mask(inner, before.shape)
     changed = (gap > CHANGED) & inside
     if changed.sum() < 8:
         changed = inside
     part_height, part_width = before.shape[:2]
-    ring = ~within(grown(inner, 0.08, part_width, part_height), before.shape)
+    ring = ~rect_mask(grow_rect(inner, 0.08, part_width, part_height), before.shape)
     numbers = {"significance": significance, "fill": float(changed.sum() / max(1, inside.sum()))}
     numbers["size"] = float(np.log10(max(1e-5, inside.sum() / (height * width))))
     numbers["ground_before"], numbers["ground_after"] = (
@@ -92,7 +92,7 @@ def measure(look: ScenePair, box: Sequence[int], significance: float, request: C
     )
     wide = cv2.dilate(changed.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool) & inside
     edge_before, edge_after = edges(before), edges(after)
-    numbers["structure"] = correlation(blurred(edge_before), blurred(edge_after), wide)
+    numbers["structure"] = correlation(blur(edge_before), blur(edge_after), wide)
     numbers["detail"] = float(np.log((edge_after[wide].mean() + 0.3) / (edge_before[wide].mean() + 0.3)))
     shift = after[changed] - before[changed]
     numbers["chroma"] = float(np.median(np.hypot(shift[:, 1], shift[:, 2])))
@@ -103,10 +103,10 @@ def measure(look: ScenePair, box: Sequence[int], significance: float, request: C
     said = colour_of(request.target)
     numbers["said_colour"] = share_named(before[inside], said) if said else 0.5
     numbers["said_place"] = _place(request, rect, width, height)
-    return MeasuredRegion(cast(Rect, tuple(int(v) for v in box)), numbers | actions(numbers))
+    return MeasuredRegion(cast(Rect, tuple(int(v) for v in box)), numbers | score_actions(numbers))
 
 
-def actions(numbers: Mapping[str, float]) -> dict[str, float]:
+def score_actions(numbers: Mapping[str, float]) -> dict[str, float]:
     """Say how much a region looks like each kind of change, from 0 to 1.
 
     A recoloured thing keeps its edges; a removed one leaves what its surroundings look like, with less detail; an added one
@@ -126,7 +126,7 @@ def _soft(value: float) -> float:
 def _like_ground(part: Lab, changed: Mask, ring: Mask) -> float:
     if ring.sum() < 20:
         return 0.5
-    return float(carries(part[changed], palette(part[ring], 6)).mean())
+    return float(has_colours(part[changed], build_palette(part[ring], 6)).mean())
 
 
 def _place(request: ChangeRequest, rect: Rect, width: int, height: int) -> float:

@@ -43,7 +43,7 @@ class LogisticCheck(Record):
     def say(self, numbers: Mapping[str, float]) -> str:
         """List the numbers the step rests on, the weightiest first."""
         heavy = sorted(self.terms, key=lambda name: -abs(self.terms[name].weight))
-        return "; ".join(f"{vocabulary()['meanings'][name]}: {numbers[name]:.2f}" for name in heavy)
+        return "; ".join(f"{load_vocabulary()['meanings'][name]}: {numbers[name]:.2f}" for name in heavy)
 
 
 class FollowingChecks(Record):
@@ -84,14 +84,14 @@ class Thresholds(Record):
 
 
 @cache
-def vocabulary() -> dict[str, Any]:
+def load_vocabulary() -> dict[str, Any]:
     """Return the words that come with the package: those of instructions, and those for measured numbers."""
     data: dict[str, Any] = bundled_yaml(files("editloupe.agent.rules") / "vocabulary.yaml")
     return data
 
 
 @cache
-def thresholds() -> Thresholds:
+def load_thresholds() -> Thresholds:
     """Return the thresholds that come with the package."""
     return Thresholds.model_validate(bundled_yaml(files("editloupe.agent.rules") / "thresholds.yaml"))
 

@@ -31,7 +31,7 @@ def wire_limits(long_side: int, profile: Profile) -> WireLimits:
     return WireLimits(min(long_side, profile.max_long_side or long_side), profile.max_image_bytes)
 
 
-def fitting(shas: Iterable[Sha], album: Album, limits: WireLimits, most: int | None) -> WireLimits:
+def fit_limits(shas: Iterable[Sha], album: Album, limits: WireLimits, most: int | None) -> WireLimits:
     """Return limits within which these pictures fit one request; of the same sizes, since the sizes were announced.
 
     Pictures that come to more than the provider takes are packed more tightly; nothing else about them changes.
@@ -51,7 +51,7 @@ def data_url(wire: Wire) -> str:
     return f"data:{wire.media_type};base64,{wire.base64.decode()}"
 
 
-def sent_data_url(wire: Wire) -> Iterable[bytes]:
+def data_url_parts(wire: Wire) -> Iterable[bytes]:
     """Return a picture as a data URL, in pieces."""
     return b"data:", wire.media_type.encode(), b";base64,", wire.base64
 
@@ -76,11 +76,11 @@ class PictureForm:
         return self.mark + sha
 
     def attach(self, body: bytes) -> bytes:
-        """Return the body of an outgoing request with the pictures that `attaching` provides in this context."""
+        """Return the body of an outgoing request with the pictures that `attach_pictures` provides in this context."""
         pictures = _ATTACHED.get()
-        return body if pictures is None else self.filled(body, *pictures)
+        return body if pictures is None else self.fill(body, *pictures)
 
-    def filled(self, body: bytes, album: Album, limits: WireLimits) -> bytes:
+    def fill(self, body: bytes, album: Album, limits: WireLimits) -> bytes:
         """Return a JSON body with the pictures in the place of their references."""
         parts: list[bytes] = []
         end = 0
@@ -103,13 +103,13 @@ class PictureForm:
         return re.compile(rf'{before}"(?P<reference>{self.mark}(?P<sha>[0-9a-f]+))"'.encode())
 
 
-def attached() -> tuple[Album, WireLimits] | None:
+def current_pictures() -> tuple[Album, WireLimits] | None:
     """Return where the pictures are that this task's requests refer to, and how they are to be sent."""
     return _ATTACHED.get()
 
 
 @contextmanager
-def attaching(album: Album, limits: WireLimits) -> Iterator[None]:
+def attach_pictures(album: Album, limits: WireLimits) -> Iterator[None]:
     """Say where the pictures are that this task's requests refer to, and how they are to be sent."""
     token = _ATTACHED.set((album, limits))
     try:

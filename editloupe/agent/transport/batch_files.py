@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from editloupe.agent.transport.errors import ModelFailed, clean
-from editloupe.agent.transport.http import trust
+from editloupe.agent.transport.http import load_certificates
 from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.types import Reason, UserError
 
@@ -78,7 +78,7 @@ class BatchFiles(Protocol):
         """Close the connections."""
 
 
-class Desk(Protocol):
+class BatchQueue(Protocol):
     """Takes requests in place of the network."""
 
     def take_over(self, provider: Provider, opening: Opening, spec: str) -> None:
@@ -88,11 +88,11 @@ class Desk(Protocol):
         """Return the reply to a request; raises `Deferred` where there is none yet."""
 
 
-_DESK: ContextVar[Desk | None] = ContextVar("editloupe_desk", default=None)
+_DESK: ContextVar[BatchQueue | None] = ContextVar("editloupe_desk", default=None)
 
 
 @contextmanager
-def served_by(desk: Desk) -> Iterator[None]:
+def send_to_queue(desk: BatchQueue) -> Iterator[None]:
     """Have the clients that are opened in this block send their requests to a desk."""
     token = _DESK.set(desk)
     try:
@@ -101,7 +101,7 @@ def served_by(desk: Desk) -> Iterator[None]:
         _DESK.reset(token)
 
 
-def current_desk() -> Desk | None:
+def current_queue() -> BatchQueue | None:
     """Return whom clients opened here send their requests to, where it is not the network."""
     return _DESK.get()
 
@@ -115,7 +115,7 @@ class NoReply(Exception):
         self.expired = expired
 
 
-def raise_put_aside(error: BaseException) -> None:
+def raise_queue_error(error: BaseException) -> None:
     """Raise what a desk said, where that is what a client's error goes back to."""
     seen: BaseException | None = error
     while seen is not None:
@@ -126,10 +126,10 @@ def raise_put_aside(error: BaseException) -> None:
         seen = seen.__cause__ or seen.__context__
 
 
-class DeskTransport:
+class QueueTransport:
     """HTTP transport that hands requests to a desk instead of sending them."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: BatchQueue) -> None:
         self._desk = desk
 
     async def handle_async_request(self, request: Any) -> Any:
@@ -143,7 +143,7 @@ class DeskTransport:
     async def aclose(self) -> None:
         """Do nothing; the desk stays open."""
 
-    async def __aenter__(self) -> DeskTransport:
+    async def __aenter__(self) -> QueueTransport:
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -170,7 +170,10 @@ class BatchHttp:
 
         self._model = opening.model
         self._http = httpx.AsyncClient(
-            timeout=max(opening.timeout, 300.0), follow_redirects=False, headers=dict(headers), verify=trust()
+            timeout=max(opening.timeout, 300.0),
+            follow_redirects=False,
+            headers=dict(headers),
+            verify=load_certificates(),
         )
         self._gate = opening.gate
 

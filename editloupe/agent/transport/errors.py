@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from editloupe.agent.providers.provider import ErrorForm
 from editloupe.agent.transport.http import BrokenReply, Redirected
-from editloupe.agent.transport.secrets import shown, without_secrets
+from editloupe.agent.transport.secrets import redact_text, redact_url
 from editloupe.types import Reason, Usage, UserError
 
 _SECRET = re.compile(
@@ -83,7 +83,7 @@ def classify(error: BaseException, model: str, timeout: float, form: ErrorForm =
             return Fault(f"{model} sent a reply that cannot be read ({clean(str(one))})", again=True, paid=True)
     status = next((code for error in chain if (code := _status(error, form))), None)
     if status is not None:
-        parameter = parameter_in(said, _field(bodies)) if status in (400, 404, 422) else None
+        parameter = find_parameter(said, _field(bodies)) if status in (400, 404, 422) else None
         if status in (404, 405) and not parameter:
             fatal = _wrong_address(status, said, model, chain, form.versioned_path)
             if fatal:
@@ -100,7 +100,7 @@ def classify(error: BaseException, model: str, timeout: float, form: ErrorForm =
     return Fault(f"{model} sent a reply the client could not take: {name}: {said}", again=True, paid=True)
 
 
-def empty_reply(model: str) -> Fault:
+def empty_reply_fault(model: str) -> Fault:
     """Return what a reply without a word, a call or a reason for ending means: the server's fault, not the model's answer."""
     return Fault(f"{model} sent a reply that is not in its provider's format (nothing in it)", again=True, paid=True)
 
@@ -130,7 +130,7 @@ def _by_status(status: int, said: str, model: str, wait: float | None, parameter
     if status >= 500 or status in (409, 425):
         return Fault(text, again=True, slow_down=status in (503, OVERLOADED), retry_after=wait)
     told = f"({status}: {said})"
-    about = refusal_about(status, said, waits=wait is not None)
+    about = classify_refusal(status, said, waits=wait is not None)
     if about == "budget":
         return Fault(text, fatal=ModelRejected(f"the account of {model} has no quota or budget left {told}"))
     if status == 429:
@@ -153,8 +153,8 @@ def _wrong_address(status: int, said: str, model: str, chain: list[BaseException
     if not found or re.search(r"/v\d", base) or names_a_model(said):
         return None
     return ModelRejected(
-        f"the server of {model} has nothing at {clean(shown(url))} ({status}: {said}); most compatible servers want /v1 at the "
-        f"end of their address: --base-url {clean(shown(base))}/v1"
+        f"the server of {model} has nothing at {clean(redact_url(url))} ({status}: {said}); "
+        f"most compatible servers want /v1 at the end of their address: --base-url {clean(redact_url(base))}/v1"
     )
 
 
@@ -192,7 +192,7 @@ def _retry_after(chain: list[BaseException], form: ErrorForm) -> float | None:
         if delay:
             return float(delay[1])
     # The errors' own texts, because the sentence that is shown is cut.
-    return next((wait for error in chain if (wait := wait_in(str(error))) is not None), None)
+    return next((wait for error in chain if (wait := find_wait(str(error))) is not None), None)
 
 
 def _seconds(text: str) -> float | None:
@@ -243,7 +243,7 @@ def _field(bodies: list[Any]) -> str | None:
 
 def clean(text: str, limit: int = 300) -> str:
     """Return a text on one line, shortened, without keys held here and with anything that looks like one blotted out."""
-    text = _SECRET.sub("***", without_secrets(" ".join(text.split())))
+    text = _SECRET.sub("***", redact_text(" ".join(text.split())))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -332,7 +332,7 @@ _NOT_TAKEN = re.compile(
 )
 
 
-def parameter_in(said: str, named: str | None = None) -> str | None:
+def find_parameter(said: str, named: str | None = None) -> str | None:
     """Return the parameter a refusal complains about; `named` is the one the error's own field names.
 
     >>> parameter_in("Unsupported value: 'temperature' does not support 0 with this model.")
@@ -347,11 +347,11 @@ def parameter_in(said: str, named: str | None = None) -> str | None:
     return next((name for name in PARAMETERS if _NAMED[name].search(said)), None)
 
 
-def refusal_about(status: int, said: str, waits: bool = False) -> About:
+def classify_refusal(status: int, said: str, waits: bool = False) -> About:
     """Return what a refusal with this status and these words is about; `waits`: the server gave a time to wait."""
     if status == 402 or _BUDGET.search(said):
         return "budget"
-    if _QUOTA.search(said) and not (waits or wait_in(said) is not None or _BY_TIME.search(_ADDRESS.sub("", said))):
+    if _QUOTA.search(said) and not (waits or find_wait(said) is not None or _BY_TIME.search(_ADDRESS.sub("", said))):
         return "budget"
     if status == 429:
         return "other"
@@ -366,7 +366,7 @@ def refusal_about(status: int, said: str, waits: bool = False) -> About:
     return "key" if status == 403 or _KEY.search(said) else "other"
 
 
-def wait_in(said: str) -> float | None:
+def find_wait(said: str) -> float | None:
     """Return the seconds after which a server's sentence asks to try again.
 
     >>> wait_in("Rate limit reached. Please try again in 1m30s."), wait_in("Please retry in 250ms."), wait_in("Try again.")
@@ -381,7 +381,7 @@ def names_a_model(said: str) -> bool:
     return bool(_MODEL.search(said))
 
 
-def refused_by_limit(detail: str) -> bool:
+def is_rate_limited(detail: str) -> bool:
     """Return whether the sentence of a unit that was given up reports a server that limits requests.
 
     >>> refused_by_limit("openai:x answered 429: Too many requests"), refused_by_limit("openai:x answered 500: no")

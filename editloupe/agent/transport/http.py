@@ -21,10 +21,10 @@ from functools import cache, partial
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
-from editloupe.agent.transport.secrets import Secrets, without_secrets
+from editloupe.agent.transport.secrets import Secrets, redact_text
 from editloupe.types import UserError
 
-MOST = 16 * 2**20
+MAX_REPLY_BYTES = 16 * 2**20
 """Bytes a reply may have, unpacked; the longest replies of today's models are some hundred kilobytes."""
 _ERROR = re.compile(rb'\s*(?:\[\s*)?\{\s*"(?:error|detail)"\s*:\s*[^\sn]')
 _UNPACKED = ("", "identity")
@@ -44,7 +44,7 @@ class Redirected(Exception):
         self.target = target
 
 
-class ErrorInside(Exception):
+class ErrorInReply(Exception):
     """An error that came with status 200; it is what its body says."""
 
     def __init__(self, status: int, body: Any) -> None:
@@ -87,7 +87,7 @@ class Address:
 EXAMPLE = "http://localhost:8000/v1"
 
 
-def check_address(url: str, what: str = "--base-url") -> str:
+def check_base_url(url: str, what: str = "--base-url") -> str:
     """Return the address of a server; what cannot be one is told in one sentence.
 
     >>> check_address("http://localhost:8000/v1")
@@ -132,7 +132,7 @@ _ROUTE: ContextVar[list[str] | None] = ContextVar("editloupe_route", default=Non
 
 
 @contextmanager
-def noting_route() -> Iterator[list[str]]:
+def record_route() -> Iterator[list[str]]:
     """Give a list that holds, once a reply has come, which of several deployments answered, where that is told."""
     noted: list[str] = []
     token = _ROUTE.set(noted)
@@ -167,7 +167,7 @@ class Additions:
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
-def merged(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def merge_fields(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return a body with further fields; objects are joined, anything else takes the place of what was there.
 
     >>> merged({"model": "m", "config": {"a": 1, "b": 2}}, {"config": {"b": 3}, "top_k": 5})
@@ -176,7 +176,7 @@ def merged(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     both = {
         name: value for name, value in more.items() if isinstance(value, Mapping) and isinstance(body.get(name), dict)
     }
-    return {**body, **more, **{name: merged(body[name], value) for name, value in both.items()}}
+    return {**body, **more, **{name: merge_fields(body[name], value) for name, value in both.items()}}
 
 
 class Gate:
@@ -212,7 +212,7 @@ class Gate:
             return
         content = received = await request.aread()
         if changes:
-            body = merged(json.loads(received), self.additions.body)
+            body = merge_fields(json.loads(received), self.additions.body)
             self._bodies.leave_out(body, self.left_out)
             content = json.dumps(body).encode()
         if attach is not None:
@@ -225,7 +225,7 @@ class Gate:
         """Read a reply within its budget, without secrets; what is no reply raises."""
         if 300 <= response.status_code < 400:
             raise Redirected(response.status_code, _target(response))
-        body = self._secrets.in_body(await read_whole(response))
+        body = self._secrets.in_body(await read_body(response))
         self._clean_headers(response.headers)
         if response.status_code == 200:
             if _ERROR.match(body):
@@ -250,14 +250,14 @@ def _stream_of(response: Response) -> Any:
     return own if own.__name__ == "ByteStream" else library.ByteStream
 
 
-async def read_whole(response: Response) -> bytes:
-    """Read a response's body, unpacked, at most `MOST` bytes.
+async def read_body(response: Response) -> bytes:
+    """Read a response's body, unpacked, at most `MAX_REPLY_BYTES` bytes.
 
     A reply (200) that breaks off, is packed in a way nobody asked for or is too large raises BrokenReply. Of an error, what
     came is enough: its status tells more than its body.
     """
     parts: list[bytes] = []
-    room = MOST
+    room = MAX_REPLY_BYTES
     try:
         unpacked = _Unpacking(response.headers.get("content-encoding", "").strip().lower())
         async for raw in response.stream:
@@ -294,7 +294,7 @@ class _Unpacking:
         except zlib.error as error:
             raise BrokenReply(f"the reply cannot be unpacked ({error})") from error
         if len(part) > room:
-            raise BrokenReply(f"the reply is larger than {MOST // 2**20} MB")
+            raise BrokenReply(f"the reply is larger than {MAX_REPLY_BYTES // 2**20} MB")
         return part
 
     def end(self) -> None:
@@ -320,11 +320,11 @@ def _raise_error_inside(body: bytes, reply_fields: tuple[str, ...]) -> None:
     error = said.get("error", said.get("detail"))
     code = error.get("code", error.get("status")) if isinstance(error, dict) else None
     known = isinstance(code, (int, str)) and str(code).isdigit() and 400 <= int(code) < 600
-    raise ErrorInside(int(str(code)) if known else 500, said)
+    raise ErrorInReply(int(str(code)) if known else 500, said)
 
 
 @cache
-def trust() -> ssl.SSLContext:
+def load_certificates() -> ssl.SSLContext:
     """Return the certificates to trust; reading them takes tens of milliseconds, so it is done once a process."""
     import certifi
 
@@ -340,12 +340,12 @@ _LOGS = (
 
 
 def _clean_record(record: logging.LogRecord) -> bool:
-    record.msg, record.args = without_secrets(record.getMessage()), ()
+    record.msg, record.args = redact_text(record.getMessage()), ()
     return True
 
 
 @cache
-def keep_logs_clean(loggers: tuple[str, ...] = ()) -> None:
+def redact_logs(loggers: tuple[str, ...] = ()) -> None:
     """Take secrets out of what the HTTP libraries log, which is every address and, for debugging, every header.
 
     `loggers` are those of a provider's own client.

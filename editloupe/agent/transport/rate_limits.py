@@ -20,26 +20,26 @@ LOOK_AGAIN = 0.1
 """Seconds between two looks at whether the request that tries the server after a pause has ended."""
 
 
-class Ticket(Protocol):
+class RequestSlot(Protocol):
     """One request on its way."""
 
-    def done(self, usage: Usage, estimated: bool = False) -> None:
+    def record_reply(self, usage: Usage, estimated: bool = False) -> None:
         """The reply came and took this many tokens, as its server says or as they are estimated."""
 
-    def lost(self, usage: Usage) -> None:
+    def record_loss(self, usage: Usage) -> None:
         """No reply came; where the server was at work, the tokens are an estimate of what that may cost."""
 
-    def refused(self, retry_after: float | None) -> None:
+    def record_refusal(self, retry_after: float | None) -> None:
         """The server asked for less traffic (429, 503)."""
 
-    def paused(self, seconds: float) -> None:
+    def record_pause(self, seconds: float) -> None:
         """The server refused the request without a time to wait (429): all requests to this judge pause."""
 
 
-class Traffic(Protocol):
+class RateLimiter(Protocol):
     """Decides when a request may go out: concurrency, requests and tokens a minute, caps for the whole run."""
 
-    def request(self, judge: str = "") -> AbstractAsyncContextManager[Ticket]:
+    def request(self, judge: str = "") -> AbstractAsyncContextManager[RequestSlot]:
         """Wait for a place, hold it while the request to this judge is under way.
 
         May raise `OverBudget`, which ends the case as unjudged with the reason `budget`.
@@ -59,10 +59,10 @@ class Deferred(OverBudget):
 
 def announce_pause(seconds: float) -> None:
     """Log that requests pause."""
-    _LOG.warning("editloupe: %s", pause_sentence(seconds))
+    _LOG.warning("editloupe: %s", format_pause(seconds))
 
 
-def pause_sentence(seconds: float) -> str:
+def format_pause(seconds: float) -> str:
     """Say that requests pause.
 
     >>> pause_sentence(4.6)
@@ -71,19 +71,19 @@ def pause_sentence(seconds: float) -> str:
     return f"rate limited by the server; pausing all requests for {seconds:.0f} s"
 
 
-class UncountedTicket:
+class UncountedSlot:
     """A request nobody counts."""
 
-    def done(self, usage: Usage, estimated: bool = False) -> None:
+    def record_reply(self, usage: Usage, estimated: bool = False) -> None:
         """Nothing to count."""
 
-    def lost(self, usage: Usage) -> None:
+    def record_loss(self, usage: Usage) -> None:
         """Nothing to count."""
 
-    def refused(self, retry_after: float | None) -> None:
+    def record_refusal(self, retry_after: float | None) -> None:
         """Nothing to slow down."""
 
-    def paused(self, seconds: float) -> None:
+    def record_pause(self, seconds: float) -> None:
         """Tell the user, who would wait without knowing why."""
         announce_pause(seconds)
 
@@ -98,14 +98,14 @@ def with_request_limit(count: int) -> Context:
     return context
 
 
-class Unlimited:
+class UnlimitedRequests:
     """No traffic control: every request goes out at once, or as soon as the context's request limit allows it."""
 
     @asynccontextmanager
-    async def request(self, judge: str = "") -> AsyncIterator[Ticket]:
+    async def request(self, judge: str = "") -> AsyncIterator[RequestSlot]:
         """Let the request go."""
         async with _REQUEST_LIMIT.get() or nullcontext():
-            yield UncountedTicket()
+            yield UncountedSlot()
 
     async def pause(self, seconds: float) -> None:
         """Wait so long."""
@@ -142,8 +142,8 @@ class LimitPauses:
             return self._until - now
         return LOOK_AGAIN if self._next and self._trial is not None else 0.0
 
-    def sent(self) -> float:
-        """Note that a request goes out and return the time; `ended` must follow."""
+    def note_sent(self) -> float:
+        """Note that a request goes out and return the time; `note_ended` must follow."""
         now = self._clock()
         if (
             now - max(self._last_request, self._until) > self._pauses[-1]
@@ -154,24 +154,24 @@ class LimitPauses:
             self._trial = now
         return now
 
-    def ended(self, sent: float) -> None:
+    def note_ended(self, sent: float) -> None:
         """Note that a request has ended, in whatever way."""
         self._last_request = self._clock()
         if self._trial == sent:
             self._trial = None
 
-    def admitted(self, sent: float, replied: bool) -> None:
+    def note_admitted(self, sent: float, replied: bool) -> None:
         """Note that the server did not refuse a request; one that went out before the pause shows nothing about the limit."""
         if sent > self._began:
             self._next = 0
         if replied:
             self._refused_since = None
 
-    def refused(self, sent: float) -> float | None:
+    def note_refused(self, sent: float) -> float | None:
         """Note a 429 without a time to wait.
 
         Args:
-            sent: When the refused request went out, as `sent` returned it.
+            sent: When the refused request went out, as `note_sent` returned it.
 
         Returns:
             The seconds of the pause that begins with it, 0 if the pause had begun already, or None if no reply has come for

@@ -39,13 +39,13 @@ _LONGEST_NAME = 20
 _REMEMBERED: set[str] = set()
 
 
-def remember(*values: str | None) -> None:
+def remember_secrets(*values: str | None) -> None:
     """Treat these values as secrets in everything this process shows or writes from this moment on."""
     given = (value.strip() for value in values if value)
     _REMEMBERED.update(value for value in given if len(value) >= SHORTEST and value.lower() not in WORDS)
 
 
-def remember_address(url: str | None) -> None:
+def remember_url_secrets(url: str | None) -> None:
     """Treat what an address carries besides a place as secrets: a password, values of its query and other parameters."""
     if not url:
         return
@@ -55,21 +55,21 @@ def remember_address(url: str | None) -> None:
         return
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
     if password:
-        remember(password, unquote(password), f"{unquote(user)}:{unquote(password)}")
+        remember_secrets(password, unquote(password), f"{unquote(user)}:{unquote(password)}")
     elif len(user) >= LONG:
-        remember(user, unquote(user))
+        remember_secrets(user, unquote(user))
     for name, value in parse_qsl(parts.query):
         if name.lower() not in _HARMLESS:
-            remember(value)
+            remember_secrets(value)
     for _, parameter in _parameters(parts):
         for secret in _taken_apart(parameter)[1]:
-            remember(unquote(secret), unquote_plus(secret))
-    remember(*(unquote(part) for part in _folders(parts.path) if _PREFIXED.fullmatch(unquote(part))))
+            remember_secrets(unquote(secret), unquote_plus(secret))
+    remember_secrets(*(unquote(part) for part in _folders(parts.path) if _PREFIXED.fullmatch(unquote(part))))
     if _looks_like_a_key(parts.fragment):
-        remember(unquote(parts.fragment))
+        remember_secrets(unquote(parts.fragment))
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return an address as it may be shown: without user and password, the values of its parameters blotted out.
 
     >>> shown("https://me:word@example.org/v1?api-key=abc&api-version=2")
@@ -188,12 +188,12 @@ class Secrets:
             self._text, self._bytes = re.compile(whole), re.compile(whole.encode("utf-8", "surrogatepass"))
 
 
-def without_secrets(text: str) -> str:
+def redact_text(text: str) -> str:
     """Return a text without the keys this process holds."""
     return _EVERYTHING(text)
 
 
-def value_without_secrets(value: Any) -> Any:
+def redact_value(value: Any) -> Any:
     """Return a text, list, tuple or mapping without the keys this process holds."""
     return _EVERYTHING.in_value(value)
 

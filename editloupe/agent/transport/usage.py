@@ -14,8 +14,8 @@ from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from editloupe.types import Usage
 
-CHARACTERS_A_TOKEN = 4
-PIXELS_A_TOKEN = 750
+CHARACTERS_PER_TOKEN = 4
+PIXELS_PER_TOKEN = 750
 """Anthropic's figure; OpenAI's and Gemini's tiles come to much the same for pictures of a megapixel."""
 SMALLEST_PICTURE = 85
 """OpenAI's least for a picture."""
@@ -25,7 +25,7 @@ BELIEVABLE = 20_000_000
 """More tokens than any model reads or writes in one reply."""
 
 
-def usage_of(message: AIMessage) -> Usage:
+def read_usage(message: AIMessage) -> Usage:
     """Return the tokens a reply reports; what is not a believable number counts as not reported."""
     told = message.usage_metadata
     if not told:
@@ -42,18 +42,18 @@ def usage_of(message: AIMessage) -> Usage:
     )
 
 
-def counted(message: AIMessage, asked: Callable[[], int]) -> tuple[Usage, bool]:
+def count_usage(message: AIMessage, asked: Callable[[], int]) -> tuple[Usage, bool]:
     """Return what a reply took and whether some of it is an estimate; `asked` estimates the request, where that is needed."""
-    told = usage_of(message)
+    told = read_usage(message)
     guessed: dict[str, int] = {}
     if told.input_tokens == 0:
         guessed |= {"input_tokens": asked(), "cached_tokens": 0}
-    if told.output_tokens == 0 and (written := estimated_output(message)):
+    if told.output_tokens == 0 and (written := estimate_output(message)):
         guessed |= {"output_tokens": written, "reasoning_tokens": 0}
     return (told.model_copy(update=guessed), True) if guessed else (told, False)
 
 
-def estimated_input(
+def estimate_input(
     messages: Sequence[AnyMessage], tools: Sequence[Mapping[str, Any]], album: Album, limits: WireLimits
 ) -> int:
     """Estimate the tokens of a request: its characters, its pictures by their size as sent, its tools."""
@@ -62,18 +62,18 @@ def estimated_input(
         for part in message.content if isinstance(message.content, list) else [message.content]:
             if isinstance(part, dict) and part.get("type") == PICTURE:
                 width, height = album[part["sha"]].wire(limits).size
-                tokens += max(SMALLEST_PICTURE, math.ceil(width * height / PIXELS_A_TOKEN))
+                tokens += max(SMALLEST_PICTURE, math.ceil(width * height / PIXELS_PER_TOKEN))
             else:
                 characters += len(str(part.get("text", part))) if isinstance(part, dict) else len(part)
-    return tokens + math.ceil(characters / CHARACTERS_A_TOKEN)
+    return tokens + math.ceil(characters / CHARACTERS_PER_TOKEN)
 
 
-def estimated_output(message: AIMessage) -> int:
+def estimate_output(message: AIMessage) -> int:
     """Estimate the tokens of a reply from its text and calls."""
     text = message.content if isinstance(message.content, str) else json.dumps(message.content, default=str)
     calls = json.dumps([call["args"] for call in message.tool_calls], default=str) if message.tool_calls else ""
     thought = str(message.additional_kwargs.get("reasoning_content") or "")
-    return math.ceil((len(text if text != "[]" else "") + len(calls) + len(thought)) / CHARACTERS_A_TOKEN)
+    return math.ceil((len(text if text != "[]" else "") + len(calls) + len(thought)) / CHARACTERS_PER_TOKEN)
 
 
 def _count(value: Any) -> int:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from editloupe._util.loop_thread import event_loop
-from editloupe.agent.transport.batch_files import served_by
+from editloupe.agent.transport.batch_files import send_to_queue
 from editloupe.evals.batch.batch_api import (
     FIRST_POLL,
     BatchApiExecutor,
@@ -154,7 +154,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
     async with AsyncExitStack() as open_:
         traffic = TrafficControl(batch.limits)
         desk = BatchDesk(batch.out) if batch.executor == "batch-api" else None
-        with served_by(desk) if desk else nullcontext():
+        with send_to_queue(desk) if desk else nullcontext():
             judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
         open_.push_async_callback(judge.aclose)
         if desk:

@@ -19,9 +19,9 @@ from rich.text import Text
 
 from editloupe._util.text import number_of, one_line
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.transport.errors import refused_by_limit
-from editloupe.agent.transport.rate_limits import pause_sentence
-from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
+from editloupe.agent.transport.errors import is_rate_limited
+from editloupe.agent.transport.rate_limits import format_pause
+from editloupe.agent.transport.usage import CHARACTERS_PER_TOKEN
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.traffic import TrafficControl
 from editloupe.evals.runs.prices import Price
@@ -96,7 +96,7 @@ class Tally:
             if isinstance(outcome, Unjudged):
                 counts = self.not_replaced if outcome.criterion in not_replaced else self.unjudged
                 counts[outcome.reason.value] += 1
-                self.limited += refused_by_limit(outcome.detail)
+                self.limited += is_rate_limited(outcome.detail)
             else:
                 self.judged += 1
         self.retried += sum(step.attempts - 1 for trace in judgement.traces for step in trace.steps)
@@ -137,7 +137,7 @@ class Progress:
     def announce_pause(self, seconds: float) -> None:
         """Say that requests pause; the live view shows it by itself."""
         if self._live is None:
-            self.say(pause_sentence(seconds))
+            self.say(format_pause(seconds))
 
     def acknowledge_stop(self) -> None:
         """Say that a request to stop was heard, and what happens with it."""
@@ -201,7 +201,7 @@ class Progress:
 
     def _pause(self) -> list[str]:
         seconds = self._traffic.paused_for if self._traffic else 0.0
-        return [pause_sentence(math.ceil(seconds))] if seconds else []
+        return [format_pause(math.ceil(seconds))] if seconds else []
 
     def _errors(self) -> str:
         refusals = self._traffic.refusals if self._traffic else 0
@@ -247,7 +247,7 @@ def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[
     mode = str(description["mode"])
     requests = REQUESTS[mode]
     texts = [text for name, text in description["rubrics"].items() if name.split("/")[0] == criterion]
-    text = len(json.dumps(texts[:1])) / CHARACTERS_A_TOKEN
+    text = len(json.dumps(texts[:1])) / CHARACTERS_PER_TOKEN
     pictures = 2.0 if mode != "oracle" else 3.0
     first = text + pictures * TOKENS_A_PICTURE
     added = 2 * TOKENS_A_PICTURE + TOKENS_A_REPLY

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from editloupe.agent.transport.rate_limits import OverBudget, Ticket
+from editloupe.agent.transport.rate_limits import OverBudget, RequestSlot
 from editloupe.evals.batch.local_executor import judge_job, share_cores
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
@@ -155,20 +155,20 @@ class WorkerTraffic(TrafficControl):
         self._outbox, self._budget = outbox, budget
 
     @asynccontextmanager
-    async def _place(self, judge: str = "") -> AsyncIterator[Ticket]:
+    async def _place(self, judge: str = "") -> AsyncIterator[RequestSlot]:
         """Wait for a place, and until the last replies are filed: a worker or the driver may be lost at any moment."""
-        async with super()._place(judge) as ticket:
+        async with super()._place(judge) as slot:
             await self._outbox.delivered()
             if self.stopped is not None:
                 raise OverBudget(self.stopped)
             if self._budget is None:
-                yield ticket
+                yield slot
                 return
             if why := await self._budget.admit.remote():
                 self.stop(why)
                 raise OverBudget(why)
             try:
-                yield ticket
+                yield slot
             finally:
                 await self._outbox.delivered()
                 await self._budget.release.remote()

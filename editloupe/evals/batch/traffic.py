@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from editloupe._util.text import number_of
-from editloupe.agent.transport.rate_limits import OverBudget, Ticket, announce_pause
+from editloupe.agent.transport.rate_limits import OverBudget, RequestSlot, announce_pause
 from editloupe.evals.runs.prices import Price
 from editloupe.types import Judgement, Record, Usage, UserError
 
@@ -169,12 +169,12 @@ class TrafficControl:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    def request(self, judge: str = "") -> AbstractAsyncContextManager[Ticket]:
+    def request(self, judge: str = "") -> AbstractAsyncContextManager[RequestSlot]:
         """Wait for a place and hold it while the request is under way."""
         return self._place(judge)
 
     @asynccontextmanager
-    async def _place(self, judge: str = "") -> AsyncIterator[Ticket]:
+    async def _place(self, judge: str = "") -> AsyncIterator[RequestSlot]:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         self._let_in()
@@ -187,11 +187,11 @@ class TrafficControl:
         guess = self.spending.tokens_a_reply or FIRST_GUESS
         if self._tokens:
             self._tokens.take(guess)
-        ticket = _Ticket(self, judge)
+        slot = _RequestSlot(self, judge)
         try:
-            yield ticket
+            yield slot
         finally:
-            self._leave(guess - ticket.tokens)
+            self._leave(guess - slot.tokens)
 
     def _leave(self, tokens_left: float) -> None:
         self.under_way -= 1
@@ -318,28 +318,28 @@ class _ObservedLimit:
         return min((count for count in counts if count), default=None)
 
 
-class _Ticket:
+class _RequestSlot:
     def __init__(self, control: TrafficControl, judge: str) -> None:
         self._control, self._judge = control, judge
         self._sent = monotonic()
         self.tokens = 0
 
-    def done(self, usage: Usage, estimated: bool = False) -> None:
+    def record_reply(self, usage: Usage, estimated: bool = False) -> None:
         """The reply came."""
         self.tokens = usage.input_tokens + usage.output_tokens
         self._control.count(usage, estimated, self._judge)
         self._control.observe_reply(self._judge, self._sent)
 
-    def lost(self, usage: Usage) -> None:
+    def record_loss(self, usage: Usage) -> None:
         """No reply came."""
         self.tokens = usage.input_tokens + usage.output_tokens
         self._control.lose(usage, self.tokens > 0, self._judge)
 
-    def refused(self, retry_after: float | None) -> None:
+    def record_refusal(self, retry_after: float | None) -> None:
         """The server asked for less traffic."""
         self._control.refuse(retry_after)
 
-    def paused(self, seconds: float) -> None:
+    def record_pause(self, seconds: float) -> None:
         """All requests to this judge pause."""
         self._control.pause_requests(self._judge, seconds)
 

@@ -16,7 +16,7 @@ from langchain_core.messages import messages_from_dict
 
 from editloupe._util.files import file_name, make_folder, whole_file
 from editloupe._util.json_safe import fits, storable
-from editloupe.agent.asking import Unanswered
+from editloupe.agent.asker import NoAnswer
 from editloupe.agent.transport.errors import ModelFailed
 from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.agent.transport.secrets import Secrets
@@ -193,10 +193,10 @@ async def work_through(
                 tally.held += 1
             else:
                 tally.made += 1
-        except (Unanswered, ImageError) as error:
+        except (NoAnswer, ImageError) as error:
             why = " ".join(str(error).split())
             if give_up is None:
-                tally.failed[item.id], settled = why, isinstance(error, Unanswered)
+                tally.failed[item.id], settled = why, isinstance(error, NoAnswer)
             else:
                 tally.left_out[item.id] = why
                 give_up(item, why)

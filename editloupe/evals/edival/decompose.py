@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from editloupe.agent.asking import Asker
-from editloupe.agent.replies.answers import read_object
+from editloupe.agent.asker import Asker
+from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
 from editloupe.evals.edival.files import SceneFile, file_key, held, relative_name, write_bytes, write_json
 from editloupe.pictures.decode import Album, Picture
@@ -67,7 +67,7 @@ class Decomposer:
         answered = await self.asker.ask(
             system=texts["system"],
             task=texts["task"].format(),
-            read=lambda text: read_listing(read_object(text)),
+            read=lambda text: read_listing(parse_object(text)),
             repair=lambda problem: str(texts["repair"]).format(problem=problem),
             picture=picture,
             album=album,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
+from editloupe.agent.transport.usage import CHARACTERS_PER_TOKEN
 from editloupe.evals.batch.progress import TOKENS_A_PICTURE, TOKENS_A_REPLY
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.instruments import Instruments, open_instruments
@@ -126,7 +126,7 @@ def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[
     confirmed = [precheck(task) for task in tasks if task.type in checked]
     pictures = len(asked) + 2 * len(confirmed)
     asked += confirmed
-    texts = sum(len(rubric.model_dump_json()) for rubric in asked) / CHARACTERS_A_TOKEN
+    texts = sum(len(rubric.model_dump_json()) for rubric in asked) / CHARACTERS_PER_TOKEN
     return {
         "requests": float(len(asked)),
         "input_tokens": texts + pictures * TOKENS_A_PICTURE,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import quoted
-from editloupe.agent.asking import Asker, Unanswered
-from editloupe.agent.replies.answers import read_object
+from editloupe.agent.asker import Asker, NoAnswer
+from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
 from editloupe.evals.edival.files import (
     ChainFile,
@@ -119,7 +119,7 @@ class Instructor:
             try:
                 return draw_task(planned, pools, boxes, chance), Usage()
             except BadProposal as problem:
-                raise Unanswered(f"no entry of the lists will do for {planned.type}: {problem}") from None
+                raise NoAnswer(f"no entry of the lists will do for {planned.type}: {problem}") from None
         album = Album()
         picture = await asyncio.to_thread(album.open, picture_of(scene, self.scenes))
         form = json.dumps(dict.fromkeys(planned.keys, "…"), ensure_ascii=False)
@@ -127,7 +127,7 @@ class Instructor:
         answered = await self.asker.ask(
             system=proposal_texts["system"],
             task="\n".join((asked(planned, pools), inventory(pools), proposal_texts["form"].format(form=form))),
-            read=lambda text: complete(planned, read_object(text), pools, boxes),
+            read=lambda text: complete(planned, parse_object(text), pools, boxes),
             repair=lambda problem: str(proposal_texts["repair"]).format(problem=problem, form=form),
             picture=picture,
             album=album,

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from editloupe._util.json_safe import content_key
-from editloupe.agent.chat_interface import Replies, Watcher
-from editloupe.agent.model_settings import sampling
+from editloupe.agent.chat_interface import ReplyStore, StepWatcher
+from editloupe.agent.model_settings import build_sampling
 from editloupe.agent.open_model import open_chat
 from editloupe.agent.transport.attachments import wire_limits
-from editloupe.agent.transport.rate_limits import Traffic
+from editloupe.agent.transport.rate_limits import RateLimiter
 from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
@@ -50,8 +50,8 @@ class EdivalJudge(BaseJudge):
         settings: JudgeSettings | None = None,
         tools: ToolSettings | None = None,
         worded: Rubric | None = None,
-        replies: Replies | None = None,
-        traffic: Traffic | None = None,
+        replies: ReplyStore | None = None,
+        traffic: RateLimiter | None = None,
     ) -> None:
         self.spec, self.base_url = spec, base_url
         unknown = [name for name in criteria if name not in CRITERIA]
@@ -84,7 +84,7 @@ class EdivalJudge(BaseJudge):
         *,
         criteria: Sequence[str] | None = None,
         repeat: int = 0,
-        watcher: Watcher | None = None,
+        watcher: StepWatcher | None = None,
         strict: bool = False,
         album: Album | None = None,
     ) -> Judgement:
@@ -148,7 +148,7 @@ class EdivalJudge(BaseJudge):
         profile = self._chat.profile
         return {
             **{name: every[name] for name in ("rules", "detector", "questions")},
-            "sampling": sampling(profile, self.settings),
+            "sampling": build_sampling(profile, self.settings),
             "structured": profile.structured_output,
             **({"written_reasoning": True} if profile.structured_output and not profile.reasons else {}),
             "max_image_bytes": profile.max_image_bytes,

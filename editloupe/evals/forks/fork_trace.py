@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.chat_interface import Watcher
+from editloupe.agent.chat_interface import StepWatcher
 from editloupe.agent.specs import split_spec
 from editloupe.evals.forks.fork_store import ForkReplies, keep_fork, made_before
 from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
@@ -48,7 +48,7 @@ def fork(
     out: str | Path | Run | None = None,
     times: int = 1,
     price: Price | None = None,
-    watcher: Watcher | None = None,
+    watcher: StepWatcher | None = None,
     stop: ForkStop | None = None,
 ) -> list[Fork]:
     """Go on from a step of a kept trace with one thing changed, `times` times, and keep what comes of it.
@@ -126,7 +126,7 @@ class _Making:
         plan: ForkPlan,
         run: Run,
         price: Price | None,
-        watcher: Watcher | None,
+        watcher: StepWatcher | None,
     ) -> None:
         self._kept, self._judge, self._plan, self._run = kept, judge, plan, run
         self._price, self._watcher = price, watcher

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from editloupe.agent.chat_interface import Replies
-from editloupe.agent.providers.registry import provider_named
+from editloupe.agent.chat_interface import ReplyStore
+from editloupe.agent.providers.registry import find_provider
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import split_spec
-from editloupe.agent.transport.secrets import PLACEHOLDER, shown
+from editloupe.agent.transport.secrets import PLACEHOLDER, redact_url
 from editloupe.evals.forks.kept_trace import KeptTrace
 from editloupe.graphs.forking import StepChange
 from editloupe.judge import Judge
@@ -42,7 +42,7 @@ class JudgeChange:
     """Whether the server that the run names may be asked, where it is on this machine; else only `base_url`."""
 
 
-def reopened(kept: KeptTrace, other: JudgeChange, change: StepChange, replies: Replies | None) -> Judge:
+def reopened(kept: KeptTrace, other: JudgeChange, change: StepChange, replies: ReplyStore | None) -> Judge:
     """Return the judge that goes on; what cannot be asked as it was is told in one sentence."""
     spec = other.judge or kept.judge
     if split_spec(spec)[0] == RULES and (change.thought is not None or change.pictures):
@@ -74,8 +74,8 @@ def _address(kept: KeptTrace, spec: str) -> str | None:
     address = kept.described.get("base_url")
     if spec != kept.judge or not isinstance(address, str) or not address:
         return None
-    own = os.environ.get(provider_named(split_spec(spec)[0]).base_url, "")
-    if shown(own) == address if own else False:
+    own = os.environ.get(find_provider(split_spec(spec)[0]).base_url, "")
+    if redact_url(own) == address if own else False:
         return own
     if PLACEHOLDER in address or not _is_here(address):
         raise UserError(f"this judge was asked at {address}; where it is to be asked now, say again with --base-url")

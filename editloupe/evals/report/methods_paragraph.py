@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.transport.secrets import shown
+from editloupe.agent.transport.secrets import redact_url
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_scores import Scores
@@ -69,7 +69,7 @@ def _settings(table: Table, configurations: list[Mapping[str, Any]], unrecorded:
             _temperature(settings, profile),
             _said(settings, "max_output_tokens", "at most {} output tokens a reply"),
             _said(settings, "min_confidence", "verdicts below a confidence of {} left unjudged", unless=0.0),
-            f"served from {shown(str(one['base_url']))}" if one.get("base_url") else "",
+            f"served from {redact_url(str(one['base_url']))}" if one.get("base_url") else "",
         ]
         head = f"Settings ({number} of {len(configurations)})" if len(configurations) > 1 else "Settings"
         told.append(f"{head}: {', '.join(filter(None, parts))}.")

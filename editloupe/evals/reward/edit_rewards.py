@@ -9,7 +9,7 @@ from contextlib import aclosing, closing, nullcontext
 from typing import Any
 
 from editloupe._util.text import number_of, verb
-from editloupe.agent.transport.secrets import without_secrets
+from editloupe.agent.transport.secrets import redact_text
 from editloupe.judge import Judge
 from editloupe.judge.edit_score import EditScore, score_edit
 from editloupe.rubrics.registry import pair_rules
@@ -142,7 +142,7 @@ def _scores(edits: Iterable[Edit], judge: Judge | str | None, concurrency: int, 
             listed.append(f"and {number_of(more, 'other reason')}")
         of = f"{count} of {number_of(len(scores), 'edit')}"
         told = f"{of} {verb(count, 'has', 'have')} no reward: {'; '.join(listed)}"
-        warnings.warn(without_secrets(told), stacklevel=3)
+        warnings.warn(redact_text(told), stacklevel=3)
     return scores
 
 

@@ -368,12 +368,12 @@ def reply_behind(run: Run, edit_id: str, step: Step) -> StepReply | None:
     """
     from langchain_core.messages import AIMessage, messages_from_dict  # takes long to load
 
-    from editloupe.agent.message_records import same_reply
+    from editloupe.agent.message_records import is_same_reply
 
     for key, kept in _candidates(run, edit_id, step):
         with run.damage.reading("kept replies", key[:12]):
             (message,) = messages_from_dict([dict(kept["message"])])
-            if isinstance(message, AIMessage) and same_reply(message, step):
+            if isinstance(message, AIMessage) and is_same_reply(message, step):
                 return StepReply(kept, message)
     return None
 

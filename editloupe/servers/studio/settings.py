@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from editloupe.agent.transport.secrets import Secrets
-from editloupe.agent.transport.secrets import shown as shown_address
+from editloupe.agent.transport.secrets import redact_url as shown_address
 from editloupe.servers.http.access import LOOPBACK_NAMES, check_token, is_loopback, machine_names, new_token
 from editloupe.types import UserError
 

@@ -14,9 +14,9 @@ from PIL import Image
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, UserError
 from editloupe.agent.providers import anthropic
-from editloupe.agent.providers.anthropic import addressless, leave_out
-from editloupe.agent.specs import profile_of
-from editloupe.agent.transport.attachments import fitting, wire_limits
+from editloupe.agent.providers.anthropic import hide_address, leave_out
+from editloupe.agent.specs import find_profile
+from editloupe.agent.transport.attachments import fit_limits, wire_limits
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from tests.conftest import StartServer
@@ -53,14 +53,14 @@ def edit(tmp_path: Path) -> Edit:
     ],
 )
 def test_what_a_model_takes_follows_its_name(name: str, temperature: bool, schema: bool) -> None:
-    profile = profile_of("anthropic", name)
+    profile = find_profile("anthropic", name)
     assert (profile.temperature, profile.structured_output) == (temperature, schema)
     assert profile.native_tools
     assert profile.max_long_side == 2000
 
 
 def test_behind_a_proxy_its_name_is_known_and_the_proxy_s_limits_hold() -> None:
-    profile = profile_of("openai", "anthropic/claude-sonnet-5")
+    profile = find_profile("openai", "anthropic/claude-sonnet-5")
     assert not profile.temperature
     assert not profile.native_tools
     assert (profile.max_image_bytes, profile.max_long_side) == (15_000_000, None)
@@ -103,7 +103,7 @@ def test_pictures_of_more_than_a_request_holds_are_packed_at_the_same_size(
     scripted: StartServer, edit: Edit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tight = tuple(profile.model_copy(update={"max_request_bytes": 60_000}) for profile in anthropic.PROFILES)
-    monkeypatch.setattr("editloupe.agent.open_model.profile_of", lambda provider, name: tight[1])
+    monkeypatch.setattr("editloupe.agent.open_model.find_profile", lambda provider, name: tight[1])
     server = scripted(final("Wrong Action"))
     judgement = asked(server, edit, mode="plain")
     assert judgement.judged
@@ -113,13 +113,13 @@ def test_pictures_of_more_than_a_request_holds_are_packed_at_the_same_size(
 
 
 def test_pictures_that_fit_are_left_as_they_are(edit: Edit) -> None:
-    album, limits = Album(), wire_limits(4000, profile_of("anthropic", "claude-sonnet-5"))
+    album, limits = Album(), wire_limits(4000, find_profile("anthropic", "claude-sonnet-5"))
     assert limits == WireLimits(2000, anthropic.LARGEST_PICTURE)
     sha = album.open(edit.source).sha
     size = len(album[sha].wire(limits).base64)
-    assert fitting([sha] * 3, album, limits, 3 * size) == limits
-    assert fitting([sha] * 4, album, limits, 3 * size).packed
-    assert not fitting([sha] * 4, album, limits, None).packed
+    assert fit_limits([sha] * 3, album, limits, 3 * size) == limits
+    assert fit_limits([sha] * 4, album, limits, 3 * size).packed
+    assert not fit_limits([sha] * 4, album, limits, None).packed
 
 
 def test_its_thoughts_go_back_with_their_signatures_and_are_shown(scripted: StartServer, edit: Edit) -> None:
@@ -198,7 +198,7 @@ def test_parameters_are_left_out_under_the_names_they_have_here() -> None:
 
 
 def test_a_tracer_is_told_neither_key_nor_address() -> None:
-    client: Any = addressless(ChatAnthropic)
+    client: Any = hide_address(ChatAnthropic)
     written = json.dumps(dumpd(client(model="m", api_key="sk-secret-123", base_url="http://localhost:1/hidden")))
     assert "sk-secret" not in written
     assert "hidden" not in written

@@ -12,7 +12,7 @@ from langchain_core.load import dumpd
 from editloupe import Edit, Judge, JudgeSettings, Reason, UserError
 from editloupe.agent.providers import bedrock
 from editloupe.agent.providers.provider import Opening, Profile
-from editloupe.agent.specs import profile_of
+from editloupe.agent.specs import find_profile
 from editloupe.agent.transport.http import Gate
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
@@ -51,7 +51,7 @@ def asked(server: ScriptedServer, edit: Edit, **options: Any) -> Any:
     ],
 )
 def test_the_family_is_known_behind_the_region(name: str, family: str) -> None:
-    profile: Profile = profile_of("bedrock", name)
+    profile: Profile = find_profile("bedrock", name)
     assert profile.family == family
 
 

@@ -295,9 +295,9 @@ def test_its_key_is_sent_and_shown_nowhere(
 def test_a_client_that_is_not_installed_is_named_with_its_command(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from editloupe.agent.providers import provider_named
+    from editloupe.agent.providers import find_provider
 
-    extra = provider_named(str(asked)).extra
+    extra = find_provider(str(asked)).extra
     if not extra:
         pytest.skip("its client comes with every installation")
     for name, value in asked.keys.items():

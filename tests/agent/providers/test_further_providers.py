@@ -11,7 +11,7 @@ from langchain_core.load import dumpd
 
 from editloupe import Edit, Judge, JudgeSettings, UserError
 from editloupe.agent.providers import azure_openai, ollama
-from editloupe.agent.specs import profile_of
+from editloupe.agent.specs import find_profile
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, call, fault, final
@@ -59,9 +59,9 @@ def test_what_the_user_says_of_the_route_joins_it(scripted: StartServer, edit: E
 
 
 def test_the_family_is_known_before_the_route() -> None:
-    assert profile_of("openrouter", "qwen/qwen3-vl-30b-a3b-instruct@deepinfra/fp8").family == "Qwen3-VL"
-    assert profile_of("openrouter", "openai/gpt-5.1").native_tools
-    assert not profile_of("openrouter", "google/gemini-3-pro").native_tools
+    assert find_profile("openrouter", "qwen/qwen3-vl-30b-a3b-instruct@deepinfra/fp8").family == "Qwen3-VL"
+    assert find_profile("openrouter", "openai/gpt-5.1").native_tools
+    assert not find_profile("openrouter", "google/gemini-3-pro").native_tools
 
 
 def test_a_route_nobody_serves_is_told(scripted: StartServer, edit: Edit) -> None:
@@ -148,9 +148,9 @@ def test_tracers_are_told_neither_key_nor_address() -> None:
     from langchain_ollama import ChatOllama
     from langchain_openai import AzureChatOpenAI
 
-    azure: Any = azure_openai.addressless(AzureChatOpenAI)
+    azure: Any = azure_openai.hide_address(AzureChatOpenAI)
     hidden = {"azure_endpoint": "http://localhost:1/hidden", "api_version": "1", "api_key": "az-secret-1"}
-    local: Any = ollama.addressless(ChatOllama)
+    local: Any = ollama.hide_address(ChatOllama)
     for model in (azure(azure_deployment="m", **hidden), local(model="m", base_url="http://localhost:1/hidden")):
         written = json.dumps(dumpd(model), default=str)
         assert "hidden" not in written

@@ -11,7 +11,7 @@ from langchain_core.load import dumpd
 from langchain_google_genai import ChatGoogleGenerativeAI
 
 from editloupe import Judge, UserError
-from editloupe.agent.providers.gemini import addressless, leave_out, mended
+from editloupe.agent.providers.gemini import hide_address, leave_out, repair_token_counts
 
 
 class AnotherShape(ChatGoogleGenerativeAI):
@@ -55,7 +55,7 @@ def test_with_the_installed_client_there_is_nothing_to_say(monkeypatch: pytest.M
 
 
 def test_a_tracer_is_told_neither_key_nor_address() -> None:
-    client: Any = addressless(ChatGoogleGenerativeAI)
+    client: Any = hide_address(ChatGoogleGenerativeAI)
     model = client(model="gemini-3-pro", google_api_key="AIza-secret-123", base_url="http://localhost:1/hidden")
     written = json.dumps(dumpd(model))
     assert "AIza-secret" not in written
@@ -74,5 +74,5 @@ def test_parameters_are_left_out_under_the_names_they_have_here() -> None:
 
 def test_a_count_that_is_no_number_does_not_cost_the_reply() -> None:
     body = b'{"candidates": [], "usageMetadata": {"promptTokenCount": null, "totalTokenCount": 12}}'
-    assert json.loads(mended(body))["usageMetadata"] == {"promptTokenCount": 0, "totalTokenCount": 12}
-    assert mended(b'{"candidates": []}') == b'{"candidates": []}'
+    assert json.loads(repair_token_counts(body))["usageMetadata"] == {"promptTokenCount": 0, "totalTokenCount": 12}
+    assert repair_token_counts(b'{"candidates": []}') == b'{"candidates": []}'

@@ -8,7 +8,7 @@ from langchain_core.load import dumpd
 from langchain_openai import ChatOpenAI
 
 from editloupe import Judge, JudgeSettings
-from editloupe.agent.providers.openai import addressless
+from editloupe.agent.providers.openai import hide_address
 from tests.conftest import StartServer
 from tests.rubrics.samples import edit_for
 from tests.scripted import final, say
@@ -51,7 +51,7 @@ def test_opening_a_model_gives_no_notes(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_tracer_sees_neither_key_nor_address() -> None:
-    client = addressless(ChatOpenAI)
+    client = hide_address(ChatOpenAI)
     model = client(model="m", api_key="sk-secret-123", base_url="http://localhost:1/hidden")  # type: ignore[arg-type]
     written = json.dumps(dumpd(model))
     assert "sk-secret" not in written

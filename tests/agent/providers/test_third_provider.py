@@ -11,7 +11,7 @@ import pytest
 from editloupe import Edit, Judge, UserError
 from editloupe.agent.providers.provider import Client, Opening
 from editloupe.agent.providers.registry import PROVIDERS
-from editloupe.agent.specs import profile_of
+from editloupe.agent.specs import find_profile
 from editloupe.cli.main import run
 from tests.agent.providers import third
 from tests.conftest import StartServer
@@ -73,7 +73,7 @@ def test_a_client_that_cannot_be_opened_is_one_sentence_without_the_key(monkeypa
         raise RuntimeError(f"no way in with {opening.key}")
 
     monkeypatch.setenv("PARROT_KEY", "pk-feathers-0123456789")
-    monkeypatch.setattr("editloupe.agent.open_model.provider_named", lambda name: replace(third.PROVIDER, open=breaks))
+    monkeypatch.setattr("editloupe.agent.open_model.find_provider", lambda name: replace(third.PROVIDER, open=breaks))
     with pytest.raises(UserError, match="the client for parrot:grey cannot be opened: RuntimeError") as told:
         Judge("parrot:grey")
     assert "feathers" not in str(told.value)
@@ -86,6 +86,6 @@ def test_everything_that_lists_providers_names_it(capsys: pytest.CaptureFixture[
         Judge("owl:snowy")
     assert run(["doctor"]) == 0
     assert "parrot:NAME" in capsys.readouterr().out
-    assert profile_of("parrot", "our-gemini-3").per_mille, (
+    assert find_profile("parrot", "our-gemini-3").per_mille, (
         "families of other providers are known by their names here, too"
     )

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.agent.replies.answers import Reading, plain, read
-from editloupe.agent.replies.sections import split
+from editloupe.agent.replies.answers import ParsedReply, normalize_label, parse_reply
+from editloupe.agent.replies.sections import split_sections
 from editloupe.rubrics.model import Check, ChecksAnswer, Label, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 
 NAMES = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
@@ -22,8 +22,8 @@ DIFFER = (
 )
 
 
-def reading(text: str) -> Reading:
-    return read(text, LABELS, tools=TOOLS)
+def reading(text: str) -> ParsedReply:
+    return parse_reply(text, LABELS, tools=TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -143,15 +143,15 @@ def test_a_malformed_call_says_what_is_wrong(text: str, word: str) -> None:
 
 def test_native_calls_are_read_and_unknown_or_broken_ones_told() -> None:
     call = {"name": "zoom_in_image", "args": {"target_image": "Source Image"}, "id": "x"}
-    assert read("", LABELS, native_calls=[call], tools=TOOLS).calls[0].id == "x"
-    assert "paint" in (read("", LABELS, native_calls=[{**call, "name": "paint"}], tools=TOOLS).problem or "")
-    assert "JSON" in (read("", LABELS, broken_calls=[{"name": "zoom_in_image"}], tools=TOOLS).problem or "")
+    assert parse_reply("", LABELS, native_calls=[call], tools=TOOLS).calls[0].id == "x"
+    assert "paint" in (parse_reply("", LABELS, native_calls=[{**call, "name": "paint"}], tools=TOOLS).problem or "")
+    assert "JSON" in (parse_reply("", LABELS, broken_calls=[{"name": "zoom_in_image"}], tools=TOOLS).problem or "")
     answered = "<Start Final Answer>Wrong Action</Start Final Answer>"
-    assert "both" in (read(answered, LABELS, native_calls=[call], tools=TOOLS).problem or "")
+    assert "both" in (parse_reply(answered, LABELS, native_calls=[call], tools=TOOLS).problem or "")
 
 
 def test_a_call_where_there_are_no_tools_is_malformed() -> None:
-    assert "no tools" in (read(f"<tool_call>{DIFFER}</tool_call>", LABELS).problem or "")
+    assert "no tools" in (parse_reply(f"<tool_call>{DIFFER}</tool_call>", LABELS).problem or "")
 
 
 @given(st.text(alphabet=string.ascii_letters + " <>/_{}\"'*.\n", max_size=200))
@@ -185,7 +185,7 @@ def test_json_answers_are_read_fenced_and_behind_prose() -> None:
         '{"bbox_2d": [1, 2, 3, 4]} is where I looked. {"reason": "ok", "score": 7}',
         '<Start Final Answer>{"reason": "ok", "score": 7}</Start Final Answer>',
     ):
-        answer = read(text, SCALE).answer
+        answer = parse_reply(text, SCALE).answer
         assert answer is not None
         assert (answer.score, answer.reason) == (7.0, "ok")
         assert answer.score_100 == pytest.approx(66.6667, abs=1e-3)
@@ -198,13 +198,13 @@ def test_json_answers_are_read_fenced_and_behind_prose() -> None:
      '{"score": 2} is what I first thought. {"score": 7}', '{"score": 7} is my answer.', '[{"score": 7}, {"score": 8}]'],
 )  # fmt: skip
 def test_a_number_that_is_not_exactly_given_is_never_taken(text: str) -> None:
-    got = read(text, SCALE)
+    got = parse_reply(text, SCALE)
     assert got.answer is None
     assert got.problem
 
 
 def test_checks_read_numbers_and_words_and_gates_apply() -> None:
-    answer = read('{"hit": 0, "arm": "n/a", "clean": 0.5, "reason": "r"}', ITEMS).answer
+    answer = parse_reply('{"hit": 0, "arm": "n/a", "clean": 0.5, "reason": "r"}', ITEMS).answer
     assert answer is not None
     assert answer.values == {"hit": "0", "arm": "N/A", "clean": "0.5"}
     assert ITEMS.values(answer.values) == {"hit": 0.0, "arm": None, "clean": 0.0}
@@ -213,30 +213,30 @@ def test_checks_read_numbers_and_words_and_gates_apply() -> None:
         '{"hit": 2, "arm": "MATCH", "clean": 1}',
         '{"hit": true, "arm": "MATCH", "clean": 1}',
     ):
-        assert read(text, ITEMS).answer is None
+        assert parse_reply(text, ITEMS).answer is None
 
 
 def test_yes_no_and_text_are_read() -> None:
-    yes = read('{"answer": "Yes"}', YesNoAnswer()).answer
+    yes = parse_reply('{"answer": "Yes"}', YesNoAnswer()).answer
     assert yes is not None
     assert yes.score == 1
-    assert read('{"answer": "perhaps"}', YesNoAnswer()).answer is None
-    shown = read('{"text": " TR 9067 T "}', TextAnswer()).answer
+    assert parse_reply('{"answer": "perhaps"}', YesNoAnswer()).answer is None
+    shown = parse_reply('{"text": " TR 9067 T "}', TextAnswer()).answer
     assert shown is not None
     assert shown.values == {"text": "TR 9067 T"}
 
 
 def test_what_stands_outside_the_tags_is_kept_apart() -> None:
-    parts = split("before <tool_call>{}</tool_call> after")
+    parts = split_sections("before <tool_call>{}</tool_call> after")
     assert parts.calls == ("{}",)
     assert parts.outside == "before\nafter"
 
 
 def test_what_a_model_says_is_kept_with_its_tags_and_fences() -> None:
     text = "Look: <script>alert(1)</script>\n```\ncode\n```"
-    assert split(text).thought == "Look:\n<script>alert(1)</script>\n```\ncode\n```"
+    assert split_sections(text).thought == "Look:\n<script>alert(1)</script>\n```\ncode\n```"
 
 
 def test_plain_strips_marks_only_at_the_ends() -> None:
-    assert plain('"**Scene  Collapse**".') == "Scene Collapse"
-    assert plain("Scene. Collapse") == "Scene. Collapse"
+    assert normalize_label('"**Scene  Collapse**".') == "Scene Collapse"
+    assert normalize_label("Scene. Collapse") == "Scene. Collapse"

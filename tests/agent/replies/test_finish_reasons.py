@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from editloupe.agent.providers.registry import provider_named
-from editloupe.agent.replies.finish_reasons import Declined, facts_of, unfinished
+from editloupe.agent.providers.registry import find_provider
+from editloupe.agent.replies.finish_reasons import Refusal, find_incomplete, read_reply_facts
 from editloupe.types import Reason
 
-OPENAI, GEMINI = provider_named("openai"), provider_named("google_genai")
+OPENAI, GEMINI = find_provider("openai"), find_provider("google_genai")
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ OPENAI, GEMINI = provider_named("openai"), provider_named("google_genai")
     ],
 )
 def test_how_a_reply_ended_is_read_in_its_providers_way(provider: Any, metadata: dict[str, Any], finish: str) -> None:
-    facts = facts_of(AIMessage("", response_metadata=metadata), provider)
-    assert (facts.finish, facts.declined, facts.confidence) == (finish, None, None)
+    facts = read_reply_facts(AIMessage("", response_metadata=metadata), provider)
+    assert (facts.finish, facts.refusal, facts.confidence) == (finish, None, None)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_how_a_reply_ended_is_read_in_its_providers_way(provider: Any, metadata:
     ],
 )
 def test_a_reply_that_was_declined_says_why(provider: Any, message: AIMessage, said: str) -> None:
-    declined = facts_of(message, provider).declined
-    assert isinstance(declined, Declined)
+    declined = read_reply_facts(message, provider).refusal
+    assert isinstance(declined, Refusal)
     assert declined.reason is Reason.REFUSED
     assert said in declined.detail
 
@@ -52,5 +52,5 @@ def test_a_reply_that_was_declined_says_why(provider: Any, message: AIMessage, s
     ("finish", "truncated"), [("length", True), ("MAX_TOKENS", True), ("failed", False), ("stop", None), ("", None)]
 )
 def test_a_reply_that_was_cut_off_or_broke_off_is_not_whole(finish: str, truncated: bool | None) -> None:
-    cut = unfinished(finish)
+    cut = find_incomplete(finish)
     assert (cut.truncated if cut else None) == truncated

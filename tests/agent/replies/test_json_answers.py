@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.agent.replies.answers import answer_schema, read
+from editloupe.agent.replies.answers import build_answer_schema, parse_reply
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 from editloupe.rubrics.registry import PROTOCOLS
 from tests.rubrics.samples import good_reply
@@ -28,7 +28,7 @@ CHECKS = [answer for answer in ANSWERS if isinstance(answer, ChecksAnswer)]
 
 
 def keys(answer: Answer) -> list[str]:
-    schema = answer_schema(answer)
+    schema = build_answer_schema(answer)
     assert schema is not None
     return [name for name in schema["required"] if name != "reason"]
 
@@ -179,7 +179,7 @@ def test_ten_thousand_broken_replies_and_none_becomes_a_score() -> None:
         text = breaker(json.loads(good_reply(answer)), answer, rng)
         if rng.random() < 0.3:
             text = rng.choice(["Let me see.\n", "```json\n", "{ } "]) + text + rng.choice(["\n```", "", " "])
-        reading = read(text, answer)
+        reading = parse_reply(text, answer)
         assert reading.answer is None, (breaker.__name__, text, reading.answer)
         assert reading.problem, (breaker.__name__, text)
         assert reading.problem[0].isupper() or reading.problem.startswith('"')
@@ -196,7 +196,7 @@ def test_a_good_reply_is_read_fenced_or_not_and_behind_prose(answer: Answer) -> 
         f'The crop {{"bbox": [1, 2]}} shows it: {good}',
         json.dumps(json.loads(good), indent=2),
     ):
-        reading = read(text, answer)
+        reading = parse_reply(text, answer)
         assert reading.problem is None, text
         assert reading.answer is not None
         assert reading.answer.score_100 == 100
@@ -206,16 +206,16 @@ def test_a_number_close_to_an_allowed_one_is_not_rounded_to_it() -> None:
     answer = next(a for a in CHECKS if a.checks[0].key == "direction")
     good = json.loads(good_reply(answer))
     for value, known in ((1, True), (1.0, True), (0.5, True), ("0.5", True), (0.9999999, False), (0.49999999, False)):
-        reading = read(json.dumps({**good, "direction": value}), answer)
+        reading = parse_reply(json.dumps({**good, "direction": value}), answer)
         assert (reading.answer is not None) is known, value
 
 
 def test_objects_that_differ_are_told_and_the_same_decision_twice_is_read() -> None:
     answer = NumberAnswer(low=1, high=5)
-    twice = read('{"reason": "a", "score": 2}\n{"reason": "b", "score": 4}', answer)
+    twice = parse_reply('{"reason": "a", "score": 2}\n{"reason": "b", "score": 4}', answer)
     assert twice.answer is None
     assert "differ" in str(twice.problem)
-    same = read('{"reason": "a", "score": 4}\nIn short:\n{"reason": "b", "score": 4}', answer).answer
+    same = parse_reply('{"reason": "a", "score": 4}\nIn short:\n{"reason": "b", "score": 4}', answer).answer
     assert same is not None
     assert (same.score, same.reason) == (4, "b")
 
@@ -232,14 +232,14 @@ def test_objects_that_differ_are_told_and_the_same_decision_twice_is_read() -> N
     ],
 )
 def test_the_model_is_told_exactly_what_is_wrong(text: str, words: str) -> None:
-    assert words in str(read(text, NumberAnswer(low=1, high=5)).problem)
+    assert words in str(parse_reply(text, NumberAnswer(low=1, high=5)).problem)
 
 
 def test_a_schema_allows_what_the_reader_reads_and_nothing_else() -> None:
     for answer in [*ANSWERS, TextAnswer(key="differences")]:
-        schema = answer_schema(answer)
+        schema = build_answer_schema(answer)
         assert schema is not None
         good = json.loads(good_reply(answer))
         assert set(good) == set(schema["required"]) == set(schema["properties"])
         assert schema["additionalProperties"] is False
-    assert all(answer_schema(r.answer) is None for r in PROTOCOLS[0].rubrics)
+    assert all(build_answer_schema(r.answer) is None for r in PROTOCOLS[0].rubrics)

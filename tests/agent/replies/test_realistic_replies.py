@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.replies.answers import Reading, read
+from editloupe.agent.replies.answers import ParsedReply, parse_reply
 from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 
 NAMES = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
@@ -119,20 +119,20 @@ JSON_REPLIES = {
 }  # fmt: skip
 
 
-def problem_of(reading: Reading) -> str:
+def problem_of(reading: ParsedReply) -> str:
     return f"{reading.problem} {reading.calls}"
 
 
 @pytest.mark.parametrize("style", LABEL_REPLIES)
 def test_a_clear_label_is_read(style: str) -> None:
-    reading = read(LABEL_REPLIES[style], LABELS, tools=("zoom_in_image",))
+    reading = parse_reply(LABEL_REPLIES[style], LABELS, tools=("zoom_in_image",))
     assert reading.answer is not None, problem_of(reading)
     assert reading.answer.label == "Over Modification"
 
 
 @pytest.mark.parametrize("style", JSON_REPLIES)
 def test_a_clear_object_is_read(style: str) -> None:
-    reading = read(JSON_REPLIES[style], SCALE, tools=("zoom_in_image",))
+    reading = parse_reply(JSON_REPLIES[style], SCALE, tools=("zoom_in_image",))
     assert reading.answer is not None, problem_of(reading)
     assert reading.answer.score == 7
 
@@ -177,7 +177,7 @@ NOT_GIVEN = {
 
 @pytest.mark.parametrize("style", NOT_GIVEN)
 def test_an_object_that_is_only_spoken_of_is_sent_back(style: str) -> None:
-    reading = read(NOT_GIVEN[style], YesNoAnswer())
+    reading = parse_reply(NOT_GIVEN[style], YesNoAnswer())
     assert reading.answer is None
     assert reading.problem
 
@@ -201,19 +201,19 @@ def test_an_object_that_is_only_spoken_of_is_sent_back(style: str) -> None:
     ],
 )
 def test_a_label_that_is_only_spoken_of_is_sent_back(text: str) -> None:
-    reading = read(text, LABELS)
+    reading = parse_reply(text, LABELS)
     assert reading.answer is None
     assert reading.problem
 
 
 @pytest.mark.parametrize("word", ["yes", "Yes.", " YES! ", "**yes**"])
 def test_yes_may_end_in_a_full_stop(word: str) -> None:
-    reading = read(f'{{"answer": "{word}", "reason": "x"}}', YesNoAnswer())
+    reading = parse_reply(f'{{"answer": "{word}", "reason": "x"}}', YesNoAnswer())
     assert reading.answer is not None, problem_of(reading)
     assert reading.answer.label == "yes"
 
 
 def test_a_text_that_looks_like_a_form_is_read_where_a_text_is_asked_for() -> None:
-    reading = read('The text in the picture reads:\n{"text": "<your name>"}', TextAnswer())
+    reading = parse_reply('The text in the picture reads:\n{"text": "<your name>"}', TextAnswer())
     assert reading.answer is not None, problem_of(reading)
     assert reading.answer.values == {"text": "<your name>"}

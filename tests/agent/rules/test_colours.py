@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from editloupe.agent.rules.colours import colour_of, lab, name_of, share_named
+from editloupe.agent.rules.colours import colour_of, name_of, share_named, to_lab
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from editloupe.agent.rules.colours import colour_of, lab, name_of, share_named
     ],
 )
 def test_pure_colours_get_the_name_people_use(rgb: tuple[int, int, int], name: str) -> None:
-    assert name_of(lab(np.full((3, 3, 3), rgb, np.uint8))) == name
+    assert name_of(to_lab(np.full((3, 3, 3), rgb, np.uint8))) == name
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_a_phrase_names_its_last_colour(words: str, name: str | None) -> None:
 def test_the_share_of_a_colour_is_counted_over_pixels() -> None:
     half = np.zeros((4, 4, 3), np.uint8)
     half[:2] = (220, 20, 30)
-    assert share_named(lab(half).reshape(-1, 3), "red") == 0.5
+    assert share_named(to_lab(half).reshape(-1, 3), "red") == 0.5

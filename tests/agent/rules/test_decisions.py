@@ -2,15 +2,15 @@ from typing import Any
 
 import pytest
 
-from editloupe.agent.rules.decisions import decide_consistency, find_anomalies, in_order
+from editloupe.agent.rules.decisions import decide_consistency, decide_following, find_anomalies
 from editloupe.agent.rules.instructions import Kind
 from editloupe.agent.rules.thresholds import (
     ConsistencyLimits,
     FollowingChecks,
     LogisticCheck,
     Term,
-    thresholds,
-    vocabulary,
+    load_thresholds,
+    load_vocabulary,
 )
 
 LIMITS = ConsistencyLimits(significance=0.1, join=0.01, attach=0.2)
@@ -24,11 +24,11 @@ def found(*regions: tuple[list[int], float], whole: bool = False) -> dict[str, A
 def test_every_number_of_the_table_has_a_name_for_the_thought() -> None:
     steps = [
         getattr(s, c)
-        for part in (thresholds().oracle, thresholds().whole)
+        for part in (load_thresholds().oracle, load_thresholds().whole)
         for s in part.values()
         for c in ("hit", "right", "kept")
     ]
-    assert {name for step in steps for name in step.terms} <= set(vocabulary()["meanings"])
+    assert {name for step in steps for name in step.terms} <= set(load_vocabulary()["meanings"])
 
 
 def step(name: str) -> LogisticCheck:
@@ -48,13 +48,13 @@ STEPS = FollowingChecks(hit=step("from_source"), right=step("new_colours"), kept
     ],
 )
 def test_the_first_check_that_fails_gives_the_label(numbers: tuple[float, ...], label: str) -> None:
-    decision = in_order(STEPS, dict(zip(("from_source", "new_colours", "structure"), numbers, strict=True)))
+    decision = decide_following(STEPS, dict(zip(("from_source", "new_colours", "structure"), numbers, strict=True)))
     assert decision.label == label
     assert decision.confidence > 0.9
 
 
 def test_a_number_at_the_threshold_is_decided_with_low_confidence() -> None:
-    assert in_order(STEPS, {"from_source": 0.5, "new_colours": 0.5, "structure": 0.5}).confidence == 0.125
+    assert decide_following(STEPS, {"from_source": 0.5, "new_colours": 0.5, "structure": 0.5}).confidence == 0.125
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_a_region_near_the_threshold_lowers_the_confidence() -> None:
     "kind", ["color", "material", "text", "text_unread", "shape", "removal", "replacement", "count"]
 )
 def test_the_shipped_table_has_steps_for_every_kind(kind: Kind) -> None:
-    assert thresholds().oracle[kind].hit.terms
-    assert thresholds().whole[kind].kept.terms
+    assert load_thresholds().oracle[kind].hit.terms
+    assert load_thresholds().whole[kind].kept.terms

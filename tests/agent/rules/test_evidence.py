@@ -5,7 +5,7 @@ import pytest
 
 from editloupe.agent.rules import counting, crops, regions
 from editloupe.agent.rules.instructions import ChangeRequest
-from editloupe.agent.rules.pixels import alike, attached, best_shift, distance, joined, soft_lab
+from editloupe.agent.rules.pixels import best_shift, distance, is_alike, is_attached, join_regions, soft_lab
 from tests.agent.rules.pictures import BLUE, BOX, GREEN, RED, Pixels, disc, ellipse, ground
 
 CENTRE = (160, 120)
@@ -76,7 +76,7 @@ def test_instances_are_counted_where_they_were_and_elsewhere(edited: Pixels, exp
     ],
 )
 def test_what_happened_in_a_region_is_told_from_its_surroundings(before: Pixels, after: Pixels, action: str) -> None:
-    look = regions.scene(before, after)
+    look = regions.build_scene(before, after)
     numbers = regions.measure(look, (138, 98, 182, 142), 0.7, ChangeRequest("removal", "disc")).numbers
     assert max(("removed", "added", "recoloured", "replaced"), key=lambda name: numbers[name]) == action
 
@@ -92,15 +92,15 @@ def test_small_displacements_are_forgiven_and_a_shift_is_found() -> None:
 
 def test_regions_close_together_are_one_and_the_strongest_speaks() -> None:
     places = [((0, 0, 10, 10), 0.2), ((12, 0, 20, 10), 0.5), ((100, 100, 120, 120), 0.3)]
-    assert joined(places, 5) == [((0, 0, 20, 10), 0.5), ((100, 100, 120, 120), 0.3)]
-    assert joined(places, 0) == places
+    assert join_regions(places, 5) == [((0, 0, 20, 10), 0.5), ((100, 100, 120, 120), 0.3)]
+    assert join_regions(places, 0) == places
 
 
 def test_a_region_beside_the_target_is_the_targets_own() -> None:
-    assert attached((52, 10, 60, 20), (10, 10, 50, 50), 0.1)
-    assert not attached((62, 10, 70, 20), (10, 10, 50, 50), 0.1)
+    assert is_attached((52, 10, 60, 20), (10, 10, 50, 50), 0.1)
+    assert not is_attached((62, 10, 70, 20), (10, 10, 50, 50), 0.1)
 
 
 def test_boxes_of_about_one_size_are_alike() -> None:
-    assert alike((0, 0, 20, 40), (100, 100, 124, 146))
-    assert not alike((0, 0, 20, 40), (100, 100, 160, 146))
+    assert is_alike((0, 0, 20, 40), (100, 100, 124, 146))
+    assert not is_alike((0, 0, 20, 40), (100, 100, 160, 146))

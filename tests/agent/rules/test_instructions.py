@@ -1,6 +1,6 @@
 import pytest
 
-from editloupe.agent.rules.instructions import ChangeRequest, understand
+from editloupe.agent.rules.instructions import ChangeRequest, parse_instruction
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from editloupe.agent.rules.instructions import ChangeRequest, understand
 def test_the_phrasings_quoted_in_the_papers_are_understood_without_a_type(
     instruction: str, expected: ChangeRequest
 ) -> None:
-    assert understand(instruction) == expected
+    assert parse_instruction(instruction) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_phrasings_quoted_in_the_papers_are_understood_without_a_type(
     ],
 )
 def test_natural_variants_give_kind_target_and_value(instruction: str, kind: str, target: str, new: str) -> None:
-    request = understand(instruction)
+    request = parse_instruction(instruction)
     assert request is not None
     assert (request.kind, request.target, request.new) == (kind, target, new)
 
@@ -77,32 +77,35 @@ def test_natural_variants_give_kind_target_and_value(instruction: str, kind: str
     ],
 )
 def test_counts_are_read_from_digits_and_words(instruction: str, old: int | None, new: int) -> None:
-    request = understand(instruction)
+    request = parse_instruction(instruction)
     assert request is not None
     assert (request.kind, request.old_count, request.new_count) == ("count", old, new)
 
 
 @pytest.mark.parametrize("instruction", ["Make it nicer", "Add a dog", "让狗变成红色", "Improve the lighting", "?"])
 def test_what_is_not_understood_is_none_and_not_a_guess(instruction: str) -> None:
-    assert understand(instruction) is None
+    assert parse_instruction(instruction) is None
 
 
 def test_the_manifests_type_wins_over_the_sentence() -> None:
     sentence = "Change the attribute of the bowl to gold"
-    assert understand(sentence) == ChangeRequest("color", "bowl", "gold")
-    assert understand(sentence, "Change Material") == ChangeRequest("material", "bowl", "gold")
+    assert parse_instruction(sentence) == ChangeRequest("color", "bowl", "gold")
+    assert parse_instruction(sentence, "Change Material") == ChangeRequest("material", "bowl", "gold")
 
 
 def test_a_type_nobody_knows_is_not_understood() -> None:
-    assert understand("Remove the lion.", "Background Change") is None
+    assert parse_instruction("Remove the lion.", "Background Change") is None
 
 
 def test_a_color_that_has_no_name_here_is_not_understood() -> None:
-    assert understand("Change the color of the car to something nice", "Change Color") is None
+    assert parse_instruction("Change the color of the car to something nice", "Change Color") is None
 
 
 def test_a_place_beside_another_thing_is_not_a_place_in_the_picture() -> None:
-    beside, side = understand("Remove the cup on the left side of the lamp"), understand("Remove the cup on the left.")
+    beside, side = (
+        parse_instruction("Remove the cup on the left side of the lamp"),
+        parse_instruction("Remove the cup on the left."),
+    )
     assert beside is not None
     assert beside.place is None
     assert side is not None

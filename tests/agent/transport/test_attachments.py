@@ -10,12 +10,12 @@ from langchain_openai import ChatOpenAI
 from openai import DefaultAsyncHttpxClient
 
 from editloupe.agent.chat_client import ModelChat
-from editloupe.agent.messages import on_the_wire, picture_block, text_block
+from editloupe.agent.messages import picture_block, text_block, to_wire_messages
 from editloupe.agent.model_settings import ModelSettings
 from editloupe.agent.open_model import open_chat
 from editloupe.agent.providers import gemini as gemini_provider
 from editloupe.agent.providers import openai as openai_provider
-from editloupe.agent.transport.attachments import PictureForm, attaching
+from editloupe.agent.transport.attachments import PictureForm, attach_pictures
 from editloupe.agent.transport.http import Gate
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
@@ -57,8 +57,8 @@ async def test_the_wire_carries_what_chat_openai_sends_with_the_pictures_written
 
     plain, ours = client(server.openai_url), attaching_client(server.openai_url)
     await plain.ainvoke(conversation(*urls))
-    light = on_the_wire(kept, URLS, album, LIMITS)
-    with attaching(album, LIMITS):
+    light = to_wire_messages(kept, URLS, album, LIMITS)
+    with attach_pictures(album, LIMITS):
         await ours.ainvoke(light)
     await plain.root_async_client.close()
     await ours.root_async_client.close()
@@ -89,9 +89,9 @@ async def test_the_wire_carries_what_gemini_s_client_sends_with_the_pictures_wri
     ours = open_chat("google_genai:gemini-3-pro", server.gemini_url, ModelSettings())
     assert isinstance(ours, ModelChat)
     await plain.ainvoke(conversation(inline(album, first), inline(album, second)))
-    light = on_the_wire(kept, INLINE, album, LIMITS)
-    with attaching(album, LIMITS):
-        await ours._clients.here().model.ainvoke(light)
+    light = to_wire_messages(kept, INLINE, album, LIMITS)
+    with attach_pictures(album, LIMITS):
+        await ours._clients.current().model.ainvoke(light)
     await plain.aclose()
     await ours.aclose()
 
@@ -106,8 +106,8 @@ async def test_conversations_under_way_together_get_their_own_pictures(scripted:
 
     async def ask(shade: int) -> str:
         album, (sha,) = album_of(shade)
-        with attaching(album, LIMITS):
-            await model.ainvoke(on_the_wire(conversation(picture_block(sha, "It")), URLS, album, LIMITS))
+        with attach_pictures(album, LIMITS):
+            await model.ainvoke(to_wire_messages(conversation(picture_block(sha, "It")), URLS, album, LIMITS))
         return data_url(album, sha)
 
     sent = await asyncio.gather(*(ask(shade) for shade in range(8)))
@@ -123,7 +123,7 @@ def test_a_reference_quoted_in_a_text_stays_a_text(form: PictureForm) -> None:
     quoted = f'look at "{field}": "{form.reference_to(sha)}" and \\"{field}\\":\\"{form.reference_to(sha)}\\"'
     body = json.dumps({"text": quoted, field: form.reference_to(sha)}).encode()
     sent = b"".join(form.sent(wire)).decode()
-    assert json.loads(form.filled(body, album, LIMITS)) == {"text": quoted, field: sent}
+    assert json.loads(form.fill(body, album, LIMITS)) == {"text": quoted, field: sent}
 
 
 @forms
@@ -132,18 +132,18 @@ def test_a_reference_quoted_in_a_text_stays_a_text(form: PictureForm) -> None:
 def test_a_reference_a_model_makes_up_stays_what_it_said(form: PictureForm, made_up: str, key: str) -> None:
     album, _ = album_of(5)
     body = json.dumps({key: form.reference_to(made_up)}).encode()
-    assert form.filled(body, album, LIMITS) == body
+    assert form.fill(body, album, LIMITS) == body
 
 
 @forms
 def test_a_body_without_pictures_is_left_as_it_is(form: PictureForm) -> None:
-    assert form.filled(b'{"a":"b"}', Album(), LIMITS) == b'{"a":"b"}'
+    assert form.fill(b'{"a":"b"}', Album(), LIMITS) == b'{"a":"b"}'
 
 
 @forms
 def test_without_attaching_the_pictures_are_written_into_the_messages(form: PictureForm) -> None:
     album, (sha,) = album_of(5)
-    message = on_the_wire(conversation(picture_block(sha, "It")), form, album, LIMITS, attach=False)[1]
+    message = to_wire_messages(conversation(picture_block(sha, "It")), form, album, LIMITS, attach=False)[1]
     wire = album[sha].wire(LIMITS)
     assert wire.base64.decode() in json.dumps(message.content)
     assert form.mark not in json.dumps(message.content)

@@ -25,9 +25,9 @@ def try_after_pause(clock: Clock, pauses: LimitPauses) -> float | None:
     """Wait out the pause, send a request, have it refused and return the next pause."""
     clock.now += pauses.seconds_left
     assert pauses.seconds_left == 0
-    sent = pauses.sent()
-    seconds = pauses.refused(sent)
-    pauses.ended(sent)
+    sent = pauses.note_sent()
+    seconds = pauses.note_refused(sent)
+    pauses.note_ended(sent)
     return seconds
 
 
@@ -40,8 +40,8 @@ def test_pauses_grow_to_a_minute_and_end_after_three_minutes_without_a_reply() -
 
 def test_requests_refused_together_begin_one_pause() -> None:
     _, pauses = begin()
-    sent = [pauses.sent() for _ in range(8)]
-    assert [pauses.refused(one) for one in sent] == [5] + [0] * 7
+    sent = [pauses.note_sent() for _ in range(8)]
+    assert [pauses.note_refused(one) for one in sent] == [5] + [0] * 7
     assert 4.9 < pauses.seconds_left <= 5
 
 
@@ -50,27 +50,27 @@ def test_one_request_tries_the_server_after_a_pause_and_a_reply_lets_all_others_
     assert try_after_pause(clock, pauses) == 5
     assert try_after_pause(clock, pauses) == 15
     clock.now += 15
-    trial = pauses.sent()
+    trial = pauses.note_sent()
     assert pauses.seconds_left == LOOK_AGAIN
-    pauses.admitted(trial, replied=True)
-    pauses.ended(trial)
+    pauses.note_admitted(trial, replied=True)
+    pauses.note_ended(trial)
     assert pauses.seconds_left == 0
-    assert pauses.refused(pauses.sent()) == 5, "the pauses begin again from the first"
+    assert pauses.note_refused(pauses.note_sent()) == 5, "the pauses begin again from the first"
 
 
 def test_a_trial_that_ends_without_an_answer_leaves_its_place_to_the_next() -> None:
     clock, pauses = begin()
     try_after_pause(clock, pauses)
     clock.now += 5
-    pauses.ended(pauses.sent())
+    pauses.note_ended(pauses.note_sent())
     assert pauses.seconds_left == 0
 
 
 def test_a_reply_to_a_request_from_before_the_pause_does_not_end_it() -> None:
     clock, pauses = begin()
-    early, late = pauses.sent(), pauses.sent()
-    assert pauses.refused(late) == 5
-    pauses.admitted(early, replied=True)
+    early, late = pauses.note_sent(), pauses.note_sent()
+    assert pauses.note_refused(late) == 5
+    pauses.note_admitted(early, replied=True)
     assert pauses.seconds_left > 4
     clock.now += 5
     assert try_after_pause(clock, pauses) == 15
@@ -78,10 +78,10 @@ def test_a_reply_to_a_request_from_before_the_pause_does_not_end_it() -> None:
 
 def test_any_reply_renews_the_three_minutes() -> None:
     clock, pauses = begin()
-    slow = pauses.sent()
+    slow = pauses.note_sent()
     for _ in range(5):
         try_after_pause(clock, pauses)
-    pauses.admitted(slow, replied=True)
+    pauses.note_admitted(slow, replied=True)
     assert [try_after_pause(clock, pauses) for _ in range(4)] == [60, 60, 60, None]
 
 
@@ -98,4 +98,6 @@ def test_time_in_which_nobody_asked_does_not_use_up_the_patience() -> None:
     assert try_after_pause(clock, pauses) == 5
     clock.now += 600
     assert pauses.seconds_left == 0
-    assert pauses.refused(pauses.sent()) == 5, "the server limits requests again, and the pauses begin from the first"
+    assert pauses.note_refused(pauses.note_sent()) == 5, (
+        "the server limits requests again, and the pauses begin from the first"
+    )

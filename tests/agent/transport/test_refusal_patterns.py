@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.transport.errors import parameter_in, refusal_about, wait_in
+from editloupe.agent.transport.errors import classify_refusal, find_parameter, find_wait
 
 OLDER_LIMIT = (
     "Rate limit reached for default-gpt-3.5-turbo in organization org-1 on requests per min (RPM): Limit 3, Used 3, Requested 1. "
@@ -69,12 +69,12 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("status", "said", "about"), SENTENCES)
 def test_the_words_decide_what_a_refusal_is_about(status: int, said: str, about: str) -> None:
-    assert refusal_about(status, said) == about
+    assert classify_refusal(status, said) == about
 
 
 def test_a_quota_that_comes_with_a_time_to_wait_is_a_limit_by_the_minute() -> None:
-    assert refusal_about(429, "You exceeded your current quota, see billing details", waits=True) == "other"
-    assert refusal_about(429, "Budget has been exceeded!", waits=True) == "budget"
+    assert classify_refusal(429, "You exceeded your current quota, see billing details", waits=True) == "other"
+    assert classify_refusal(429, "Budget has been exceeded!", waits=True) == "budget"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_quota_that_comes_with_a_time_to_wait_is_a_limit_by_the_minute() -> No
     ],
 )
 def test_the_time_to_wait_is_read_from_the_sentence(said: str, seconds: float | None) -> None:
-    assert wait_in(said) == seconds
+    assert find_wait(said) == seconds
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_the_time_to_wait_is_read_from_the_sentence(said: str, seconds: float | 
     ],
 )
 def test_the_parameter_a_server_does_not_take_is_found(said: str, named: str | None, parameter: str | None) -> None:
-    assert parameter_in(said, named) == parameter
+    assert find_parameter(said, named) == parameter

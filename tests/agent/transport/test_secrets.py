@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from markupsafe import Markup
 
-from editloupe.agent.transport.secrets import Secrets, remember_address, shown, without_secrets
+from editloupe.agent.transport.secrets import Secrets, redact_text, redact_url, remember_url_secrets
 
 KEY = "k/9+z=Ab-cd_ef.gh~12"
 
@@ -52,9 +52,9 @@ def test_words_given_to_servers_that_take_any_key_stay(monkeypatch: pytest.Monke
 
 
 def test_a_number_of_one_or_two_digits_in_an_address_is_no_secret() -> None:
-    remember_address("https://example.org/v1?revision=1&round=42")
+    remember_url_secrets("https://example.org/v1?revision=1&round=42")
     for text in ('<button data-key="1">', "press the key 42", "token: 1"):
-        assert without_secrets(text) == text
+        assert redact_text(text) == text
 
 
 def test_what_an_address_carries_is_taken_out() -> None:
@@ -66,7 +66,7 @@ def test_what_an_address_carries_is_taken_out() -> None:
 
 @pytest.mark.parametrize("url", ["http://localhost:8000/v1", "https://host/v1/", "", "http://[::1]:80/v1"])
 def test_an_ordinary_address_is_shown_as_it_is(url: str) -> None:
-    assert shown(url) == url
+    assert redact_url(url) == url
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_an_ordinary_address_is_shown_as_it_is(url: str) -> None:
     ],
 )
 def test_a_key_anywhere_in_an_address_is_neither_shown_nor_forgotten(url: str, there: str, secret: str) -> None:
-    assert shown(url) == there
-    remember_address(url)
-    assert without_secrets(f"I was asked with {secret}!") == "I was asked with [secret]!"
+    assert redact_url(url) == there
+    remember_url_secrets(url)
+    assert redact_text(f"I was asked with {secret}!") == "I was asked with [secret]!"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_key_anywhere_in_an_address_is_neither_shown_nor_forgotten(url: str, t
     ],
 )
 def test_what_is_no_secret_stays_in_an_address(url: str) -> None:
-    assert shown(url) == url
+    assert redact_url(url) == url
 
 
 def test_a_variable_that_holds_no_text_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,10 @@ REPLY = Usage(requests=1, input_tokens=100, output_tokens=0)
 
 
 async def ask(control: TrafficControl, usage: Usage = REPLY, hold: float = 0.0) -> int:
-    async with control.request() as ticket:
+    async with control.request() as slot:
         at_once = control.under_way
         await asyncio.sleep(hold)
-        ticket.done(usage)
+        slot.record_reply(usage)
         return at_once
 
 
@@ -33,9 +33,9 @@ async def test_never_more_requests_are_under_way_than_allowed() -> None:
 
 async def test_refusals_of_one_moment_shrink_once_and_calm_grows_again() -> None:
     control = TrafficControl(Limits(concurrency=32))
-    async with control.request() as ticket:
+    async with control.request() as slot:
         for _ in range(5):
-            ticket.refused(None)
+            slot.record_refusal(None)
     assert control.allowed == 24
     assert control.refusals == 5
     for _ in range(200):
@@ -47,8 +47,8 @@ async def test_refusals_again_and_again_leave_one_place(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "BETWEEN_SHRINKS", 0.0)
     control = TrafficControl(Limits(concurrency=8))
     for _ in range(50):
-        async with control.request() as ticket:
-            ticket.refused(1.0)
+        async with control.request() as slot:
+            slot.record_refusal(1.0)
     assert control.allowed == 1
     assert await asyncio.wait_for(ask(control), 1) == 1
 
@@ -120,10 +120,10 @@ async def test_a_request_that_is_cancelled_while_it_waits_gives_up_its_place() -
 async def test_a_request_that_is_cancelled_just_as_its_place_is_free_does_not_keep_it() -> None:
     control = TrafficControl(Limits(concurrency=1))
     held: Any = control.request()
-    ticket = await held.__aenter__()
+    slot = await held.__aenter__()
     waiting = asyncio.create_task(ask(control))
     await asyncio.sleep(0)
-    ticket.done(REPLY)
+    slot.record_reply(REPLY)
     await held.__aexit__(None, None, None)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)

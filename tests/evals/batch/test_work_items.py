@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from editloupe.agent.asking import Unanswered
+from editloupe.agent.asker import NoAnswer
 from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.evals.batch.work_items import FOLDER, ItemTally, KeptWhileUnderWay, work_through
 from editloupe.pictures.pixels import ImageError
@@ -21,7 +21,7 @@ class Item:
 ITEMS = [
     Item("made"),
     Item("held", ends=False),
-    Item("un/answered", ends=Unanswered("no usable answer")),
+    Item("un/answered", ends=NoAnswer("no usable answer")),
     Item("broken", ends=ImageError("the picture is\ndamaged")),
     Item("down", ends=ToolError("the detector failed")),
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.agent.asking import Asker
+from editloupe.agent.asker import Asker
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.agent.model_settings import ModelSettings
 from editloupe.agent.open_model import open_chat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.prompts import system_text
+from editloupe.agent.prompts import build_system_text
 from editloupe.rubrics.edival.questions import compare_text, crop_queries, enlarged, occurs_in, question, same_text
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import published
@@ -29,7 +29,7 @@ ANYWHERE = Task(type="text_change", text="OPEN")
     ids=lambda value: value.type if isinstance(value, Task) else None,
 )
 def test_the_question_is_filled_in(task: Task, words: list[str]) -> None:
-    text = system_text(question(task), "tools", (), native=False)
+    text = build_system_text(question(task), "tools", (), native=False)
     for word in words:
         assert word in text
     for name in ("{object}", "{color}", "{material}", "{background}", "{where}"):
@@ -39,7 +39,7 @@ def test_the_question_is_filled_in(task: Task, words: list[str]) -> None:
 def test_whoever_reads_a_text_is_not_told_what_it_should_say() -> None:
     rubric = question(CAP)
     assert rubric.tells == ()
-    assert "WILD" not in system_text(rubric, "tools", (), native=False)
+    assert "WILD" not in build_system_text(rubric, "tools", (), native=False)
     assert rubric.answer.kind == "text"
 
 

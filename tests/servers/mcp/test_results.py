@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from editloupe.agent.transport.secrets import remember
+from editloupe.agent.transport.secrets import remember_secrets
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.servers.mcp.results import LookResult, ShownPicture, build_result, error_result
@@ -79,7 +79,7 @@ def test_endless_lists_are_cut_and_that_is_said() -> None:
 
 def test_secrets_are_in_no_part_of_a_result() -> None:
     secret = "sk-of-this-very-test-and-no-other"
-    remember(secret)
+    remember_secrets(secret)
     small = shown(16)
     result = build_result(f"Key {secret}", told(data={"deep": [{"key": secret}]}, notes=[secret]), [small], LIMIT)
     failed = error_result(f"it said {secret}\nand more")

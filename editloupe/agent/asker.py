@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 from editloupe.agent.chat_interface import Chat, ChatRequest
-from editloupe.agent.messages import announced, correction, text_block, text_of
-from editloupe.agent.replies.finish_reasons import unfinished
+from editloupe.agent.messages import announce_picture, build_correction, text_block, text_of
+from editloupe.agent.replies.finish_reasons import find_incomplete
 from editloupe.agent.replies.sections import Malformed
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import WireLimits
@@ -21,12 +21,12 @@ PICTURE = "Picture"
 T = TypeVar("T")
 
 
-class Unanswered(Exception):
+class NoAnswer(Exception):
     """The model gave no usable answer; the sentence says why."""
 
 
 @dataclass(frozen=True)
-class Answered(Generic[T]):
+class AnswerWithUsage(Generic[T]):
     """What was read, and what it took."""
 
     value: T
@@ -52,7 +52,7 @@ class Asker:
         picture: Picture | None = None,
         album: Album | None = None,
         schema: Mapping[str, Any] | None = None,
-    ) -> Answered[T]:
+    ) -> AnswerWithUsage[T]:
         """Ask until `read` accepts the reply or the repairs are spent.
 
         Args:
@@ -71,7 +71,7 @@ class Asker:
         album = album or Album()
         question: list[AnyMessage] = [SystemMessage(system), HumanMessage(task)]
         if picture is not None:
-            shown = await asyncio.to_thread(announced, PICTURE, picture.sha, album, self.wire)
+            shown = await asyncio.to_thread(announce_picture, PICTURE, picture.sha, album, self.wire)
             question = [SystemMessage(system), HumanMessage([*shown, text_block(task)])]
         held = schema if self.chat.profile.structured_output else None
         request = ChatRequest(question, album=album, limits=self.wire, schema=held)
@@ -79,15 +79,15 @@ class Asker:
         for _ in range(self.repairs + 1):
             reply = await self.chat.reply(request)
             usage += reply.usage
-            if reply.facts.declined:
-                raise Unanswered(reply.facts.declined.detail)
-            cut = unfinished(reply.facts.finish)
+            if reply.facts.refusal:
+                raise NoAnswer(reply.facts.refusal.detail)
+            cut = find_incomplete(reply.facts.finish)
             try:
                 if cut:
                     raise Malformed(cut.problem)
-                return Answered(read(text_of(reply.message)), usage)
+                return AnswerWithUsage(read(text_of(reply.message)), usage)
             except (Malformed, ValueError) as error:
                 problem = cut.detail if cut else str(error)
-                corrected = correction(reply.message, repair(str(error)))
+                corrected = build_correction(reply.message, repair(str(error)))
                 request = replace(request, messages=[*request.messages, reply.message, *corrected])
-        raise Unanswered(f"no usable answer after {self.repairs + 1} replies: {problem}")
+        raise NoAnswer(f"no usable answer after {self.repairs + 1} replies: {problem}")
