@@ -14,8 +14,8 @@ import typer
 
 from editloupe._util.text import command, for_json, number_of, verb
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, ManifestFile, protocol_of
-from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Without, spliced
+from editloupe.cli.judge_options import TOOLS, JudgeOptions, split_assignment
+from editloupe.cli.options import Without, expand_options
 from editloupe.cli.output import chosen_format, tell, width_for
 from editloupe.cli.report import Human, Resamples
 from editloupe.evals.batch.stopping import INTERRUPTED
@@ -33,7 +33,7 @@ WIDTH = 120
 FORMATS = ("text", "md", "json", "csv", "latex")
 
 
-@spliced
+@expand_options
 def ablate(
     manifest: ManifestFile,
     vary: Annotated[
@@ -90,7 +90,7 @@ def _combinations(
     from editloupe.evals.ablation.combinations import LOOKS
 
     each = combinations_of(values)
-    judges = [which.judged_by(varied(judge, one)) for one in each]
+    judges = [which.judged_by(vary_options(judge, one)) for one in each]
     protocols = dict.fromkeys(map(protocol_of, judges))
     if len(protocols) > 1:
         raise UserError(f"the combinations ask by {' and '.join(protocols)}, whose scores do not compare")
@@ -199,67 +199,74 @@ _RENDERERS: dict[str, Callable[[Ablation], str]] = {
 
 
 R = TypeVar("R")
-AS_GIVEN = "default"
+UNCHANGED = "default"
 """The value that leaves an option as the rest of the command has it."""
 TOOL_SETTINGS_BY_OPTION = ("offered", "enhancer", "detector", "device", "read_text", "overview")
 """Settings of the tools with an option of their own."""
-DECIDES_NOTHING = {
+NOT_VARIED = {
     "base-url": "where a model is served decides no answer",
     "timeout": "how long a reply is waited for decides no answer",
     "device": "where a model runs decides no answer",
     "detector-download": "it decides no answer",
     "header": "headers decide no answer",
     "protocol": "scores of different protocols do not compare",
-    "criterion": "criteria are told apart in the table anyway",
+    "criterion": "the table lists criteria separately anyway",
     "tool-set": "name the setting itself, as in --vary max_regions=3,5",
+    "set": "name the setting itself, as in --vary max_repairs=1,3",
 }
-"""Options that are not varied, and why."""
-SETS = ("tools", "tells")
-"""Options whose value is a list with commas; a value here has `+` between its parts."""
+"""Options that cannot be varied, and why."""
+LISTS = ("tools", "tells")
+"""Options whose value is a list separated by commas; `--vary` has `+` between the items."""
 
 
 def read_vary(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the values of every key, in order; what cannot be varied is the user's mistake.
+    """Return the values of every key, in order.
+
+    Raises:
+        UserError: If a key cannot be varied, or a key or a value is repeated.
 
     >>> read_vary(["tools=none,zoom_in_image+localize_differences", "max-turns=4,8"])
     {'tools': ('none', 'zoom_in_image+localize_differences'), 'max-turns': ('4', '8')}
     """
-    found: dict[str, tuple[str, ...]] = {}
+    values_by_key: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, equals, rest = text.partition("=")
         # A JSON object has commas of its own.
         values = [value.strip() for value in rest.split(";" if ";" in rest else ",")]
         if not equals or not name.strip() or not all(values):
             raise UserError(f'"{text}" is not KEY=V1,V2…; write for instance --vary enhancer=none,fast')
-        key = _key(name.strip())
-        if key in found:
+        key = _find_key(name.strip())
+        if key in values_by_key:
             raise UserError(f"--vary {key} is given twice; write all its values in one")
         if len(set(values)) < len(values):
             raise UserError(f"--vary {key} has a value twice")
-        found[key] = tuple(values)
-    return found
+        values_by_key[key] = tuple(values)
+    return values_by_key
 
 
-def varied(given: JudgeOptions, values: Mapping[str, str]) -> JudgeOptions:
-    """Return the options with these values in their places; a value that an option does not take is told as it tells it."""
+def vary_options(judge: JudgeOptions, values: Mapping[str, str]) -> JudgeOptions:
+    """Return the options with these values. The options themselves parse the values, so they refuse what `batch` refuses."""
     arguments: list[str] = []
     names: set[str] = set()
-    settings = list(given.tools.tool_set or ())
+    tool_set = list(judge.tools.tool_set or ())
     for key, value in values.items():
-        if value == AS_GIVEN and key != "setup":
+        if value == UNCHANGED and key != "setup":
             continue
         if key in _options():
             names.add(_options()[key].name)
             arguments += _arguments(key, value)
         else:
-            settings.append(f"{key}={value.replace('+', ',')}")
+            names.add(key)
+            tool_set.append(f"{key}={value.replace('+', ',')}")
     parsed: JudgeOptions = _command().main(arguments, prog_name="editloupe ablate", standalone_mode=False)
-    found = _with(given, parsed, names)
-    return replace(found, tools=replace(found.tools, tool_set=settings or None))
+    judge = _replace_fields(judge, parsed, names)
+    replaced = {*names, *(f"{TOOLS}{name}" for name in names)}
+    set_values = [text for text in judge.set_values or () if split_assignment(text)[0] not in replaced]
+    return replace(judge, set_values=set_values or None, tools=replace(judge.tools, tool_set=tool_set or None))
 
 
 def _arguments(key: str, value: str) -> list[str]:
-    """Return what would be written on the command line of `batch`."""
+    """Return the words that set an option on the command line of `batch`."""
     option = _options()[key]
     if option.is_flag:
         on = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}.get(value.lower())
@@ -267,59 +274,60 @@ def _arguments(key: str, value: str) -> list[str]:
             raise UserError(f'--vary {key} takes on and off, not "{value}"')
         return list(option.opts[:1] if on else option.secondary_opts[:1])
     if option.multiple:
-        return [part for one in value.split("+") if one != "none" for part in (option.opts[0], one)]
-    return [option.opts[0], value.replace("+", ",") if key in SETS else value]
+        return [word for item in value.split("+") if item != "none" for word in (option.opts[0], item)]
+    return [option.opts[0], value.replace("+", ",") if key in LISTS else value]
 
 
-def _with(record: R, other: Any, names: set[str]) -> R:
-    """Return a record with the named fields of another one, records within it included."""
+def _replace_fields(record: R, other: Any, names: set[str]) -> R:
+    """Return a record with the named fields of another one, also in nested records."""
     changes = {}
     for field in fields(record):  # type: ignore[arg-type]
         own, new = getattr(record, field.name), getattr(other, field.name)
         if is_dataclass(own):
-            changes[field.name] = _with(own, new, names)
+            changes[field.name] = _replace_fields(own, new, names)
         elif field.name in names:
             changes[field.name] = new
     return replace(record, **changes)  # type: ignore[type-var]
 
 
-def _key(said: str) -> str:
-    """Return a key as it is spelt here; an unknown one is told with the nearest."""
-    dashed, underscored = said.removeprefix("--").replace("_", "-"), said.replace("-", "_")
-    if dashed in DECIDES_NOTHING:
-        raise UserError(f"--vary {dashed} makes no sense: {DECIDES_NOTHING[dashed]}")
+def _find_key(name: str) -> str:
+    """Return a key as `read_vary` spells it; an unknown one raises with the nearest."""
+    dashed = name.removeprefix("--").replace("_", "-")
+    underscored = name.removeprefix(TOOLS).replace("-", "_")
+    if dashed in NOT_VARIED:
+        raise UserError(f"--vary {dashed} makes no sense: {NOT_VARIED[dashed]}")
     if dashed in _options():
         return dashed
-    if underscored in _settings():
+    if underscored in _tool_settings():
         return underscored
-    known = [*_options(), *_settings()]
-    near = get_close_matches(dashed, known, n=3, cutoff=0.6) or get_close_matches(underscored, known, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
-    raise UserError(f'--vary takes an option of batch that decides the answer, and "{said}" is none; {hint}')
+    keys = [*_options(), *_tool_settings()]
+    near = get_close_matches(dashed, keys, n=3, cutoff=0.6) or get_close_matches(underscored, keys, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(keys)}"
+    raise UserError(f'--vary takes an option of batch that decides the answer, and "{name}" is not one; {hint}')
 
 
 @cache
 def _command() -> Any:
-    """Return a command that has the options about a judge and nothing else, and gives them back."""
+    """Return a command that has the options about a judge and returns them."""
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(_given)
+    app.command()(_return_options)
     return typer.main.get_command(app)
 
 
-@spliced
-def _given(judge: JudgeOptions) -> JudgeOptions:
+@expand_options
+def _return_options(judge: JudgeOptions) -> JudgeOptions:
     return judge
 
 
 @cache
 def _options() -> dict[str, Any]:
     """Return the options that can be varied, by their name without the dashes."""
-    found = {max(one.opts, key=len).removeprefix("--"): one for one in _command().params}
-    return {name: one for name, one in found.items() if name not in DECIDES_NOTHING and name != "help"}
+    options = {max(option.opts, key=len).removeprefix("--"): option for option in _command().params}
+    return {name: option for name, option in options.items() if name not in NOT_VARIED and name != "help"}
 
 
 @cache
-def _settings() -> tuple[str, ...]:
+def _tool_settings() -> tuple[str, ...]:
     """Return the settings of the tools that can be varied and have no option of their own."""
-    left_out = {*OF_THE_MACHINE, *TOOL_SETTINGS_BY_OPTION, "plugins"}
-    return tuple(name for name in setting_names() if name not in left_out)
+    excluded = {*OF_THE_MACHINE, *TOOL_SETTINGS_BY_OPTION, "plugins"}
+    return tuple(name for name in setting_names() if name not in excluded)

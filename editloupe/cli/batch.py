@@ -17,7 +17,7 @@ from rich.text import Text
 
 from editloupe._util.text import command, for_json, number_of, one_line, trace_command, verb
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import spliced
+from editloupe.cli.options import expand_options
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
 from editloupe.evals.batch.batch import Batch, Edits, Ending, OpenJudge, dry_run, judge_batch
@@ -85,7 +85,7 @@ class EditOptions:
         """Return the judge's options with the protocol they mean: the set-up's, or the layout's own."""
         if judge.protocol is not None or judge.rubrics:
             return judge
-        return replace(judge, protocol=judge.chosen().protocol if self.layout == layouts.PLAIN else self.layout)
+        return replace(judge, protocol=judge.preset().protocol if self.layout == layouts.PLAIN else self.layout)
 
     def listed(self, manifest: Path, judge: JudgeOptions) -> Listed:
         """Return the edits, with types spelt as the protocol of this judge spells them; say what was assumed."""
@@ -243,7 +243,7 @@ TOOL_MEMORY = 16 * 2**20
 """Bytes: an edit's criteria share their looks anyway; what is remembered beyond that serves repeats, asked close together."""
 
 
-@spliced
+@expand_options
 def batch(
     manifest: ManifestFile,
     out: Annotated[Path, typer.Option(help="The run's folder; the same command again continues it.")],

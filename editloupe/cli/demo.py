@@ -15,14 +15,14 @@ from editloupe._util.text import one_line, printable, trace_command
 from editloupe.agent.spec_names import RULES
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Only, spliced
+from editloupe.cli.options import Only, expand_options
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 
 
-@spliced
+@expand_options
 def demo(
-    given: Annotated[JudgeOptions, Only("judge", "base_url", "mode")],
+    given: Annotated[JudgeOptions, Only("judge", "base_url", "mode", "set_values")],
     out: Annotated[Path, typer.Option(help="The run folder the verdicts, steps and pictures go to.")] = Path(
         "runs/demo"
     ),

@@ -13,7 +13,7 @@ import typer
 from editloupe._util.text import command, for_json, number_of, one_line, verb
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.manifest import manifest_blocks, manifest_names
-from editloupe.cli.options import Only, one_of, spliced
+from editloupe.cli.options import Only, check_choice, expand_options
 from editloupe.cli.output import tell
 from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.datasets import Naming
@@ -35,7 +35,7 @@ EDITING, LIMITS = "Who edits", "Limits"
 PEOPLE, DETECTOR = "people", "detector"
 
 
-@spliced
+@expand_options
 def dlebench(
     questions: Annotated[
         Path,
@@ -161,7 +161,7 @@ def _with_models(
     work.asker = asker(judge, chosen.repairs, work.ledger, work.kept, priced, work.concurrency, "metadata")
     if work.asker is not None:
         work.maker = MetadataMaker(work.asker, chosen)
-    looking = judge.chosen().tool_settings()
+    looking = judge.preset().tool_settings()
     detector = GroundingDino(looking)
     problem = detector.unavailable()
     if problem is None:
@@ -188,7 +188,7 @@ def asker(
     from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
     from editloupe.evals.batch.work_items import current_work
 
-    spec = judge.named
+    spec = judge.spec
     if spec is None:
         return None
     if spec == RULES:
@@ -208,7 +208,7 @@ def asker(
 def _price(judge: JudgeOptions, price: str | None) -> Price | None:
     from editloupe.evals.runs.prices import parse_price, price_of
 
-    return parse_price(price) if price else price_of(judge.named) if judge.named else None
+    return parse_price(price) if price else price_of(judge.spec) if judge.spec else None
 
 
 def _editor(
@@ -337,7 +337,7 @@ def progress(quiet: bool) -> Callable[[ItemTally], None]:
     return tick
 
 
-@spliced
+@expand_options
 def sizes(
     manifests: Annotated[
         list[Path], typer.Argument(help=".jsonl, .csv or .parquet files; several stand beside each other.")
@@ -372,7 +372,7 @@ def sizes(
     from editloupe.making.pipeline import lock_folder
     from editloupe.tools.models.detectors import GroundingDino
 
-    paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
+    paper = known_paper(check_choice("--layout", layout, layouts.sample_layouts()))
     named = manifest_names(manifests)
     work = SizeFinder(out, concurrency=concurrency, limit=limit, tick=progress(quiet))
     lock = lock_folder(out)
@@ -380,7 +380,7 @@ def sizes(
         naming: Naming | None = paper.fields if paper else None
         wanted: dict[Path, Naming | None] = dict.fromkeys(named, naming)
         missing = work.instructions(wanted)
-        priced = parse_price(price) if price else price_of(judge.named) if judge.named else None
+        priced = parse_price(price) if price else price_of(judge.spec) if judge.spec else None
         if dry_run:
             return _forecast(missing, priced)
         work.kept = KeptWhileUnderWay(out)
@@ -391,7 +391,7 @@ def sizes(
                 raise UserError(
                     f"{number_of(len(missing), 'instruction')} without target boxes: name a model with --judge"
                 )
-        detector = GroundingDino(judge.chosen().tool_settings())
+        detector = GroundingDino(judge.preset().tool_settings())
         problem = detector.unavailable()
         work.detector = None if problem else detector
         found = asyncio.run(work.run(wanted, named))

@@ -12,7 +12,7 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Without, spliced
+from editloupe.cli.options import Without, expand_options
 from editloupe.cli.output import chosen_format, deliver, tell, width_for
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError
@@ -25,7 +25,7 @@ CODES = {"same": 0, "changed": 1, "cannot tell": 4}
 """Exit codes, for continuous integration."""
 
 
-@spliced
+@expand_options
 def drift(
     anchor: Annotated[Path, typer.Argument(help="The run to compare with, judged when all was well.")],
     judge: Annotated[JudgeOptions, Without("protocol", "mode", "criteria")],

@@ -20,7 +20,7 @@ from editloupe.agent.transport.attachments import wire_limits
 from editloupe.cli.batch import BatchOptions, Closing, judge_into_run
 from editloupe.cli.edival_report import baselines, compare, report
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
-from editloupe.cli.options import LOOKING, Default, Only, one_of, spliced
+from editloupe.cli.options import LOOKING, Default, Only, check_choice, expand_options
 from editloupe.cli.output import tell
 from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay
 from editloupe.evals.edival.decompose import Decomposer
@@ -46,6 +46,7 @@ JudgeOfCrops = Annotated[
     Only(
         "judge",
         "setup",
+        "set_values",
         "base_url",
         "criteria",
         "rubrics",
@@ -66,7 +67,7 @@ JudgeOfCrops = Annotated[
 """The model is shown crops and has no tools: what is about protocols, modes and calls has no meaning here."""
 
 
-@spliced
+@expand_options
 def evaluate(
     chains: Annotated[Path, typer.Argument(help="The folder `instruct` wrote.")],
     results: Annotated[
@@ -107,10 +108,10 @@ def evaluate(
         raise UserError(
             "there is nothing to judge: name a folder of results, or one a model with --results MODEL=FOLDER"
         )
-    spec = judge.named or RULES
+    spec = judge.spec or RULES
     if spec == RULES:
         tell("no LMM given with --judge: color, material, text and background changes will be left unjudged")
-    chosen = judge.chosen()
+    chosen = judge.preset()
     tools = chosen.tool_settings()
     open_judge = OpenEdivalJudge(
         spec,
@@ -169,7 +170,7 @@ def _folders_by_model(given: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-ASKING = ("judge", "setup", "base_url", "max_output_tokens", "timeout")
+ASKING = ("judge", "setup", "set_values", "base_url", "max_output_tokens", "timeout")
 """What says how a model is asked about one picture without rubrics, modes and tools."""
 
 MOST_TOLD = 20
@@ -185,7 +186,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
 @app.command()
-@spliced
+@expand_options
 def decompose(
     images: Annotated[list[Path], typer.Argument(help="Pictures, or folders of them.")],
     out: Annotated[Path, typer.Option(help="The folder for one JSON and one picture with boxes each.")],
@@ -198,8 +199,8 @@ def decompose(
 
     Example: editloupe edival decompose photos --out objects --judge openai:gpt-5.1
     """
-    rules = rules_of(judge.chosen(), settings)
-    tools = judge.chosen().tool_settings()
+    rules = rules_of(judge.preset(), settings)
+    tools = judge.preset().tool_settings()
     finder = WholePictureFinder(tools, rules.lowest_threshold)
     if problem := finder.unavailable():
         raise UserError(f"the detector cannot be used: {problem}")
@@ -211,7 +212,7 @@ def decompose(
 
 
 @app.command()
-@spliced
+@expand_options
 def instruct(
     objects: Annotated[Path, typer.Argument(help="The folder `decompose` wrote.")],
     out: Annotated[Path, typer.Option(help="The folder for one chain a picture.")],
@@ -237,12 +238,12 @@ def instruct(
     """
     if proposals not in ("lmm", LISTS):
         raise UserError(f'--proposals is lmm or lists, not "{proposals}"')
-    form = cast(Any, one_of("--wording", wording, FORMS))
+    form = cast(Any, check_choice("--wording", wording, FORMS))
     wanted = tuple(part.strip() for part in types.split(",")) if types else ()
     for name in wanted:
         if name not in TYPES:
             raise UserError(f'"{name}" is no instruction type; there are: {", ".join(TYPES)}')
-    rules = rules_of(judge.chosen(), settings).but({"max_turns": turns} if turns else {})
+    rules = rules_of(judge.preset(), settings).but({"max_turns": turns} if turns else {})
     kept = KeptWhileUnderWay(out)
     spec, asker = (LISTS, None) if proposals == LISTS else _asker(judge, kept)
     worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), kept, form)
@@ -284,7 +285,7 @@ for later in (evaluate, report, compare, baselines):
 
 
 def _asker(judge: JudgeOptions, kept: KeptWhileUnderWay) -> tuple[str, Asker]:
-    spec = judge.named or RULES
+    spec = judge.spec or RULES
     if spec == RULES:
         raise UserError(f"this needs a model that sees pictures: name one with --judge {format_specs(' or ')}")
     chat = open_chat(spec, judge.base_url, judge.settings(), kept)

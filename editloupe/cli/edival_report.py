@@ -13,7 +13,7 @@ import typer
 from editloupe._util.text import for_json
 from editloupe.cli.batch import BatchOptions, Closing, judge_into_run
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
-from editloupe.cli.options import LOOKING, Default, Only, Without, spliced
+from editloupe.cli.options import LOOKING, Default, Only, Without, expand_options
 from editloupe.cli.output import REPORT_FORMATS, chosen_format, deliver, tell
 from editloupe.types import UserError
 
@@ -175,6 +175,7 @@ JudgeAlone = Annotated[
     Only(
         "judge",
         "setup",
+        "set_values",
         "base_url",
         "rubrics",
         "max_repairs",
@@ -191,7 +192,7 @@ JudgeAlone = Annotated[
 """The model sees both pictures and has no tools."""
 
 
-@spliced
+@expand_options
 def baselines(
     run: Annotated[Path, typer.Argument(help="A run that `edival evaluate` made.")],
     *,
@@ -241,7 +242,7 @@ def baselines(
         facts = {**found.model_dump(mode="json"), "tables": [as_facts(one) for one in printed]}
         deliver(rendered(kind, blocks(found), facts, printed, dict), report)
 
-    if not judge.named:
+    if not judge.spec:
         tell("no LMM given with --judge: the baseline of an LMM alone is left out")
         show(None, None)
         return 0
@@ -258,7 +259,7 @@ def _directions(people: People, clip: str, download: bool, judge: JudgeOptions, 
     from editloupe.evals.edival.baseline_scores import CLIP_FILE, ClipDirections
     from editloupe.tools.models.features import ClipEncoder, FeatureSettings
 
-    tools = judge.chosen().tool_settings()
+    tools = judge.preset().tool_settings()
     encoder = ClipEncoder(FeatureSettings(clip, download, tools.device, tools.precision))
     if problem := encoder.unavailable():
         raise UserError(f"CLIP cannot be used: {problem}")

@@ -11,7 +11,7 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Without, one_of, spliced
+from editloupe.cli.options import Without, check_choice, expand_options
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
 from editloupe.types import Mode, UserError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WHERE, CHANGE = "Where the fork begins", "What is other at the step"
 
 
-@spliced
+@expand_options
 def fork(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     edit_id: Annotated[str, typer.Argument(help="The edit's id in the run.")],
@@ -140,11 +140,11 @@ def _other(given: JudgeOptions, wording: Sequence[Path]) -> JudgeChange:
         judge=given.judge,
         base_url=given.base_url,
         protocol=given.protocol,
-        mode=cast(Mode, one_of("--mode", given.mode, get_args(Mode))) if given.mode else None,
+        mode=cast(Mode, check_choice("--mode", given.mode, get_args(Mode))) if given.mode else None,
         setup=given.setup,
         rubrics=(*(given.rubrics or ()), *wording),
-        judging=given.given(),
-        tools=given.tools.given(),
+        judging=given.judge_values(),
+        tools=given.tool_values(),
     )
 
 

@@ -15,7 +15,7 @@ from editloupe._util.json_safe import storable
 from editloupe._util.text import for_json, number_of, one_line, printable, trace_command
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import spliced
+from editloupe.cli.options import expand_options
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
 from editloupe.judge import Judge
@@ -27,7 +27,7 @@ from editloupe.rubrics.registry import type_reader
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
 
 
-@spliced
+@expand_options
 def judge(
     source: Annotated[Path, typer.Argument(help="The picture before the edit.")],
     edited: Annotated[Path, typer.Argument(help="The picture after the edit.")],

@@ -1,101 +1,133 @@
-"""The options of every command that opens a judge, and the judge they describe."""
+"""The options of every command that opens a judge, `--set KEY=VALUE`, and the judge they describe."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import typer
+from pydantic import ValidationError
 
-from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of
+from editloupe.agent.chat_interface import RetryPolicy
+from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, check_choice, find_option
 from editloupe.cli.output import tell
 from editloupe.judge import JUDGE_VARIABLE, Judge
 from editloupe.judge.plans import Plan, is_combined, plan_of
 from editloupe.judge.settings import JudgeSettings, Setup, find_setup, setup_names
-from editloupe.rubrics.model import TargetCrop, Telling
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS
+from editloupe.tools.settings import ToolSettings, read_settings, read_tool_names, setting_names
 from editloupe.types import Mode, UserError
 
 USUAL = JudgeSettings()
-"""Where the defaults come from."""
+"""The defaults."""
+TOOLS, RETRY = "tools.", "retry."
+"""Prefixes of the keys of the tools' settings and of the retry policy."""
+TOP_K = '{"top_k": 1}'
+SECRET = ("headers", "extra_body")
+"""Settings whose values are not repeated in error messages."""
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The parameters of the provider as they were given."""
+    """The parameters of the provider. None leaves a parameter to the preset or its default."""
 
     reasoning_effort: Annotated[
         str | None,
         typer.Option(
-            help="How much a reasoning model thinks, by its provider's words: low, medium, high…",
+            help="How much a reasoning model thinks, in its provider's words: low, medium, high…",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     thinking_level: Annotated[
         str | None,
         typer.Option(
-            help="The same, where a provider calls it so: minimal, low, medium or high.", rich_help_panel=ASKING
+            help="Reasoning effort of providers that call it so: minimal, low, medium or high.",
+            rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     thinking_budget: Annotated[
         int | None,
         typer.Option(
             min=-1,
-            help="The same in tokens, where a provider takes them: 0 for none, -1 for its own choice.",
+            help="Reasoning effort in tokens: 0 for none, -1 for the provider's choice.",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     seed: Annotated[
         int | None,
-        typer.Option(help="The seed of sampling, where the provider takes one.", rich_help_panel=ASKING),
+        typer.Option(help="Seed of sampling, if the provider takes one.", rich_help_panel=ASKING, hidden=True),
     ] = None
     top_p: Annotated[
-        float | None, typer.Option(min=0, max=1, help="The share of likely words to draw from.", rich_help_panel=ASKING)
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Probability mass of the words to sample from.", rich_help_panel=ASKING, hidden=True
+        ),
     ] = None
     service_tier: Annotated[
         str | None,
         typer.Option(
-            help="flex is slower and cheaper; a reply is then waited for 900 seconds.", rich_help_panel=ASKING
+            help="flex is slower and cheaper, and waits up to 900 seconds for a reply.",
+            rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     header: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A header of every request; may be given again. Values are not written down.",
+            help="A header of every request. Values are not written down. Repeatable.",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     extra_body: Annotated[
         str | None,
         typer.Option(
-            metavar="JSON", help="An object whose fields join the body of every request.", rich_help_panel=ASKING
+            metavar="JSON",
+            help="A JSON object whose fields are added to the body of every request.",
+            rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
 
-    def given(self) -> dict[str, Any]:
-        """Return the settings that were given."""
-        found = {name: value for name, value in vars(self).items() if value is not None and name != "header"}
+    def values(self) -> dict[str, Any]:
+        """Return the parameters that were set."""
+        values = {name: value for name, value in vars(self).items() if value is not None and name != "header"}
         if self.header:
-            found["headers"] = _headers(self.header)
+            values["headers"] = _parse_headers(self.header)
         if self.extra_body is not None:
-            found["extra_body"] = _object(self.extra_body)
-        return found
+            values["extra_body"] = _parse_object(self.extra_body)
+        return values
 
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """The options about a judge as they were given."""
+    """The options about a judge. None leaves a setting to the preset or its default."""
 
     judge: JudgeSpec = None
     setup: Annotated[
         str | None,
         typer.Option(
-            help=f"Settings under one name, {', '.join(setup_names())}, or a file of your own; single options go before it.",
+            help=f"Preset name ({', '.join(setup_names())}) or YAML file. Command-line options override it.",
+            rich_help_panel=JUDGING,
+        ),
+    ] = None
+    set_values: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any setting of the judge, such as max_repairs=3. `editloupe settings` lists them. Repeatable.",
             rich_help_panel=JUDGING,
         ),
     ] = None
@@ -105,23 +137,24 @@ class JudgeOptions:
     protocol: Annotated[
         str | None,
         typer.Option(
-            help=f"Whose rubrics, see `editloupe protocols`; without it {DEFAULT.name}, for pairs {DEFAULT_FOR_PAIRS.name}.",
+            help="Protocol whose rubrics are used, see `editloupe protocols`. "
+            f"Default: {DEFAULT.name}, for pairs {DEFAULT_FOR_PAIRS.name}.",
             rich_help_panel=JUDGING,
         ),
     ] = None
     mode: Annotated[
         str | None,
-        typer.Option(help="tools, oracle or plain; without it the protocol's own default.", rich_help_panel=JUDGING),
+        typer.Option(help="tools, oracle or plain. Default: the protocol's default mode.", rich_help_panel=JUDGING),
     ] = None
     criteria: Annotated[
         list[str] | None,
-        typer.Option("--criterion", help="Only this criterion; may be given again.", rich_help_panel=JUDGING),
+        typer.Option("--criterion", help="Judge only this criterion. Repeatable.", rich_help_panel=JUDGING),
     ] = None
     rubrics: Annotated[
         list[Path] | None,
         typer.Option(
             "--rubric",
-            help="A rubric of your own in YAML, with --protocol beside its criteria, or other words for one; may be given again.",
+            help="Custom rubric (YAML). With --protocol: added to its criteria, or rewording one of them. Repeatable.",
             rich_help_panel=JUDGING,
         ),
     ] = None
@@ -129,22 +162,27 @@ class JudgeOptions:
         str | None,
         typer.Option(
             show_default=str(USUAL.differences),
-            help="model or tool: who lists differences where a rubric has them listed first (Edit-Compass).",
+            help="Who lists the differences, if a rubric has them listed first (Edit-Compass): model or tool.",
             rich_help_panel=JUDGING,
+            hidden=True,
         ),
     ] = None
     target_crop: Annotated[
         str | None,
         typer.Option(
-            help="adaptive, each_end or box: how much the crops of oracle mode show round a target; else as the rubric says.",
+            help="Surroundings of a target in the crops of oracle mode: adaptive, each_end or box. "
+            "Default: the rubric's.",
             rich_help_panel=JUDGING,
+            hidden=True,
         ),
     ] = None
     tells: Annotated[
         str | None,
         typer.Option(
-            help="What of an edit's text the judge is given: instruction, type, hint, with commas; else as the rubric says.",
+            help="Texts of the edit that the judge sees: instruction, type, hint, separated by commas. "
+            "Default: the rubric's.",
             rich_help_panel=JUDGING,
+            hidden=True,
         ),
     ] = None
     our_notes: Annotated[
@@ -152,8 +190,9 @@ class JudgeOptions:
         typer.Option(
             "--our-notes/--no-our-notes",
             show_default="our-notes",
-            help="Keep the parts of a rubric that its paper does not have, such as notes by type, or leave them out.",
+            help="Keep or leave out the parts of a rubric that its paper does not have, such as notes by type.",
             rich_help_panel=JUDGING,
+            hidden=True,
         ),
     ] = None
     max_turns: Annotated[
@@ -161,7 +200,7 @@ class JudgeOptions:
         typer.Option(
             show_default=str(USUAL.max_turns),
             min=1,
-            help="Replies before the tools are forbidden and the answer is asked for.",
+            help="Replies before the tools are withdrawn and the model must answer.",
             rich_help_panel=ASKING,
         ),
     ] = None
@@ -170,49 +209,58 @@ class JudgeOptions:
         typer.Option(
             show_default=str(USUAL.max_repairs),
             min=0,
-            help="Unreadable replies that are sent back.",
+            help="How often an unreadable reply is sent back for correction.",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     tool_calls: Annotated[
         str | None,
         typer.Option(
             show_default=str(USUAL.tool_calls),
-            help="auto, native or text: how tools are called; auto follows the model.",
+            help="How the model calls tools: native, text, or auto (by model).",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     coordinates: Annotated[
         str | None,
         typer.Option(
             show_default=str(USUAL.coordinates),
-            help="auto, pixels or per_mille: how the model counts positions.",
+            help="Unit of the model's coordinates: pixels, per_mille, or auto (by model).",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     structured: Annotated[
         str | None,
         typer.Option(
             show_default=str(USUAL.structured),
-            help="auto, on or off: hold the provider to the answer's JSON schema.",
+            help="Send the answer's JSON schema to the provider: on, off, or auto (by model).",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     written_reasoning: Annotated[
         str | None,
         typer.Option(
             show_default=str(USUAL.written_reasoning),
-            help="auto, on or off: write reasoning step by step first in a reply held to JSON; auto: by the model.",
+            help="Ask for written reasoning before a JSON answer: on, off, or auto (by model).",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     temperature: Annotated[
-        float | None, typer.Option(min=0, help="Without it 0, where the model accepts it.", rich_help_panel=ASKING)
+        float | None,
+        typer.Option(min=0, help="Sampling temperature. Default: 0 if the model accepts it.", rich_help_panel=ASKING),
     ] = None
     max_output_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Longest reply, thinking included; without it the provider's own limit.", rich_help_panel=ASKING
+            min=1,
+            help="Longest reply in tokens, including reasoning. Default: the provider's limit.",
+            rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     long_side: Annotated[
@@ -220,14 +268,15 @@ class JudgeOptions:
         typer.Option(
             show_default=str(USUAL.long_side),
             min=64,
-            help="Longest side of a picture as sent; tools see every pixel.",
+            help="Longest side of the pictures sent, in pixels. Tools use the original pixels.",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     timeout: Annotated[
         float | None,
         typer.Option(
-            show_default=str(USUAL.timeout), min=0.1, help="Seconds to wait for one reply.", rich_help_panel=ASKING
+            show_default=str(USUAL.timeout), min=0.1, help="Seconds to wait for a reply.", rich_help_panel=ASKING
         ),
     ] = None
     min_confidence: Annotated[
@@ -236,98 +285,294 @@ class JudgeOptions:
             show_default=str(USUAL.min_confidence),
             min=0,
             max=1,
-            help="Leave weaker verdicts of `rules` unjudged.",
+            help="Leave verdicts of `rules` below this confidence unjudged.",
             rich_help_panel=ASKING,
+            hidden=True,
         ),
     ] = None
     model: ModelOptions = ModelOptions()
     tools: ToolOptions = ToolOptions()
     tool_memory: int | None = None
-    """Bytes the tools may remember in memory; no option, for whoever opens the judge to set."""
+    """Bytes the tools may cache in memory. Not an option: set by the command that opens the judge."""
     plan: Plan | None = None
-    """Who answers, read once: workers on other machines do not have the file."""
+    """The panel or cascade, read once, because workers on other machines do not have its file. Not an option."""
     shared_results: Path | None = None
-    """Where judges that are opened one after the other share their tools' results, unless a folder is set; no option."""
+    """Folder in which successive judges share their tools' results, unless another is set. Not an option."""
 
     def open(self, **hooks: Any) -> Judge:
-        """Return the judge these options describe."""
+        """Open the judge that these options describe."""
         return Judge(
             self.plan or self.judge,
             protocol=self.protocol,
-            mode=cast(Mode, one_of("--mode", self.mode, get_args(Mode))) if self.mode else None,
+            mode=cast(Mode, check_choice("--mode", self.mode, get_args(Mode))) if self.mode else None,
             base_url=self.base_url,
             criteria=self.criteria,
             rubrics=self.rubrics or (),
-            setup=self.chosen(),
+            setup=self.preset(),
             **hooks,
         )
 
     def with_plan(self) -> JudgeOptions:
-        """Return the options with the judges read that answer together; the others as they are."""
-        spec = self.named
+        """Return the options with the panel or cascade read, if the judge is one."""
+        spec = self.spec
         return replace(self, plan=plan_of(spec, self.base_url)) if spec and is_combined(spec) else self
 
-    def chosen(self) -> Setup:
-        """Return the set-up that was named, or the default one, with the single options in their places."""
-        named, given = find_setup(self.setup), self.tools.given()
+    def preset(self) -> Setup:
+        """Return the named preset, or the default one, with the single settings of the command line in it."""
+        preset, judging = find_setup(self.setup), self.judge_values()
+        if isinstance(judging.get("retry"), Mapping):
+            judging["retry"] = {**preset.judging.get("retry", {}), **judging["retry"]}
         memory = {} if self.tool_memory is None else {"memory_bytes": self.tool_memory}
-        chosen = named.but(judging=self.given(), tools={**given, **memory})
-        return chosen if self.shared_results is None else chosen.sharing(self.shared_results)
+        preset = preset.but(judging=judging, tools={**self.tool_values(), **memory})
+        return preset if self.shared_results is None else preset.sharing(self.shared_results)
 
     def settings(self) -> JudgeSettings:
         """Return how the judge is asked."""
-        return self.chosen().judge_settings()
+        return self.preset().judge_settings()
 
-    def given(self) -> dict[str, Any]:
-        """Return the settings of judging that were given."""
-        closed = {
-            "tool_calls": ("auto", "native", "text"),
-            "coordinates": ("auto", "pixels", "per_mille"),
-            "structured": ("auto", "on", "off"),
-            "written_reasoning": ("auto", "on", "off"),
-            "differences": ("model", "tool"),
-            "target_crop": get_args(TargetCrop),
-        }
-        given = {name: getattr(self, name) for name in JudgeSettings.model_fields if hasattr(self, name)}
-        given = {name: value for name, value in given.items() if value is not None} | self.model.given()
-        for name, choices in closed.items():
-            if name in given:
-                one_of(f"--{name.replace('_', '-')}", given[name], choices)
-        return {**given, "tells": _tells(self.tells)} if self.tells is not None else given
+    def judge_values(self) -> dict[str, Any]:
+        """Return the settings of the judge that were set, by options of their own or by `--set`."""
+        values = {name: getattr(self, name) for name in JudgeSettings.model_fields if hasattr(self, name)}
+        values = {name: value for name, value in values.items() if value is not None} | self.model.values()
+        for name, value in values.items():
+            if choices := _list_choices(_JUDGE_HINTS[name]):
+                check_choice(_option_name(name), value, choices)
+        if self.tells is not None:
+            values["tells"] = _parse_tells("--tells", self.tells)
+        return _merge("", values, read_set_values(self.set_values or ()).judging)
+
+    def tool_values(self) -> dict[str, Any]:
+        """Return the settings of the tools that were set, by options, `--tool-set` or `--set tools.KEY=VALUE`."""
+        return _merge(TOOLS, self.tools.values(), read_set_values(self.set_values or ()).tools)
 
     @property
-    def named(self) -> str | None:
-        """The judge that was named, by the option or by the variable; None where neither names one."""
+    def spec(self) -> str | None:
+        """The spec of the judge, from `--judge` or the environment variable; None if neither is set."""
         return self.judge or os.environ.get(JUDGE_VARIABLE) or None
 
     def announce(self) -> None:
-        """Say on stderr that the embedded judge is used where no judge was named."""
-        if not self.named:
+        """Say on stderr that the embedded judge is used, if no judge was named."""
+        if not self.spec:
             tell("no --judge given: judged by the embedded `rules`, a rule-based baseline that needs no key")
 
 
-def _tells(given: str) -> tuple[Telling, ...]:
-    """Read what is told; an empty text tells nothing."""
-    words = [word.strip() for word in given.split(",") if word.strip()]
-    return tuple(cast(Telling, one_of("--tells", word, get_args(Telling))) for word in words)
+@dataclass(frozen=True)
+class SetValues:
+    """The values of `--set`."""
+
+    judging: dict[str, Any] = field(default_factory=dict)
+    tools: dict[str, Any] = field(default_factory=dict)
 
 
-def _headers(texts: Sequence[str]) -> dict[str, str]:
-    """Read headers given as NAME=VALUE; what is wrong is told without the value, which may be a secret."""
-    found = {}
+def read_set_values(texts: Sequence[str]) -> SetValues:
+    """Read settings written as KEY=VALUE. The last value of a key counts.
+
+    Raises:
+        UserError: If a key is unknown or a value does not fit.
+
+    >>> read_set_values(["max-turns=4", "tells=instruction,hint", "tools.max_regions=3"])
+    SetValues(judging={'max_turns': 4, 'tells': ('instruction', 'hint')}, tools={'max_regions': 3})
+    """
+    values = SetValues()
+    for text in texts:
+        key, value = split_assignment(text)
+        if key.startswith(TOOLS):
+            values.tools[key.removeprefix(TOOLS)] = _read_tool_value(key, value)
+        elif key.startswith(RETRY):
+            retry = _read_value(RetryPolicy, RETRY, key.removeprefix(RETRY), value)
+            values.judging["retry"] = {**values.judging.get("retry", {}), key.removeprefix(RETRY): retry}
+        else:
+            values.judging[key] = _read_value(JudgeSettings, "", key, value)
+    return values
+
+
+def split_assignment(text: str) -> tuple[str, str]:
+    """Return the key and the value of one `--set`; dashes in the key count as underscores."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    key = name.removeprefix("--").replace("-", "_")
+    if not (name and equals):
+        raise UserError("--set takes KEY=VALUE, such as --set max_repairs=3; `editloupe settings` lists the keys")
+    if key not in set_keys():
+        raise UserError(f'"{name}" is not a setting; {_hint(key)}')
+    return key, value
+
+
+@cache
+def set_keys() -> tuple[str, ...]:
+    """Return every key that `--set` takes."""
+    return (
+        *(name for name in JudgeSettings.model_fields if name != "retry"),
+        *(f"{RETRY}{name}" for name in RetryPolicy.model_fields),
+        *(f"{TOOLS}{name}" for name in setting_names()),
+    )
+
+
+def option_of(key: str) -> str | None:
+    """Return the named option of a setting, or None."""
+    if key.startswith(TOOLS):
+        name = key.removeprefix(TOOLS)
+        offered = name in get_type_hints(ToolOptions) and name != "tool_set"
+        return ("--tools" if name == "offered" else _option_name(name)) if offered else None
+    return _option_name(key) if key == "headers" or key in _judge_options() else None
+
+
+def describe_values(key: str) -> str:
+    """Return what a setting takes, in a few words.
+
+    >>> describe_values("tool_calls"), describe_values("max_turns"), describe_values("min_confidence")
+    ('auto, native or text', 'a whole number of at least 1', 'a number from 0 to 1')
+    """
+    if key.startswith(TOOLS):
+        return _describe_hint(_TOOL_HINTS[key.removeprefix(TOOLS)])
+    if key.startswith(RETRY):
+        return _describe_hint(_RETRY_HINTS[key.removeprefix(RETRY)], *_range_of(key))
+    return _describe_hint(_JUDGE_HINTS[key], *_range_of(key))
+
+
+def _range_of(key: str) -> tuple[float | None, float | None]:
+    """Return the smallest and the largest value of a number; None if there is no limit."""
+    if key.startswith(RETRY):
+        return 1 if key.endswith("attempts") else 0, None
+    option = _judge_options().get(key)
+    return (option.min, option.max) if option else (None, None)
+
+
+def _describe_hint(hint: Any, low: float | None = None, high: float | None = None) -> str:
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    optional = ", or none" if type(None) in kinds else ""
+    kind = next(kind for kind in kinds if kind is not type(None))
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    if choices := _list_choices(kind):
+        *first, last = (*choices, "none") if optional else choices
+        return f"{', '.join(first)} or {last}"
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        items = f"any of {', '.join(choices)}" if (choices := _list_choices(item)) else _PLURALS.get(item, "texts")
+        return f"{items} (separated by commas), or none"
+    if kind not in (int, float):
+        return f"{_SINGULARS.get(kind, 'a JSON object')}{optional}"
+    word = "a whole number" if kind is int else "a number"
+    if low is not None:
+        word += f" from {low:g} to {high:g}" if high is not None else f" of at least {low:g}"
+    return f"{word}{optional}"
+
+
+_SINGULARS = {bool: "on or off", str: "a text", Path: "a path"}
+_PLURALS = {int: "whole numbers", float: "numbers", str: "names"}
+
+
+def _list_choices(hint: Any) -> tuple[str, ...]:
+    """Return the choices of a Literal, or of an optional one; nothing for other types."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+
+
+def _read_value(record: Any, prefix: str, key: str, text: str) -> Any:
+    """Return a value as the record's field has it, and as its option would: within the option's range."""
+    hint = record.model_fields[key].annotation
+    value: Any = text
+    if prefix == "" and key == "tells":
+        return _parse_tells("--set tells", "" if text == "none" else text)
+    if text.lower() == "none" and type(None) in get_args(hint):
+        value = None
+    elif any(get_origin(kind) is tuple for kind in (hint, *get_args(hint))):
+        value = () if text in ("", "none") else tuple(part.strip() for part in text.split(","))
+    elif key in SECRET:
+        value = _parse_object(text, f"--set {key}=", '{"X-Team": "vision"}' if key == "headers" else TOP_K)
+    try:
+        value = getattr(record.model_validate({key: value}), key)
+    except ValidationError as error:
+        raise UserError(_wrong_value(prefix + key, text, error)) from None
+    low, high = _range_of(prefix + key)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and ((low is not None and not value >= low) or (high is not None and not value <= high)):
+        raise UserError(_wrong_value(prefix + key, text))
+    return value
+
+
+def _read_tool_value(key: str, text: str) -> Any:
+    name = key.removeprefix(TOOLS)
+    if name == "offered":
+        return read_tool_names(text)
+    try:
+        return read_settings({name: text})[name]
+    except UserError as error:
+        if str(error).startswith(name):  # a number out of its range
+            raise UserError(f"--set {TOOLS}{error}") from None
+        raise UserError(_wrong_value(key, text)) from None
+
+
+def _wrong_value(key: str, text: str, error: ValidationError | None = None) -> str:
+    if key in SECRET:
+        from editloupe._util.errors import first_error
+
+        why = first_error(error).message if error else "the value does not fit"
+        return f"--set {key} takes {describe_values(key)}: {why}"
+    return f'--set {key} takes {describe_values(key)}, not "{text}"'
+
+
+def _hint(key: str) -> str:
+    """Return what the user may have meant by an unknown key."""
+    options = {"judge", "setup", "base_url", "protocol", "mode", "criterion", "rubric", "tools"}
+    if key in options:
+        return f"it is an option: --{key.replace('_', '-')}"
+    by_last_part = {name.rpartition(".")[2]: name for name in reversed(set_keys())} | {"header": "headers"}
+    near = get_close_matches(key, set_keys(), n=2, cutoff=0.7)
+    near = near or [by_last_part[name] for name in get_close_matches(key.rpartition(".")[2], by_last_part, n=2)]
+    question = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{question}`editloupe settings` lists them all"
+
+
+def _merge(prefix: str, by_option: dict[str, Any], by_set: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of both ways; the same key with different values is an error."""
+    for name, value in by_set.items():
+        if name in by_option and by_option[name] != value:
+            option = option_of(prefix + name) or "--tool-set"
+            shown = "" if name in SECRET else f": {by_option[name]} and {value}"
+            raise UserError(f"{option} and --set {prefix}{name} have different values{shown}; give one of them")
+    return {**by_option, **by_set}
+
+
+def _option_name(name: str) -> str:
+    return "--header" if name == "headers" else f"--{name.replace('_', '-')}"
+
+
+@cache
+def _judge_options() -> dict[str, Any]:
+    """Return the `typer.Option` of every setting of the judge that has one."""
+    hints = {**get_type_hints(JudgeOptions, include_extras=True), **get_type_hints(ModelOptions, include_extras=True)}
+    options = {name: find_option(hint) for name, hint in hints.items()}
+    return {name: option for name, option in options.items() if option and name in JudgeSettings.model_fields}
+
+
+def _parse_tells(option: str, text: str) -> tuple[str, ...]:
+    """Parse texts separated by commas; an empty text means none of them."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    choices = next(_list_choices(get_args(kind)[0]) for kind in get_args(_JUDGE_HINTS["tells"]) if get_args(kind))
+    return tuple(check_choice(option, word, choices) for word in words)
+
+
+def _parse_headers(texts: Sequence[str]) -> dict[str, str]:
+    """Parse headers written as NAME=VALUE; an error does not show the value, which may be a secret."""
+    headers = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise UserError("--header takes NAME=VALUE, such as --header X-Team=vision")
-        found[name] = value
-    return found
+        headers[name] = value
+    return headers
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str, option: str = "--extra-body ", example: str = TOP_K) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise UserError("""--extra-body takes a JSON object, such as --extra-body '{"top_k": 1}'""")
-    return found
+        value = None
+    if not isinstance(value, dict):
+        raise UserError(f"{option.rstrip(' =')} takes a JSON object, such as {option}'{example}'")
+    return value
+
+
+_JUDGE_HINTS = {name: field.annotation for name, field in JudgeSettings.model_fields.items()}
+_RETRY_HINTS = {name: field.annotation for name, field in RetryPolicy.model_fields.items()}
+_TOOL_HINTS = get_type_hints(ToolSettings, localns={"Tool": object})

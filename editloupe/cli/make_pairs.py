@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe._util.text import command, number_of, one_line, verb
-from editloupe.cli.options import one_of
+from editloupe.cli.options import check_choice
 from editloupe.cli.output import tell
 from editloupe.types import UserError
 
@@ -86,8 +86,8 @@ def pairs(
     from editloupe.evals.preferences.draw import DrawSettings, draw_pairs, draw_rationales
     from editloupe.evals.preferences.pairs import RULES, answers_file, open_file, write_lines
 
-    one_of("--ties", ties, ("keep", "drop"))
-    one_of("--by", by or "scores", ("scores", "people"))
+    check_choice("--ties", ties, ("keep", "drop"))
+    check_choice("--by", by or "scores", ("scores", "people"))
     if rationales and (by == "scores" or criterion):
         raise UserError("rationales have no scores; which one is better is for people to say")
     _own_files(out, open_file(out))
@@ -98,7 +98,7 @@ def pairs(
         per_source=per_source,
         seed=seed,
         people=people,
-        rule=one_of("--agreement", agreement, RULES),
+        rule=check_choice("--agreement", agreement, RULES),
     )
     tables = _tables(runs, configuration or (), rationales)
     for table in {str(table.folder): table for table in tables}.values():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe._util.text import for_json, number_of
-from editloupe.cli.options import one_of
+from editloupe.cli.options import check_choice
 from editloupe.cli.output import tell, width_for
 from editloupe.evals.manifests import layouts
 from editloupe.rubrics.registry import DEFAULT, known_paper
@@ -61,7 +61,7 @@ def stats(
     from editloupe.evals.manifests.stats import manifest_stats
     from editloupe.rubrics.registry import type_reader
 
-    paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
+    paper = known_paper(check_choice("--layout", layout, layouts.sample_layouts()))
     naming = paper.fields if paper else None
     # Types go by the names that a report of these edits has for them.
     judged_by = find_protocol(protocol or (paper.name if paper else DEFAULT.name))

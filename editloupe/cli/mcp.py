@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import spliced
+from editloupe.cli.options import expand_options
 from editloupe.servers.mcp.settings import McpSettings
 from editloupe.types import UserError
 
 SERVING = "The server"
 
 
-@spliced
+@expand_options
 def mcp(
     given: JudgeOptions,
     *,

@@ -1,9 +1,13 @@
-"""What the options of several commands share: panels of the help, the tools' options, and how values are read."""
+"""Options that several commands share, and the machinery that puts a group of options into a command's signature.
+
+A command that takes `judge: JudgeOptions` has one option on the command line for every annotated field of that record.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -21,98 +25,121 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-
-class Only:
-    """Says in an annotation that a command offers these fields of a record; the others keep their defaults."""
-
-    def __init__(self, *names: str) -> None:
-        self.names = names
+JUDGING, ASKING, LOOKING = "What is judged", "How the model is asked", "How the tools look"
+MORE_SETTINGS = "More settings: editloupe settings; use --set KEY=VALUE"
+"""The last line of the help of every command that has `--set`."""
 
 
-class Without:
-    """Says in an annotation that a command does not offer these fields of a record; they keep their defaults."""
+class _FieldNames:
+    """Base of the marks that name fields of an option group."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
+
+
+class Only(_FieldNames):
+    """Annotation: the command offers only these fields of the group. The others keep their defaults."""
+
+
+class Without(_FieldNames):
+    """Annotation: the command does not offer these fields of the group. They keep their defaults."""
+
+
+class Visible(_FieldNames):
+    """Annotation: the command's help lists these fields of the group, although most commands hide them."""
 
 
 class Default:
-    """Says in an annotation that a command has other defaults for these fields of a record."""
+    """Annotation: the command has other defaults for these fields of the group."""
 
     def __init__(self, **values: Any) -> None:
         self.values = values
 
 
-def spliced(command: Callable[..., R]) -> Callable[..., R]:
-    """Return the command with the fields of its records in place of the records, for typer to read.
+def expand_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Replace option groups in a command's signature by their fields, so that typer can read it.
 
-    Fields that are records themselves are spliced as well; fields without a `typer.Option` are no options.
+    A group is a dataclass. Groups within groups are expanded as well. Fields without a `typer.Option` are not options.
     """
     hints = get_type_hints(command, include_extras=True)
-    records: dict[str, _Record] = {}
+    groups: dict[str, _Group] = {}
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
-        if record := _record(hints[name]):
-            records[name] = record
-            parameters += record.parameters()
+        if group := _find_group(hints[name]):
+            groups[name] = group
+            parameters += group.parameters()
         else:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
 
     @wraps(command)
-    def flat(**given: Any) -> R:
-        made = {name: record.make(given) for name, record in records.items()}
-        spent = {parameter.name for record in records.values() for parameter in record.parameters()}
-        return command(**{name: value for name, value in given.items() if name not in spent}, **made)
+    def flat(**values: Any) -> R:
+        records = {name: group.build(values) for name, group in groups.items()}
+        used = {parameter.name for group in groups.values() for parameter in group.parameters()}
+        return command(**{name: value for name, value in values.items() if name not in used}, **records)
 
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
 
 
+def find_option(hint: Any) -> OptionInfo | None:
+    """Return the `typer.Option` of an annotation, or None."""
+    parts = get_args(hint) if get_origin(hint) is Annotated else ()
+    return next((part for part in parts if isinstance(part, OptionInfo)), None)
+
+
 @dataclass(frozen=True)
-class _Record:
-    """A record as one command takes it."""
+class _Group:
+    """An option group as one command offers it."""
 
     kind: type
     marks: tuple[Any, ...] = ()
 
     def parameters(self) -> list[inspect.Parameter]:
-        """Return one parameter a field."""
-        hints, found = get_type_hints(self.kind, include_extras=True), []
+        """Return one parameter per offered field."""
+        hints, parameters = get_type_hints(self.kind, include_extras=True), []
         for field in fields(self.kind):
-            if record := self._nested(hints[field.name]):
-                found += record.parameters()
-            elif self._offers(field.name, hints[field.name]):
-                found.append(
+            hint = hints[field.name]
+            if group := self._nested(hint):
+                parameters += group.parameters()
+            elif self._offers(field.name, hint):
+                parameters.append(
                     inspect.Parameter(
                         field.name,
                         inspect.Parameter.KEYWORD_ONLY,
                         default=self._default(field),
-                        annotation=hints[field.name],
+                        annotation=self._annotation(field.name, hint),
                     )
                 )
-        return found
+        return parameters
 
-    def make(self, given: Mapping[str, Any]) -> Any:
-        """Return the record with what was given for its fields."""
-        hints, values = get_type_hints(self.kind, include_extras=True), {}
+    def build(self, values: Mapping[str, Any]) -> Any:
+        """Return the record with the values of its fields."""
+        hints, own = get_type_hints(self.kind, include_extras=True), {}
         for field in fields(self.kind):
-            if record := self._nested(hints[field.name]):
-                values[field.name] = record.make(given)
-            elif field.name in given and self._offers(field.name, hints[field.name]):
-                values[field.name] = given[field.name]
-        return self.kind(**values)
+            if group := self._nested(hints[field.name]):
+                own[field.name] = group.build(values)
+            elif field.name in values and self._offers(field.name, hints[field.name]):
+                own[field.name] = values[field.name]
+        return self.kind(**own)
 
-    def _nested(self, hint: Any) -> _Record | None:
-        record = _record(hint)
-        return _Record(record.kind, self.marks) if record else None
+    def _nested(self, hint: Any) -> _Group | None:
+        group = _find_group(hint)
+        return _Group(group.kind, self.marks) if group else None
 
     def _offers(self, name: str, hint: Any) -> bool:
-        if get_origin(hint) is not Annotated or not any(isinstance(part, OptionInfo) for part in get_args(hint)):
+        if find_option(hint) is None:
             return False
         if any(isinstance(mark, Only) and name not in mark.names for mark in self.marks):
             return False
         return not any(isinstance(mark, Without) and name in mark.names for mark in self.marks)
+
+    def _annotation(self, name: str, hint: Any) -> Any:
+        if not any(isinstance(mark, Visible) and name in mark.names for mark in self.marks):
+            return hint
+        option = copy(find_option(hint))
+        option.hidden = False  # type: ignore[union-attr]
+        return Annotated[get_args(hint)[0], option]
 
     def _default(self, field: Field[Any]) -> Any:
         other_default = (
@@ -121,20 +148,18 @@ class _Record:
         return next(other_default, field.default)
 
 
-def _record(hint: Any) -> _Record | None:
-    """Return the record an annotation names, with the marks beside it; None where it names none."""
+def _find_group(hint: Any) -> _Group | None:
+    """Return the option group that an annotation names, with its marks, or None."""
     kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    return _Record(kind, tuple(marks)) if isinstance(kind, type) and is_dataclass(kind) else None
+    return _Group(kind, tuple(marks)) if isinstance(kind, type) and is_dataclass(kind) else None
 
-
-JUDGING, ASKING, LOOKING = "What is judged", "How the model is asked", "How the tools look"
 
 JudgeSpec = Annotated[
     str | None,
     typer.Option(
         "--judge",
-        help=f"{format_specs(', ')} or {RULES}; {PANEL}SPEC,SPEC… or {CASCADE}FILE; "
-        f"else the variable EDITLOUPE_JUDGE, else {RULES}.",
+        help=f"{format_specs(', ')} or {RULES}; {PANEL}SPEC,SPEC… or {CASCADE}FILE. "
+        f"Default: the variable EDITLOUPE_JUDGE, or {RULES}.",
         rich_help_panel=ASKING,
     ),
 ]
@@ -142,13 +167,13 @@ JudgeSpec = Annotated[
 
 @dataclass(frozen=True)
 class ToolOptions:
-    """The options about the tools as they were given; what is None follows the set-up, the environment, the defaults."""
+    """The options about the tools. None leaves a setting to the preset, the environment or its default."""
 
     offered: Annotated[
         str | None,
         typer.Option(
             "--tools",
-            help="The tools the judge may call, with commas, or none, or all; without it all that can run here.",
+            help="Tools the judge may call, separated by commas, or none, or all. Default: all that can run here.",
             rich_help_panel=LOOKING,
         ),
     ] = None
@@ -156,62 +181,94 @@ class ToolOptions:
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Any setting of the tools, such as max_regions=3 or network_share=1; may be given again.",
+            help="A setting of the tools, such as max_regions=3; the same as --set tools.KEY=VALUE. Repeatable.",
             rich_help_panel=LOOKING,
+            hidden=True,
         ),
     ] = None
 
     enhancer: Annotated[
         str | None,
         typer.Option(
-            "--enhancer", help="auto, realesrgan, spandrel, fast or none, for enlarged crops.", rich_help_panel=LOOKING
+            "--enhancer",
+            help="Enlargement of crops: auto, realesrgan, spandrel, fast or none.",
+            rich_help_panel=LOOKING,
+            hidden=True,
         ),
     ] = None
     detector: Annotated[
         str | None,
-        typer.Option("--detector", help="Folder or hub id of Grounding DINO weights.", rich_help_panel=LOOKING),
+        typer.Option(
+            "--detector",
+            help="Folder or hub id of Grounding DINO weights.",
+            rich_help_panel=LOOKING,
+            hidden=True,
+        ),
     ] = None
     detector_download: Annotated[
         bool,
-        typer.Option("--detector-download", help="Allow fetching the detector's weights.", rich_help_panel=LOOKING),
+        typer.Option(
+            "--detector-download",
+            help="Allow downloading the detector's weights.",
+            rich_help_panel=LOOKING,
+            hidden=True,
+        ),
     ] = False
     device: Annotated[
-        str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=LOOKING)
+        str | None,
+        typer.Option(
+            "--device",
+            help="Device of local models: auto, cpu, cuda, cuda:1 or mps.",
+            rich_help_panel=LOOKING,
+            hidden=True,
+        ),
     ] = None
     read_text: Annotated[
-        str | None, typer.Option("--read-text", help="auto, on or off: offer the text reader.", rich_help_panel=LOOKING)
+        str | None,
+        typer.Option(
+            "--read-text", help="Offer the text reader: auto, on or off.", rich_help_panel=LOOKING, hidden=True
+        ),
     ] = None
     overview: Annotated[
         bool,
         typer.Option(
-            "--overview", help="Show where the differences lie in the whole picture, too.", rich_help_panel=LOOKING
+            "--overview",
+            help="Also show all differences in one small view of the whole picture.",
+            rich_help_panel=LOOKING,
+            hidden=True,
         ),
     ] = False
 
-    def given(self) -> dict[str, Any]:
-        """Return the settings that were named; an option of its own goes before the same setting in --tool-set."""
-        from editloupe.tools.settings import read_assignments, read_settings, read_tool_names
+    def values(self) -> dict[str, Any]:
+        """Return the settings that were set. A named option overrides the same key of `--tool-set`."""
+        from editloupe.tools.settings import read_assignments
+
+        return {**read_assignments(self.tool_set or ()), **self.option_values()}
+
+    def option_values(self) -> dict[str, Any]:
+        """Return the settings that were set by options of their own."""
+        from editloupe.tools.settings import read_settings, read_tool_names
 
         plain = {name: value for name, value in vars(self).items() if name not in ("offered", "tool_set")}
-        own: dict[str, Any] = {
+        values: dict[str, Any] = {
             **plain,
             "detector_download": self.detector_download or None,
             "overview": self.overview or None,
         }
-        named = {name: value for name, value in own.items() if value is not None}
+        values = {name: value for name, value in values.items() if value is not None}
         if self.offered is not None:
-            named["offered"] = read_tool_names(self.offered)
-        return {**read_assignments(self.tool_set or ()), **read_settings(named)}
+            values["offered"] = read_tool_names(self.offered)
+        return read_settings(values)
 
-    def settings(self, **more: Any) -> ToolSettings:
-        """Return the tools' settings: what was given here, else what the environment has, else the defaults."""
+    def settings(self, **changes: Any) -> ToolSettings:
+        """Return the tools' settings. Options override the environment, and the environment overrides the defaults."""
         from editloupe.tools.settings import ToolSettings
 
-        return replace(ToolSettings.from_environment(), **{**self.given(), **more})
+        return replace(ToolSettings.from_environment(), **{**self.values(), **changes})
 
 
 def parse_boxes(texts: Sequence[str]) -> tuple[Box, ...]:
-    """Read boxes given as x1,y1,x2,y2."""
+    """Parse boxes written as x1,y1,x2,y2."""
     boxes = []
     for text in texts:
         try:
@@ -224,18 +281,22 @@ def parse_boxes(texts: Sequence[str]) -> tuple[Box, ...]:
 
 
 def parse_images(texts: Sequence[str]) -> dict[str, tuple[Path, ...]]:
-    """Read pictures given as ROLE=FILE; a role may be given again."""
-    found: dict[str, tuple[Path, ...]] = {}
+    """Parse pictures written as ROLE=FILE. A role may be repeated."""
+    images: dict[str, tuple[Path, ...]] = {}
     for text in texts:
         role, equals, name = text.partition("=")
         if not equals or not role.strip() or not name.strip():
             raise UserError(f'"{text}" is not ROLE=FILE; write for instance --image annotated=marked.png')
-        found[role.strip()] = (*found.get(role.strip(), ()), Path(name.strip()))
-    return found
+        images[role.strip()] = (*images.get(role.strip(), ()), Path(name.strip()))
+    return images
 
 
-def one_of(option: str, value: str, choices: Sequence[str]) -> Any:
-    """Return a value that is one of the choices; another is the user's mistake."""
+def check_choice(option: str, value: str, choices: Sequence[str]) -> Any:
+    """Return the value if it is one of the choices.
+
+    Raises:
+        UserError: If it is not. The message names the option and the choices.
+    """
     if value not in choices:
         raise UserError(f'{option} is one of {", ".join(choices)}, not "{value}"')
     return value

@@ -21,7 +21,7 @@ from editloupe._util.json_safe import record_json
 from editloupe._util.text import for_json, number_of, one_line, verb
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, Closing, judge_into_run
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Without, one_of, spliced
+from editloupe.cli.options import Without, check_choice, expand_options
 from editloupe.cli.output import tell
 from editloupe.cli.report import Resamples, Seed
 from editloupe.evals.batch.batch import Ending
@@ -48,7 +48,7 @@ from editloupe.types import Edit, UserError
 WHAT, RANKING, BEST = "What is asked for", "Ranking models", "The best of several"
 
 
-@spliced
+@expand_options
 def reward(
     paths: Annotated[
         list[Path],
@@ -134,7 +134,7 @@ def reward(
         raise UserError("--published goes with --table")
     if out is not None and (table or scores):
         raise UserError("--out is for what a judge is asked; --table and --scores ask nobody")
-    kind = one_of("--format", format or ("json" if options.as_json else "text"), ("text", *FORMATS))
+    kind = check_choice("--format", format or ("json" if options.as_json else "text"), ("text", *FORMATS))
     if format and not table and len(scores or ()) < 2:
         raise UserError("--format is for the table of several judges: --table, or --scores more than once")
     if table:
@@ -328,7 +328,7 @@ class Asking:
             given: The options of the command line.
             default: The protocol, if neither the options nor their set-up name one.
         """
-        protocol = None if given.rubrics else given.protocol or given.chosen().protocol or default
+        protocol = None if given.rubrics else given.protocol or given.preset().protocol or default
         given = replace(given, protocol=given.protocol if given.rubrics else protocol, tool_memory=TOOL_MEMORY)
         with given.open() as judge:
             check_scorable(judge)

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import spliced
+from editloupe.cli.options import expand_options
 from editloupe.servers.reward.settings import DEADLINE, PORT, RewardServerSettings
 from editloupe.types import UserError
 
 SERVING, LIMITS = "The server", "How much it takes on"
 
 
-@spliced
+@expand_options
 def serve(
     given: JudgeOptions,
     *,

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe._util.text import for_json, printable
-from editloupe.cli.options import ToolOptions, Without, spliced
+from editloupe.cli.options import ToolOptions, Without, expand_options
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import encode
 from editloupe.tools.contract import ToolError, ToolResult, View
@@ -25,7 +25,7 @@ NAMES = ("Source Image", "Edited Image", "Reference Image")
 """What the pictures given are called, in this order."""
 
 
-@spliced
+@expand_options
 def tool_command(
     name: Annotated[
         str, typer.Argument(help="zoom_in_image, localize_differences, detect_object, read_text or a plug-in.")

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from editloupe.cli.options import Default, Only, Without, spliced
+from editloupe.cli.options import Default, Only, Without, expand_options
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class House:
 
 def run(command: Any, *arguments: str) -> Any:
     app = typer.Typer()
-    app.command()(spliced(command))
+    app.command()(expand_options(command))
     return CliRunner().invoke(app, list(arguments))
 
 
@@ -71,7 +71,7 @@ def test_a_command_may_offer_a_part(kind: Any, offered: set[str]) -> None:
         return house
 
     build.__annotations__["house"] = kind
-    flat = spliced(build)
+    flat = expand_options(build)
     assert set(flat.__annotations__) == offered
     assert flat(**dict.fromkeys(offered & {"coats"}, 9)).paint == Paint(coats=9 if "coats" in offered else 2)
 
@@ -95,4 +95,4 @@ def test_two_options_of_one_name_are_a_mistake_of_ours() -> None:
     def build(house: House, color: str = "") -> None: ...
 
     with pytest.raises(ValueError, match="duplicate parameter name"):
-        spliced(build)
+        expand_options(build)

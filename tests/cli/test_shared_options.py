@@ -44,6 +44,7 @@ PARTS = {
     "edival decompose": {
         "--judge",
         "--setup",
+        "--set",
         "--base-url",
         "--max-output-tokens",
         "--timeout",
@@ -52,7 +53,7 @@ PARTS = {
         "--device",
         "--tool-set",
     },
-    "edival instruct": {"--judge", "--setup", "--base-url", "--max-output-tokens", "--timeout"},
+    "edival instruct": {"--judge", "--setup", "--set", "--base-url", "--max-output-tokens", "--timeout"},
     "make dlebench": {
         "--judge",
         "--setup",
@@ -75,7 +76,7 @@ PARTS = {
         "--device",
         "--tool-set",
     },
-    "demo": {"--judge", "--base-url", "--mode"},
+    "demo": {"--judge", "--base-url", "--mode", "--set"},
     "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview", "--tool-set"},
 }
 OWN_MEANING = {
@@ -83,8 +84,9 @@ OWN_MEANING = {
     ("edival evaluate", "--mode"),
     ("edival instruct", "--seed"),
     ("reward", "--seed"),
+    ("make dlebench", "--set"),
 }
-"""The mode of results is multi or complex; other seeds are those of chains and of resamples."""
+"""The mode of results is multi or complex; other seeds are those of chains and resamples; `make` sets its own settings."""
 PANELS = {"How the model is asked", "What is judged", "How the tools look"}
 ABOUT_THE_EDIT = {"--target", "--reference", "--type", "--image", "--hint"}
 
@@ -111,8 +113,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_thirty_eight_of_them() -> None:
-    assert len(about_a_judge()) == 38
+def test_there_are_thirty_nine_of_them() -> None:
+    assert len(about_a_judge()) == 39
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
