@@ -15,7 +15,7 @@ from editloupe.judge.settings import JudgeSettings
 from editloupe.tools.settings import setting_names
 from editloupe.types import UserError
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import final
 
 BY_OPTION: dict[str, tuple[list[str], str]] = {
