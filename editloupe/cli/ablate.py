@@ -154,23 +154,23 @@ def _ended(found: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
 
 def _text(found: Ablation) -> str:
     from editloupe.evals.ablation import ablation_blocks
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.text_renderer import as_text
 
     return as_text(tuple(ablation_blocks(found)), width_for(None, WIDTH))
 
 
 def _markdown(found: Ablation) -> str:
     from editloupe.evals.ablation import ablation_blocks
-    from editloupe.evals.report.markdown import as_markdown
+    from editloupe.evals.report.text_renderer import as_markdown
 
     return as_markdown(tuple(ablation_blocks(found)))
 
 
 def _json(found: Ablation) -> str:
     from editloupe.evals.ablation import ablation_table
-    from editloupe.evals.report.table_formats import as_facts
+    from editloupe.evals.report.table_formats import table_to_dict
 
-    return for_json({**found.model_dump(mode="json"), "tables": [as_facts(ablation_table(found))]}, 2) + "\n"
+    return for_json({**found.model_dump(mode="json"), "tables": [table_to_dict(ablation_table(found))]}, 2) + "\n"
 
 
 def _csv(found: Ablation) -> str:

@@ -57,7 +57,7 @@ def agree(
     kind = chosen_format(format, out, FORMATS)
     from editloupe.evals.labels.human import load_human_labels
     from editloupe.evals.report.comparison_blocks import agreement_blocks
-    from editloupe.evals.report.text import WIDTH, as_text
+    from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import replacement_blocks
     from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
     from editloupe.evals.stats.bootstrap import Resampling

@@ -64,7 +64,7 @@ def calibrate(
 
     Example: editloupe calibrate runs/gpt --human ada.csv --agreement 0.9 --error 0.05 --out trust.yaml
     """
-    from editloupe.evals.report.text import WIDTH, as_text
+    from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import calibration_blocks
     from editloupe.evals.stats.scores.run_table import read_run_table
     from editloupe.evals.stats.scores.unedited_baseline import without_reference

@@ -65,8 +65,7 @@ def compare(
     if models and judges:
         raise UserError("--models and --judges are two questions; name one of them")
     from editloupe.evals.report.comparison_blocks import comparison_blocks, model_blocks
-    from editloupe.evals.report.markdown import as_markdown
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.text_renderer import as_markdown, as_text
     from editloupe.evals.stats.bootstrap import Resampling
 
     tables = [_only(table, where or []) for table in _tables(runs, protocol, configuration or [])]

@@ -406,7 +406,7 @@ def sizes(
     if as_json:
         print(for_json({"manifests": [one.model_dump(mode="json") for one in found]}, 2))
     else:
-        from editloupe.evals.report.text import as_text
+        from editloupe.evals.report.text_renderer import as_text
 
         sys.stdout.write(as_text(list(manifest_blocks(found)), 120))
     return 3 if any(tally.failed or (tally.waiting and tally.total) for tally in work.tallies) else 0

@@ -57,7 +57,7 @@ def drift(
     kind = chosen_format(format, None, ("text", "json"))
     from editloupe.evals.batch.batch import Batch, judge_batch
     from editloupe.evals.batch.traffic import Limits
-    from editloupe.evals.report.text import WIDTH, as_text
+    from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import drift_blocks
     from editloupe.evals.stats.scores.run_table import read_run_table
     from editloupe.evals.stats.trust.drift import drift as compared

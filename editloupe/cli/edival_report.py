@@ -60,7 +60,7 @@ def report(
     from editloupe.evals.edival.report import blocks, drawings
     from editloupe.evals.edival.tables import chosen, tables
     from editloupe.evals.report.block_types import Heading
-    from editloupe.evals.report.table_formats import as_facts
+    from editloupe.evals.report.table_formats import table_to_dict
 
     kind = chosen_format(format, out, REPORT_FORMATS)
     found = _figures(runs, missing, configuration)
@@ -75,10 +75,10 @@ def report(
         tell(f"figures in {figures}")
     if table:
         told: list[Block] = [block for one in printed for block in (Heading(one.title, 3), one)]
-        facts: dict[str, Any] = {"tables": [as_facts(one) for one in printed]}
+        facts: dict[str, Any] = {"tables": [table_to_dict(one) for one in printed]}
     else:
         told = blocks(found)
-        facts = {**found.model_dump(mode="json"), "tables": [as_facts(one) for one in printed]}
+        facts = {**found.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
     deliver(rendered(kind, told, facts, printed, lambda: {} if table else drawings(found)), out)
 
 
@@ -156,14 +156,14 @@ def rendered(
 
         return (all_to_latex if kind == "latex" else all_to_csv)(sections)
     if kind == "md":
-        from editloupe.evals.report.markdown import as_markdown
+        from editloupe.evals.report.text_renderer import as_markdown
 
         return as_markdown(blocks)
     if kind == "html":
-        from editloupe.evals.report.html import as_html
+        from editloupe.evals.report.html_renderer import as_html
 
         return as_html(blocks, drawings(), "EdiVal-Agent", "Made by EditLoupe, `editloupe edival`.")
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.text_renderer import as_text
 
     return as_text(blocks, 160)
 
@@ -227,7 +227,7 @@ def baselines(
     from editloupe.evals.edival.baseline_scores import compared, labelled_edits
     from editloupe.evals.edival.baselines import blocks, sections
     from editloupe.evals.edival.scores_of_runs import PROTOCOL
-    from editloupe.evals.report.table_formats import as_facts
+    from editloupe.evals.report.table_formats import table_to_dict
     from editloupe.evals.stats.scores.run_table import read_run_table
 
     kind = chosen_format(format, report, REPORT_FORMATS)
@@ -239,7 +239,7 @@ def baselines(
     def show(alone: Path | None, name: str | None) -> None:
         found = compared(people, alone, name, directions)
         printed = sections(found)
-        facts = {**found.model_dump(mode="json"), "tables": [as_facts(one) for one in printed]}
+        facts = {**found.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
         deliver(rendered(kind, blocks(found), facts, printed, dict), report)
 
     if not judge.spec:

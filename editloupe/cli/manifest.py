@@ -77,7 +77,7 @@ def stats(
     if as_json:
         print(for_json({"manifests": [one.model_dump(mode="json") for one in found]}, 2))
         return
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.text_renderer import as_text
 
     sys.stdout.write(as_text(list(manifest_blocks(found)), width_for(None, 120)))
 
@@ -96,7 +96,7 @@ def manifest_blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
     """Tell the counts: one column a manifest."""
     from editloupe.evals.manifests.stats import QUANTILES
     from editloupe.evals.report.block_types import Heading, Paragraph, Points
-    from editloupe.evals.report.figures.manifests import told
+    from editloupe.evals.report.figures.manifests import format_interval
     from editloupe.rubrics.tables import PrintedTable
 
     names = [one.name for one in found]
@@ -131,8 +131,8 @@ def manifest_blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
     ]
     yield PrintedTable("", ("", *names), tuple(rows))
     parts = sorted({(part.above, part) for one in measured for part in one.intervals}, key=lambda pair: pair[0])
-    edges = list(dict.fromkeys(told(part) for _, part in parts))
-    held = [{told(part): part.samples for part in one.intervals} for one in measured]
+    edges = list(dict.fromkeys(format_interval(part) for _, part in parts))
+    held = [{format_interval(part): part.samples for part in one.intervals} for one in measured]
     yield PrintedTable(
         "", ("area, %", *names), tuple((edge, *(str(own.get(edge, 0)) for own in held)) for edge in edges)
     )

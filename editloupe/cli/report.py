@@ -138,76 +138,76 @@ def _check_columns(by: Sequence[str], tables: Sequence[Table]) -> None:
 def _print(found: Report | Leaderboard) -> None:
     from rich.console import Console
 
-    from editloupe.evals.report.blocks import sequence
-    from editloupe.evals.report.text import WIDTH, print_blocks
+    from editloupe.evals.report.report_blocks import build_blocks
+    from editloupe.evals.report.text_renderer import WIDTH, print_blocks
 
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(WIDTH, console.width)
-    print_blocks(sequence(found), console)
+    print_blocks(build_blocks(found), console)
 
 
 def _text(found: Report | Leaderboard, out: Path | None) -> str:
-    from editloupe.evals.report.blocks import sequence
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.report_blocks import build_blocks
+    from editloupe.evals.report.text_renderer import as_text
 
-    return as_text(sequence(found))
+    return as_text(build_blocks(found))
 
 
 def _markdown(found: Report | Leaderboard, out: Path | None) -> str:
     """Figures go beside the file, for Markdown cannot hold them; without a file there are none."""
-    from editloupe.evals.report.blocks import sequence
-    from editloupe.evals.report.draw_figures import drawings
-    from editloupe.evals.report.markdown import as_markdown
+    from editloupe.evals.report.figures.report_figures import build_figures
+    from editloupe.evals.report.report_blocks import build_blocks
+    from editloupe.evals.report.text_renderer import as_markdown
 
     places = {}
     if out is not None:
         from editloupe.evals.report.figures import save
 
         folder = out.with_name(f"{out.stem}_figures")
-        for name, draw in drawings(found).items():
+        for name, draw in build_figures(found).items():
             path = save(draw(), folder / f"{_file_name(name)}.png")
             places[name] = f"{folder.name}/{path.name}".replace(" ", "%20")
-    return as_markdown(sequence(found), places)
+    return as_markdown(build_blocks(found), places)
 
 
 def _html(found: Report | Leaderboard, out: Path | None) -> str:
     from importlib.metadata import version
 
-    from editloupe.evals.report.blocks import sequence
-    from editloupe.evals.report.draw_figures import drawings
-    from editloupe.evals.report.html import as_html
-    from editloupe.evals.report.model import Report as OneReport
+    from editloupe.evals.report.figures.report_figures import build_figures
+    from editloupe.evals.report.html_renderer import as_html
+    from editloupe.evals.report.report_blocks import build_blocks
+    from editloupe.evals.report.report_records import Report as OneReport
 
     title = f"{found.run} – EditLoupe report" if isinstance(found, OneReport) else "EditLoupe leaderboard"
     made_by = f"Made by EditLoupe {version('editloupe')}."
-    return as_html(sequence(found), drawings(found), title, made_by)
+    return as_html(build_blocks(found), build_figures(found), title, made_by)
 
 
 def _json(found: Report | Leaderboard, out: Path | None) -> str:
-    from editloupe.evals.report.model import Report as OneReport
-    from editloupe.evals.report.trust_blocks import put_beside_means
+    from editloupe.evals.report.report_records import Report as OneReport
+    from editloupe.evals.report.trust_blocks import add_corrected_means
 
     data = found.model_dump(mode="json")
     pairs = [(found, data)] if isinstance(found, OneReport) else zip(found.reports, data["reports"], strict=True)
     for one, told in pairs:
         if one.corrected is not None:
-            put_beside_means(told, one.corrected)
+            add_corrected_means(told, one.corrected)
     return for_json(data, 2) + "\n"
 
 
 def _latex(found: Report | Leaderboard, out: Path | None) -> str:
-    from editloupe.evals.report.build import sections_of
+    from editloupe.evals.report.build import list_tables
     from editloupe.evals.report.table_formats import all_to_latex, merge_intervals
 
-    return all_to_latex([merge_intervals(section) for section in sections_of(found)])
+    return all_to_latex([merge_intervals(section) for section in list_tables(found)])
 
 
 def _csv(found: Report | Leaderboard, out: Path | None) -> str:
-    from editloupe.evals.report.build import sections_of
+    from editloupe.evals.report.build import list_tables
     from editloupe.evals.report.table_formats import all_to_csv
 
-    return all_to_csv(sections_of(found))
+    return all_to_csv(list_tables(found))
 
 
 _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
@@ -221,10 +221,10 @@ _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
 
 
 def _save_figures(found: Report | Leaderboard, folder: Path) -> int:
-    from editloupe.evals.report.draw_figures import drawings
     from editloupe.evals.report.figures import save
+    from editloupe.evals.report.figures.report_figures import build_figures
 
-    figures = drawings(found)
+    figures = build_figures(found)
     for name, draw in figures.items():
         figure = draw()
         for kind in FIGURE_FORMATS:

@@ -136,7 +136,7 @@ def _csv_line(cells: Iterable[Any]) -> str:
 
 
 def _statistics(found: FoundTraces, kind: str) -> Iterable[str]:
-    from editloupe.evals.report.text import WIDTH, as_text
+    from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trace_blocks import statistics_blocks
 
     if kind == "csv":

@@ -8,7 +8,7 @@ from dataclasses import replace
 from editloupe._util.text import number_of
 from editloupe.evals.ablation.results import MEASURES, Ablation, AblationCell
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
-from editloupe.evals.report.blocks import letter, p_value
+from editloupe.evals.report.report_blocks import format_p_value, letter_name
 from editloupe.evals.report.table_formats import HIGH, LOW
 from editloupe.evals.stats.bootstrap import Estimate
 from editloupe.rubrics.tables import Cell, PrintedTable
@@ -42,7 +42,7 @@ def ablation_table(found: Ablation, criterion: str | None = None) -> PrintedTabl
 
 def format_numbers(section: PrintedTable) -> PrintedTable:
     """Return a table of ablations with its p-values and costs as readers are told them, whatever their size."""
-    told = {"p": p_value, "cost": _cost}
+    told = {"p": format_p_value, "cost": _cost}
     rows = tuple(
         tuple(
             told[name](cell) if name in told and not isinstance(cell, str) else cell
@@ -104,7 +104,8 @@ def ablation_blocks(found: Ablation) -> Iterator[Block]:
     if missing:
         yield Paragraph(f"Not everything is judged: {'; '.join(missing)}.", "warning")
     values = [
-        (letter(place), *(row.values.get(key, "–") for key in found.varied)) for place, row in enumerate(found.rows)
+        (letter_name(place), *(row.values.get(key, "–") for key in found.varied))
+        for place, row in enumerate(found.rows)
     ]
     yield PrintedTable("", ("combination", *found.varied), tuple(values))
     for criterion, title in found.titles.items():
@@ -125,7 +126,7 @@ def _levels(found: Ablation, criterion: str) -> PrintedTable:
         if cell := row.criteria.get(criterion):
             agreed = [_told(cell.agreement.get(name)) for name in measures]
             counts = f"{cell.judged} of {cell.expected}"
-            rows.append((letter(place), counts, _number(cell.mean, 1), *agreed, *_effort(cell)))
+            rows.append((letter_name(place), counts, _number(cell.mean, 1), *agreed, *_effort(cell)))
     columns = ("", "judged", "mean", *(TITLES[name] for name in measures), *SHORT)
     return PrintedTable("", columns, tuple(rows))
 
@@ -142,7 +143,15 @@ def _changes(found: Ablation, criterion: str) -> PrintedTable:
         if (cell := row.criteria.get(criterion)) and cell.difference is not None:
             agreed = [_told(cell.agreement_difference.get(name)) for name in measures]
             edits = str(cell.difference.n)
-            rows.append((f"{letter(place)} − {letter(0)}", edits, _told(cell.difference, 1), p_value(cell.p), *agreed))
+            rows.append(
+                (
+                    f"{letter_name(place)} − {letter_name(0)}",
+                    edits,
+                    _told(cell.difference, 1),
+                    format_p_value(cell.p),
+                    *agreed,
+                )
+            )
     columns = ("", "edits", "Δ mean", "p", *(f"Δ {TITLES[name]}" for name in measures))
     return PrintedTable("", columns, tuple(rows))
 

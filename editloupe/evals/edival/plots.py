@@ -20,10 +20,10 @@ from editloupe.evals.report.figures.style import (
     MUTED,
     SERIES,
     WIDTH,
-    look,
-    plain,
-    sheet,
-    shortened,
+    escape_text,
+    new_figure,
+    shorten_names,
+    use_style,
 )
 from editloupe.rubrics.edival.scoring import pareto
 from editloupe.rubrics.edival.tasks import TYPES
@@ -33,8 +33,8 @@ Point = tuple[float | None, float | None]
 
 def marginal_curves(models: Sequence[ModelFigures]) -> Figure:
     """Draw the marginal success of every model over the turns (Figure 5); a turn without a figure is a gap."""
-    with look():
-        figure, (axes,) = sheet(_height(models))
+    with use_style():
+        figure, (axes,) = new_figure(_height(models))
         _curves(axes, models, lambda turn: percent(turn.marginal))
         axes.set_ylabel("marginal success, %")
         axes.set_title("Marginal success over turns")
@@ -47,8 +47,8 @@ def luminance_curves(models: Sequence[ModelFigures]) -> Figure:
     Where the runs know it, turn 0 is the base picture, so that a picture that grows lighter can be told from one that was light.
     """
     base = [value for one in models if (value := percent(one.turns[0].p999_base)) is not None]
-    with look():
-        figure, (axes,) = sheet(_height(models))
+    with use_style():
+        figure, (axes,) = new_figure(_height(models))
         starts = [percent(one.turns[0].p999_base) for one in models] if base else None
         _curves(axes, models, lambda turn: percent(turn.p999), starts)
         if len(models) <= 6:
@@ -82,7 +82,7 @@ def _curves(
             marker=MARKERS[place % len(MARKERS)],
             color=SERIES[place % len(SERIES)],
             markersize=5,
-            label=plain(shortened([one.model], 26)[0]),
+            label=escape_text(shorten_names([one.model], 26)[0]),
         )
     axes.set_xticks([t.turn for t in models[0].turns] if models else [])
     axes.set_xlabel("turn")
@@ -113,7 +113,7 @@ def types_by_turn(models: Sequence[ModelFigures]) -> Figure:
     across = min(2, len(models))
     down = -(-len(models) // across)
     places = np.arange(len(TYPES))[::-1].astype(float)
-    with look():
+    with use_style():
         figure = Figure(figsize=(WIDTH, 0.6 + down * (2.3 if len(models) > 1 else 2.8)), layout="constrained")
         panels = list(chain(*figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)))
         for axes, one in zip(panels, models, strict=False):
@@ -134,7 +134,7 @@ def types_by_turn(models: Sequence[ModelFigures]) -> Figure:
             for between in places[:-1] - 0.5:
                 axes.axhline(between, color=GRID, linewidth=0.5)
             axes.grid(axis="x")
-            axes.set_title(plain(shortened([one.model])[0]), fontsize=9)
+            axes.set_title(escape_text(shorten_names([one.model])[0]), fontsize=9)
         for spare in panels[len(models) :]:
             spare.set_visible(False)
         for axes in panels[max(0, len(models) - across) : len(models)]:
@@ -152,8 +152,8 @@ def multi_against_complex(last: Mapping[str, Mapping[str, float | None]], turns:
     """
     modes = list(dict.fromkeys(mode for by_mode in last.values() for mode in by_mode))
     places = dict(zip(last, range(len(last))[::-1], strict=True))
-    with look():
-        figure, (axes,) = sheet(1.1 + 0.34 * len(last))
+    with use_style():
+        figure, (axes,) = new_figure(1.1 + 0.34 * len(last))
         for name, by_mode in last.items():
             known = [value for value in by_mode.values() if value is not None]
             if len(known) > 1:
@@ -168,7 +168,7 @@ def multi_against_complex(last: Mapping[str, Mapping[str, float | None]], turns:
                 markersize=6,
                 label=f"multi-turn, turn {turns}" if mode == "multi" else f"{mode}, {turns} instructions",
             )
-        axes.set_yticks(list(places.values()), [plain(name) for name in shortened(list(places))])
+        axes.set_yticks(list(places.values()), [escape_text(name) for name in shorten_names(list(places))])
         axes.set_ylim(-0.6, len(last) - 0.4)
         axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
         axes.set_xlabel("pictures with every instruction followed, %")
@@ -181,15 +181,15 @@ def multi_against_complex(last: Mapping[str, Mapping[str, float | None]], turns:
 def pareto_panels(panels: Mapping[tuple[str, str], Mapping[str, Point]], title: str) -> Figure:
     """Draw one panel a pair of figures: all models as numbered points, the front joined by a line (Figure 10)."""
     names = list(dict.fromkeys(name for points in panels.values() for name in points))
-    with look():
-        figure, axes = sheet(3.0 + 0.17 * -(-len(names) // 4), len(panels))
+    with use_style():
+        figure, axes = new_figure(3.0 + 0.17 * -(-len(names) // 4), len(panels))
         for panel, ((x, y), points) in zip(axes, panels.items(), strict=True):
             _panel(panel, x, y, points, names)
-        told = [plain(f"{number}  {name}") for number, name in enumerate(shortened(names, 24), 1)]
+        told = [escape_text(f"{number}  {name}") for number, name in enumerate(shorten_names(names, 24), 1)]
         unmarked = [Line2D([], [], linestyle="none") for _ in names]
         spacing = {"handlelength": 0.0, "handletextpad": 0.0, "columnspacing": 1.6}
         figure.legend(unmarked, told, loc="outside lower center", ncols=min(4, len(names)), fontsize=8, **spacing)
-        figure.suptitle(plain(title), fontsize=10)
+        figure.suptitle(escape_text(title), fontsize=10)
     return figure
 
 

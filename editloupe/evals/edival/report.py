@@ -9,7 +9,7 @@ from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigu
 from editloupe.evals.edival.results import MULTI
 from editloupe.evals.edival.tables import at_last_turn, tables_across_modes, tables_of_mode
 from editloupe.evals.report.block_types import Block, Drawing, Heading, Paragraph, Points
-from editloupe.evals.report.draw_figures import Draw
+from editloupe.evals.report.figures.report_figures import Draw
 from editloupe.evals.report.table_formats import NONE
 from editloupe.rubrics.edival.scoring import pareto
 from editloupe.rubrics.tables import PrintedTable

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from editloupe.evals.report.notable_edits import Instructive
+from editloupe.evals.report.notable_edits import NotableEdit
 from editloupe.rubrics.tables import PrintedTable
 
 
@@ -46,7 +46,7 @@ class Cases:
     """Edits to look at."""
 
     folder: str
-    items: tuple[Instructive, ...]
+    items: tuple[NotableEdit, ...]
     titles: Mapping[str, str]
 
 

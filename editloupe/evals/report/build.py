@@ -15,9 +15,9 @@ from editloupe._util.text import number_of, verb
 from editloupe.agent.spec_names import PANEL
 from editloupe.evals.labels.human import Files, Human, load_human_labels
 from editloupe.evals.manifests.pairs import PAIRS
-from editloupe.evals.report.methods_paragraph import methods
-from editloupe.evals.report.model import Entry, Leaderboard, Report, Spent
-from editloupe.evals.report.notable_edits import instructive
+from editloupe.evals.report.methods_text import write_methods
+from editloupe.evals.report.notable_edits import find_notable_edits
+from editloupe.evals.report.report_records import Leaderboard, LeaderboardEntry, Report, UsageTotals
 from editloupe.evals.report.table_formats import HIGH, LOW
 from editloupe.evals.report.trust_blocks import corrected_table
 from editloupe.evals.runs.store import Run
@@ -76,15 +76,17 @@ def build_report(
     people = load_human_labels(table, human)
     agreed = measure_agreement(table, people, how) if people.given else None
     absent = [field for field in by if field not in found.by]
-    notes = [*_without_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
+    notes = [*_note_missing_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
     try:
         fill = 0.0 if unjudged == "worst" else None
         sections = paper_tables(table, how=how if intervals else None, fill=fill, parts=[parts]) if tables else ()
     except UserError as error:
         sections = ()
         notes.append(f"The paper's own tables are left out: {error}.")
-    shown = tuple(replace(one, protocol=table.protocol) for one in (*sections, *cross_tables(table, found, intervals)))
-    mended = _corrected(table, people, queue, how) if corrected else None
+    shown = tuple(
+        replace(one, protocol=table.protocol) for one in (*sections, *build_cross_tables(table, found, intervals))
+    )
+    mended = _correct_scores(table, people, queue, how) if corrected else None
     if mended is not None:
         shown = (*shown, replace(corrected_table(mended, table.titles), protocol=table.protocol))
     said = version_notes(table.versions)
@@ -93,15 +95,22 @@ def build_report(
     return Report(
         **{
             **dict(found),
-            "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *ranking_notes(rankings), *people.notes),
+            "notes": (
+                *table.damage,
+                *found.notes,
+                *_note_mixed_judges(table),
+                *notes,
+                *list_ranking_notes(rankings),
+                *people.notes,
+            ),
         },
         run=table.name,
         folder=str(table.folder),
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
         differs=table.differs,
-        answer=_answer(table, found, how, rankings),
-        certainty=tuple(_certainty(table, found, agreed, how)),
+        answer=_summarize(table, found, how, rankings),
+        certainty=tuple(_describe_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
         versions=table.versions,
         version_notes=said,
@@ -112,9 +121,9 @@ def build_report(
         tables=shown,
         distributions={name: distribution(table, name) for name in table.criteria},
         areas=areas,
-        instructive=instructive(table, people),
-        spent=_spent(table),
-        methods=methods(table, found, how, agreed),
+        instructive=find_notable_edits(table, people),
+        spent=_sum_usage(table),
+        methods=write_methods(table, found, how, agreed),
         editloupe=version("editloupe"),
     )
 
@@ -128,21 +137,21 @@ def build_leaderboard(
     tables together; `intervals` are given there where it says how to make them.
     """
     rankings = rank_runs(tables)
-    ranks = ranks_of_parts(rankings, tables)
+    ranks = find_open_ranks(rankings, tables)
     names = [report.run for report in reports]
     reports = [
         report.model_copy(update={"run": report.folder}) if names.count(report.run) > 1 else report
         for report in reports
     ]
-    ordered = sorted(reports, key=lambda report: (report.protocol, -_value(report.overall), report.run))
+    ordered = sorted(reports, key=lambda report: (report.protocol, -_sort_value(report.overall), report.run))
     lines = [(report, label, part) for report in ordered for label, part in report.parts.items()]
-    entries: list[Entry] = []
-    for report, label, part in sorted(lines, key=lambda one: (one[0].protocol, -_value(one[2].overall))):
+    entries: list[LeaderboardEntry] = []
+    for report, label, part in sorted(lines, key=lambda one: (one[0].protocol, -_sort_value(one[2].overall))):
         ranked = part.overall.value is not None
         above = [entry for entry in entries if entry.protocol == report.protocol]
         agreed = report.agreement.criteria if report.agreement else {}
         entries.append(
-            Entry(
+            LeaderboardEntry(
                 rank=len(above) + 1 if ranked else None,
                 ranks=ranks.get((report.folder, part.group)),
                 run=report.run if len(report.parts) == 1 else f"{report.run}{BETWEEN}{label}",
@@ -167,16 +176,16 @@ def build_leaderboard(
     if len({report.unjudged_rule for report in reports}) == 1 and reports[0].unjudged_rule == "worst":
         notes.append("Pessimistic bounds: unjudged verdicts count as the worst answer.")
     return Leaderboard(
-        answer=ranking_answer(rankings) if rankings else _first(entries),
+        answer=summarize_ranking(rankings) if rankings else _summarize_leader(entries),
         rankings=rankings,
         leaderboard=tuple(entries),
-        tables=tuple(_together(reports, [without_reference(table)[0] for table in tables], intervals)),
-        notes=(*notes, *ranking_notes(rankings)),
+        tables=tuple(_merge_paper_tables(reports, [without_reference(table)[0] for table in tables], intervals)),
+        notes=(*notes, *list_ranking_notes(rankings)),
         reports=tuple(ordered),
     )
 
 
-def _together(
+def _merge_paper_tables(
     reports: Sequence[Report], tables: Sequence[Table], intervals: Resampling | None
 ) -> Iterator[PrintedTable]:
     """Yield the paper's tables of every protocol, with the models of all its runs as rows."""
@@ -187,11 +196,11 @@ def _together(
             yield from (replace(one, protocol=protocol) for one in paper_tables(*own, how=intervals, fill=fill))
 
 
-def _value(score: Score) -> float:
+def _sort_value(score: Score) -> float:
     return -1.0 if score.value is None else score.value
 
 
-def _first(entries: Sequence[Entry]) -> str:
+def _summarize_leader(entries: Sequence[LeaderboardEntry]) -> str:
     best = entries[0]
     if best.overall.value is None:
         return "None of the runs has an overall score."
@@ -210,13 +219,13 @@ def _first(entries: Sequence[Entry]) -> str:
     return f"{told}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
 
 
-def _corrected(table: Table, people: Human, queue: LabelQueue | None, how: Resampling) -> CorrectedScores:
+def _correct_scores(table: Table, people: Human, queue: LabelQueue | None, how: Resampling) -> CorrectedScores:
     from editloupe.evals.stats.trust.corrected_scores import correct_scores  # loads scipy's distributions
 
     return correct_scores(table, people, queue, how.level)
 
 
-def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
+def _summarize(table: Table, found: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
     overall = found.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
     lowest = found.unjudged_rule == "worst" and found.coverage.unjudged > 0
@@ -228,7 +237,7 @@ def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[Mod
         several = (
             f"{number_of(len(found.parts), 'score')}{bound} from {number_of(len(table.rows), 'edit')}, judged by {who}"
         )
-        return f"{several}: {overall.why}. {ranking_answer(rankings)}".strip()
+        return f"{several}: {overall.why}. {summarize_ranking(rankings)}".strip()
     if overall.value is None:
         return (
             f"No overall score: {overall.why}. {found.coverage.judged} of "
@@ -240,10 +249,10 @@ def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[Mod
     bound = "at least " if lowest else ""
     between = f" ({how.percent} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
     told = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
-    return f"{told} {ranking_answer(rankings)}".strip()
+    return f"{told} {summarize_ranking(rankings)}".strip()
 
 
-def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resampling) -> list[str]:
+def _describe_certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resampling) -> list[str]:
     told = []
     coverage = found.coverage
     if coverage.not_yet:
@@ -308,7 +317,7 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _mixed(table: Table) -> list[str]:
+def _note_mixed_judges(table: Table) -> list[str]:
     """Say where the verdicts do not come from one judge in one mode with one configuration."""
     told = []
     kinds = table.unit_columns.counts
@@ -321,16 +330,16 @@ def _mixed(table: Table) -> list[str]:
     return told
 
 
-def _without_paper(table: Table) -> list[str]:
+def _note_missing_paper(table: Table) -> list[str]:
     """Say where the run's paper is not there any more, so that its formulas could not be followed."""
     if table.protocol == OWN or known_protocol(table.protocol):
         return []
     return [f"No paper called {table.protocol} is installed, so its own arithmetic and tables are left out."]
 
 
-def _spent(table: Table) -> Spent:
+def _sum_usage(table: Table) -> UsageTotals:
     units = table.unit_columns
-    return Spent(
+    return UsageTotals(
         requests=sum(units.requests.tolist()),
         input_tokens=sum(units.input_tokens.tolist()),
         output_tokens=sum(units.output_tokens.tolist()),
@@ -349,7 +358,7 @@ def rank_runs(tables: Sequence[Table]) -> tuple[ModelComparison, ...]:
     return found if any(pair.cases for one in found for pair in one.pairs) else ()
 
 
-def ranks_of_parts(
+def find_open_ranks(
     rankings: Sequence[ModelComparison], tables: Sequence[Table]
 ) -> dict[tuple[str, tuple[str, ...]], tuple[int, int]]:
     """Return the open ranks of every part of every run, by the run's folder and the part's group."""
@@ -366,21 +375,21 @@ def ranks_of_parts(
     return found
 
 
-def ranking_answer(rankings: Sequence[ModelComparison]) -> str:
+def summarize_ranking(rankings: Sequence[ModelComparison]) -> str:
     """Say which model is best, where that is known, in every part; of a single model whether it beats the reference."""
     told = []
     for one in rankings:
-        said = one.answer if len(one.models) > 1 else below_reference(one)
+        said = one.answer if len(one.models) > 1 else warn_below_reference(one)
         told += [f"{BETWEEN.join(one.part)}: {said}" if one.part else said] if said else []
     return " ".join(told)
 
 
-def ranking_notes(rankings: Sequence[ModelComparison]) -> list[str]:
+def list_ranking_notes(rankings: Sequence[ModelComparison]) -> list[str]:
     """Say what a reader of a ranking must know: the reference, models without some cases, means carried by unedited outputs."""
     found = []
     for one in rankings:
         head = f"{BETWEEN.join(one.part)}: " if one.part else ""
-        told = [reference_sentence(one)]
+        told = [describe_reference(one)]
         if any(entry.lacks for entry in one.models):
             held = ", ".join(f"{entry.model} {entry.cases}" for entry in one.models)
             scope = "scores are over each model's own, tests over those that two share"
@@ -390,7 +399,7 @@ def ranking_notes(rankings: Sequence[ModelComparison]) -> list[str]:
     return found
 
 
-def reference_sentence(ranking: ModelComparison) -> str:
+def describe_reference(ranking: ModelComparison) -> str:
     """Say what an editor that edits nothing scores on these cases, or why nobody knows."""
     one = ranking.reference
     if one.overall.value is None:
@@ -399,24 +408,24 @@ def reference_sentence(ranking: ModelComparison) -> str:
     return f"Every source handed in unedited would score {one.overall.value:.1f} ({how}): the reference for every mean here."
 
 
-def below_reference(ranking: ModelComparison) -> str:
+def warn_below_reference(ranking: ModelComparison) -> str:
     """Say of a single model that it does not clearly beat the reference, where that is so; else nothing."""
     if not ranking.against_reference or ranking.against_reference[0].overall.better == ranking.models[0].model:
         return ""
     return f"That is not clearly better than an unedited source, which scores {ranking.reference.overall.value:.1f}."
 
 
-def cross_tables(table: Table, found: Scores, intervals: bool) -> list[PrintedTable]:
+def build_cross_tables(table: Table, found: Scores, intervals: bool) -> list[PrintedTable]:
     """Return the groupings by several fields as tables, each once: the last field across, the others down."""
     made: dict[tuple[str, ...], PrintedTable] = {}
     for fields, groups in found.by.items():
         names = grouping(table, fields)
         if len(names) > 1 and groups and names not in made:
-            made[names] = _cross(names, groups, _counts(table, names[:-1]), intervals)
+            made[names] = _build_cross_table(names, groups, _count_verdicts(table, names[:-1]), intervals)
     return list(made.values())
 
 
-def _counts(table: Table, names: Sequence[str]) -> dict[tuple[str, ...], tuple[int, int]]:
+def _count_verdicts(table: Table, names: Sequence[str]) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return how many verdicts every line has and should have: of all its edits, whether or not a score is made of them."""
     waiting = group_rows([RunRow(edit, {}, {}) for edit in table.waiting], names)
     found = {}
@@ -426,7 +435,7 @@ def _counts(table: Table, names: Sequence[str]) -> dict[tuple[str, ...], tuple[i
     return found
 
 
-def _cross(
+def _build_cross_table(
     names: Sequence[str],
     groups: Mapping[str, Score],
     counts: Mapping[tuple[str, ...], tuple[int, int]],
@@ -452,15 +461,15 @@ def _cross(
     return PrintedTable(title, (*columns, "judged", "expected"), tuple(lines))
 
 
-def sections_of(found: Report | Leaderboard) -> list[PrintedTable]:
+def list_tables(found: Report | Leaderboard) -> list[PrintedTable]:
     """Return the tables of a report for LaTeX and CSV; where the protocol's paper has none, the scores by model."""
     if found.tables:
         return list(found.tables)
     reports = [found] if isinstance(found, Report) else list(found.reports)
-    return [section for report in reports if (section := _scores(report))]
+    return [section for report in reports if (section := _build_score_table(report))]
 
 
-def _scores(report: Report) -> PrintedTable:
+def _build_score_table(report: Report) -> PrintedTable:
     criteria = list(report.by_criterion)
     columns = ("model", "overall", *(report.titles[name] for name in criteria), "judged", "expected")
     rows = tuple(

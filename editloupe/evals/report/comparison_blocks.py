@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from editloupe._util.text import counted, number_of
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
-from editloupe.evals.report.blocks import (
-    agreement_grids,
-    field_grids,
-    measures_grid,
-    models_grid,
-    p_value,
+from editloupe.evals.report.report_blocks import (
+    assign_short_names,
+    build_agreement_tables,
+    build_field_tables,
+    build_measures_table,
+    build_models_table,
+    format_p_value,
     people_blocks,
-    short_names,
 )
 from editloupe.evals.stats.agreement.coefficients import TITLES
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Confusion
@@ -23,14 +23,14 @@ from editloupe.evals.stats.comparison.run_comparison import Difference, RunCompa
 from editloupe.evals.stats.scores.score_matrix import BETWEEN
 from editloupe.rubrics.tables import PrintedTable
 
-SHOWN = 20
+MOST_DISAGREEMENTS = 20
 """Disagreements listed; the JSON form has all of them."""
 
 
 def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block]:
     """Tell how well a run agrees with people."""
     yield Heading(f"{found.run}: {found.judge} · {found.protocol} · {found.mode} mode, against people", 1)
-    yield Paragraph(agreement_answer(found, titles), "answer")
+    yield Paragraph(summarize_agreement(found, titles), "answer")
     if len(found.models) > 1:
         yield Paragraph(f"Editing models: {', '.join(found.models)}.")
     if found.notes:
@@ -39,18 +39,18 @@ def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block
         return
     given = ", ".join(f"{name} {count}" for name, count in found.annotators.items())
     yield Paragraph(f"Labels from {found.origin} ({given}). {found.consensus}")
-    yield from agreement_grids(found.criteria, titles)
+    yield from build_agreement_tables(found.criteria, titles)
     for criterion, whole in found.criteria.items():
         if whole.confusion:
-            yield confusion_grid(f"{titles.get(criterion, criterion)}: people ↓, judge →", whole.confusion)
+            yield build_confusion_table(f"{titles.get(criterion, criterion)}: people ↓, judge →", whole.confusion)
     for criterion, whole in found.criteria.items():
         if len(whole.by_type) > 1:
-            yield measures_grid(f"{titles.get(criterion, criterion)}, by type", whole.by_type)
-    yield from field_grids(found, titles)
+            yield build_measures_table(f"{titles.get(criterion, criterion)}, by type", whole.by_type)
+    yield from build_field_tables(found, titles)
     yield from people_blocks(found, titles)
 
 
-def agreement_answer(found: Agreement, titles: dict[str, str]) -> str:
+def summarize_agreement(found: Agreement, titles: dict[str, str]) -> str:
     """Return the answer in a sentence or two."""
     if not found.annotators:
         return "Nothing to compare with: no edit of this run has a human label."
@@ -66,7 +66,7 @@ def agreement_answer(found: Agreement, titles: dict[str, str]) -> str:
     return " ".join(parts)
 
 
-def confusion_grid(title: str, one: Confusion) -> PrintedTable:
+def build_confusion_table(title: str, one: Confusion) -> PrintedTable:
     """Show a confusion matrix as a table."""
     lines = zip(one.labels, one.counts, strict=True)
     return PrintedTable("", (title, *one.labels), tuple((name, *map(str, counts)) for name, counts in lines))
@@ -75,38 +75,40 @@ def confusion_grid(title: str, one: Confusion) -> PrintedTable:
 def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
     """Tell how two runs differ, and which agrees more with people."""
     yield Heading(f"A = {found.a} against B = {found.b}", 1)
-    yield Paragraph(comparison_answer(found, titles), "answer")
+    yield Paragraph(summarize_comparison(found, titles), "answer")
     left_out = tuple(f"{number_of(count, 'edit')} not compared: {why}." for why, count in found.left_out.items())
     alike = (f"A and B gave the identical picture in {found.same_picture} of them.",) if found.same_picture else ()
-    yield Points((_question(found), f"A: {found.a_title}.", f"B: {found.b_title}.", *alike, *left_out, *found.notes))
+    yield Points(
+        (_describe_question(found), f"A: {found.a_title}.", f"B: {found.b_title}.", *alike, *left_out, *found.notes)
+    )
     yield Heading("Difference, A − B")
     lines = [("overall", found.overall), *((titles.get(n, n), one) for n, one in found.criteria.items())]
     yield PrintedTable(
         "",
         ("points of 100", "A", "B", "A − B", "p", "edits"),
-        tuple((name, *_difference(one), str(one.difference.n)) for name, one in lines),
+        tuple((name, *_format_difference(one), str(one.difference.n)) for name, one in lines),
         ("p: two-sided sign-flip test on paired differences.",),
     )
     for criterion, one in found.criteria.items():
         if one.labels:
             name = titles.get(criterion, criterion)
             yield Paragraph(f"{name}: same label on {one.same_label.told()} of {number_of(one.same_label.n, 'edit')}.")
-            yield confusion_grid(f"{name}: B ↓, A →", one.labels)
-    yield from _people(found, titles)
+            yield build_confusion_table(f"{name}: B ↓, A →", one.labels)
+    yield from _people_blocks(found, titles)
     if found.disagreements:
         yield Heading("Where they disagree")
         people = found.question == "judges"
         rows = [
             (one.name if people else one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b)
             + ((counted(one.human) or "–",) if people else ())
-            for one in found.disagreements[:SHOWN]
+            for one in found.disagreements[:MOST_DISAGREEMENTS]
         ]
-        more = len(found.disagreements) - SHOWN
+        more = len(found.disagreements) - MOST_DISAGREEMENTS
         note = f"{more} more in the JSON form." if more > 0 else ""
         yield PrintedTable("", ("edit", "criterion", "A", "B", "people")[: 4 + people], tuple(rows), (note,))
 
 
-def _question(found: RunComparison) -> str:
+def _describe_question(found: RunComparison) -> str:
     if found.question == "judges":
         return (
             f"Compared as two judges of the same edited pictures ({number_of(found.edits, 'edit')} that both judged)."
@@ -118,12 +120,12 @@ def _question(found: RunComparison) -> str:
     )
 
 
-def _difference(one: Difference) -> tuple[str, str, str, str]:
+def _format_difference(one: Difference) -> tuple[str, str, str, str]:
     numbers = ["–" if value is None else f"{value:.1f}" for value in (one.a, one.b)]
-    return numbers[0], numbers[1], one.difference.told(1), p_value(one.p)
+    return numbers[0], numbers[1], one.difference.told(1), format_p_value(one.p)
 
 
-def _people(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
+def _people_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
     if found.human:
         yield Heading("Agreement with people")
     for criterion, measures in found.human.items():
@@ -143,7 +145,7 @@ def _people(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
         )
 
 
-def comparison_answer(found: RunComparison, titles: dict[str, str]) -> str:
+def summarize_comparison(found: RunComparison, titles: dict[str, str]) -> str:
     """Return the answer in a few sentences: who scores higher, and who is closer to people."""
     change = found.overall.difference
     shared = f"{change.n} shared {'edits' if found.question == 'judges' else 'cases'}"
@@ -152,7 +154,10 @@ def comparison_answer(found: RunComparison, titles: dict[str, str]) -> str:
     elif change.low is None or change.high is None:
         told = f"A scores {change.value:+.1f} points against B on {shared} ({change.why})."
     elif found.overall.better is None:
-        told = f"A and B cannot be told apart on {shared}: A − B = {change.told(1)} points of 100, p {p_value(found.overall.p)}."
+        told = (
+            f"A and B cannot be told apart on {shared}: A − B = {change.told(1)} points of 100, "
+            f"p {format_p_value(found.overall.p)}."
+        )
     else:
         higher, lower = ("A", "B") if found.overall.better == "a" else ("B", "A")
         told = f"{higher} scores higher than {lower} on {shared}: A − B = {change.told(1)} points of 100."
@@ -175,33 +180,35 @@ REFERENCE = "nothing"
 def model_blocks(found: ModelComparison, titles: Mapping[str, str]) -> Iterator[Block]:
     """Tell which models differ: the answer, the models, then a table of pairs for every score."""
     names = [one.model for one in found.models]
-    short = dict(zip(names, short_names(names), strict=True)) | {found.reference.name: REFERENCE}
+    short = dict(zip(names, assign_short_names(names), strict=True)) | {found.reference.name: REFERENCE}
     within = f" · {BETWEEN.join(found.part)}" if found.part else ""
     yield Heading(f"Editing models in {', '.join(found.runs)}{within}", 1)
     yield Paragraph(found.answer, "answer")
     asked = "Compared as editing models on the same sources and instructions, every pair on the cases that both have."
     level = f"{found.level * 100:g} %"
     yield Points((asked, f"Judged by {found.judge}.", *found.notes))
-    yield models_grid(found)
+    yield build_models_table(found)
     for name in (OVERALL, *dict.fromkeys(name for pair in found.pairs for name in pair.criteria)):
         pairs = [pair for pair in found.pairs if name == OVERALL or name in pair.criteria]
         yield Heading(titles.get(name, name.capitalize()), 3)
-        yield _pairs(pairs, name, short, level)
+        yield _build_pairs_table(pairs, name, short, level)
     if found.against_reference:
         yield Heading("Overall, against nothing edited", 3)
-        yield _pairs(found.against_reference, OVERALL, short, level)
-    few = [_lacking(pair, short) for pair in found.pairs if pair.a_lacks or pair.b_lacks or pair.unjudged]
-    same = [_alike(pair, short) for pair in found.pairs if pair.same_picture]
+        yield _build_pairs_table(found.against_reference, OVERALL, short, level)
+    few = [
+        _describe_missing_cases(pair, short) for pair in found.pairs if pair.a_lacks or pair.b_lacks or pair.unjudged
+    ]
+    same = [_describe_identical_pictures(pair, short) for pair in found.pairs if pair.same_picture]
     if few or same:
         yield Points((*few, *same))
 
 
-def _pairs(pairs: Sequence[ModelPair], name: str, short: Mapping[str, str], level: str) -> PrintedTable:
+def _build_pairs_table(pairs: Sequence[ModelPair], name: str, short: Mapping[str, str], level: str) -> PrintedTable:
     rows = []
     for pair in pairs:
         one = pair.overall if name == OVERALL else pair.criteria[name]
         better = ["–" if model is None else short[model] for model in (one.better, one.better_holm)]
-        rows.append((f"{short[pair.a]} − {short[pair.b]}", *_numbers(one), str(one.difference.n), *better))
+        rows.append((f"{short[pair.a]} − {short[pair.b]}", *_format_pair(one), str(one.difference.n), *better))
     return PrintedTable(
         "",
         ("pair", "first", "second", "difference", "p", "p Holm", "cases", "better", "Holm"),
@@ -213,19 +220,19 @@ def _pairs(pairs: Sequence[ModelPair], name: str, short: Mapping[str, str], leve
     )
 
 
-def _numbers(one: PairDifference) -> tuple[str, ...]:
+def _format_pair(one: PairDifference) -> tuple[str, ...]:
     values = ["–" if value is None else f"{value:.1f}" for value in (one.a, one.b)]
-    return (*values, one.difference.told(1), p_value(one.p), p_value(one.p_holm))
+    return (*values, one.difference.told(1), format_p_value(one.p), format_p_value(one.p_holm))
 
 
-def _lacking(pair: ModelPair, short: Mapping[str, str]) -> str:
+def _describe_missing_cases(pair: ModelPair, short: Mapping[str, str]) -> str:
     a, b = short[pair.a], short[pair.b]
     parts = [f"{a} lacks {pair.a_lacks}" if pair.a_lacks else "", f"{b} lacks {pair.b_lacks}" if pair.b_lacks else ""]
     parts.append(f"{pair.unjudged} unjudged for one of them" if pair.unjudged else "")
     return f"{a} and {b}: {number_of(pair.cases, 'case')} compared; {', '.join(filter(None, parts))}."
 
 
-def _alike(pair: ModelPair, short: Mapping[str, str]) -> str:
+def _describe_identical_pictures(pair: ModelPair, short: Mapping[str, str]) -> str:
     return (
         f"{short[pair.a]} and {short[pair.b]} gave the identical picture in {pair.same_picture} of "
         f"{number_of(pair.cases, 'case')}."

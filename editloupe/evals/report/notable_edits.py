@@ -21,7 +21,7 @@ LOW = 0.5
 Kind = Literal["disagrees with people", "unjudged", "low confidence", "repeats differ"]
 
 
-class Instructive(Record):
+class NotableEdit(Record):
     """One edit and criterion worth looking at, and why."""
 
     edit_id: str
@@ -39,25 +39,30 @@ class Instructive(Record):
     rationale: str
 
 
-def instructive(table: Table, people: Human, most: int = 10) -> tuple[Instructive, ...]:
+def find_notable_edits(table: Table, people: Human, most: int = 10) -> tuple[NotableEdit, ...]:
     """Return up to `most` edits, the kinds taking turns and the strongest case of each kind first; an edit comes once."""
-    kinds = (_disagreements(table, people), _unjudged(table), _unsure(table), _wavering(table))
-    found: dict[str, Instructive] = {}
+    kinds = (
+        _find_disagreements(table, people),
+        _find_unjudged(table),
+        _find_low_confidence(table),
+        _find_differing_repeats(table),
+    )
+    found: dict[str, NotableEdit] = {}
     for places in zip_longest(*kinds):
         if len(found) >= most:
             break
         for place in places:
             if place is not None and len(found) < most:
                 number, criterion, kind, because, repeat = place
-                one = _made(table, people, number, criterion, kind, because, repeat)
+                one = _build_notable_edit(table, people, number, criterion, kind, because, repeat)
                 found.setdefault(one.edit_id, one)
     return tuple(found.values())
 
 
-_Place = tuple[int, str, Kind, str, int]
+_Candidate = tuple[int, str, Kind, str, int]
 
 
-def _disagreements(table: Table, people: Human) -> Iterator[_Place]:
+def _find_disagreements(table: Table, people: Human) -> Iterator[_Candidate]:
     gaps: list[tuple[float, float, int, str]] = []
     for criterion in table.criteria:
         judge, ratings = table.scores(criterion, "score"), people.settled(table.names, criterion)
@@ -71,7 +76,7 @@ def _disagreements(table: Table, people: Human) -> Iterator[_Place]:
         yield number, criterion, "disagrees with people", because, _first_judged(table, number, criterion)
 
 
-def _unjudged(table: Table) -> Iterator[_Place]:
+def _find_unjudged(table: Table) -> Iterator[_Candidate]:
     units, row_of = table.unit_columns, table.row_of_unit
     for place in np.flatnonzero(~units.judged).tolist():
         (unit,) = units.units(place, place + 1)
@@ -79,7 +84,7 @@ def _unjudged(table: Table) -> Iterator[_Place]:
             yield int(row_of[place]), unit.criterion, "unjudged", outcome.detail, unit.repeat
 
 
-def _unsure(table: Table) -> Iterator[_Place]:
+def _find_low_confidence(table: Table) -> Iterator[_Candidate]:
     units, row_of = table.unit_columns, table.row_of_unit
     weak = np.flatnonzero(units.judged & (units.confidence > 0) & (units.confidence < LOW))
     for place in weak[np.lexsort((row_of[weak], units.confidence[weak]))].tolist():
@@ -88,7 +93,7 @@ def _unsure(table: Table) -> Iterator[_Place]:
         yield int(row_of[place]), unit.criterion, "low confidence", because, unit.repeat
 
 
-def _wavering(table: Table) -> Iterator[_Place]:
+def _find_differing_repeats(table: Table) -> Iterator[_Candidate]:
     found = []
     for criterion in table.criteria:
         judge = table.scores(criterion, "score")
@@ -106,9 +111,9 @@ def _first_judged(table: Table, number: int, criterion: str) -> int:
     return next(unit.repeat for unit in units if unit.judged)
 
 
-def _made(
+def _build_notable_edit(
     table: Table, people: Human, number: int, criterion: str, kind: Kind, because: str, repeat: int
-) -> Instructive:
+) -> NotableEdit:
     row = table.rows[number]
     outcome = next(unit.outcome for unit in row.units[criterion] if unit.repeat == repeat)
     given = people.counting((row.name, criterion))
@@ -116,7 +121,7 @@ def _made(
         label = outcome.label or ("see values" if outcome.score is None else f"{outcome.score:g}")
     else:
         label = f"unjudged: {outcome.reason.value.replace('_', ' ')}"
-    return Instructive(
+    return NotableEdit(
         edit_id=row.name,
         criterion=criterion,
         repeat=repeat,

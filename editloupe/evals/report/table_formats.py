@@ -77,11 +77,11 @@ def merge_intervals(table: PrintedTable) -> PrintedTable:
     }
     hidden = {place for ends in more.values() for place in ends if place is not None}
     shown = [place for place in range(len(columns)) if place not in hidden]
-    rows = tuple(tuple(_cell(row, place, more.get(place)) for place in shown) for row in table.rows)
+    rows = tuple(tuple(_merge_cell(row, place, more.get(place)) for place in shown) for row in table.rows)
     return replace(table, columns=tuple(columns[place] for place in shown), rows=rows)
 
 
-def _cell(row: Sequence[Cell], place: int, ends: Sequence[int | None] | None) -> Cell:
+def _merge_cell(row: Sequence[Cell], place: int, ends: Sequence[int | None] | None) -> Cell:
     value = row[place]
     if ends is None or value is None:
         return value
@@ -168,7 +168,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(map(for_markdown, cells)) + " |"
 
 
-def as_facts(section: PrintedTable) -> dict[str, Any]:
+def table_to_dict(section: PrintedTable) -> dict[str, Any]:
     """Return a table as JSON holds it."""
     return {
         "title": section.title,
@@ -180,7 +180,7 @@ def as_facts(section: PrintedTable) -> dict[str, Any]:
 
 def to_json(section: PrintedTable) -> str:
     """Return a table as one JSON object: title, columns, rows, notes."""
-    return for_json(as_facts(section), 2) + "\n"
+    return for_json(table_to_dict(section), 2) + "\n"
 
 
 FORMATS: Mapping[str, Callable[[PrintedTable], str]] = {

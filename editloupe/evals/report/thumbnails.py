@@ -32,33 +32,33 @@ class Thumbnail:
     size: tuple[int, int]
 
 
-def thumbnails(run: Run, edit: Edit, pictures: dict[str, list[Sha]]) -> list[Thumbnail]:
+def make_thumbnails(run: Run, edit: Edit, pictures: dict[str, list[Sha]]) -> list[Thumbnail]:
     """Return source and edit, both enlarged at the target, and the reference; what is gone is noted as damage."""
-    opened = {role: _opened(run, shas[0]) for role, shas in pictures.items() if shas}
+    opened = {role: _open_picture(run, shas[0]) for role, shas in pictures.items() if shas}
     source, edited = opened.get("source"), opened.get("edited")
     found = []
     if source is not None:
         name = "source, target framed" if edit.target_boxes else "source"
-        found.append(_thumbnail(_framed(source, edit.target_boxes), name, LONG_SIDE))
+        found.append(_make_thumbnail(_draw_frames(source, edit.target_boxes), name, LONG_SIDE))
     if edited is not None:
-        found.append(_thumbnail(edited, "edited", LONG_SIDE))
-    region = _region(edit.target_boxes, source.size) if source is not None else None
+        found.append(_make_thumbnail(edited, "edited", LONG_SIDE))
+    region = _find_region(edit.target_boxes, source.size) if source is not None else None
     if source is not None and edited is not None and region is not None:
-        found.append(_thumbnail(_cropped(source, region), "target in the source", CROP_SIDE, enlarge=True))
+        found.append(_make_thumbnail(_crop(source, region), "target in the source", CROP_SIDE, enlarge=True))
         there = map_box(region, source.size, edited.size)
-        found.append(_thumbnail(_cropped(edited, there), "same place in the edit", CROP_SIDE, enlarge=True))
+        found.append(_make_thumbnail(_crop(edited, there), "same place in the edit", CROP_SIDE, enlarge=True))
     if (reference := opened.get("reference")) is not None:
-        found.append(_thumbnail(reference, "reference", CROP_SIDE))
+        found.append(_make_thumbnail(reference, "reference", CROP_SIDE))
     return found
 
 
-def tool_picture(run: Run, sha: Sha, caption: str) -> Thumbnail | None:
+def make_tool_thumbnail(run: Run, sha: Sha, caption: str) -> Thumbnail | None:
     """Return a picture a tool showed, None where the run did not keep it."""
-    picture = _opened(run, sha)
-    return None if picture is None else _thumbnail(picture, caption, TRACE_SIDE)
+    picture = _open_picture(run, sha)
+    return None if picture is None else _make_thumbnail(picture, caption, TRACE_SIDE)
 
 
-def _opened(run: Run, sha: Sha) -> Image.Image | None:
+def _open_picture(run: Run, sha: Sha) -> Image.Image | None:
     """Open a picture of the run; one that is gone or damaged is noted as such."""
     path = run.pictures.find(sha)
     try:
@@ -70,7 +70,7 @@ def _opened(run: Run, sha: Sha) -> Image.Image | None:
     return None
 
 
-def _framed(picture: Image.Image, boxes: tuple[Box, ...]) -> Image.Image:
+def _draw_frames(picture: Image.Image, boxes: tuple[Box, ...]) -> Image.Image:
     if not boxes:
         return picture
     copy = picture.copy()
@@ -81,7 +81,7 @@ def _framed(picture: Image.Image, boxes: tuple[Box, ...]) -> Image.Image:
     return copy
 
 
-def _region(boxes: tuple[Box, ...], size: tuple[int, int]) -> Box | None:
+def _find_region(boxes: tuple[Box, ...], size: tuple[int, int]) -> Box | None:
     """Return the part of the source to enlarge: around all targets, None where that is most of the picture anyway."""
     inside = [part for box in boxes if (part := box.clamped(*size))]
     if not inside:
@@ -96,11 +96,11 @@ def _region(boxes: tuple[Box, ...], size: tuple[int, int]) -> Box | None:
     return region if region.area < _MOST_OF_PICTURE * size[0] * size[1] else None
 
 
-def _cropped(picture: Image.Image, box: Box) -> Image.Image:
+def _crop(picture: Image.Image, box: Box) -> Image.Image:
     return picture.crop((box.x1, box.y1, box.x2, box.y2))
 
 
-def _thumbnail(picture: Image.Image, caption: str, side: int, enlarge: bool = False) -> Thumbnail:
+def _make_thumbnail(picture: Image.Image, caption: str, side: int, enlarge: bool = False) -> Thumbnail:
     scale = side / max(picture.size)
     if scale < 1 or enlarge:
         size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))

@@ -76,15 +76,16 @@ def _criterion(one: CriterionStatistics) -> Iterator[Block]:
         ("People ↓, judge →", *one.labels),
         tuple((name, *map(str, counts)) for name, counts in zip(one.labels, one.confusion, strict=True)),
     )
-    yield Paragraph(f"Judge and people gave the same in {told(one.agreement)}.")
+    yield Paragraph(f"Judge and people gave the same in {format_share(one.agreement)}.")
     if one.tools:
         compared = tuple(
-            (each.tool, told(each.used), told(each.unused), told_difference(each.difference)) for each in one.tools
+            (each.tool, format_share(each.used), format_share(each.unused), format_difference(each.difference))
+            for each in one.tools
         )
         yield PrintedTable("", ("Agreement with people", "with a call", "without", "difference"), compared)
 
 
-def told(share: Share) -> str:
+def format_share(share: Share) -> str:
     """Return a share with its interval, in words."""
     if share.interval is None:
         return "none"
@@ -92,7 +93,7 @@ def told(share: Share) -> str:
     return f"{share.count / share.of:.0%} [{low:.0%}, {high:.0%}] of {share.of}"
 
 
-def told_difference(difference: tuple[float, float, float] | None) -> str:
+def format_difference(difference: tuple[float, float, float] | None) -> str:
     """Return a difference of shares with its interval, in points."""
     if difference is None:
         return "–"

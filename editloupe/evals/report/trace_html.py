@@ -12,7 +12,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from editloupe._util.text import for_html, printable
-from editloupe.evals.report.html import PAGE_POLICY
+from editloupe.evals.report.html_renderer import PAGE_POLICY
 from editloupe.evals.runs.edit_rows import KeptEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -28,16 +28,18 @@ _KINDS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".webp": "webp", ".gif
 Story = tuple[Unit, Sequence[Trace]]
 
 
-def _shown(count: int) -> str:
+def _format_count(count: int) -> str:
     return f"{count} picture{' was' if count == 1 else 's were'} shown"
 
 
-class _Inside(NamedTuple):
+class _EmbeddedPicture(NamedTuple):
     address: str
     size: tuple[int, int]
 
 
-def trace_html(run: Run, kept: KeptEdit, stories: Iterable[Story], people: Mapping[str, str] | None = None) -> str:
+def render_trace_html(
+    run: Run, kept: KeptEdit, stories: Iterable[Story], people: Mapping[str, str] | None = None
+) -> str:
     """Return one page with everything behind some verdicts of an edit; `people` gives their labels by criterion.
 
     Text of a model or a manifest is shown as text, whatever it holds. A picture the run lost is named as missing.
@@ -57,7 +59,7 @@ def trace_html(run: Run, kept: KeptEdit, stories: Iterable[Story], people: Mappi
 class _Page:
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._inside: dict[Sha, _Inside | None] = {}
+        self._inside: dict[Sha, _EmbeddedPicture | None] = {}
         self._traces = 0
 
     def whole(self, kept: KeptEdit, stories: Iterable[Story], people: Mapping[str, str]) -> Iterator[str]:
@@ -85,14 +87,14 @@ class _Page:
             sure = "" if outcome.confidence is None else f", confidence {outcome.confidence:.2f}"
             parts.append(f'<p><span class="label">{for_html(label)}</span> <span class="soft">{score}{sure}</span></p>')
             if outcome.values:
-                parts.append(f"<pre>{for_html(_json(outcome.values))}</pre>")
+                parts.append(f"<pre>{for_html(_format_json(outcome.values))}</pre>")
             parts.append(f'<p class="thought">{for_html(outcome.rationale)}</p>' if outcome.rationale else "")
         else:
             parts.append(f'<p><span class="label">Unjudged</span> <span class="soft">{outcome.reason.value}</span></p>')
             parts.append(f"<p>{for_html(outcome.detail)}</p>")
-            parts.append(_folded("The reply that could not be read", outcome.raw))
+            parts.append(_render_details("The reply that could not be read", outcome.raw))
         parts.append(f"<p>People: <strong>{for_html(human)}</strong></p>" if human else "")
-        facts = ["1 step" if outcome.steps == 1 else f"{outcome.steps} steps", _tokens(outcome.usage)]
+        facts = ["1 step" if outcome.steps == 1 else f"{outcome.steps} steps", _format_tokens(outcome.usage)]
         facts += [] if unit.cost is None else [f"${unit.cost:.4f}"]
         parts.append(f'<p class="soft">{" · ".join(filter(None, facts))}</p>')
         yield f'<section class="card">{"".join(parts)}</section>'
@@ -106,25 +108,25 @@ class _Page:
         if trace.target is not None:
             yield f"<h3>Target {trace.target + 1}</h3>"
         yield from (f'<p class="soft">Note: {for_html(note)}</p>' for note in trace.notes)
-        yield _folded("The prompt", "\n\n".join(trace.prompt))
+        yield _render_details("The prompt", "\n\n".join(trace.prompt))
         steps = "".join(self._step(step, place) for place, step in enumerate(trace.steps, start=1))
         yield f"<ol>{steps}</ol>"
 
     def _step(self, step: Step, place: int) -> str:
         anchor = f"trace-{self._traces}-step-{place}"
-        facts = " · ".join(filter(None, (f"{step.seconds:.1f} s", _tokens(step.usage))))
+        facts = " · ".join(filter(None, (f"{step.seconds:.1f} s", _format_tokens(step.usage))))
         parts = [f'<h3><a href="#{anchor}">Step {place}</a> <span class="soft">{facts}</span></h3>']
         if step.sent:
             shown = self._pictures([(one.sha, f"Shown: {one.name}, {one.size[0]}×{one.size[1]}") for one in step.sent])
-            parts.append(f"<details><summary>{_shown(len(step.sent))}</summary>{shown}</details>")
+            parts.append(f"<details><summary>{_format_count(len(step.sent))}</summary>{shown}</details>")
         parts.append(f'<p class="thought">{for_html(step.thought)}</p>' if step.thought else "")
         for call in step.calls:
-            given = ", ".join(f"{name}={_json(value)}" for name, value in call.parameters.items())
+            given = ", ".join(f"{name}={_format_json(value)}" for name, value in call.parameters.items())
             parts.append(f"<p><code>{for_html(f'{call.name}({given})')}</code></p>")
         parts += [self._observation(seen) for seen in step.observations]
         parts.append(f'<p class="problem">Not usable: {for_html(step.problem)}</p>' if step.problem else "")
         parts.append(f"<p>Answer: <strong>{for_html(step.answer)}</strong></p>" if step.answer is not None else "")
-        parts.append(_folded("The reply as it came", step.raw) if step.raw != step.thought else "")
+        parts.append(_render_details("The reply as it came", step.raw) if step.raw != step.thought else "")
         return f'<li class="step" id="{anchor}">{"".join(parts)}</li>'
 
     def _observation(self, seen: Observation) -> str:
@@ -146,12 +148,12 @@ class _Page:
             figures.append(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
         return f'<div class="{kind}">{"".join(figures)}</div>' if figures else ""
 
-    def _picture(self, sha: Sha) -> _Inside | None:
+    def _picture(self, sha: Sha) -> _EmbeddedPicture | None:
         if sha not in self._inside:
             self._inside[sha] = self._read(sha)
         return self._inside[sha]
 
-    def _read(self, sha: Sha) -> _Inside | None:
+    def _read(self, sha: Sha) -> _EmbeddedPicture | None:
         path = self._run.pictures.find(sha)
         try:
             if path is None:
@@ -167,17 +169,17 @@ class _Page:
             target = io.BytesIO()
             picture.convert("RGB").save(target, "JPEG", quality=QUALITY, optimize=True)
             data, kind = target.getvalue(), "jpeg"
-        return _Inside(f"data:image/{kind};base64,{base64.b64encode(data).decode()}", picture.size)
+        return _EmbeddedPicture(f"data:image/{kind};base64,{base64.b64encode(data).decode()}", picture.size)
 
 
-def _folded(title: str, text: str) -> str:
+def _render_details(title: str, text: str) -> str:
     return f"<details><summary>{title}</summary><pre>{for_html(text)}</pre></details>" if text else ""
 
 
-def _tokens(usage: Usage) -> str:
+def _format_tokens(usage: Usage) -> str:
     known = usage.input_tokens or usage.output_tokens
     return f"{usage.input_tokens} + {usage.output_tokens} tokens" if known else ""
 
 
-def _json(value: object) -> str:
+def _format_json(value: object) -> str:
     return printable(json.dumps(value, ensure_ascii=False, default=str))

@@ -32,23 +32,27 @@ def corrected_blocks(found: CorrectedScores, titles: Mapping[str, str], level: i
     """Tell the corrected scores: how the labels were drawn, what they gained, and every mean beside its correction."""
     yield Heading(CORRECTED, level)
     yield Paragraph(f"What people would have said of all edits, from their labels ({found.origin}). {found.drawn}")
-    yield Points((*_gained(found), *found.notes))
+    yield Points((*_describe_gain(found), *found.notes))
     several = any(part.by_type for part in found.parts.values())
-    yield _grid(found, titles, {label: part.overall for label, part in found.parts.items()}, "model")
+    yield _build_table(found, titles, {label: part.overall for label, part in found.parts.items()}, "model")
     for label, part in found.parts.items() if several else ():
         yield Heading(f"{label}, by type", level + 1)
-        yield _grid(found, titles, part.by_type, "type") if _any_number(part) else _too_few(part)
-    yield from _differences(found, level + 1)
-    yield from _yes_no(found, titles, level + 1)
+        yield (
+            _build_table(found, titles, part.by_type, "type")
+            if _has_corrected_type(part)
+            else _explain_missing_types(part)
+        )
+    yield from _difference_blocks(found, level + 1)
+    yield from _yes_no_blocks(found, titles, level + 1)
 
 
-def _any_number(part: CorrectedPart) -> bool:
+def _has_corrected_type(part: CorrectedPart) -> bool:
     return any(
         one.corrected is not None for score in part.by_type.values() for one in (score, *score.criteria.values())
     )
 
 
-def _too_few(part: CorrectedPart) -> Paragraph:
+def _explain_missing_types(part: CorrectedPart) -> Paragraph:
     """Say once why no type has a corrected score of its own."""
     labels = ", ".join(f"{name} {score.labels}" for name, score in part.by_type.items())
     others = [f" {name}: {one.why}." for name, one in part.by_type.items() if one.why and one.labels >= FEWEST]
@@ -57,7 +61,7 @@ def _too_few(part: CorrectedPart) -> Paragraph:
     )
 
 
-def _gained(found: CorrectedScores) -> Iterator[str]:
+def _describe_gain(found: CorrectedScores) -> Iterator[str]:
     for label, part in found.parts.items():
         one = part.overall
         if one.corrected is None or one.judge is None:
@@ -71,7 +75,7 @@ def _gained(found: CorrectedScores) -> Iterator[str]:
         yield f"{label}: the judge says {one.judge:.1f}, people would say {one.told()}: {gained}."
 
 
-def _grid(
+def _build_table(
     found: CorrectedScores, titles: Mapping[str, str], lines: Mapping[str, CorrectedScore], head: str
 ) -> PrintedTable:
     rows, whys = [], []
@@ -91,7 +95,7 @@ def _grid(
     return PrintedTable("", columns, tuple(rows), (" ".join((note, *whys)),))
 
 
-def _differences(found: CorrectedScores, level: int) -> Iterator[Block]:
+def _difference_blocks(found: CorrectedScores, level: int) -> Iterator[Block]:
     if not found.differences:
         return
     yield Heading("Differences, corrected", level)
@@ -104,7 +108,7 @@ def _differences(found: CorrectedScores, level: int) -> Iterator[Block]:
     yield PrintedTable("", ("overall", "judge", "corrected", "labels", "labels"), tuple(rows), (" ".join(whys),))
 
 
-def _yes_no(found: CorrectedScores, titles: Mapping[str, str], level: int) -> Iterator[Block]:
+def _yes_no_blocks(found: CorrectedScores, titles: Mapping[str, str], level: int) -> Iterator[Block]:
     rows, whys = [], []
     for label, part in found.parts.items():
         for criterion, one in part.yes_no.items():
@@ -135,26 +139,26 @@ def _cells(one: Corrected) -> tuple[Cell, ...]:
     return one.judge, one.corrected, one.low, one.high, one.labels, one.worth, one.edits
 
 
-def put_beside_means(data: dict[str, Any], found: CorrectedScores) -> None:
+def add_corrected_means(data: dict[str, Any], found: CorrectedScores) -> None:
     """Put `corrected` with its ends and labels beside each mean of a report's JSON."""
     for label, part in found.parts.items():
-        _beside_part(data["parts"][label], part)
+        _add_to_slice(data["parts"][label], part)
     if len(found.parts) == 1:
         (only,) = found.parts.values()
-        _beside_part(data, only)
+        _add_to_slice(data, only)
     for label, score in data.get("by", {}).get("model", {}).items():
         if label in found.parts:
-            _beside(score, found.parts[label].overall)
+            _add_to_score(score, found.parts[label].overall)
 
 
-def _beside_part(data: dict[str, Any], part: CorrectedPart) -> None:
-    _beside(data["overall"], part.overall)
+def _add_to_slice(data: dict[str, Any], part: CorrectedPart) -> None:
+    _add_to_score(data["overall"], part.overall)
     for kind, score in data["by_type"].items():
         if kind in part.by_type:
-            _beside(score, part.by_type[kind])
+            _add_to_score(score, part.by_type[kind])
 
 
-def _beside(data: dict[str, Any], score: CorrectedScore) -> None:
+def _add_to_score(data: dict[str, Any], score: CorrectedScore) -> None:
     data["corrected"] = score.model_dump(mode="json", exclude={"criteria"})
     for name, one in data["criteria"].items():
         if name in score.criteria:

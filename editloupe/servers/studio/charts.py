@@ -90,16 +90,12 @@ def _load() -> None:
     with suppress(ImportError):  # told when somebody asks for charts
         import scipy.stats  # type: ignore[import-untyped]  # noqa: F401
 
-        import editloupe.evals.report.build
-        import editloupe.evals.report.draw_figures
-        import editloupe.evals.report.figures  # noqa: F401
-
 
 def _draw(one: OpenRun, configuration: str) -> Charts:
     try:
         from editloupe.evals.labels.human import load_human_labels
         from editloupe.evals.report.build import build_report
-        from editloupe.evals.report.draw_figures import drawings
+        from editloupe.evals.report.figures.report_figures import build_figures
         from editloupe.evals.stats.bootstrap import Resampling
         from editloupe.evals.stats.scores.run_table import read_run_table
     except ImportError as error:
@@ -108,4 +104,4 @@ def _draw(one: OpenRun, configuration: str) -> Charts:
         table = read_run_table(one.run.folder, configuration=configuration)
         people = load_human_labels(table, studio=one.labels.path)
         report = build_report(table, human=people, how=Resampling(RESAMPLES), tables=False)
-    return Charts(report.answer, report.version_notes, report.certainty, drawings(report))
+    return Charts(report.answer, report.version_notes, report.certainty, build_figures(report))

@@ -17,7 +17,7 @@ from editloupe.evals.edival.baselines import (
     f1_score,
     sections,
 )
-from editloupe.evals.report.text import as_text
+from editloupe.evals.report.text_renderer import as_text
 from editloupe.rubrics.edival.captions import captions
 from editloupe.rubrics.edival.tasks import TYPES, Task
 

@@ -14,10 +14,9 @@ from editloupe.evals.edival.report import blocks, drawings, points
 from editloupe.evals.edival.tables import SHORT
 from editloupe.evals.report.block_types import Drawing, Heading
 from editloupe.evals.report.figures import as_svg
-from editloupe.evals.report.html import as_html
-from editloupe.evals.report.markdown import as_markdown
+from editloupe.evals.report.html_renderer import as_html
 from editloupe.evals.report.table_formats import cell_text
-from editloupe.evals.report.text import as_text
+from editloupe.evals.report.text_renderer import as_markdown, as_text
 from editloupe.rubrics.edival.scoring import TurnScore
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.rubrics.tables import PrintedTable

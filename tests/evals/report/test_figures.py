@@ -8,8 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from editloupe.evals.report import build_leaderboard, build_report, figures
-from editloupe.evals.report.draw_figures import drawings
 from editloupe.evals.report.figures.agreement import MEASURES
+from editloupe.evals.report.figures.report_figures import build_figures
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
 from editloupe.evals.stats.bootstrap import Estimate, Resampling, missing
 from editloupe.evals.stats.scores.distribution import area_trend, distribution
@@ -75,9 +75,9 @@ def test_the_distribution_shows_counts_and_what_is_unjudged(run: Path) -> None:
 
 
 def test_answers_from_worst_to_best_get_darker_so_that_a_grey_print_keeps_their_order() -> None:
-    from editloupe.evals.report.figures.style import ordinal
+    from editloupe.evals.report.figures.style import ordinal_colours
 
-    grey = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b, _ in ordinal(5)]
+    grey = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b, _ in ordinal_colours(5)]
     assert grey == sorted(grey, reverse=True)
     assert max(np.diff(grey)) < -0.1
 
@@ -255,7 +255,7 @@ def test_a_report_of_several_models_draws_them_side_by_side_and_one_of_one_does_
         ]
 
     several = build_report(make_run(tmp_path / "several", lines("a", "b")), how=QUICK)
-    drawn = drawings(several)
+    drawn = build_figures(several)
     assert {"types_by_model", f"target_sizes_{IF}", f"target_sizes_{VC}", "models"} <= set(drawn)
     assert not {"score_by_area", "score_per_type"} & set(drawn), "two models are never one cloud of points"
     shown = drawn["types_by_model"]().axes
@@ -263,7 +263,7 @@ def test_a_report_of_several_models_draws_them_side_by_side_and_one_of_one_does_
     color = several.parts["b"].by_type["Change Color"].criteria[IF].value
     assert color is not None
     assert f"{color:.1f}" in [text.get_text() for text in shown[0].texts]
-    one = drawings(build_report(make_run(tmp_path / "one", lines("a")), how=QUICK))
+    one = build_figures(build_report(make_run(tmp_path / "one", lines("a")), how=QUICK))
     assert {"score_by_area", "score_per_type", f"target_sizes_{IF}"} <= set(one)
     assert "types_by_model" not in one
 
@@ -274,7 +274,7 @@ def test_a_leaderboard_of_judges_draws_their_agreement_in_one_figure(tmp_path: P
 
     runs = {mode: make_run(tmp_path / mode, labelled(shift), mode=mode) for mode, shift in (("tools", 0), ("plain", 2))}
     board = build_leaderboard([build_report(run, how=QUICK) for run in runs.values()])
-    axes = drawings(board)["agreement_by_run"]().axes
+    axes = build_figures(board)["agreement_by_run"]().axes
     assert [label.get_text() for label in axes[0].get_yticklabels()] == [
         "openai:gpt-5.1, tools",
         "openai:gpt-5.1, plain",

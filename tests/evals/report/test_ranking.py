@@ -4,9 +4,8 @@ import pytest
 
 from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.report import Leaderboard, Report, build_leaderboard, build_report
-from editloupe.evals.report.blocks import sequence
-from editloupe.evals.report.markdown import as_markdown
-from editloupe.evals.report.text import as_text
+from editloupe.evals.report.report_blocks import build_blocks
+from editloupe.evals.report.text_renderer import as_markdown, as_text
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.tables import PrintedTable
@@ -18,7 +17,7 @@ EDITORS: dict[str | None, list[Scores | None]] = {"good": [(4, 4)] * 12, "fair":
 
 
 def grid_of(found: Report | Leaderboard, head: str) -> PrintedTable:
-    return next(b for b in sequence(found) if isinstance(b, PrintedTable) and b.columns[:2] == (head, "rank"))
+    return next(b for b in build_blocks(found) if isinstance(b, PrintedTable) and b.columns[:2] == (head, "rank"))
 
 
 def board_of(*runs: Path) -> Leaderboard:
@@ -123,6 +122,6 @@ def test_runs_on_other_edits_are_ranked_by_their_intervals_alone(tmp_path: Path)
 
 def test_the_reference_is_in_every_form_of_the_report(tmp_path: Path) -> None:
     report = build_report(model_run(tmp_path / "run", EDITORS), how=QUICK)
-    assert "reference)" in as_text(sequence(report))
-    assert "nothing edited: reference" in as_markdown(sequence(report))
+    assert "reference)" in as_text(build_blocks(report))
+    assert "nothing edited: reference" in as_markdown(build_blocks(report))
     assert report.model_dump(mode="json")["rankings"][0]["reference"]["criteria"][IF]["value"] == 0

@@ -8,12 +8,11 @@ import pytest
 from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.report import Report, build_leaderboard, build_report
 from editloupe.evals.report.block_types import Cases, Drawing, Heading
-from editloupe.evals.report.blocks import sequence
-from editloupe.evals.report.draw_figures import drawings
-from editloupe.evals.report.html import as_html
-from editloupe.evals.report.markdown import as_markdown
-from editloupe.evals.report.notable_edits import instructive
-from editloupe.evals.report.text import as_text
+from editloupe.evals.report.figures.report_figures import build_figures
+from editloupe.evals.report.html_renderer import as_html
+from editloupe.evals.report.notable_edits import find_notable_edits
+from editloupe.evals.report.report_blocks import build_blocks
+from editloupe.evals.report.text_renderer import as_markdown, as_text
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_table import read_run_table
@@ -55,7 +54,7 @@ def report(run: Path) -> Report:
 
 
 def page(report: Report) -> str:
-    return as_html(sequence(report), drawings(report), report.run, "made here")
+    return as_html(build_blocks(report), build_figures(report), report.run, "made here")
 
 
 class Parsed(HTMLParser):
@@ -80,10 +79,10 @@ class Parsed(HTMLParser):
 
 
 def test_a_report_begins_with_the_answer_and_how_sure_it_is(report: Report) -> None:
-    order = [block.text for block in sequence(report) if isinstance(block, Heading) and block.level < 3]
+    order = [block.text for block in build_blocks(report) if isinstance(block, Heading) and block.level < 3]
     head = "run: openai:gpt-5.1 · dlebench · tools mode"
     assert order == [head, "How sure is that?", "Scores", "Agreement with people", "Edits to look at", "Methods"]
-    text = as_text(sequence(report))
+    text = as_text(build_blocks(report))
     first = text.splitlines()[1:4]
     assert "2 scores from 12 edits, judged by openai:gpt-5.1 in tools mode" in " ".join(first)
     assert "23 of 24 verdicts were given (95.8 %); 1 is unjudged (1 unreadable answer) and left out." in text
@@ -117,7 +116,7 @@ def test_the_page_is_whole_self_contained_and_without_script(report: Report) -> 
     assert all(link.startswith("#") and link[1:] in ids for link in links), (
         "the contents lead to places of the page alone"
     )
-    assert text.count("data:image/svg+xml") == len(drawings(report))
+    assert text.count("data:image/svg+xml") == len(build_figures(report))
     assert text.count('class="case"') == len(report.instructive)
     assert "source, target framed" in text
 
@@ -136,15 +135,15 @@ def test_hostile_texts_stay_texts_everywhere(tmp_path: Path) -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     Parsed(text)
-    assert "\x1b" not in as_text(sequence(report))
-    markdown = as_markdown(sequence(report))
+    assert "\x1b" not in as_text(build_blocks(report))
+    markdown = as_markdown(build_blocks(report))
     assert "<script>" not in re.sub(r"`[^`]*`", "", markdown)
     assert r"\|" in markdown
 
 
 def test_markdown_tables_have_as_many_cells_as_columns(report: Report) -> None:
     wide = 0
-    for line in as_markdown(sequence(report)).splitlines():
+    for line in as_markdown(build_blocks(report)).splitlines():
         if line.startswith("|"):
             cells = len(re.findall(r"(?<!\\)\|", line))
             assert cells == wide or wide == 0
@@ -154,13 +153,13 @@ def test_markdown_tables_have_as_many_cells_as_columns(report: Report) -> None:
 
 
 def test_figures_named_in_the_text_can_be_drawn(report: Report) -> None:
-    named = {block.name for block in sequence(report) if isinstance(block, Drawing)}
-    assert set(drawings(report)) == named
+    named = {block.name for block in build_blocks(report) if isinstance(block, Drawing)}
+    assert set(build_figures(report)) == named
 
 
 def test_the_edits_to_look_at_are_the_disagreements_the_unjudged_and_the_unsure(run: Path) -> None:
     table = read_run_table(run)
-    found = instructive(table, load_human_labels(table))
+    found = find_notable_edits(table, load_human_labels(table))
     kinds = {one.edit_id: one.kind for one in found}
     assert kinds["e3"] == "unjudged"
     assert kinds["e7"] in ("low confidence", "disagrees with people")
@@ -173,7 +172,7 @@ def test_the_edits_to_look_at_are_the_disagreements_the_unjudged_and_the_unsure(
 def test_the_widest_disagreement_comes_first_and_ten_are_the_most(tmp_path: Path) -> None:
     given = [Line(f"e{n}", 1, 4, human={IF: "2" if n else "4"}) for n in range(30)]
     table = read_run_table(make_run(tmp_path / "run", given))
-    found = instructive(table, load_human_labels(table))
+    found = find_notable_edits(table, load_human_labels(table))
     assert len(found) == 10
     assert (found[0].edit_id, found[0].human) == ("e0", ("Flawless Execution",))
     assert found[0].because == "3 away from people on the rubric's scale"
@@ -181,7 +180,7 @@ def test_the_widest_disagreement_comes_first_and_ten_are_the_most(tmp_path: Path
 
 def test_repeats_that_differ_are_worth_a_look(tmp_path: Path) -> None:
     table = read_run_table(make_run(tmp_path / "run", [Line("a", (4, 1), (4, 4)), Line("b", (2, 2), (4, 4))]))
-    (one,) = instructive(table, load_human_labels(table))
+    (one,) = find_notable_edits(table, load_human_labels(table))
     assert (one.edit_id, one.kind) == ("a", "repeats differ")
 
 
@@ -190,7 +189,7 @@ def test_the_page_holds_the_trace_of_an_edit_with_its_pictures(tmp_path: Path) -
     with Run.write(tmp_path / "run") as opened:
         opened.save(whole, album=album)
     report = build_report(tmp_path / "run", how=QUICK)
-    (cases,) = [block for block in sequence(report) if isinstance(block, Cases)]
+    (cases,) = [block for block in build_blocks(report) if isinstance(block, Cases)]
     assert [(item.criterion, item.kind) for item in cases.items] == [(VC, "unjudged")]
     shown = cases.items[0].model_copy(update={"criterion": IF, "label": "Wrong Action"})
     text = as_html((Cases(cases.folder, (shown,), cases.titles),), {}, "t", "m")
@@ -208,14 +207,14 @@ def test_a_run_without_pictures_says_so_instead_of_failing(tmp_path: Path) -> No
 @pytest.mark.long
 def test_every_report_of_the_rules_says_what_it_is(tmp_path: Path) -> None:
     report = build_report(make_run(tmp_path / "run", lines(), judge="rules"), how=QUICK)
-    for text in (as_text(sequence(report)), as_markdown(sequence(report)), page(report), report.methods):
+    for text in (as_text(build_blocks(report)), as_markdown(build_blocks(report)), page(report), report.methods):
         assert "rule-based baseline" in " ".join(text.split())
     other = build_report(make_run(tmp_path / "other", lines()), how=QUICK)
-    assert "rule-based" not in as_text(sequence(other))
+    assert "rule-based" not in as_text(build_blocks(other))
 
 
 def test_the_pessimistic_bound_is_never_silent(run: Path) -> None:
-    text = as_text(sequence(build_report(run, unjudged="worst", how=QUICK)))
+    text = as_text(build_blocks(build_report(run, unjudged="worst", how=QUICK)))
     assert "2 scores (at least: what is unjudged counts as the worst)" in " ".join(text.split())
     assert "Pessimistic bound: each of the 1 unjudged verdicts counts as the worst answer." in text
     assert "counts as the worst answer (a pessimistic bound)" in " ".join(text.split())
@@ -263,9 +262,9 @@ def test_several_runs_are_ranked_with_their_reports(tmp_path: Path) -> None:
     assert [(entry.rank, entry.run) for entry in board.leaderboard] == [(1, "good"), (2, "poor")]
     assert board.answer.startswith("good leads with ")
     assert "ahead of poor" in board.answer
-    text = as_html(sequence(board), drawings(board), "board", "here")
+    text = as_html(build_blocks(board), build_figures(board), "board", "here")
     Parsed(text)
-    assert text.count("data:image/svg+xml") == len(drawings(board))
+    assert text.count("data:image/svg+xml") == len(build_figures(board))
     assert set(json.loads(board.model_dump_json())) == {
         "answer",
         "rankings",

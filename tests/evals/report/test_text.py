@@ -1,6 +1,6 @@
 """Reports in the terminal: what a narrow screen does to wide tables."""
 
-from editloupe.evals.report.text import as_text
+from editloupe.evals.report.text_renderer import as_text
 from editloupe.rubrics.tables import PrintedTable
 
 

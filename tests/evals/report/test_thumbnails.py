@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from editloupe.evals.report.thumbnails import CROP_SIDE, LONG_SIDE, Thumbnail, thumbnails
+from editloupe.evals.report.thumbnails import CROP_SIDE, LONG_SIDE, Thumbnail, make_thumbnails
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import Album
 from editloupe.types import Box, Edit, Judgement, Reason, Unjudged
@@ -29,7 +29,7 @@ def made(tmp_path: Path, boxes: tuple[Box, ...], edited_size: tuple[int, int] = 
     with Run.write(tmp_path / "run") as run:
         run.save(whole, album=Album())
     with Run.open(tmp_path / "run") as run:
-        return thumbnails(run, *run.edit("e")[:2])
+        return make_thumbnails(run, *run.edit("e")[:2])
 
 
 def pixels(one: Thumbnail) -> np.ndarray:

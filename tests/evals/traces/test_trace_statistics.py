@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from editloupe.evals.report.text import as_text
+from editloupe.evals.report.text_renderer import as_text
 from editloupe.evals.report.trace_blocks import statistics_blocks
 from editloupe.evals.traces import find_traces
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT, Share

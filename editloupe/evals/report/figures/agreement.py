@@ -9,29 +9,40 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from editloupe.evals.report.figures.style import BLUE, GRID, INK, MUTED, WIDTH, ink_on, look, plain, sheet, shortened
+from editloupe.evals.report.figures.style import (
+    BLUE,
+    GRID,
+    INK,
+    MUTED,
+    WIDTH,
+    contrast_colour,
+    escape_text,
+    new_figure,
+    shorten_names,
+    use_style,
+)
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
 from editloupe.evals.stats.bootstrap import Estimate
 
 
 def confusion_matrix(matrices: Mapping[str, Confusion], rows: str = "people", columns: str = "judge") -> Figure:
     """Draw one confusion matrix a criterion: counts in the cells, shade by share of the row."""
-    with look():
-        figure, panels = sheet(3.7 if len(matrices) > 1 else 4.4, len(matrices))
+    with use_style():
+        figure, panels = new_figure(3.7 if len(matrices) > 1 else 4.4, len(matrices))
         for axes, (title, one) in zip(panels, matrices.items(), strict=True):
             counts = np.array(one.counts, float)
             shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
             picture = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1.15)
             for (row, column), count in np.ndenumerate(counts):
-                colour = ink_on(picture.cmap(shares[row, column] / 1.15))
+                colour = contrast_colour(picture.cmap(shares[row, column] / 1.15))
                 weight = "bold" if row == column else "normal"
                 axes.text(column, row, f"{count:.0f}", ha="center", va="center", color=colour, fontweight=weight)
-            names = [plain(fill(name, 13)) for name in one.labels]
+            names = [escape_text(fill(name, 13)) for name in one.labels]
             axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor", fontsize=8)
             axes.set_yticks(range(len(names)), names, fontsize=8)
             axes.set_xlabel(columns)
             axes.set_ylabel(rows)
-            axes.set_title(plain(title))
+            axes.set_title(escape_text(title))
             axes.spines[:].set_visible(False)
             axes.tick_params(length=0)
     return figure
@@ -46,8 +57,8 @@ def whiskers(
     """Draw a measure with intervals, one panel a criterion, one row a method or type; dashed: people among themselves."""
     most = max(len(lines) for lines in groups.values())
     lowest = min((e.low for lines in groups.values() for _, e in lines if e.low is not None), default=0.0)
-    with look():
-        figure, panels = sheet(1.0 + 0.32 * most, len(groups), sharey=True)
+    with use_style():
+        figure, panels = new_figure(1.0 + 0.32 * most, len(groups), sharey=True)
         for axes, (title, lines) in zip(panels, groups.items(), strict=True):
             places = np.arange(len(lines))[::-1]
             for place, (_, one) in zip(places, lines, strict=True):
@@ -62,11 +73,11 @@ def whiskers(
                 axes.axvline(ceiling.value, color=INK, linestyle="--", linewidth=1)
                 if ceiling.low is not None and ceiling.high is not None:
                     axes.axvspan(ceiling.low, ceiling.high, color=GRID, alpha=0.6, linewidth=0)
-            axes.set_yticks(places, [plain(name) for name in shortened([name for name, _ in lines], 30)])
+            axes.set_yticks(places, [escape_text(name) for name in shorten_names([name for name, _ in lines], 30)])
             axes.set_ylim(-0.6, most - 0.4)
             axes.set_xlim(min(span[0], lowest - 0.05), span[1])
             axes.set_xlabel(measure)
-            axes.set_title(plain(title), fontsize=9)
+            axes.set_title(escape_text(title), fontsize=9)
             axes.grid(axis="x")
             axes.set_axisbelow(True)
     return figure
@@ -87,7 +98,7 @@ def judges_against_people(
     judges = list(dict.fromkeys(name for by_judge in criteria.values() for name in by_judge))
     judges.sort(key=lambda name: -sum(one[name].spearman.value or 0.0 for one in criteria.values() if name in one))
     places = dict(zip(judges, range(len(judges))[::-1], strict=True))
-    with look():
+    with use_style():
         height = len(criteria) * (0.75 + 0.34 * len(judges))
         figure = Figure(figsize=(WIDTH, height + 0.3), layout="constrained")
         rows = figure.subplots(len(criteria), len(MEASURES), squeeze=False, sharey=True, sharex="col")
@@ -95,19 +106,21 @@ def judges_against_people(
             panels, ceiling = rows[row], (ceilings or {}).get(title)
             for axes, (measure, name) in zip(panels, MEASURES.items(), strict=True):
                 found = {judge: getattr(one, measure) for judge, one in by_judge.items()}
-                _judges(axes, found, places, largest=measure != "mae")
+                _draw_judges(axes, found, places, largest=measure != "mae")
                 if ceiling is not None and (reach := getattr(ceiling, measure).value) is not None:
                     axes.axvline(reach, color=INK, linestyle="--", linewidth=1)
-                axes.set_title(plain(title) if measure == "spearman" else "", fontsize=9)
+                axes.set_title(escape_text(title) if measure == "spearman" else "", fontsize=9)
                 axes.set_xlabel(name if row == len(criteria) - 1 else "")
-            panels[0].set_yticks(list(places.values()), [fill(plain(name), 24) for name in shortened(judges, 48)])
+            panels[0].set_yticks(
+                list(places.values()), [fill(escape_text(name), 24) for name in shorten_names(judges, 48)]
+            )
             panels[0].set_ylim(-0.6, len(judges) - 0.4)
         for panel in rows[:, 2]:
             panel.set_xlim(left=0.0)
     return figure
 
 
-def _judges(axes: Axes, found: Mapping[str, Estimate], places: Mapping[str, int], largest: bool) -> None:
+def _draw_judges(axes: Axes, found: Mapping[str, Estimate], places: Mapping[str, int], largest: bool) -> None:
     known = [one.value for one in found.values() if one.value is not None]
     best = (max if largest else min)(known) if known else None
     for judge, one in found.items():

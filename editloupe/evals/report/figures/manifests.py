@@ -15,17 +15,17 @@ from editloupe.evals.report.figures.style import (
     MUTED,
     SERIES,
     WIDTH,
-    look,
-    plain,
-    sheet,
-    shortened,
+    escape_text,
+    new_figure,
+    shorten_names,
+    use_style,
 )
 
 
 def area_curves(manifests: Sequence[ManifestStats]) -> Figure:
     """Draw the cumulative distribution of target areas, a line a manifest (DLEBench, Figure 3)."""
-    with look():
-        figure, (axes,) = sheet(3.2)
+    with use_style():
+        figure, (axes,) = new_figure(3.2)
         for number, one in enumerate(found := [one for one in manifests if one.curve]):
             areas, shares = zip(*one.curve, strict=True)
             axes.plot(
@@ -37,7 +37,7 @@ def area_curves(manifests: Sequence[ManifestStats]) -> Figure:
                 marker=MARKERS[number % len(MARKERS)],
                 markevery=(max(1, len(areas) // 6), max(1, len(areas) // 6)),
                 markersize=5,
-                label=plain(f"{shortened([one.name], 26)[0]}, n = {one.measured}"),
+                label=escape_text(f"{shorten_names([one.name], 26)[0]}, n = {one.measured}"),
             )
         axes.axvline(1.0, color=MUTED, linewidth=0.8)
         axes.annotate(
@@ -65,7 +65,7 @@ def area_intervals(manifests: Sequence[ManifestStats]) -> Figure:
     """Draw how many samples have targets of which size, a panel a manifest, counts above the bars (DLEBench, Figure 4)."""
     found = [one for one in manifests if one.intervals]
     edges = sorted({(part.above, part.up_to) for one in found for part in one.intervals})
-    with look():
+    with use_style():
         figure = Figure(figsize=(WIDTH, 0.4 + 2.2 * len(found)), layout="constrained")
         for axes, one in zip(figure.subplots(len(found), 1, squeeze=False, sharex=True)[:, 0], found, strict=True):
             counts = {(part.above, part.up_to): part.samples for part in one.intervals}
@@ -76,14 +76,16 @@ def area_intervals(manifests: Sequence[ManifestStats]) -> Figure:
                     axes.text(place, height, str(height), ha="center", va="bottom", fontsize=7.5)
             axes.set_ylim(0, 1.14 * max(heights))
             axes.set_ylabel("samples")
-            axes.set_title(plain(shortened([one.name])[0]), fontsize=9)
-            axes.set_xticks(range(len(edges)), [told(Interval(above=a, up_to=b, samples=0)) for a, b in edges])
+            axes.set_title(escape_text(shorten_names([one.name])[0]), fontsize=9)
+            axes.set_xticks(
+                range(len(edges)), [format_interval(Interval(above=a, up_to=b, samples=0)) for a, b in edges]
+            )
             axes.tick_params(axis="x", labelsize=7.5, length=0, labelbottom=one is found[-1], rotation=30)
         figure.supxlabel("target area, % of the picture", fontsize=9)
     return figure
 
 
-def told(part: Interval) -> str:
+def format_interval(part: Interval) -> str:
     """Say an interval of areas.
 
     >>> told(Interval(above=0.0, up_to=0.01, samples=3)), told(Interval(above=0.5, up_to=1.0, samples=3))
@@ -98,7 +100,7 @@ def samples_by_type(manifests: Sequence[ManifestStats]) -> Figure:
         (one, family, counts) for one in manifests for family, counts in (one.families or {"": one.types}).items()
     ]
     rows = [len(counts) for *_, counts in panels]
-    with look():
+    with use_style():
         figure = Figure(figsize=(WIDTH, 0.3 + sum(0.5 + 0.27 * count for count in rows)), layout="constrained")
         drawn = figure.subplots(len(panels), 1, squeeze=False, height_ratios=[1 + count for count in rows])[:, 0]
         for axes, (one, family, counts) in zip(drawn, panels, strict=True):
@@ -113,10 +115,10 @@ def samples_by_type(manifests: Sequence[ManifestStats]) -> Figure:
                     va="center",
                     fontsize=7.5,
                 )
-            axes.set_yticks(places, [plain(name) for name in shortened(list(counts))])
+            axes.set_yticks(places, [escape_text(name) for name in shorten_names(list(counts))])
             axes.set_xlim(0, 1.18 * max(counts.values()))
-            named = f"{shortened([one.name])[0]}, {family}" if family else shortened([one.name])[0]
-            axes.set_title(plain(f"{named}: {number_of(whole, 'sample')}"), fontsize=9)
+            named = f"{shorten_names([one.name])[0]}, {family}" if family else shorten_names([one.name])[0]
+            axes.set_title(escape_text(f"{named}: {number_of(whole, 'sample')}"), fontsize=9)
             axes.tick_params(axis="y", length=0)
         drawn[-1].set_xlabel("samples")
     return figure

@@ -17,12 +17,12 @@ from editloupe.evals.report.figures.style import (
     INK,
     MUTED,
     WIDTH,
-    ink_on,
-    look,
-    ordinal,
-    plain,
-    shortened,
-    value_scale,
+    contrast_colour,
+    escape_text,
+    ordinal_colours,
+    score_colours,
+    shorten_names,
+    use_style,
 )
 from editloupe.evals.stats.scores.distribution import AreaTrend, SizeTrend
 
@@ -41,31 +41,31 @@ def types_by_model(criteria: Mapping[str, Mapping[str, Mapping[str, float | None
     models = list(dict.fromkeys(name for by_model in criteria.values() for name in by_model))
     types = list(dict.fromkeys(kind for by_model in criteria.values() for line in by_model.values() for kind in line))
     types = [*(kind for kind in types if kind != OVERALL), *([OVERALL] if OVERALL in types else [])]
-    scale = value_scale()
-    with look():
+    scale = score_colours()
+    with use_style():
         height = len(criteria) * (0.42 + 0.27 * len(models)) + 0.9
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         panels = figure.subplots(len(criteria), 1, squeeze=False, sharex=True)[:, 0]
         for axes, (title, by_model) in zip(panels, criteria.items(), strict=True):
-            values = np.array([[_number(by_model.get(name, {}).get(kind)) for kind in types] for name in models])
+            values = np.array([[_or_nan(by_model.get(name, {}).get(kind)) for kind in types] for name in models])
             axes.imshow(np.ma.masked_invalid(values), cmap=scale, vmin=0, vmax=100, aspect="auto")
             for (row, column), value in np.ndenumerate(values):
                 known = np.isfinite(value)
-                ink = ink_on(scale(value / 100)) if known else MUTED
+                ink = contrast_colour(scale(value / 100)) if known else MUTED
                 text = f"{value:.1f}" if known else "–"
                 axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=ink)
-            axes.set_yticks(range(len(models)), [plain(name) for name in shortened(models, 26)])
-            axes.set_title(plain(title), fontsize=9)
+            axes.set_yticks(range(len(models)), [escape_text(name) for name in shorten_names(models, 26)])
+            axes.set_title(escape_text(title), fontsize=9)
             axes.spines[:].set_visible(False)
             axes.tick_params(length=0)
             if OVERALL in types:
                 axes.axvline(len(types) - 1.5, color="white", linewidth=3)
-        names = [plain(name) for name in shortened(types, 22)]
+        names = [escape_text(name) for name in shorten_names(types, 22)]
         panels[-1].set_xticks(range(len(types)), names, rotation=30, ha="right", rotation_mode="anchor", fontsize=8)
     return figure
 
 
-def _number(value: float | None) -> float:
+def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
@@ -79,10 +79,10 @@ def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Fi
     across = min(ACROSS, len(models))
     down = -(-len(models) // across)
     unit = "% of the picture" if trend.unit.startswith("percent") else trend.unit
-    with look():
+    with use_style():
         figure = Figure(figsize=(WIDTH, 0.7 + (3.3 if across > 1 else 4.2) * down), layout="constrained")
         grid = figure.add_gridspec(2 * down, across, height_ratios=[1.0, 2.2] * down)
-        colours = ListedColormap(ordinal(len(_STEPS) - 1))
+        colours = ListedColormap(ordinal_colours(len(_STEPS) - 1))
         norm = BoundaryNorm(_STEPS, colours.N)
         means: Axes | None = None
         targets: Axes | None = None
@@ -91,20 +91,20 @@ def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Fi
             upper = figure.add_subplot(grid[2 * row, column], sharex=means, sharey=means)
             lower = figure.add_subplot(grid[2 * row + 1, column], sharex=targets, sharey=targets)
             means, targets = means or upper, targets or lower
-            _sliding_mean(upper, one)
-            _targets(lower, one, colours, norm)
-            upper.set_title(f"{plain(shortened([name], 24)[0])}\n{correlation(one)}", fontsize=8)
+            _draw_sliding_mean(upper, one)
+            _draw_targets(lower, one, colours, norm)
+            upper.set_title(f"{escape_text(shorten_names([name], 24)[0])}\n{format_correlation(one)}", fontsize=8)
             upper.set_xlabel(f"area, {unit}", fontsize=8)
             lower.set_xlabel(f"width, {unit}", fontsize=8)
             if column == 0:
                 upper.set_ylabel("mean of 10", fontsize=8)
                 lower.set_ylabel(f"height, {unit}", fontsize=8)
-        _key(figure, colours, labels)
-        figure.suptitle(plain(title), fontsize=10)
+        _add_legend(figure, colours, labels)
+        figure.suptitle(escape_text(title), fontsize=10)
     return figure
 
 
-def correlation(one: SizeTrend) -> str:
+def format_correlation(one: SizeTrend) -> str:
     """Say Pearson's r with its p, or that there is none."""
     if one.r is None or one.p is None:
         return f"no r, n = {one.n}"
@@ -112,7 +112,7 @@ def correlation(one: SizeTrend) -> str:
     return f"r = {one.r:.2f}, {p}, n = {one.n}"
 
 
-def _sliding_mean(axes: Axes, one: SizeTrend) -> None:
+def _draw_sliding_mean(axes: Axes, one: SizeTrend) -> None:
     """Draw the mean score of ten neighbours by area; fewer edits than that have none."""
     if one.sliding:
         axes.plot(one.middles, one.sliding, color=BLUE, linewidth=1.3)
@@ -121,12 +121,12 @@ def _sliding_mean(axes: Axes, one: SizeTrend) -> None:
     axes.set_ylim(-5, 105)
     axes.set_yticks([0, 50, 100])
     axes.set_xscale("log")
-    _log_ticks(axes.xaxis)
+    _set_log_ticks(axes.xaxis)
     axes.grid(axis="y")
     axes.tick_params(labelsize=7.5)
 
 
-def _targets(axes: Axes, one: SizeTrend, colours: ListedColormap, norm: BoundaryNorm) -> None:
+def _draw_targets(axes: Axes, one: SizeTrend, colours: ListedColormap, norm: BoundaryNorm) -> None:
     sides = np.array(one.sides).reshape(-1, 2)
     axes.scatter(
         sides[:, 0],
@@ -142,13 +142,13 @@ def _targets(axes: Axes, one: SizeTrend, colours: ListedColormap, norm: Boundary
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
-        _log_ticks(axis)
+        _set_log_ticks(axis)
     axes.grid(which="major")
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=7.5)
 
 
-def _log_ticks(axis: Axis) -> None:
+def _set_log_ticks(axis: Axis) -> None:
     """Label a logarithmic axis in plain numbers: the fewer powers of ten it spans, the more numbers between them."""
     low, high = axis.get_view_interval()
     decades = float(np.log10(high / low)) if 0 < low < high else 0.0
@@ -157,11 +157,11 @@ def _log_ticks(axis: Axis) -> None:
     axis.set_minor_formatter("")
 
 
-def _key(figure: Figure, colours: ListedColormap, labels: Sequence[str]) -> None:
+def _add_legend(figure: Figure, colours: ListedColormap, labels: Sequence[str]) -> None:
     """Explain the colours by the labels' names, or by scores where there are not four labels."""
     names = labels if len(labels) == colours.N else ("0 to 17", "17 to 50", "50 to 83", "83 to 100")
     shades = [colours(place) for place in range(colours.N)]
     marks = [
         Line2D([], [], marker="o", linestyle="none", color=c, markeredgecolor=INK, markeredgewidth=0.25) for c in shades
     ]
-    figure.legend(marks, [plain(name) for name in names], loc="outside lower center", ncols=colours.N, fontsize=8)
+    figure.legend(marks, [escape_text(name) for name in names], loc="outside lower center", ncols=colours.N, fontsize=8)

@@ -15,12 +15,12 @@ from editloupe.evals.report.figures.style import (
     MARKERS,
     MUTED,
     SERIES,
-    ink_on,
-    look,
-    ordinal,
-    plain,
-    sheet,
-    shortened,
+    contrast_colour,
+    escape_text,
+    new_figure,
+    ordinal_colours,
+    shorten_names,
+    use_style,
 )
 from editloupe.evals.stats.bootstrap import Estimate
 from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
@@ -49,23 +49,25 @@ def score_per_type(runs: Mapping[str, Scores | PartScores], titles: Mapping[str,
     else:
         tables = {name: {**scores.by_type, "overall": scores.overall} for name, scores in runs.items()}
         series = {name: [table.get(line) for line in lines] for name, table in tables.items()}
-    with look():
-        figure, (axes,) = sheet(0.9 + len(lines) * max(0.42, 0.17 * len(series)))
-        _dots(axes, lines, series)
+    with use_style():
+        figure, (axes,) = new_figure(0.9 + len(lines) * max(0.42, 0.17 * len(series)))
+        _draw_dots(axes, lines, series)
         axes.axhline(0.5, color=MUTED, linewidth=0.8)
         axes.set_xlabel("score, 0 to 100")
         axes.set_xlim(-2, 102)
     return figure
 
 
-def _dots(axes: Axes, lines: Sequence[str], series: Mapping[str, Sequence[Estimate | None]]) -> None:
+def _draw_dots(axes: Axes, lines: Sequence[str], series: Mapping[str, Sequence[Estimate | None]]) -> None:
     """Draw one row a line, one mark a series, whiskers for the intervals."""
     places = np.arange(len(lines))[::-1].astype(float)
     reach_out = 0.24 if len(series) < 4 else 0.36
     offsets = np.linspace(reach_out, -reach_out, len(series)) if len(series) > 1 else np.zeros(1)
-    names = shortened(list(series))
+    names = shorten_names(list(series))
     for number, (name, values) in enumerate(series.items()):
-        known = [(place, *_ends(value)) for place, value in zip(places, values, strict=True) if _has_value(value)]
+        known = [
+            (place, *_interval_ends(value)) for place, value in zip(places, values, strict=True) if _has_value(value)
+        ]
         x = np.array([middle for _, _, middle, _ in known])
         reach = np.array(
             [[middle - low for _, low, middle, _ in known], [high - middle for _, _, middle, high in known]]
@@ -80,9 +82,9 @@ def _dots(axes: Axes, lines: Sequence[str], series: Mapping[str, Sequence[Estima
             markersize=5,
             elinewidth=1.3,
             capsize=2.5,
-            label=plain(names[number]),
+            label=escape_text(names[number]),
         )
-    axes.set_yticks(places, [plain(name) for name in shortened(lines)])
+    axes.set_yticks(places, [escape_text(name) for name in shorten_names(lines)])
     axes.set_ylim(-0.6, len(lines) - 0.4)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
@@ -94,7 +96,7 @@ def _has_value(value: Estimate | None) -> bool:
     return value is not None and value.value is not None
 
 
-def _ends(one: Estimate | None) -> tuple[float, float, float]:
+def _interval_ends(one: Estimate | None) -> tuple[float, float, float]:
     """Return low, value and high of an estimate that has a value; without an interval all three are the value."""
     value = one.value if one and one.value is not None else 0.0
     low, high = (one.low, one.high) if one else (None, None)
@@ -104,17 +106,17 @@ def _ends(one: Estimate | None) -> tuple[float, float, float]:
 def label_distribution(distributions: Mapping[str, Distribution]) -> Figure:
     """Draw how often each answer was given, one panel a criterion, one bar a group, the worst answer first."""
     groups = max(len(one.counts) for one in distributions.values())
-    with look():
+    with use_style():
         figure = Figure(figsize=(7.0, (1.05 + 0.34 * groups) * len(distributions)), layout="constrained")
         panels = figure.subplots(len(distributions), 1, squeeze=False)[:, 0]
         for axes, (title, one) in zip(panels, distributions.items(), strict=True):
-            _bars(axes, title, one)
+            _draw_bars(axes, title, one)
         panels[-1].set_xlabel("share of verdicts, %")
     return figure
 
 
-def _bars(axes: Any, title: str, one: Distribution) -> None:
-    colours = ordinal(len(one.answers) - 1)
+def _draw_bars(axes: Any, title: str, one: Distribution) -> None:
+    colours = ordinal_colours(len(one.answers) - 1)
     names = list(one.counts)
     places = np.arange(len(names))[::-1]
     totals = np.array([max(1, sum(line)) for line in one.counts.values()])
@@ -135,7 +137,7 @@ def _bars(axes: Any, title: str, one: Distribution) -> None:
             hatch="////" if spare else None,
             linewidth=0.6,
             height=0.72,
-            label=plain(answer),
+            label=escape_text(answer),
         )
         for place, share, start, count in zip(places, shares, left, counts, strict=True):
             if share >= 4:
@@ -147,21 +149,21 @@ def _bars(axes: Any, title: str, one: Distribution) -> None:
                     ha="center",
                     va="center",
                     fontsize=8,
-                    color=ink_on(colour),
+                    color=contrast_colour(colour),
                     bbox=box,
                 )
         left += shares
-    axes.set_yticks(places, [plain(name) for name in shortened(names, 24)])
+    axes.set_yticks(places, [escape_text(name) for name in shorten_names(names, 24)])
     axes.set_xlim(0, 100)
-    axes.set_title(plain(title), pad=20)
+    axes.set_title(escape_text(title), pad=20)
     axes.tick_params(axis="y", length=0)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 0.98), ncols=5, fontsize=7.5, borderaxespad=0, columnspacing=1.2)
 
 
 def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
     """Draw scores against target area on a log scale, with the sliding mean of ten and Pearson's r and p."""
-    with look():
-        figure, panels = sheet(2.9, len(trends), sharey=True)
+    with use_style():
+        figure, panels = new_figure(2.9, len(trends), sharey=True)
         for axes, (title, trend) in zip(panels, trends.items(), strict=True):
             scatter = np.random.default_rng(0).uniform(-1.6, 1.6, len(trend.scores))
             axes.scatter(
@@ -184,14 +186,14 @@ def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
             axes.set_xlabel(f"target area, {trend.unit}")
             axes.grid(axis="y")
             axes.set_axisbelow(True)
-            told = "no r" if trend.r is None else f"r = {trend.r:.2f}, {_p(trend.p)}"
-            axes.set_title(plain(f"{title}: {told}"), fontsize=9)
+            told = "no r" if trend.r is None else f"r = {trend.r:.2f}, {_format_p(trend.p)}"
+            axes.set_title(escape_text(f"{title}: {told}"), fontsize=9)
         panels[0].set_ylabel("score, 0 to 100")
         panels[0].legend(loc="lower left", fontsize=7.5, frameon=True, framealpha=0.9, edgecolor="none")
     return figure
 
 
-def _p(value: float | None) -> str:
+def _format_p(value: float | None) -> str:
     if value is None:
         return ""
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
@@ -200,9 +202,9 @@ def _p(value: float | None) -> str:
 def leaderboard(entries: Mapping[str, Estimate]) -> Figure:
     """Draw overall scores with intervals, the best on top."""
     ordered = sorted(entries.items(), key=lambda entry: -(entry[1].value if entry[1].value is not None else -1))
-    with look():
-        figure, (axes,) = sheet(0.8 + 0.36 * len(ordered))
-        _dots(axes, [name for name, _ in ordered], {"overall": [value for _, value in ordered]})
+    with use_style():
+        figure, (axes,) = new_figure(0.8 + 0.36 * len(ordered))
+        _draw_dots(axes, [name for name, _ in ordered], {"overall": [value for _, value in ordered]})
         for place, (_, value) in zip(range(len(ordered))[::-1], ordered, strict=True):
             if value.value is not None:
                 axes.annotate(

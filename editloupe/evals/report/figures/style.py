@@ -48,36 +48,36 @@ _SETTINGS: Any = {
 
 
 @contextmanager
-def look() -> Iterator[None]:
+def use_style() -> Iterator[None]:
     """Use our settings while a figure is drawn, and leave the user's own alone."""
     with matplotlib.rc_context(_SETTINGS):
         yield
 
 
-def sheet(height: float, panels: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
+def new_figure(height: float, panels: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
     """Return an empty figure of the common width with panels side by side."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, list(figure.subplots(1, panels, squeeze=False, **options)[0])
 
 
-def ordinal(count: int) -> list[Any]:
+def ordinal_colours(count: int) -> list[Any]:
     """Return colours from the worst answer (yellow, light) to the best (blue, dark), whose order survives a grey print."""
-    scale = value_scale()
+    scale = score_colours()
     return [scale(0.05 + 0.87 * place / max(1, count - 1)) for place in range(count)]
 
 
-def value_scale() -> Any:
+def score_colours() -> Any:
     """Return the one colour scale of scores: blue is good, as on the studio's pages, in every figure."""
     return matplotlib.colormaps["cividis_r"]
 
 
-def ink_on(colour: Any) -> str:
+def contrast_colour(colour: Any) -> str:
     """Return black or white, whichever can be read on a colour."""
     red, green, blue = matplotlib.colors.to_rgb(colour)
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
 
 
-def shortened(names: Sequence[str], most: int = 34) -> list[str]:
+def shorten_names(names: Sequence[str], most: int = 34) -> list[str]:
     """Return names that fit beside an axis; long ones lose their middle.
 
     >>> shortened(["a-very-long-name-of-a-run"], 11)
@@ -87,32 +87,32 @@ def shortened(names: Sequence[str], most: int = 34) -> list[str]:
     return [name if len(name) <= most else f"{name[:half]}…{name[-half:]}" for name in names]
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return text that matplotlib can draw and does not take for a formula."""
     return one_line(text).replace("$", r"\$")
 
 
 def as_svg(figure: Figure) -> bytes:
     """Return a figure as SVG; same figure, same bytes."""
-    return _as("svg", figure, metadata={"Date": None})
+    return _render("svg", figure, metadata={"Date": None})
 
 
 def as_png(figure: Figure, dpi: int = 200) -> bytes:
     """Return a figure as PNG."""
-    return _as("png", figure, dpi=dpi)
+    return _render("png", figure, dpi=dpi)
 
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure as what its suffix says: .svg, .pdf or .png."""
     make_folder(path.parent)
     with whole_file(path) as part:
-        part.write_bytes(_as(path.suffix.removeprefix("."), figure, dpi=200))
+        part.write_bytes(_render(path.suffix.removeprefix("."), figure, dpi=200))
     return path
 
 
-def _as(kind: str, figure: Figure, **options: Any) -> bytes:
+def _render(kind: str, figure: Figure, **options: Any) -> bytes:
     target = io.BytesIO()
-    with look(), warnings.catch_warnings():
+    with use_style(), warnings.catch_warnings():
         # A name in a script the font does not have is drawn as boxes; the tables beside the figure have it whole.
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(target, format=kind, facecolor="white", **options)

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe._util.errors import first_error
-from editloupe.evals.report.trace_html import trace_html
+from editloupe.evals.report.trace_html import render_trace_html
 from editloupe.evals.runs.damage import readable
 from editloupe.evals.traces.differing import differences, page_of_differences
 from editloupe.evals.traces.expression import LONGEST, ExpressionError
@@ -181,7 +181,7 @@ def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked
     with one.index.reading() as rows:
         people = dict(rows.execute("SELECT criterion, label FROM people WHERE name = ?", (kept.name,)).fetchall())
     with readable(one.name):
-        text = trace_html(one.run, kept, [(unit, one.traces(unit)) for unit in units], people)
+        text = render_trace_html(one.run, kept, [(unit, one.traces(unit)) for unit in units], people)
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in kept.edit.id)[:60] or "trace"
     name = {"content-disposition": f'attachment; filename="{plain}.html"'}
     return Response(studio.pages.redact(text).encode("utf-8", "replace"), media_type="text/html", headers=name)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.report import build_report
-from editloupe.evals.report.blocks import sequence
-from editloupe.evals.report.draw_figures import drawings
-from editloupe.evals.report.html import as_html
-from editloupe.evals.report.text import as_text
+from editloupe.evals.report.figures.report_figures import build_figures
+from editloupe.evals.report.html_renderer import as_html
+from editloupe.evals.report.report_blocks import build_blocks
+from editloupe.evals.report.text_renderer import as_text
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
@@ -107,13 +107,15 @@ def test_vibe_averages_repeats_and_has_no_overall_without_a_whole_level(tmp_path
 @pytest.mark.long
 def test_the_report_of_numbers_is_whole(wise: Path) -> None:
     report = build_report(wise, how=QUICK)
-    text = as_text(sequence(report))
+    text = as_text(build_blocks(report))
     assert "WiseEdit (" in report.methods
     assert "not asked" in text
     assert "Overall AVG" in text
     assert report.tables[0].rows[0][:2] == ("(no model)", pytest.approx(50))
     assert "nan" not in text.lower().replace("dominan", "")
-    assert as_html(sequence(report), drawings(report), "t", "m").count("data:image/svg+xml") == len(drawings(report))
+    assert as_html(build_blocks(report), build_figures(report), "t", "m").count("data:image/svg+xml") == len(
+        build_figures(report)
+    )
 
 
 def test_a_rubric_of_the_users_own_is_read_from_the_run(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from importlib.resources import files
 
 from editloupe._util.text import counted, for_html, shortened, trace_command
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
-from editloupe.evals.report.draw_figures import Draw
-from editloupe.evals.report.notable_edits import Instructive
+from editloupe.evals.report.figures.report_figures import Draw
+from editloupe.evals.report.notable_edits import NotableEdit
 from editloupe.evals.report.table_formats import cell_text
-from editloupe.evals.report.thumbnails import PICTURES, Thumbnail, thumbnails, tool_picture
+from editloupe.evals.report.thumbnails import PICTURES, Thumbnail, make_thumbnails, make_tool_thumbnail
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Observation, Step, Trace
@@ -36,12 +36,12 @@ def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, m
         f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{for_html(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_contents(page.headings)}{body}\n"
+        f"{_render_contents(page.headings)}{body}\n"
         f"<p><small>{for_html(made_by)}</small></p>\n</main>\n</body>\n</html>\n"
     )
 
 
-def _contents(headings: Sequence[Heading]) -> str:
+def _render_contents(headings: Sequence[Heading]) -> str:
     """Return a list of what the page holds, where that is much."""
     listed = [(number, one) for number, one in enumerate(headings, start=1) if one.level <= 3]
     if len(listed) < LONG:
@@ -75,7 +75,7 @@ class _Page:
             yield "<ul>" + "".join(f"<li>{for_html(item)}</li>" for item in block.items) + "</ul>"
         elif isinstance(block, PrintedTable):
             self._tables += 1
-            yield _grid(block, self._tables)
+            yield _render_table(block, self._tables)
         elif isinstance(block, Drawing):
             yield from self._drawing(block)
         elif isinstance(block, Cases):
@@ -98,15 +98,15 @@ class _Page:
                 f"<figcaption>{caption}</figcaption></figure>"
             )
 
-    def _case(self, cases: Cases, run: Run, item: Instructive) -> str:
+    def _case(self, cases: Cases, run: Run, item: NotableEdit) -> str:
         self._cases += 1
         level = min(6, 1 + (self.headings[-1].level if self.headings else 1))
         edit, pictures, _ = run.edit(item.edit_id)
-        small = thumbnails(run, edit, pictures)
-        shown = _pictures(small) if small else "<p>The run did not keep the pictures of this edit.</p>"
+        small = make_thumbnails(run, edit, pictures)
+        shown = _render_pictures(small) if small else "<p>The run did not keep the pictures of this edit.</p>"
         gone = [role for role, shas in pictures.items() if shas and run.damage.holds(PICTURES, shas[0])]
         if gone:
-            shown = f"{_pictures(small)}<p>Missing from the run, or damaged: {for_html(', '.join(gone))}.</p>"
+            shown = f"{_render_pictures(small)}<p>Missing from the run, or damaged: {for_html(', '.join(gone))}.</p>"
         title = cases.titles.get(item.criterion, item.criterion)
         facts = {
             title: item.label,
@@ -118,7 +118,7 @@ class _Page:
         }
         listed = "".join(f"<dt>{for_html(n)}</dt><dd>{for_html(v)}</dd>" for n, v in facts.items() if v)
         traces = run.load_trace(item.edit_id, item.criterion, item.repeat)
-        told = "".join(_trace(run, trace) for trace in traces)
+        told = "".join(_render_trace(run, trace) for trace in traces)
         command = f"<code>{for_html(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))}</code>"
         details = f"<details><summary>Trace: what the judge did</summary>{told}</details>" if told else ""
         return (
@@ -128,12 +128,12 @@ class _Page:
         )
 
 
-def _grid(grid: PrintedTable, number: int) -> str:
+def _render_table(grid: PrintedTable, number: int) -> str:
     head = "".join(f'<th scope="col">{for_html(column)}</th>' for column in grid.columns)
     lines = []
     for row in grid.rows:
         kind = ' class="total"' if row[0] == "overall" else ""
-        lines.append(f"<tr{kind}>" + "".join(f"<td>{_cell(cell_text(cell))}</td>" for cell in row) + "</tr>")
+        lines.append(f"<tr{kind}>" + "".join(f"<td>{_render_cell(cell_text(cell))}</td>" for cell in row) + "</tr>")
     body = "".join(lines)
     name = for_html(" ".join(filter(None, (f"Table {number}:", grid.columns[0] if grid.columns else ""))))
     table = f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
@@ -142,18 +142,18 @@ def _grid(grid: PrintedTable, number: int) -> str:
     return f"<figure>{table}<figcaption>{for_html(grid.note)}</figcaption></figure>" if grid.note else table
 
 
-def _cell(text: str) -> str:
+def _render_cell(text: str) -> str:
     """Set an interval smaller than its value."""
     if found := _INTERVAL.match(text):
         return f'{for_html(found[1])} <span class="interval">{for_html(found[2])}</span>'
     return for_html(text)
 
 
-def _pictures(small: Sequence[Thumbnail]) -> str:
-    return '<div class="pictures">' + "".join(_picture(one) for one in small) + "</div>"
+def _render_pictures(small: Sequence[Thumbnail]) -> str:
+    return '<div class="pictures">' + "".join(_render_picture(one) for one in small) + "</div>"
 
 
-def _picture(one: Thumbnail) -> str:
+def _render_picture(one: Thumbnail) -> str:
     width, height = one.size
     caption = for_html(one.caption)
     return (
@@ -162,17 +162,17 @@ def _picture(one: Thumbnail) -> str:
     )
 
 
-def _trace(run: Run, trace: Trace) -> str:
+def _render_trace(run: Run, trace: Trace) -> str:
     target = f"<p>Target {trace.target + 1}</p>" if trace.target is not None else ""
-    return f'{target}<ol class="steps">{"".join(_step(run, step) for step in trace.steps)}</ol>'
+    return f'{target}<ol class="steps">{"".join(_render_step(run, step) for step in trace.steps)}</ol>'
 
 
-def _step(run: Run, step: Step) -> str:
+def _render_step(run: Run, step: Step) -> str:
     parts = [f'<div class="thought">{for_html(step.thought)}</div>'] if step.thought else []
     for call in step.calls:
         given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items())
         parts.append(f"<div><code>{for_html(f'{call.name}({given})')}</code></div>")
-    parts += [_observation(run, seen) for seen in step.observations]
+    parts += [_render_observation(run, seen) for seen in step.observations]
     if step.problem:
         parts.append(f'<div class="problem">Not usable: {for_html(step.problem)}</div>')
     if step.answer is not None:
@@ -180,14 +180,14 @@ def _step(run: Run, step: Step) -> str:
     return f"<li>{''.join(parts)}</li>"
 
 
-def _observation(run: Run, seen: Observation) -> str:
+def _render_observation(run: Run, seen: Observation) -> str:
     small, gone = [], 0
     for place, sha in enumerate(seen.pictures):
         caption = seen.captions[place] if place < len(seen.captions) else "picture"
-        if (one := tool_picture(run, sha, caption)) is not None:
+        if (one := make_tool_thumbnail(run, sha, caption)) is not None:
             small.append(one)
         else:
             gone += 1
     kind = ' class="problem"' if seen.failed else ""
     lost = f"<div>{gone} of its pictures missing from the run, or damaged</div>" if gone else ""
-    return f"<div{kind}>→ {for_html(seen.text)}</div>{_pictures(small) if small else ''}{lost}"
+    return f"<div{kind}>→ {for_html(seen.text)}</div>{_render_pictures(small) if small else ''}{lost}"

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, PlainSerializer
 
-from editloupe.evals.report.notable_edits import Instructive
-from editloupe.evals.report.table_formats import as_facts
+from editloupe.evals.report.notable_edits import NotableEdit
+from editloupe.evals.report.table_formats import table_to_dict
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement
 from editloupe.evals.stats.bootstrap import Estimate, Number
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
@@ -20,7 +20,7 @@ from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Record
 
 
-class Spent(Record):
+class UsageTotals(Record):
     """What the verdicts took."""
 
     requests: int
@@ -32,7 +32,9 @@ class Spent(Record):
     """Waiting time of all units together."""
 
 
-ReportTable = Annotated[PrintedTable, PlainSerializer(lambda table: {"protocol": table.protocol, **as_facts(table)})]
+ReportTable = Annotated[
+    PrintedTable, PlainSerializer(lambda table: {"protocol": table.protocol, **table_to_dict(table)})
+]
 """A table as the JSON form of a report holds it."""
 
 
@@ -68,14 +70,14 @@ class Report(Scores):
     """What the protocol's paper prints, and what several fields to group by make."""
     distributions: Mapping[str, Distribution]
     areas: Mapping[str, AreaTrend]
-    instructive: tuple[Instructive, ...]
-    spent: Spent
+    instructive: tuple[NotableEdit, ...]
+    spent: UsageTotals
     methods: str
     editloupe: str
     """The version that made the report."""
 
 
-class Entry(Record):
+class LeaderboardEntry(Record):
     """One line of a leaderboard."""
 
     rank: int | None
@@ -101,7 +103,7 @@ class Leaderboard(Record):
     answer: str
     rankings: tuple[ModelComparison, ...] = ()
     """The editing models of all runs, where one judge judged them by one protocol."""
-    leaderboard: tuple[Entry, ...]
+    leaderboard: tuple[LeaderboardEntry, ...]
     tables: tuple[ReportTable, ...] = ()
     """The papers' tables with the models of all runs as rows, protocol by protocol."""
     notes: tuple[str, ...]

@@ -21,54 +21,55 @@ _MODES: Mapping[str, str] = {
 }
 
 
-def methods(table: Table, scores: Scores, how: Resampling, agreement: Agreement | None = None) -> str:
+def write_methods(table: Table, scores: Scores, how: Resampling, agreement: Agreement | None = None) -> str:
     """Return the paragraph: judge, versions, mode, protocol, settings, n, what is unjudged, and how intervals were made."""
     used = dict.fromkeys(kind.configuration for kind in table.unit_columns.counts)
     known = {entry["name"]: entry for entry in table.about.get("configurations", ())}
     configurations = [known[name] for name in used if name in known]
     sentences = [
-        _judged(table, configurations),
-        *_settings(table, configurations, unrecorded=len(configurations) < len(used)),
-        _coverage(scores),
+        _describe_judging(table, configurations),
+        *_describe_settings(table, configurations, unrecorded=len(configurations) < len(used)),
+        _describe_coverage(scores),
         scores.arithmetic,
-        _intervals(scores, how),
-        *_people(agreement),
+        _describe_intervals(scores, how),
+        *_describe_labels(agreement),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _judged(table: Table, configurations: list[Mapping[str, Any]]) -> str:
-    judges = " and ".join(_judge(judge) for judge in table.judges)
+def _describe_judging(table: Table, configurations: list[Mapping[str, Any]]) -> str:
+    judges = " and ".join(_format_judge(judge) for judge in table.judges)
     versions = dict.fromkeys(str(c.get("versions", {}).get("editloupe", "")) for c in configurations)
     version = " and ".join(filter(None, versions))
     modes = " and ".join(_MODES.get(mode, f"{mode} mode") for mode in table.modes)
     protocol = known_protocol(table.protocol)
     paper = f"{protocol.title} ({protocol.source})" if protocol else table.protocol
-    criteria = _listed([table.title_of(name) for name in table.criteria])
+    criteria = _join_words([table.title_of(name) for name in table.criteria])
     times = f", each {len(table.repeats)} times" if len(table.repeats) > 1 else ""
     return (
-        f"We judged {_count(len(table.rows), 'edit')} on {criteria}{times} with EditLoupe{f' {version}' if version else ''}, "
+        f"We judged {_format_count(len(table.rows), 'edit')} on {criteria}{times} "
+        f"with EditLoupe{f' {version}' if version else ''}, "
         f"using {judges} as the judge, by the protocol of {paper}, in {modes}."
     )
 
 
-def _judge(name: str) -> str:
+def _format_judge(name: str) -> str:
     if name.split(":")[0] == RULES:
         return "`rules`, a rule-based baseline that decides from measured pixels and is not a multimodal model,"
     return f"`{name}`"
 
 
-def _settings(table: Table, configurations: list[Mapping[str, Any]], unrecorded: bool) -> list[str]:
+def _describe_settings(table: Table, configurations: list[Mapping[str, Any]], unrecorded: bool) -> list[str]:
     told = []
     for number, one in enumerate(configurations, start=1):
         settings, profile = one.get("settings", {}), one.get("profile", {})
         parts = [
-            _said(settings, "max_turns", "at most {} replies a case"),
-            _said(settings, "max_repairs", "at most {} unreadable replies sent back"),
-            _said(settings, "long_side", "pictures sent with a long side of at most {} pixels"),
-            _temperature(settings, profile),
-            _said(settings, "max_output_tokens", "at most {} output tokens a reply"),
-            _said(settings, "min_confidence", "verdicts below a confidence of {} left unjudged", unless=0.0),
+            _format_setting(settings, "max_turns", "at most {} replies a case"),
+            _format_setting(settings, "max_repairs", "at most {} unreadable replies sent back"),
+            _format_setting(settings, "long_side", "pictures sent with a long side of at most {} pixels"),
+            _format_temperature(settings, profile),
+            _format_setting(settings, "max_output_tokens", "at most {} output tokens a reply"),
+            _format_setting(settings, "min_confidence", "verdicts below a confidence of {} left unjudged", unless=0.0),
             f"served from {redact_url(str(one['base_url']))}" if one.get("base_url") else "",
         ]
         head = f"Settings ({number} of {len(configurations)})" if len(configurations) > 1 else "Settings"
@@ -81,12 +82,12 @@ def _settings(table: Table, configurations: list[Mapping[str, Any]], unrecorded:
     return told
 
 
-def _said(settings: Mapping[str, Any], name: str, words: str, unless: Any = None) -> str:
+def _format_setting(settings: Mapping[str, Any], name: str, words: str, unless: Any = None) -> str:
     value = settings.get(name)
     return "" if value is None or value == unless else words.format(value)
 
 
-def _temperature(settings: Mapping[str, Any], profile: Mapping[str, Any]) -> str:
+def _format_temperature(settings: Mapping[str, Any], profile: Mapping[str, Any]) -> str:
     if profile.get("provider") == RULES or "temperature" not in settings:
         return ""
     if not profile.get("temperature", True):
@@ -95,27 +96,27 @@ def _temperature(settings: Mapping[str, Any], profile: Mapping[str, Any]) -> str
     return f"temperature {0 if value is None else value}"
 
 
-def _coverage(scores: Scores) -> str:
+def _describe_coverage(scores: Scores) -> str:
     coverage = scores.coverage
     begun = (
-        f"The run is not complete: {coverage.not_yet} of {_count(coverage.expected, 'verdict')} "
+        f"The run is not complete: {coverage.not_yet} of {_format_count(coverage.expected, 'verdict')} "
         f"{'was' if coverage.not_yet == 1 else 'were'} not asked for yet. "
         if coverage.not_yet
         else ""
     )
     if not coverage.unjudged:
-        return f"{begun}All {_count(coverage.units, 'verdict')} {'asked for ' if begun else ''}were given."
-    reasons = _listed([f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items()])
+        return f"{begun}All {_format_count(coverage.units, 'verdict')} {'asked for ' if begun else ''}were given."
+    reasons = _join_words([f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items()])
     fate = f"count{'s' if coverage.unjudged == 1 else ''} as the worst answer (a pessimistic bound)"
     if scores.unjudged_rule == "left_out":
         fate = f"{'is' if coverage.unjudged == 1 else 'are'} left out of every score"
     return (
-        f"{begun}Of {_count(coverage.units, 'verdict')}, {coverage.judged} ({coverage.share * 100:.1f} %) were given; "
+        f"{begun}Of {_format_count(coverage.units, 'verdict')}, {coverage.judged} ({coverage.share * 100:.1f} %) were given; "
         f"{coverage.unjudged} ended unjudged ({reasons}) and {fate}."
     )
 
 
-def _intervals(scores: Scores, how: Resampling) -> str:
+def _describe_intervals(scores: Scores, how: Resampling) -> str:
     both = "source" in scores.overall.intervals
     unit = "edits and of source images (several edits share one), the wider of the two" if both else "edits"
     return (
@@ -124,21 +125,21 @@ def _intervals(scores: Scores, how: Resampling) -> str:
     )
 
 
-def _people(agreement: Agreement | None) -> list[str]:
+def _describe_labels(agreement: Agreement | None) -> list[str]:
     if agreement is None or not agreement.annotators:
         return []
     n = {measures.n for measures in agreement.criteria.values()}
     span = f"{min(n)} to {max(n)}" if len(n) > 1 else f"{max(n)}"
-    people = _count(len(agreement.annotators), "annotator")
+    people = _format_count(len(agreement.annotators), "annotator")
     return [
         f"Agreement with people is over {span} edits labelled by {people} ({agreement.origin}).",
         agreement.consensus,
     ]
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _listed(parts: list[str]) -> str:
+def _join_words(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -13,10 +13,10 @@ from rich.rule import Rule
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from editloupe._util.text import counted, printable, trace_command
-from editloupe.evals.report.block_types import Block, Cases, Heading, Paragraph, Points
-from editloupe.evals.report.notable_edits import Instructive
-from editloupe.evals.report.table_formats import cell_text
+from editloupe._util.text import code_for_markdown, counted, for_markdown, printable, trace_command
+from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
+from editloupe.evals.report.notable_edits import NotableEdit
+from editloupe.evals.report.table_formats import cell_text, markdown_rows
 from editloupe.rubrics.tables import PrintedTable
 
 WIDTH = 110
@@ -30,7 +30,7 @@ _PADDING = 3
 def print_blocks(blocks: Sequence[Block], console: Console) -> None:
     """Print blocks; figures have no place in a terminal and are left out."""
     for block in blocks:
-        for part in _shown(block, console.width):
+        for part in _render_block(block, console.width):
             console.print(part)
 
 
@@ -41,7 +41,7 @@ def as_text(blocks: Sequence[Block], width: int = WIDTH) -> str:
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
 
 
-def _shown(block: Block, width: int) -> list[RenderableType]:
+def _render_block(block: Block, width: int) -> list[RenderableType]:
     if isinstance(block, Heading):
         text = Text(printable(block.text), style="bold")
         return [Rule(text, align="left", style="dim")] if block.level < 3 else [text]
@@ -58,17 +58,17 @@ def _shown(block: Block, width: int) -> list[RenderableType]:
             lines.append(line)
         return [*lines, Text()]
     if isinstance(block, PrintedTable):
-        return _grid(block, width)
+        return _render_table(block, width)
     if isinstance(block, Cases):
-        return [part for item in block.items for part in _case(block, item)]
+        return [part for item in block.items for part in _render_case(block, item)]
     return []
 
 
-def _grid(grid: PrintedTable, width: int) -> list[RenderableType]:
+def _render_table(grid: PrintedTable, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
     rows = [[cell_text(cell) for cell in row] for row in grid.rows]
-    needs = _needs(grid.columns, rows)
-    for places in _pages(needs, width):
+    needs = _measure_columns(grid.columns, rows)
+    for places in _split_columns(needs, width):
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         heads = [printable(grid.columns[place]) for place in places]
         wide = [max(needs[place], len(head)) for place, head in zip(places, heads, strict=True)]
@@ -84,12 +84,12 @@ def _grid(grid: PrintedTable, width: int) -> list[RenderableType]:
     return [*parts, Text(printable(grid.note), style="dim"), Text()] if grid.note else parts
 
 
-def _needs(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+def _measure_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     """Return the width that breaks no cell of a column and no word of its heading."""
     return [max(map(len, (*column.split(), *(row[place] for row in rows), ""))) for place, column in enumerate(columns)]
 
 
-def _pages(needs: list[int], width: int) -> list[list[int]]:
+def _split_columns(needs: list[int], width: int) -> list[list[int]]:
     """Return the columns to show side by side: all, or as many as fit, each time behind the first one.
 
     A number is never broken, nor a word of a heading; a first column of long texts may be.
@@ -108,7 +108,7 @@ def _pages(needs: list[int], width: int) -> list[list[int]]:
     return pages
 
 
-def _case(cases: Cases, item: Instructive) -> list[RenderableType]:
+def _render_case(cases: Cases, item: NotableEdit) -> list[RenderableType]:
     head = Text.assemble((printable(item.edit_id), "bold"), f"  {item.kind}: {printable(item.because)}")
     human = f" · people: {counted(item.human)}" if item.human else ""
     title = cases.titles.get(item.criterion, item.criterion)
@@ -118,3 +118,38 @@ def _case(cases: Cases, item: Instructive) -> list[RenderableType]:
         Text(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat), style="dim"),
     ]
     return [head, *(Padding(line, (0, 0, 0, 2)) for line in lines), Text()]
+
+
+def as_markdown(blocks: Sequence[Block], pictures: Mapping[str, str] | None = None) -> str:
+    """Return blocks as Markdown; figures are linked where `pictures` says by name where they are."""
+    return "\n\n".join(part for block in blocks for part in _block_to_markdown(block, pictures or {})) + "\n"
+
+
+def _block_to_markdown(block: Block, pictures: Mapping[str, str]) -> list[str]:
+    if isinstance(block, Heading):
+        return [f"{'#' * block.level} {for_markdown(block.text)}"]
+    if isinstance(block, Paragraph):
+        text = for_markdown(block.text)
+        return [{"answer": f"**{text}**", "warning": f"> **Note.** {text}", "paste": f"> {text}"}.get(block.kind, text)]
+    if isinstance(block, Points):
+        return ["\n".join(f"- {for_markdown(item)}" for item in block.items)] if block.items else []
+    if isinstance(block, PrintedTable):
+        return ["\n".join(markdown_rows(block)), *([for_markdown(block.note)] if block.note else [])]
+    if isinstance(block, Drawing):
+        return [f"![{for_markdown(block.caption)}]({pictures[block.name]})"] if block.name in pictures else []
+    return _cases_to_markdown(block)
+
+
+def _cases_to_markdown(cases: Cases) -> list[str]:
+    return ["\n".join(_case_to_markdown(cases, number, item) for number, item in enumerate(cases.items, start=1))]
+
+
+def _case_to_markdown(cases: Cases, number: int, item: NotableEdit) -> str:
+    title = cases.titles.get(item.criterion, item.criterion)
+    human = f"; people: {counted(item.human)}" if item.human else ""
+    said = for_markdown(f"{title}: {item.label}{human}")
+    command = code_for_markdown(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))
+    return (
+        f"{number}. **{for_markdown(item.edit_id)}**, {item.kind} ({for_markdown(item.because)}): "
+        f"“{for_markdown(item.instruction)}” – {said}. {command}"
+    )

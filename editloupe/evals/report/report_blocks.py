@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
-from editloupe.evals.report.model import Leaderboard, Report
+from editloupe.evals.report.report_records import Leaderboard, Report
 from editloupe.evals.report.table_formats import merge_intervals
 from editloupe.evals.report.trust_blocks import CORRECTED, corrected_blocks
 from editloupe.evals.stats.agreement.coefficients import TITLES
@@ -35,7 +35,7 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
     yield Heading("How sure is that?", level + 1)
     yield Points((*report.certainty, *report.notes))
     corrected = corrected_blocks(report.corrected, report.titles, level + 1) if report.corrected else ()
-    for block in (*_scores(report, level + 1), *corrected, *_agreement(report, level + 1)):
+    for block in (*_score_blocks(report, level + 1), *corrected, *_agreement_blocks(report, level + 1)):
         if isinstance(block, Drawing):
             yield replace(block, name=within + block.name)
         else:
@@ -58,26 +58,30 @@ def _with_versions(grid: PrintedTable, report: Report) -> PrintedTable:
     return replace(grid, notes=(*grid.notes, VERSIONS))
 
 
-def _scores(report: Report, level: int) -> Iterator[Block]:
+def _score_blocks(report: Report, level: int) -> Iterator[Block]:
     yield Heading("Scores", level)
     if len(report.parts) == 1:
-        yield _score_grid(report, {**report.by_type, "overall": report.overall}, "type")
+        yield _build_score_table(report, {**report.by_type, "overall": report.overall}, "type")
     if report.by_level:
         levels = tuple((name, one.told(1), str(one.n)) for name, one in report.by_level.items())
         yield PrintedTable("", ("level", "score", "edits"), levels)
     if report.by_type:
         yield Drawing("score_per_type", "Scores by instruction type with intervals.")
-    yield from _printed([one for one in report.tables if one.title != CORRECTED], level + 1)
+    yield from _table_blocks([one for one in report.tables if one.title != CORRECTED], level + 1)
     if any(ranking.part for ranking in report.rankings):
         for ranking in report.rankings:
             yield Heading(f"Editing models, {BETWEEN.join(ranking.part)}", level + 1)
-            yield models_grid(ranking)
+            yield build_models_table(ranking)
     for field, values in report.by.items():
         if any(len(score.group) > 1 for score in values.values()):
             continue  # a table of its own above
         yield Heading(f"By {field.replace('_', ' ')}", level + 1)
         ranked = sorted(values.items(), key=lambda item: -(item[1].value if item[1].value is not None else -1))
-        yield _score_grid(report, dict(ranked), field) if field != "model" else _model_grid(report, dict(ranked))
+        yield (
+            _build_score_table(report, dict(ranked), field)
+            if field != "model"
+            else _build_model_table(report, dict(ranked))
+        )
         if field == "model" and len(values) > 1:
             yield Drawing("models", "Editing models by overall score.")
             yield Drawing("types_by_model", "Scores by instruction type and editing model.")
@@ -88,7 +92,7 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
     yield Drawing("label_distribution", "How often each answer was given; numbers are counts.")
     if report.areas:
         yield Heading("Size of the target", level + 1)
-        yield Points(tuple(_area(report, criterion) for criterion in report.areas))
+        yield Points(tuple(_describe_size_trend(report, criterion) for criterion in report.areas))
         if len(report.parts) == 1:
             yield Drawing(
                 "score_by_area", "Score against the area of the target; points are spread a little for the eye."
@@ -97,13 +101,13 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
             yield Drawing(f"target_sizes_{criterion}", f"Size of the targets and score, {report.titles[criterion]}.")
 
 
-def _printed(tables: Sequence[PrintedTable], level: int) -> Iterator[Block]:
+def _table_blocks(tables: Sequence[PrintedTable], level: int) -> Iterator[Block]:
     for table in map(merge_intervals, tables):
         yield Heading(table.title, level)
         yield table
 
 
-def p_value(value: float | None) -> str:
+def format_p_value(value: float | None) -> str:
     """Write a p-value for a table.
 
     >>> p_value(0.0004), p_value(0.0312), p_value(None)
@@ -112,21 +116,23 @@ def p_value(value: float | None) -> str:
     return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _area(report: Report, criterion: str) -> str:
+def _describe_size_trend(report: Report, criterion: str) -> str:
     one = report.areas[criterion]
     if len(one.models) > 1:
-        told = "; ".join(f"{model} {_with_area(own)}" for model, own in one.models.items())
+        told = "; ".join(f"{model} {_format_correlation(own)}" for model, own in one.models.items())
         return f"{report.titles[criterion]}: Pearson r with log area, {told}."
-    return f"{report.titles[criterion]}: Pearson r with log area {_with_area(next(iter(one.models.values())))}."
+    return (
+        f"{report.titles[criterion]}: Pearson r with log area {_format_correlation(next(iter(one.models.values())))}."
+    )
 
 
-def _with_area(one: SizeTrend) -> str:
+def _format_correlation(one: SizeTrend) -> str:
     if one.r is None or one.p is None:
         return f"none ({one.why})"
     return f"{one.r:.2f}, {'p < 0.001' if one.p < 0.001 else f'p = {one.p:.3f}'}, {number_of(one.n, 'edit')}"
 
 
-def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> PrintedTable:
+def _build_score_table(report: Report, lines: Mapping[str, Score], head: str) -> PrintedTable:
     criteria = list(report.by_criterion)
     several = len(criteria) > 1
     columns = [head, "score", *(report.titles[name] for name in criteria if several), "edits", "judged", "unjudged"]
@@ -139,9 +145,9 @@ def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> Printe
     return PrintedTable("", tuple(columns), tuple(rows), (note,))
 
 
-def _model_grid(report: Report, lines: Mapping[str, Score]) -> PrintedTable:
+def _build_model_table(report: Report, lines: Mapping[str, Score]) -> PrintedTable:
     """Show the editing models with the ranks that the tests leave open, and nothing edited as the last line."""
-    plain = _score_grid(report, lines, "model")
+    plain = _build_score_table(report, lines, "model")
     (ranking,) = report.rankings
     entries = {one.model: one for one in ranking.models}
     rows = []
@@ -151,43 +157,43 @@ def _model_grid(report: Report, lines: Mapping[str, Score]) -> PrintedTable:
         # all of the model's verdicts, as its tables count them: a score may leave out a level
         part = report.parts.get(model)
         counts = map(str, (part.coverage.edits, part.coverage.judged, part.coverage.unjudged)) if part else row[-3:]
-        rows.append((model, ranks(one.ranks) if one else "–", *row[1:-3], *counts, str(found)))
-    rows.append(reference_row(ranking.reference, plain.columns[2:-3] and list(report.by_criterion), 4))
-    note = f"{plain.note} {RANKS} {UNEDITED} {reference_note(ranking.reference)}".strip()
+        rows.append((model, format_ranks(one.ranks) if one else "–", *row[1:-3], *counts, str(found)))
+    rows.append(build_reference_row(ranking.reference, plain.columns[2:-3] and list(report.by_criterion), 4))
+    note = f"{plain.note} {RANKS} {UNEDITED} {describe_reference_row(ranking.reference)}".strip()
     return PrintedTable("", (plain.columns[0], "rank", *plain.columns[1:], "unedited"), tuple(rows), (note,))
 
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def letter(place: int) -> str:
+def letter_name(place: int) -> str:
     """Return a short name for the model at a place: A to Z, then AA, AB and so on.
 
     >>> letter(0), letter(25), letter(26), letter(53)
     ('A', 'Z', 'AA', 'BB')
     """
     more, rest = divmod(place, len(LETTERS))
-    return (letter(more - 1) if more else "") + LETTERS[rest]
+    return (letter_name(more - 1) if more else "") + LETTERS[rest]
 
 
-def short_names(models: Sequence[str]) -> list[str]:
+def assign_short_names(models: Sequence[str]) -> list[str]:
     """Return a short name for every model: its letter, or its number where a letter would be another model's own name.
 
     >>> short_names(["painter", "tiny"]), short_names(["A", "B"]), short_names(["painter", "A"])
     (['A', 'B'], ['A', 'B'], ['#1', '#2'])
     """
-    letters = [letter(place) for place in range(len(models))]
+    letters = [letter_name(place) for place in range(len(models))]
     taken = any(name in letters and name != own for name, own in zip(models, letters, strict=True))
     return [f"#{place}" for place in range(1, len(models) + 1)] if taken else letters
 
 
-def models_grid(found: ModelComparison) -> PrintedTable:
+def build_models_table(found: ModelComparison) -> PrintedTable:
     """Show editing models with short names, scores, open ranks and cases, and nothing edited as the last line."""
-    short = short_names([one.model for one in found.models])
+    short = assign_short_names([one.model for one in found.models])
     rows = [
         (
             f"{short[place]} {one.model}",
-            ranks(one.ranks),
+            format_ranks(one.ranks),
             "–" if one.overall is None else f"{one.overall:.1f}",
             str(one.cases),
             str(one.lacks),
@@ -199,10 +205,10 @@ def models_grid(found: ModelComparison) -> PrintedTable:
     return PrintedTable(
         "",
         ("model", "rank", "score", "cases", "lacks", "unjudged", "unedited"),
-        (*rows, reference_row(found.reference, (), 4)),
+        (*rows, build_reference_row(found.reference, (), 4)),
         (
             f"{found.common} of {number_of(found.cases, 'case')} {verb(found.common, 'is', 'are')} common to all models. "
-            f"{reference_note(found.reference)} "
+            f"{describe_reference_row(found.reference)} "
             f"Rank: the best and worst that the corrected tests leave open. {UNEDITED}",
         ),
     )
@@ -212,7 +218,7 @@ RANKS = "Rank: the best and worst that paired tests leave open, corrected for al
 UNEDITED = "Unedited: outputs that are the source itself or got its verdicts."
 
 
-def ranks(span: tuple[int, int]) -> str:
+def format_ranks(span: tuple[int, int]) -> str:
     """Write the ranks that are left open.
 
     >>> ranks((1, 1)), ranks((2, 4))
@@ -221,13 +227,13 @@ def ranks(span: tuple[int, int]) -> str:
     return str(span[0]) if span[0] == span[1] else f"{span[0]}–{span[1]}"
 
 
-def reference_row(one: Reference, criteria: Sequence[str], more: int) -> tuple[str, ...]:
+def build_reference_row(one: Reference, criteria: Sequence[str], more: int) -> tuple[str, ...]:
     """Return the reference as a line behind the models: no rank, its score, its criteria, and nothing in further columns."""
     parts = [one.criteria[name].told(1) if name in one.criteria else "–" for name in criteria]
     return (f"({one.name}: reference)", "–", one.overall.told(1), *parts, *["–"] * more)
 
 
-def reference_note(one: Reference) -> str:
+def describe_reference_row(one: Reference) -> str:
     """Say where the reference's numbers come from, or why it has none."""
     lacking = f"There is no overall score for it: {one.overall.why}. " if one.overall.value is None else ""
     return f"Reference, not ranked: every source handed in unedited. {lacking}{one.why}"
@@ -236,19 +242,19 @@ def reference_note(one: Reference) -> str:
 MEASURES_SHOWN = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic", "krippendorff_alpha_with_judge")
 
 
-def _agreement(report: Report, level: int) -> Iterator[Block]:
+def _agreement_blocks(report: Report, level: int) -> Iterator[Block]:
     if report.agreement is None:
         return
     yield Heading("Agreement with people", level)
     given = ", ".join(f"{name} {count}" for name, count in report.agreement.annotators.items())
     yield Paragraph(f"Labels from {report.agreement.origin} ({given}). {report.agreement.consensus}")
-    yield from agreement_grids(report.agreement.criteria, report.titles)
+    yield from build_agreement_tables(report.agreement.criteria, report.titles)
     yield Drawing("confusion", "Labels of people (rows) and of the judge (columns).")
     yield Heading("Agreement by type", level + 1)
     for criterion, whole in report.agreement.criteria.items():
         if whole.by_type:
-            yield measures_grid(report.titles.get(criterion, criterion), whole.by_type)
-    yield from field_grids(report.agreement, report.titles)
+            yield build_measures_table(report.titles.get(criterion, criterion), whole.by_type)
+    yield from build_field_tables(report.agreement, report.titles)
     if len(report.agreement.by.get("model", {})) > 1:
         yield Drawing(
             "agreement_by_model", "Spearman ρ with people, by editing model; dashed: one annotator against the others."
@@ -259,7 +265,7 @@ def _agreement(report: Report, level: int) -> Iterator[Block]:
     )
 
 
-def agreement_grids(criteria: Mapping[str, Measures], titles: Mapping[str, str]) -> Iterator[PrintedTable]:
+def build_agreement_tables(criteria: Mapping[str, Measures], titles: Mapping[str, str]) -> Iterator[PrintedTable]:
     """Show every measure of every criterion, one row a measure, with what people reach among themselves."""
     for criterion, whole in criteria.items():
         ceiling = getattr(whole, "ceiling", None)
@@ -281,7 +287,7 @@ def agreement_grids(criteria: Mapping[str, Measures], titles: Mapping[str, str])
         )
 
 
-def measures_grid(title: str, lines: Mapping[str, Measures]) -> PrintedTable:
+def build_measures_table(title: str, lines: Mapping[str, Measures]) -> PrintedTable:
     """Show the main measures of several groups, one row a group."""
     shown = ("spearman", "mae", "accuracy", "krippendorff_alpha")
     rows = [(name, *(getattr(one, m).told() for m in shown), str(one.n)) for name, one in lines.items()]
@@ -291,14 +297,14 @@ def measures_grid(title: str, lines: Mapping[str, Measures]) -> PrintedTable:
     return PrintedTable("", (title, *heads, "edits"), tuple(rows), (f"No ρ – {' '.join(absent)}" if absent else "",))
 
 
-def field_grids(found: Agreement, titles: Mapping[str, str]) -> Iterator[PrintedTable]:
+def build_field_tables(found: Agreement, titles: Mapping[str, str]) -> Iterator[PrintedTable]:
     """Show agreement by the editing model and by other fields, a table a field and criterion."""
     for field, values in found.by.items():
         words = " and ".join(name.strip().replace("_", " ") for name in field.split(","))
         for criterion in found.criteria:
             lines = {value: by_criterion[criterion] for value, by_criterion in values.items()}
             if any(one.n or one.left_out for one in lines.values()):
-                yield measures_grid(f"{titles.get(criterion, criterion)}, by {words}", lines)
+                yield build_measures_table(f"{titles.get(criterion, criterion)}, by {words}", lines)
 
 
 def people_blocks(found: Agreement, titles: Mapping[str, str], level: int = 2) -> Iterator[Block]:
@@ -308,19 +314,19 @@ def people_blocks(found: Agreement, titles: Mapping[str, str], level: int = 2) -
         yield Heading("People among themselves", level)
     for criterion, one in known.items():
         title = titles.get(criterion, criterion)
-        lines = [_among("all types", one), *(_among(name, part) for name, part in one.by_type.items())]
+        lines = [_annotator_row("all types", one), *(_annotator_row(name, part) for name, part in one.by_type.items())]
         note = "same label: share of equal labels among all pairs of labels of the same edit."
-        yield PrintedTable("", (title, *_AMONG), tuple(lines), (note,))
+        yield PrintedTable("", (title, *_ANNOTATOR_COLUMNS), tuple(lines), (note,))
         if one.raters > 2:
             left = f"{one.pairs_left_out} more pairs share fewer edits." if one.pairs_left_out else ""
-            pairs = [_among(" and ".join(pair.names), pair) for pair in one.pairs]
-            yield PrintedTable("", (f"{title}, two by two", *_AMONG), tuple(pairs), (left,))
+            pairs = [_annotator_row(" and ".join(pair.names), pair) for pair in one.pairs]
+            yield PrintedTable("", (f"{title}, two by two", *_ANNOTATOR_COLUMNS), tuple(pairs), (left,))
 
 
-_AMONG = ("Krippendorff α", "same label", "annotators", "edits")
+_ANNOTATOR_COLUMNS = ("Krippendorff α", "same label", "annotators", "edits")
 
 
-def _among(name: str, one: Among) -> tuple[str, ...]:
+def _annotator_row(name: str, one: Among) -> tuple[str, ...]:
     return name, one.krippendorff_alpha.told(), one.exact.told(), str(one.raters), str(one.n)
 
 
@@ -337,15 +343,15 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
     for entry in board.leaderboard:
         parts = [entry.criteria[name].told(1) if name in entry.criteria else "not asked" for name in criteria]
         coverage = f"{entry.coverage.judged} of {entry.coverage.units}"
-        place = ranks(entry.ranks) if entry.ranks else "–" if entry.rank is None else str(entry.rank)
+        place = format_ranks(entry.ranks) if entry.ranks else "–" if entry.rank is None else str(entry.rank)
         rows.append(
             (entry.run, place, entry.overall.told(1), *parts, entry.judge, entry.mode, entry.protocol, coverage)
         )
     note = RANKS if any(entry.ranks for entry in board.leaderboard) else ""
     for one in board.rankings:
-        name, *rest = reference_row(one.reference, criteria, 4)
+        name, *rest = build_reference_row(one.reference, criteria, 4)
         rows.append((BETWEEN.join((name, *one.part)), *rest))
-        note = f"{note} {reference_note(one.reference)}".strip()
+        note = f"{note} {describe_reference_row(one.reference)}".strip()
     yield PrintedTable("", (*columns, "judged"), tuple(rows), (note,))
     yield Drawing("leaderboard", "Overall scores with intervals.")
     yield Drawing("types_by_run", "Scores by instruction type, run by run.")
@@ -360,11 +366,11 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         yield Drawing(
             "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
         )
-    yield from _printed(board.tables, 2)
+    yield from _table_blocks(board.tables, 2)
     for report in board.reports:
         yield from report_blocks(report, level=2, within=f"{report.run}/")
 
 
-def sequence(found: Report | Leaderboard) -> Sequence[Block]:
+def build_blocks(found: Report | Leaderboard) -> Sequence[Block]:
     """Return all blocks of a report or a leaderboard."""
     return tuple(report_blocks(found) if isinstance(found, Report) else leaderboard_blocks(found))
