@@ -1,4 +1,4 @@
-"""Quality and time of the tools, as tables on the screen and in docs/benchmarks-tools.md.
+"""Quality and time of the tools, as tables on the screen and in docs/inside/tool-benchmarks.md.
 
 python -m benchmarks.tools SET... [--photographs NAME=FOLDER]... [--detector FOLDER] [--out FILE]
 
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--workers", type=int, default=1, help="processes that look at large photographs")
     parser.add_argument("--rounds", type=int, default=1, help="other signs on every photograph so many times")
-    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks-tools.md"))
+    parser.add_argument("--out", type=Path, default=Path("docs/inside/tool-benchmarks.md"))
     given = parser.parse_args()
     cv2.setNumThreads(given.threads)
     began = os.getloadavg()[0]

@@ -1,4 +1,4 @@
-"""Shows the examples of docstrings as code on the reference page: Markdown would take their >>> for quotations."""
+"""Show the examples of docstrings as code on the reference page. Markdown would read `>>>` as quotations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).+)*", re.MULTILINE)
 
 
 class DoctestBlocks(griffe.Extension):
-    """Puts every example of a docstring into a block of its own."""
+    """Put every example of a docstring into a code block."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Rewrite the docstring of what has been read."""
+        """Rewrite the docstring of an object."""
         if obj.docstring:
             obj.docstring.value = EXAMPLE.sub(lambda example: f"```pycon\n{example[0]}\n```", obj.docstring.value)

@@ -1,8 +1,8 @@
-"""Lays out the pages of the site from the README, the guides and the source: `make docs` builds them with mkdocs.yml.
+"""Lay out the pages of the site: `make docs` builds them with mkdocs.yml.
 
-The documents are written to be read in the repository, where they link to source files and draw graphs as Mermaid. The site
-is to be whole without a network, so what they link to comes along as pages, graphs become lists of their edges, and the
-packages that list their public names become the reference.
+The documents are written to be read in the repository. They link to source files and draw graphs as Mermaid. The site must
+work without a network, so linked files become pages of their own and graphs become lists of their edges. Two reference pages
+are generated: the command line from the typer application, and the Python names from the packages that have an `__all__`.
 
     python docs/prepare_site.py build/docs
 """
@@ -14,63 +14,72 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, get_args
 
 ROOT = Path(__file__).resolve().parent.parent
-GUIDES = ROOT / "docs"
+DOCS = ROOT / "docs"
 PACKAGE = ROOT / "editloupe"
 PAGES = {
     ROOT / "README.md": "index.md",
-    ROOT / "CONTRIBUTING.md": "contributing.md",
-    ROOT / "CHANGELOG.md": "changelog.md",
+    ROOT / "CONTRIBUTING.md": "inside/contributing.md",
+    ROOT / "CHANGELOG.md": "inside/changelog.md",
 }
-"""Documents at the top of the repository, and the pages they become; guides keep their names."""
+"""Documents at the top of the repository and the pages they become. Documents in docs/ keep their paths."""
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".cff": "yaml", ".toml": "toml"}
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#]+)")
 GRAPH = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 EDGE = re.compile(r"^\s*(\w+) (?:-->|-\.->) (\w+);$", re.MULTILINE)
+VALUES = {"str": "TEXT", "int": "N", "float": "X", "Path": "PATH"}
+"""How the command reference names kinds of values."""
+GENERATED = re.compile(r"<!-- generated: (\w+) -->")
 
 
 def prepare(site: Path) -> None:
     """Write all pages into a folder, which is emptied first."""
     shutil.rmtree(site, ignore_errors=True)
     for folder in ("images", "examples"):
-        shutil.copytree(GUIDES / folder, site / folder)
-    shown: set[Path] = set()
-    for document in (*PAGES, *sorted(GUIDES.glob("*.md"))):
-        (site / place(document)).write_text(document_page(document, shown), "utf-8")
-    for path in sorted(shown):
-        page = site / place(path)
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(folder_page(path) if path.is_dir() else file_page(path), "utf-8")
-    (site / "api.md").write_text(reference(), "utf-8")
+        shutil.copytree(DOCS / folder, site / folder)
+    sources: set[Path] = set()
+    for document in (*PAGES, *sorted(DOCS.rglob("*.md"))):
+        write_page(site / page_path(document), document_page(document, sources))
+    for path in sorted(sources):
+        write_page(site / page_path(path), folder_page(path) if path.is_dir() else file_page(path))
 
 
-def place(path: Path) -> str:
-    """Return where a file of the repository stands in the site."""
+def write_page(page: Path, text: str) -> None:
+    """Write one page, creating its folder."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(text, "utf-8")
+
+
+def page_path(path: Path) -> str:
+    """Return the path in the site of a file or folder of the repository."""
     if path in PAGES:
         return PAGES[path]
-    if path.is_relative_to(GUIDES):
-        return path.relative_to(GUIDES).as_posix()
+    if path.is_relative_to(DOCS):
+        return path.relative_to(DOCS).as_posix()
     return f"source/{path.relative_to(ROOT).as_posix()}.md"
 
 
-def document_page(document: Path, shown: set[Path]) -> str:
-    """Return a document with its links leading through the site; files that become pages for its sake go into `shown`."""
-    text = GRAPH.sub(lambda graph: edges(graph[1]), document.read_text("utf-8"))
-    return LINK.sub(lambda link: f"]({led(link[1], document, shown)}", text)
+def document_page(document: Path, sources: set[Path]) -> str:
+    """Return a document with its links pointing into the site. Linked source files are added to `sources`."""
+    text = GRAPH.sub(lambda graph: list_edges(graph[1]), document.read_text("utf-8"))
+    text = LINK.sub(lambda link: f"]({site_link(link[1], document, sources)}", text)
+    return GENERATED.sub(lambda mark: GENERATORS[mark[1]](), text)
 
 
-def led(target: str, document: Path, shown: set[Path]) -> str:
-    """Return where a document's link leads in the site."""
+def site_link(target: str, document: Path, sources: set[Path]) -> str:
+    """Return the target of a document's link, relative to the document's page."""
     path = (document.parent / target).resolve()
-    if path not in PAGES and not path.is_relative_to(GUIDES):
-        shown.add(path)
-    return Path(os.path.relpath(place(path), Path(place(document)).parent)).as_posix()
+    if path not in PAGES and not path.is_relative_to(DOCS):
+        sources.add(path)
+    return Path(os.path.relpath(page_path(path), Path(page_path(document)).parent)).as_posix()
 
 
-def edges(graph: str) -> str:
-    """Return a Mermaid graph as a list of what follows what, from its start on."""
+def list_edges(graph: str) -> str:
+    """Return a Mermaid graph as a list of nodes with their followers, from the start node on."""
     after: dict[str, list[str]] = {}
     for first, second in EDGE.findall(graph):
         after.setdefault(first, []).append(second)
@@ -83,7 +92,7 @@ def edges(graph: str) -> str:
 
 
 def file_page(path: Path) -> str:
-    """Return the page of one file: a document as it is, source in a block."""
+    """Return the page of one file: Markdown as it is, source in a code block."""
     if path.suffix == ".md":
         return path.read_text("utf-8")
     language = LANGUAGES.get(path.suffix, "text")
@@ -91,39 +100,138 @@ def file_page(path: Path) -> str:
 
 
 def folder_page(path: Path) -> str:
-    """Return the page of a folder: what is in it."""
+    """Return the page of a folder: a list of its files."""
     inside = sorted(p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     names = "\n".join(p.relative_to(path).as_posix() for p in inside)
     return f"# {path.relative_to(ROOT).as_posix()}/\n\n````text\n{names}\n````\n"
 
 
-def reference() -> str:
-    """Return the reference: the package's front door, then every package that lists its public names."""
-    return "# Reference\n\n" + "\n".join(
+def command_reference() -> str:
+    """Return every command with its arguments, options, defaults and examples, as the typer application declares them."""
+    from editloupe.cli.main import COMMANDS
+
+    return "\n".join(section for command in COMMANDS for section in command_sections(command.name))
+
+
+def command_sections(name: str) -> Iterator[str]:
+    """Yield the section of a command. A group of commands has a section for each of its commands."""
+    import typer
+
+    from editloupe.cli.main import build_app
+
+    command: Any = typer.main.get_command(build_app(name)).commands[name]  # type: ignore[attr-defined]
+    if hasattr(command, "commands"):
+        yield f"## {name}\n\n{plain(command.help)}\n"
+        for inner in command.commands.values():
+            if not inner.hidden:
+                yield command_section(f"{name} {inner.name}", inner, "###")
+    else:
+        yield command_section(name, command, "##")
+
+
+def command_section(name: str, command: Any, heading: str) -> str:
+    """Return the section of one command: usage, help, arguments, and one table of options for each panel of its help."""
+    arguments = [parameter for parameter in command.params if not parameter.opts[0].startswith("-")]
+    options = [p for p in command.params if p.opts[0].startswith("-") and "--help" not in p.opts]
+    usage = " ".join(
+        ["editloupe", name, *(argument_usage(a) for a in arguments), "[OPTIONS]" if options else ""]
+    ).strip()
+    parts = [f"{heading} {name}\n", f"```sh\n{usage}\n```\n", plain(command.help) + "\n"]
+    if command.epilog:
+        parts.append(plain(command.epilog) + "\n")
+    if arguments:
+        parts.append(table("argument", ((f"`{argument_usage(a)}`", plain(a.help)) for a in arguments)))
+    panels: dict[str, list[Any]] = {}
+    for option in options:
+        panel = "Hidden options" if option.hidden else getattr(option, "rich_help_panel", None) or "Options"
+        panels.setdefault(panel, []).append(option)
+    for panel in sorted(panels, key=lambda panel: panel == "Hidden options"):
+        parts.append(f"**{panel}**\n")
+        parts.append(table("option", ((option_usage(option), option_help(option)) for option in panels[panel])))
+    return "\n".join(parts)
+
+
+def argument_usage(argument: Any) -> str:
+    """Return an argument as usage lines show it: `NAME`, `[NAME]`, `NAME…`."""
+    name = str(argument.name).upper() + ("…" if argument.nargs == -1 else "")
+    return name if argument.required else f"[{name}]"
+
+
+def option_usage(option: Any) -> str:
+    """Return the spellings of an option with its kind of value."""
+    spellings = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    if option.is_flag:
+        return spellings
+    annotation = getattr(getattr(option, "type_descriptor", None), "annotation", str)
+    value = getattr(next(iter(get_args(annotation)), annotation), "__name__", "value")
+    return f"{spellings} `{option.metavar or VALUES.get(value, value.upper())}`"
+
+
+def option_help(option: Any) -> str:
+    """Return the help of an option with its default, if it has one worth showing."""
+    sentence = plain(option.help)
+    shown = option.show_default if isinstance(option.show_default, str) else option.default
+    if option.is_flag and not option.secondary_opts:
+        return sentence
+    if callable(shown) or shown in (None, "", (), []) or str(shown).startswith(("Default", "Sentinel")):
+        return sentence
+    return f"{sentence} Default: `{shown}`."
+
+
+def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """Return a Markdown table of two columns."""
+    lines = [f"| {title} | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]
+    return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
+
+
+def plain(text: str | None) -> str:
+    """Return a help text as Markdown: wrapped lines joined, bars and angle brackets escaped, examples as code."""
+    paragraphs = re.split(r"\n\s*\n", (text or "").replace("\b", "").strip())
+    return "\n\n".join(plain_paragraph(" ".join(paragraph.split())) for paragraph in paragraphs)
+
+
+def plain_paragraph(paragraph: str) -> str:
+    """Return one paragraph of a help text; the command of an example becomes a code block."""
+    if example := re.match(r"(Examples?:)\s*(editloupe .*)", paragraph):
+        commands = re.sub(r"\s+(?=editloupe )", "\n", example[2])
+        return f"{example[1]}\n\n```sh\n{commands}\n```"
+    parts = paragraph.split("`")  # odd parts are code
+    for place in range(0, len(parts), 2):
+        parts[place] = re.sub(r"([*_<])", r"\\\1", parts[place])
+    return "`".join(parts).replace("|", "\\|")
+
+
+def python_reference() -> str:
+    """Return directives for mkdocstrings: the package itself, then every package that lists its public names."""
+    return "\n".join(
         f"::: {package}\n"
-        + "".join(f"::: {hidden}\n    options: {{heading_level: 3}}\n" for hidden in shadowed(package))
+        + "".join(f"::: {hidden}\n    options: {{heading_level: 3}}\n" for hidden in shadowed_names(package))
         for package in public_names()
     )
 
 
+GENERATORS: dict[str, Callable[[], str]] = {"commands": command_reference, "python": python_reference}
+"""What the marks `<!-- generated: NAME -->` in documents are replaced by."""
+
+
 def public_names() -> dict[str, list[str]]:
-    """Return what every package lists in `__all__`, by the package's name; those without one are left out."""
-    found = {}
+    """Return the `__all__` of every package that has one, by the package's name."""
+    names = {}
     for path in sorted(PACKAGE.rglob("__init__.py")):
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.Assign) and "__all__" in [ast.unparse(target) for target in node.targets]:
-                found[".".join(path.parent.relative_to(ROOT).parts)] = ast.literal_eval(node.value)
-    return found
+                names[".".join(path.parent.relative_to(ROOT).parts)] = ast.literal_eval(node.value)
+    return names
 
 
-def shadowed(package: str) -> list[str]:
-    """Return the full names of functions called like the module they are in: a reader of source takes them for the module."""
+def shadowed_names(package: str) -> list[str]:
+    """Return the full names of functions that share their module's name: a source reader takes them for the module."""
     folder = ROOT.joinpath(*package.split("."))
     return [f"{package}.{name}.{name}" for name in public_names()[package] if defines(folder / f"{name}.py", name)]
 
 
 def defines(module: Path, name: str) -> bool:
-    """Whether there is such a module and it has a function or class of this name."""
+    """Return whether the module exists and has a function or class of this name."""
     body = ast.parse(module.read_text("utf-8")).body if module.exists() else []
     return any(getattr(node, "name", None) == name for node in body)
 

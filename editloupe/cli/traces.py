@@ -44,7 +44,7 @@ def traces(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     out: Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")] = None,
 ) -> None:
-    """Find verdicts by what was said, asked for, seen and paid on the way to them; docs/traces.md has the whole language.
+    """Find verdicts by what was said, called, seen and paid on the way; docs/reference/filters.md has the language.
 
     Fields: label, human, score, confidence, status, reason, criterion, model, turns, cost, any column of the manifest …
 

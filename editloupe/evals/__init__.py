@@ -1,3 +1,3 @@
 """Many edits: manifests, batches, runs on disk, what they say, and reports; each a package with public names of its own."""
 
-__all__ = ["analysis", "batch", "manifests", "papers", "report", "reward", "runs"]
+__all__ = ["batch", "manifests", "report", "reward", "runs", "stats"]

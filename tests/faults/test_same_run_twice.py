@@ -24,7 +24,7 @@ from editloupe.judge import Judge
 from tests.drawn_pictures import save, textured
 
 VOLATILE = frozenset({"seconds", "finished_at", "first_used", "created", "cached"})
-"""What docs/batch.md says may differ: times, and whether a look was remembered."""
+"""What docs/reference/run.md says may differ: times, and whether a look was remembered."""
 
 
 def without_times(value: Any) -> Any:

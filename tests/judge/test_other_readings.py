@@ -1,4 +1,4 @@
-"""Where a paper contradicts itself, the reading that is not the default can be chosen, as docs/protocols.md says."""
+"""Where a paper contradicts itself, the reading that is not the default can be chosen, as docs/reference/protocols.md says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.scripted import Request, ScriptedServer, final
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parent.parent.parent
 ANNOTATORS = ROOT / "examples" / "annotators_rule.yaml"
-PROTOCOLS = (ROOT / "docs" / "protocols.md").read_text("utf-8")
+PROTOCOLS = (ROOT / "docs" / "reference" / "protocols.md").read_text("utf-8")
 ELSEWHERE = "affects something outside the target"
 NOT_ELSEWHERE = "Damage elsewhere and the general quality of the picture belong to other criteria"
 IF, VC = "instruction_following", "visual_consistency"

@@ -20,9 +20,8 @@ from tests.drawn_pictures import save, textured
 from tests.rubrics.samples import edit_for, good_reply
 from tests.scripted import Request, final, say
 
-GUIDE = Path(__file__).parent.parent.parent / "docs" / "extending.md"
-BEFORE_PAPERS = GUIDE.read_text("utf-8").partition("# A paper of your own")[0]
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", BEFORE_PAPERS, re.DOTALL)
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "rubric.md"
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
 
 
 def files(folder: Path, *texts: str) -> list[Path]:
@@ -34,7 +33,7 @@ def files(folder: Path, *texts: str) -> list[Path]:
     return written
 
 
-def test_the_guide_has_three_rubrics_and_one_rewording() -> None:
+def test_the_page_has_three_rubrics_and_one_rewording() -> None:
     read = [yaml.safe_load(text) for text in EXAMPLES]
     assert [example.get("name") for example in read] == ["shadow_agreement", "readable_text", "masked_edit", None]
     assert read[3]["extends"] == "dlebench/visual_consistency"
@@ -42,7 +41,7 @@ def test_the_guide_has_three_rubrics_and_one_rewording() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("mode", ["plain", "tools"])
-def test_an_example_of_the_guide_works_as_it_stands(
+def test_an_example_of_the_page_works_as_it_is_printed(
     number: int, mode: Any, tmp_path: Path, scripted: StartServer
 ) -> None:
     paths = files(tmp_path, EXAMPLES[number])

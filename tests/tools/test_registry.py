@@ -22,7 +22,7 @@ from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
 from tests.tools.conftest import MakeView
 
-DOCS = Path(__file__).parents[2] / "docs" / "tools.md"
+DOCS = Path(__file__).parents[2] / "docs" / "guides" / "extending.md"
 
 
 class Brightness:

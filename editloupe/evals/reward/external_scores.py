@@ -55,7 +55,7 @@ def judge_by_scores(pairs: Sequence[Pair], file: str | Path, name: str | None = 
 
 
 def read_scores(file: Path, pairs: Sequence[Pair], rules: PairRules) -> ExternalScores:
-    """Read a JSONL, CSV or Parquet file of numbers; docs/reward.md describes its two forms."""
+    """Read a JSONL, CSV or Parquet file of numbers; docs/guides/rewards.md describes its two forms."""
     if not file.is_file():
         raise UserError(f"there is no file of scores at {file}")
     reader = READERS.get(file.suffix.lower())

@@ -1,4 +1,4 @@
-"""The tables of a run: one SQLite file whose layout is versioned and part of the public surface (docs/batch.md)."""
+"""The tables of a run: one SQLite file whose layout is versioned and part of the public surface (docs/reference/run.md)."""
 
 from __future__ import annotations
 

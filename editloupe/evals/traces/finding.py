@@ -387,7 +387,7 @@ def find_traces(
 ) -> FoundTraces:
     """Find the verdicts of one run or several that fit a filter, such as `human != label and tool("zoom_in_image") = 0`.
 
-    docs/traces.md has the language. Iterating gives a TraceHit each; `total` and `statistics()` speak of all of them.
+    docs/reference/filters.md has the language. Iterating gives a TraceHit each; `total` and `statistics()` speak of all of them.
     A mistake in the filter raises ExpressionError at once.
     """
     _order(order)

@@ -1,4 +1,4 @@
-"""A paper of the user's own, as docs/extending.md shows it: judged, read, tabled and reported without touching general code."""
+"""A user's own paper, as docs/guides/extending.md shows it, works without touching general code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.drawn_pictures import save, textured
 from tests.evals.sample_runs import Line, make_run
 from tests.scripted import Request, ScriptedServer, say
 
-PAGE = (Path(__file__).parents[5] / "docs" / "extending.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[5] / "docs" / "guides" / "extending.md").read_text("utf-8")
 
 
 @pytest.fixture(autouse=True)
