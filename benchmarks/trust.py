@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from editloupe.evals.stats.trust.calibrate import fewest, fixed_sequence, thresholds
+from editloupe.evals.stats.trust.calibrate import fewest_labels, fixed_sequence, thresholds
 from editloupe.evals.stats.trust.drift import shift_answer
 from editloupe.evals.stats.trust.label_queue import probabilities, systematic
 from editloupe.evals.stats.trust.prediction_powered import correct_mean
@@ -143,7 +143,7 @@ def cascaded(repetitions: int) -> Iterator[dict[str, Any]]:
                 one = fixed_sequence(c1[some], drawn[0] < p1[some], 0.9, 0.025)
                 first = min((t.threshold for t in one if t.passed), default=np.inf)
                 left = some[c1[some] < first]
-                error = 0.025 / (1 + len(thresholds(c1[some], fewest(0.9, 0.025))))
+                error = 0.025 / (1 + len(thresholds(c1[some], fewest_labels(0.9, 0.025))))
                 two = fixed_sequence(c2[left], drawn[1][c1[some] < first] < p2[left], 0.9, error)
                 second = min((t.threshold for t in two if t.passed), default=np.inf)
                 stages = (c1 >= first, (c1 < first) & (c2 >= second))

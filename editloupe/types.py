@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationInfo, fie
 
 from editloupe._util.errors import UserError as UserError
 from editloupe._util.json_safe import writable
-from editloupe.pictures.memory import File, MemoryPicture, PictureSource, taken_picture
+from editloupe.pictures.memory import MemoryPicture, PictureField, PictureSource, read_picture
 
 T = TypeVar("T")
 Sha = str
@@ -21,7 +21,7 @@ Sha = str
 Mode = Literal["tools", "oracle", "plain"]
 UNJUDGED: Literal["unjudged"] = "unjudged"
 """The status of an outcome without a verdict, and what tables and lists of labels show in its place."""
-FARTHEST = 2**40
+MAX_COORDINATE = 2**40
 """No position in a picture is farther away; numbers up to here can be multiplied without losing any of them."""
 
 
@@ -72,7 +72,7 @@ class Box(Record):
 
     @model_validator(mode="after")
     def _has_area(self) -> Box:
-        if max(map(abs, self)) > FARTHEST:
+        if max(map(abs, self)) > MAX_COORDINATE:
             raise ValueError("a box has numbers of pixels, and no picture is that large")
         if self.x2 <= self.x1 or self.y2 <= self.y1:
             raise ValueError(f"box {list(self)} has no area: x2 must be greater than x1 and y2 greater than y1")
@@ -110,7 +110,7 @@ class Box(Record):
         return Box(x1=x1, y1=y1, x2=max(x1 + 1, round(self.x2 * x_factor)), y2=max(y1 + 1, round(self.y2 * y_factor)))
 
 
-KEPT = "kept"
+STORED = "kept"
 """The context in which a record is read that was written by us: what it holds could be written."""
 
 
@@ -123,14 +123,14 @@ class Edit(Record):
 
     id: str = ""
     """Unique in a run; the stem of the edited picture's file name where none is given, in memory the head of its hash."""
-    source: File
-    edited: File
+    source: PictureField
+    edited: PictureField
     instruction: str
     instruction_type: str | None = None
     """One of the protocol's types, such as `Change Color`."""
     target_boxes: Boxes = ()
     """Annotated targets, in pixels of the source picture."""
-    reference: File | None = None
+    reference: PictureField | None = None
     """A picture of the edit done right."""
     hint: str | None = None
     model: str | None = None
@@ -138,7 +138,7 @@ class Edit(Record):
     turn: int | None = None
     human: Mapping[str, str | tuple[str, ...]] = Field(default_factory=dict)
     """Labels given by people: criterion to one label, or one label an annotator."""
-    more_images: Mapping[str, tuple[File, ...]] = Field(default_factory=dict)
+    more_images: Mapping[str, tuple[PictureField, ...]] = Field(default_factory=dict)
     """Pictures in further roles (annotated, references, pose…), by role."""
     extra: Mapping[str, Any] = Field(default_factory=dict)
     """Other fields of the manifest, kept for grouping and for protocols that read them."""
@@ -161,7 +161,7 @@ class Edit(Record):
         if not isinstance(value, Mapping) or value.get("id") or value.get("edited") is None:
             return value
         try:
-            edited = taken_picture(value["edited"])
+            edited = read_picture(value["edited"])
         except ValueError:  # the field itself tells it, under its name
             return value
         own = edited.sha[:16] if isinstance(edited, MemoryPicture) else Path(edited).stem
@@ -170,7 +170,7 @@ class Edit(Record):
     @field_validator("id", "instruction", "instruction_type", "hint", "model", "human", "extra")
     @classmethod
     def _can_be_written(cls, given: Any, info: ValidationInfo) -> Any:
-        return given if info.context == KEPT else writable(given)
+        return given if info.context == STORED else writable(given)
 
     @model_validator(mode="after")
     def _says_something(self) -> Edit:
@@ -207,17 +207,17 @@ class Served(Record):
     """Which of several providers or deployments a proxy sent the request to."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """All of it in a few words.
 
-        >>> Served(model="m-2025", fingerprint="fp_1", route="east").told
+        >>> Served(model="m-2025", fingerprint="fp_1", route="east").summary
         'm-2025, fingerprint fp_1, route east'
         """
         named = (("fingerprint", self.fingerprint), ("tier", self.tier), ("route", self.route))
         return ", ".join(part for part in (self.model, *(f"{name} {value}" for name, value in named if value)) if part)
 
 
-class AskedPicture(Record):
+class RequestPicture(Record):
     """A picture in a message to the model; its pixels are kept by hash."""
 
     picture: str
@@ -225,11 +225,11 @@ class AskedPicture(Record):
     sha: Sha
 
 
-class AskedMessage(Record):
+class RequestMessage(Record):
     """A message of a request, word for word."""
 
     role: Literal["system", "user", "tool", "assistant"]
-    content: tuple[str | AskedPicture, ...] = ()
+    content: tuple[str | RequestPicture, ...] = ()
     """Texts and pictures in the order in which they were sent; nothing of a reply, whose words are in an earlier step."""
     prompt: int | None = Field(default=None, exclude_if=lambda value: value is None)
     """Which text of the trace's prompt is the message's; its pictures are in `content`."""
@@ -297,7 +297,7 @@ class Step(Record):
     """Waiting for a place among the requests under way, for limits, and before another try."""
     attempts: int = 1
     """Requests made until this reply came."""
-    asked: tuple[AskedMessage, ...] = Field(default=(), exclude_if=lambda value: not value)
+    asked: tuple[RequestMessage, ...] = Field(default=(), exclude_if=lambda value: not value)
     """What the request said that no earlier one of this conversation did; empty in runs of earlier versions."""
     reply_key: str = Field(default="", exclude_if=lambda value: not value)
     """Under which the run keeps the reply: the hash of the exact request."""
@@ -327,7 +327,7 @@ class Reason(StrEnum):
     INTERNAL = "internal_error"
 
 
-OF_THE_SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
+SERVER_REASONS = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
 """Reasons that lie with the server: outcomes that end so tell nothing about the edit or the judge."""
 
 

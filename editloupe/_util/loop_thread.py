@@ -26,7 +26,7 @@ class LoopClosed(Exception):
     """The loop was closed before, or while, this was done."""
 
 
-class AskedFromWithin(Exception):
+class CalledFromLoop(Exception):
     """What runs on the loop waits for the loop, which would be for ever."""
 
 
@@ -89,7 +89,7 @@ class LoopThread:
         if self._process != os.getpid():  # forked: the thread stayed with the parent
             self._begin_anew()
         if self._thread is threading.current_thread():
-            raise AskedFromWithin
+            raise CalledFromLoop
         with self._lock:
             if self._closed:
                 raise LoopClosed
@@ -111,7 +111,7 @@ class LoopThread:
     def _main(self, ready: threading.Event) -> None:
         # The runner cancels what is left, ends generators and worker threads, and closes the loop.
         try:
-            with asyncio.Runner(loop_factory=event_loop) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(self._until_the_end(ready))
         except BaseException as error:
             if ready.is_set():
@@ -133,7 +133,7 @@ class LoopThread:
                 await self._farewell()
 
 
-def event_loop() -> asyncio.AbstractEventLoop:
+def new_event_loop() -> asyncio.AbstractEventLoop:
     """Return uvloop's where it runs: the loop's own share of a request is a third smaller."""
     try:
         import uvloop

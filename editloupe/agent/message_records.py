@@ -13,10 +13,10 @@ from editloupe.agent.messages import PICTURE, text_of
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from editloupe.telemetry.spans import Span, captures_content, captures_pictures
-from editloupe.types import AskedMessage, AskedPicture, Sha, Step, ToolCall
+from editloupe.types import RequestMessage, RequestPicture, Sha, Step, ToolCall
 
 
-def record_messages(messages: Sequence[AnyMessage]) -> tuple[AskedMessage, ...]:
+def record_messages(messages: Sequence[AnyMessage]) -> tuple[RequestMessage, ...]:
     """Return messages as a step keeps them; the first two of a conversation stand in the trace's prompt.
 
     A reply that went back to the model stands as a mark: its words are in the step before.
@@ -31,20 +31,20 @@ def record_messages(messages: Sequence[AnyMessage]) -> tuple[AskedMessage, ...]:
 _OPENING = ("system", "user")
 
 
-def _asked_message(message: AnyMessage, prompt: int | None) -> AskedMessage:
+def _asked_message(message: AnyMessage, prompt: int | None) -> RequestMessage:
     if isinstance(message, AIMessage):
-        return AskedMessage(role="assistant")
+        return RequestMessage(role="assistant")
     if isinstance(message, ToolMessage):
         name = message.name or ""
-        return AskedMessage(role="tool", content=(str(message.content),), call_id=message.tool_call_id, name=name)
+        return RequestMessage(role="tool", content=(str(message.content),), call_id=message.tool_call_id, name=name)
     parts = tuple(_asked_parts(message.content, prompt is None))
-    return AskedMessage(role="system" if isinstance(message, SystemMessage) else "user", content=parts, prompt=prompt)
+    return RequestMessage(role="system" if isinstance(message, SystemMessage) else "user", content=parts, prompt=prompt)
 
 
-def _asked_parts(content: str | list[Any], texts: bool) -> Iterator[str | AskedPicture]:
+def _asked_parts(content: str | list[Any], texts: bool) -> Iterator[str | RequestPicture]:
     for part in [content] if isinstance(content, str) else content:
         if isinstance(part, dict) and part.get("type") == PICTURE:
-            yield AskedPicture(picture=str(part["name"]), sha=part["sha"])
+            yield RequestPicture(picture=str(part["name"]), sha=part["sha"])
         elif texts:
             yield part if isinstance(part, str) else str(part.get("text", ""))
 

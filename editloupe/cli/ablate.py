@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from editloupe._util.text import command, for_json, number_of, verb
+from editloupe._util.text import for_json, format_command, number_of, verb
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, ManifestFile, protocol_of
 from editloupe.cli.judge_options import TOOLS, JudgeOptions, split_assignment
 from editloupe.cli.options import Without, expand_options
@@ -137,7 +137,7 @@ def _ended(found: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
     last = next((ending for ending in reversed(endings) if ending is not None), None)
     waiting = sum(ending is None for ending in endings)
     left = f"{number_of(waiting, 'combination')} {verb(waiting, 'was', 'were')} not begun"
-    again = command("editloupe", *sys.argv[1:])
+    again = format_command("editloupe", *sys.argv[1:])
     for sentence in dict.fromkeys(sentence for ending in endings if ending for sentence in ending.damage):
         tell(sentence)
     if last is not None and last.stops_requested and not last.complete:
@@ -148,7 +148,7 @@ def _ended(found: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
     for row in found.rows:
         if lost := sum(cell.unjudged for cell in row.criteria.values()):
             which = ("--configuration", row.configuration) if row.configuration else ()
-            tell(f"{lost} unjudged in {row.name}: {command('editloupe', 'report', out, *which)}")
+            tell(f"{lost} unjudged in {row.name}: {format_command('editloupe', 'report', out, *which)}")
     return 0 if found.complete else 3
 
 

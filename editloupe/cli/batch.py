@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from editloupe._util.text import command, for_json, number_of, one_line, trace_command, verb
+from editloupe._util.text import for_json, format_command, format_trace_command, number_of, one_line, verb
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import expand_options
 from editloupe.cli.otel import Otel, sending_spans
@@ -404,21 +404,21 @@ def _sentence(ending: Ending) -> str:
 
 def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], closing: Closing) -> list[str]:
     steps = []
-    again = command("editloupe", *sys.argv[1:])
+    again = format_command("editloupe", *sys.argv[1:])
     if ending.stops_requested and not ending.complete:
         steps.append(f"stopped; nothing is lost. Continue with the same command: {again}")
     elif ending.why and not ending.complete:
         steps.append(f"stopped: {ending.why}; continue with a higher cap, nothing is asked twice")
     steps += _not_replaced(ending)
     for reason, (count, example) in left.items():
-        steps.append(f"{count} unjudged ({reason}), for instance: {trace_command(run.folder, example)}")
+        steps.append(f"{count} unjudged ({reason}), for instance: {format_trace_command(run.folder, example)}")
     if any(reason in FAILED for reason in (*left, *ending.tally.not_replaced)):
         steps.append("run the same command again to retry what failed")
     if ending.rate_advice:
         steps.append(ending.rate_advice)
     if Reason.NEEDS_A_PERSON in left:
         budget = summary.edits_unjudged(run, ending.configuration, Reason.NEEDS_A_PERSON)
-        queue = command("editloupe", "label-queue", run.folder, "--budget", str(budget))
+        queue = format_command("editloupe", "label-queue", run.folder, "--budget", str(budget))
         steps.append(f"what needs a person is in the queue that this draws: {queue}")
     if any(reason not in {*FAILED, Reason.NEEDS_A_PERSON} for reason in left) and not ending.why:
         steps.append("add --retry-unjudged to ask the judge again about these")
@@ -427,7 +427,7 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
             "replies were cut off by the length limit: --max-output-tokens allows longer ones, and judges anew"
         )
     if ending.complete:
-        steps.append(f"next: {command('editloupe', *closing.report, run.folder, *_which(run, ending, closing))}")
+        steps.append(f"next: {format_command('editloupe', *closing.report, run.folder, *_which(run, ending, closing))}")
     return steps
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from editloupe._util.text import one_line, printable, trace_command
+from editloupe._util.text import format_trace_command, one_line, printable
 from editloupe.agent.spec_names import RULES
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.cli.judge_options import JudgeOptions
@@ -60,7 +60,7 @@ def _next_steps(console: Console, spec: str, out: Path, first: str) -> None:
         console.print("These verdicts come from `rules`, a rule-based baseline: measured evidence, not an LMM.")
     console.print(Text(one_line(f"Everything is kept in {out}. Try next:")), soft_wrap=True)
     for command in (
-        trace_command(out, first),
+        format_trace_command(out, first),
         'editloupe judge before.png after.png "Change the color of the cup to red"',
         "editloupe demo --judge openai:gpt-5.1        (with OPENAI_API_KEY set)",
         "editloupe doctor",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe._util.text import command, for_json, number_of, one_line, verb
+from editloupe._util.text import for_json, format_command, number_of, one_line, verb
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.manifest import manifest_blocks, manifest_names
 from editloupe.cli.options import Only, check_choice, expand_options
@@ -294,7 +294,7 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
             words = {"samples": number_of(count, "sample"), "questions": number_of(count, "question")}
             words |= {"wait": verb(count, "waits", "wait"), "are": verb(count, "is", "are")}
             words |= {"references": number_of(count, "reference")}
-            tell(sentence.format(**words, studio=command("editloupe", "studio", folder.path)))
+            tell(sentence.format(**words, studio=format_command("editloupe", "studio", folder.path)))
     by_hand, crops = work.references.by_hand if work.references else None, work.tallies[-1].waiting
     if by_hand is not None and crops:
         place = one_line(str(folder.path / CROPS))

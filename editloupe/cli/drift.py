@@ -90,7 +90,7 @@ def drift(
 
 
 def _there(source: PictureSource) -> bool:
-    return source.here if isinstance(source, MemoryPicture) else source.is_file()
+    return source.has_content if isinstance(source, MemoryPicture) else source.is_file()
 
 
 def _edits(table: Table, count: int, seed: int) -> list[Edit]:

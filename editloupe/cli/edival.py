@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from editloupe._util.text import command, number_of, one_line
+from editloupe._util.text import format_command, number_of, one_line
 from editloupe.agent.asker import Asker
 from editloupe.agent.open_model import open_chat
 from editloupe.agent.spec_names import RULES
@@ -29,7 +29,7 @@ from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
-from editloupe.judge.settings import Setup, reworded_protocol
+from editloupe.judge.settings import Setup, reword_protocol
 from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.edival.settings import EdivalSettings, load_settings, published
 from editloupe.rubrics.edival.tasks import FORMS, TYPES
@@ -147,7 +147,7 @@ def _worded(files: Sequence[Path]) -> Rubric | None:
     """Return the rubric in the words of the user's files; a criterion of one's own has no place in a chain's arithmetic."""
     if not files:
         return None
-    found = reworded_protocol(PROTOCOL, files)
+    found = reword_protocol(PROTOCOL, files)
     if found.beside:
         raise UserError(
             f"chains are asked no criteria of your own, such as {found.beside[0]}; --rubric takes other words"
@@ -276,7 +276,7 @@ def import_(
         raise UserError(f"{file.name} holds no chain that can be used")
     kept = f", {found.held} held before" if found.held else ""
     print(one_line(f"{number_of(found.made, 'chain')} made{kept}, {len(found.left_out)} left out; in {out}"))
-    tell(f"next: {command('editloupe', 'edival', 'evaluate', out)} RESULTS --out RUN --judge …")
+    tell(f"next: {format_command('editloupe', 'edival', 'evaluate', out)} RESULTS --out RUN --judge …")
     return 3 if found.left_out else 0
 
 

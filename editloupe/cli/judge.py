@@ -12,14 +12,14 @@ from rich.text import Text
 
 from editloupe._util.errors import first_error
 from editloupe._util.json_safe import storable
-from editloupe._util.text import for_json, number_of, one_line, printable, trace_command
+from editloupe._util.text import for_json, format_trace_command, number_of, one_line, printable
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import expand_options
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
 from editloupe.judge import Judge
-from editloupe.judge.panels import opinion_lines
+from editloupe.judge.panels import format_opinions
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol
@@ -84,7 +84,7 @@ def judge(
     else:
         show(judgement, Console(highlight=False), opened)
         if out:
-            tell(f"kept in {out}; read the whole story with: {trace_command(out, edit.id)}")
+            tell(f"kept in {out}; read the whole story with: {format_trace_command(out, edit.id)}")
     return 0 if judgement.judged else 3
 
 
@@ -215,7 +215,7 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
 
 
 def _show_opinions(outcome: Outcome, console: Console) -> None:
-    for line in opinion_lines(outcome.opinions):
+    for line in format_opinions(outcome.opinions):
         console.print(Text(f"  {printable(line)}", style="dim"))
 
 

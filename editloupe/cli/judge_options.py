@@ -323,7 +323,7 @@ class JudgeOptions:
         if isinstance(judging.get("retry"), Mapping):
             judging["retry"] = {**preset.judging.get("retry", {}), **judging["retry"]}
         memory = {} if self.tool_memory is None else {"memory_bytes": self.tool_memory}
-        preset = preset.but(judging=judging, tools={**self.tool_values(), **memory})
+        preset = preset.with_settings(judging=judging, tools={**self.tool_values(), **memory})
         return preset if self.shared_results is None else preset.sharing(self.shared_results)
 
     def settings(self) -> JudgeSettings:

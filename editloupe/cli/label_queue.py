@@ -70,7 +70,8 @@ def label_queue(
         queue.write(out)
         _tell_labelled(queue, partly, notes)
         tell(
-            f"drew {len(queue.drawn)} of {number_of(len(edits), 'edit')} into {out}, all with the same probability (seed {seed})"
+            f"drew {len(queue.drawn)} of {number_of(len(edits), 'edit')} into {out}, all with the same probability "
+            f"(seed {seed})"
         )
         return
     table, _ = without_reference(read_run_table(run, protocol, configuration))

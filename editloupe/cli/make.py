@@ -10,10 +10,10 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from editloupe._util.text import command, for_json, number_of, one_line
+from editloupe._util.text import for_json, format_command, number_of, one_line
 from editloupe.cli.output import tell
 from editloupe.generators import billiards, letters
-from editloupe.generators.letters import lexicon
+from editloupe.generators.letters import load_lexicon
 from editloupe.generators.scenes import (
     BILLIARDS,
     MANIFEST,
@@ -66,14 +66,14 @@ def scenes(
             raise UserError(f'--language is en or cn, not "{language}"')
         task = find_task(what)
         if task in letters.TASKS or words:
-            chosen = lexicon(words)
+            chosen = load_lexicon(words)
             task = letters.with_words(task, chosen)
             if not chosen.is_dictionary:
                 tell(f"{chosen.about}: too few to prove a word the longest in English; every item says so")
         lines = write_puzzles(out, task, count, seed, language)
         protocol = next(puzzle.protocol for puzzle in PUZZLES if puzzle.name == task.name)
     print(one_line(f"{number_of(lines, 'edit')} in {out / MANIFEST}"))
-    tell(f"next: {command('editloupe', 'batch', out / MANIFEST)} --protocol {protocol.name} --judge … --out RUN")
+    tell(f"next: {format_command('editloupe', 'batch', out / MANIFEST)} --protocol {protocol.name} --judge … --out RUN")
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe._util.text import command, number_of, one_line, verb
+from editloupe._util.text import format_command, number_of, one_line, verb
 from editloupe.cli.options import check_choice
 from editloupe.cli.output import tell
 from editloupe.types import UserError
@@ -130,7 +130,9 @@ def pairs(
         _print_judges(drawn.pairs, answers)
     waiting = any(one.states["open"] or one.states["another"] for one in counts.values())
     if waiting or (decided_by == "scores" and not answered):
-        tell(f"people answer with: {command('editloupe', 'studio', '--pairs', out)}; then give this command again")
+        tell(
+            f"people answer with: {format_command('editloupe', 'studio', '--pairs', out)}; then give this command again"
+        )
     return 0
 
 

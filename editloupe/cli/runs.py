@@ -82,7 +82,8 @@ def prune(
     done = prune_run(run, pictures=pictures, dry_run=dry_run)
     word = "would be removed" if dry_run else "removed"
     print(
-        f"{number_of(done.units, 'replaced verdict')} and {number_of(done.pictures, 'picture')} ({_size(done.bytes)}) {word}"
+        f"{number_of(done.units, 'replaced verdict')} and {number_of(done.pictures, 'picture')} "
+        f"({_size(done.bytes)}) {word}"
     )
 
 

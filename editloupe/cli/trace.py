@@ -26,7 +26,7 @@ from editloupe.evals.forks.records import Fork, distribution, label_of, parting
 from editloupe.evals.runs.export.tables import each_once
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
-from editloupe.judge.panels import opinion_lines
+from editloupe.judge.panels import format_opinions
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
@@ -175,7 +175,7 @@ def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) 
                 parts.append(Text(f"target {trace.target + 1}", style="bold"))
             parts += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
             parts += [_step(run, step, place) for place, step in enumerate(trace.steps, start=1)]
-        parts += [Text(printable(line)) for line in opinion_lines(unit.outcome.opinions)]
+        parts += [Text(printable(line)) for line in format_opinions(unit.outcome.opinions)]
         parts.append(_ending(unit))
     return parts
 
@@ -186,7 +186,7 @@ def _setting(unit: Unit) -> str:
 
 def _step(run: Run, step: Step, place: int) -> RenderableType:
     facts = [_milliseconds(step.seconds), _tokens(step.usage), f"{step.attempts} requests" if step.attempts > 1 else ""]
-    facts.append(f"served by {printable(step.served.told)}" if step.served else "")
+    facts.append(f"served by {printable(step.served.summary)}" if step.served else "")
     title = Text.assemble((f"step {place}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
     lines: list[RenderableType] = []
     for sent in step.sent:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
+    from editloupe.generators.contract import AnswerCheck, Puzzle, PuzzleKind, Undecided
     from editloupe.generators.scenes import TASKS, check_answers, write_billiards, write_puzzles
 
 __all__ = [
     "TASKS",
-    "Checked",
+    "AnswerCheck",
     "Puzzle",
     "PuzzleKind",
     "Undecided",

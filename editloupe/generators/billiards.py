@@ -176,7 +176,7 @@ CHECKS = ("path", "collision", "context")
 
 
 @dataclass(frozen=True)
-class Output:
+class BilliardsOutput:
     """A picture somebody could have made, and the truth about it."""
 
     kind: str
@@ -206,7 +206,7 @@ def draw_label(scene: Scene, path: Sequence[Point] | None = None, struck: int | 
     return pixels_of(image)
 
 
-def outputs(scene: Scene, rng: random.Random) -> list[Output]:
+def make_outputs(scene: Scene, rng: random.Random) -> list[BilliardsOutput]:
     """Return a perfect output and spoiled ones: wrong path, wrong ball, both, a lost ball, nothing drawn."""
     other = rng.choice([number for number in range(1, len(scene.balls) + 1) if number != scene.struck])
     wrong = _other_path(scene)
@@ -214,12 +214,12 @@ def outputs(scene: Scene, rng: random.Random) -> list[Output]:
     number = scene.struck - (other < scene.struck)
     keep = [n for n in range(1, len(scene.balls) + 1) if n != other]
     return [
-        Output("perfect", draw_label(scene), _truth(1, 1, 1)),
-        Output("wrong_path", draw_label(scene, wrong), _truth(0, 1, 1)),
-        Output("wrong_ball", draw_label(scene, None, other), _truth(1, 0, 1)),
-        Output("wrong_both", draw_label(scene, wrong, other), _truth(0, 0, 1)),
-        Output("lost_ball", _without(lost, keep, number), _truth(1, 1, 0)),
-        Output("untouched", draw_input(scene), _truth(0, 0, 1)),
+        BilliardsOutput("perfect", draw_label(scene), _truth(1, 1, 1)),
+        BilliardsOutput("wrong_path", draw_label(scene, wrong), _truth(0, 1, 1)),
+        BilliardsOutput("wrong_ball", draw_label(scene, None, other), _truth(1, 0, 1)),
+        BilliardsOutput("wrong_both", draw_label(scene, wrong, other), _truth(0, 0, 1)),
+        BilliardsOutput("lost_ball", _without(lost, keep, number), _truth(1, 1, 0)),
+        BilliardsOutput("untouched", draw_input(scene), _truth(0, 0, 1)),
     ]
 
 

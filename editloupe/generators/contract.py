@@ -31,7 +31,7 @@ class Puzzle:
 
 
 @dataclass(frozen=True)
-class Checked:
+class AnswerCheck:
     """What an answer picture says."""
 
     correct: bool | None
@@ -48,15 +48,15 @@ class PuzzleKind:
     name: str
     about: str
     make: Callable[[random.Random], Puzzle]
-    check: Callable[[Mapping[str, Any], Pixels, Pixels], Checked]
+    check: Callable[[Mapping[str, Any], Pixels, Pixels], AnswerCheck]
     """From the facts, the problem's picture and an answer picture of the same size."""
 
-    def decide(self, facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
+    def decide(self, facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCheck:
         """Check an answer picture of any size; one of other proportions is left undecided."""
         height, width = picture.shape[:2]
         ratio = (answer.shape[1] / answer.shape[0]) / (width / height)
         if abs(ratio - 1) > SAME_SHAPE:
-            return Checked(
+            return AnswerCheck(
                 None, f"the answer is {answer.shape[1]} × {answer.shape[0]} pixels, not in the problem's proportions"
             )
         if answer.shape != picture.shape:

@@ -112,7 +112,7 @@ def _hsv(pixels: Floats) -> tuple[Floats, Floats, Floats]:
     return hue * 60, (high - low) / np.where(high > 0, high, 1.0), high
 
 
-def tinted_cells(grid: CellGrid, pixels: Pixels, colour: Colour, skip: Iterable[Cell] = ()) -> set[Cell]:
+def find_tinted_cells(grid: CellGrid, pixels: Pixels, colour: Colour, skip: Iterable[Cell] = ()) -> set[Cell]:
     """Return the cells filled with a colour; raises Undecided where a cell could be read either way."""
     skipped, found, mask = set(skip), set(), mask_of(pixels, colour)
     for cell in grid.cells():
@@ -128,7 +128,7 @@ def tinted_cells(grid: CellGrid, pixels: Pixels, colour: Colour, skip: Iterable[
     return found
 
 
-def joined_cells(grid: CellGrid, pixels: Pixels, colour: Colour) -> set[frozenset[Cell]]:
+def find_joined_cells(grid: CellGrid, pixels: Pixels, colour: Colour) -> set[frozenset[Cell]]:
     """Return the pairs of neighbouring cells between which a line of this colour crosses the border."""
     found, mask = set(), mask_of(pixels, colour)
     for row, column in grid.cells():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from editloupe.generators.contract import Checked, Puzzle, PuzzleKind
+from editloupe.generators.contract import AnswerCheck, Puzzle, PuzzleKind
 from editloupe.generators.drawing import BLACK, RED, WHITE, Mask, mask_of, pixels_of, share_of
 from editloupe.pictures.pixels import Pixels
 
@@ -77,7 +77,7 @@ def _off(a: Point, b: Point, c: Point) -> float:
     return float(abs(turn(a, b, c)) / np.hypot(b[0] - a[0], b[1] - a[1]))
 
 
-def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
+def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCheck:
     """Read which points are joined by straight red lines: these must be exactly the sides of the hull."""
     points = [tuple(point) for point in facts["points"]]
     corners = [tuple(point) for point in facts["hull"]]
@@ -85,7 +85,7 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
     red = mask_of(answer, RED)
     found = {frozenset(pair) for pair in itertools.combinations(points, 2) if _joined(red, *pair)}
     said = f"{len(found & wanted)} of the hull's {len(wanted)} sides are drawn, and {len(found - wanted)} lines that are none"
-    return Checked(found == wanted, said, sorted(sorted(side) for side in found))
+    return AnswerCheck(found == wanted, said, sorted(sorted(side) for side in found))
 
 
 def _joined(red: Mask, a: Point, b: Point) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from editloupe.generators.contract import Checked, Puzzle, PuzzleKind
+from editloupe.generators.contract import AnswerCheck, Puzzle, PuzzleKind
 from editloupe.generators.drawing import BARE, BLACK, GREEN, GREY, TINTED, WHITE, font, mask_of, pixels_of, share_of
 from editloupe.pictures.pixels import Pixels
 
@@ -54,20 +54,20 @@ def make(rng: random.Random) -> Puzzle:
     )
 
 
-def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
+def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCheck:
     """Read the green cards: they must be the best choice."""
     chosen, green = [], mask_of(answer, GREEN)
     for item in range(len(facts["weights"])):
         x1, y1, x2, y2 = _card(item)
         share = share_of(green[y1 + 6 : y2 - 6, x1 + 6 : x2 - 6])
         if BARE <= share < TINTED:
-            return Checked(None, f"the card of the {NAMES[item]} is only partly green")
+            return AnswerCheck(None, f"the card of the {NAMES[item]} is only partly green")
         if share >= TINTED:
             chosen.append(item)
     weight = sum(facts["weights"][item] for item in chosen)
     value = sum(facts["values"][item] for item in chosen)
     said = f"the green cards weigh {weight} of {facts['capacity']} and are worth {value}; the most is {facts['value']}"
-    return Checked(weight <= facts["capacity"] and value == facts["value"], said, chosen)
+    return AnswerCheck(weight <= facts["capacity"] and value == facts["value"], said, chosen)
 
 
 def _card(item: int) -> tuple[int, int, int, int]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.files import read_text
-from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
-from editloupe.generators.drawing import YELLOW, Cell, CellGrid, pixels_of, tinted_cells
+from editloupe.generators.contract import AnswerCheck, Puzzle, PuzzleKind, Undecided
+from editloupe.generators.drawing import YELLOW, Cell, CellGrid, find_tinted_cells, pixels_of
 from editloupe.pictures.pixels import Pixels
 from editloupe.types import UserError
 
@@ -82,7 +82,7 @@ class Lexicon:
         return [word for word in self.words if low <= len(word) <= high]
 
 
-def lexicon(file: Path | None = None) -> Lexicon:
+def load_lexicon(file: Path | None = None) -> Lexicon:
     """Return the words of a file; without one, the system's word list where it is installed, else the bundled words.
 
     `Path("bundled")` names the bundled words wherever they are used.
@@ -134,7 +134,7 @@ def longest_words(grid: Letters, words: Lexicon, starts: Sequence[Cell]) -> list
     return best
 
 
-def spelt(grid: Letters, cells: set[Cell]) -> str | None:
+def read_word(grid: Letters, cells: set[Cell]) -> str | None:
     """Return the word a set of cells spells if they form one path down and right, else None."""
     path = sorted(cells)
     for (r1, c1), (r2, c2) in itertools.pairwise(path):
@@ -163,7 +163,7 @@ def _grid_with(word: str, size: int, rng: random.Random) -> tuple[list[list[str]
 
 def make(rng: random.Random, *, name: str, everywhere: bool, given: bool, words: Lexicon | None = None) -> Puzzle:
     """Make one puzzle; it is kept only if the answer is the only longest word, or the word can be read but once."""
-    known = words or lexicon()
+    known = words or load_lexicon()
     shortest, longest = (5, 10) if given else (6, 12)
     fitting = known.of_length(shortest, longest)
     if not fitting:
@@ -233,7 +233,7 @@ def _drawn(
     )
 
 
-def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels, given: bool = True) -> Checked:
+def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels, given: bool = True) -> AnswerCheck:
     """Read the coloured cells: they must spell the word on a path down and right, from the marked cell if there is one.
 
     Where the longest word is asked and the list that made the puzzle is no dictionary, another path of as many letters or
@@ -241,20 +241,20 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels, given: bool
     """
     grid = facts["grid"]
     try:
-        cells = tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW)
+        cells = find_tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW)
     except Undecided as why:
-        return Checked(None, str(why))
-    word = spelt(grid, cells)
+        return AnswerCheck(None, str(why))
+    word = read_word(grid, cells)
     if word is None:
-        return Checked(False, f"the {len(cells)} coloured cells are not one path down and right", None)
+        return AnswerCheck(False, f"the {len(cells)} coloured cells are not one path down and right", None)
     start = facts.get("start")
     begins = start is None or min(cells) == tuple(start)
     right = word == facts["word"] and begins
     proven = given or facts.get("longest_proven", False)
     if not proven and begins and word != facts["word"] and len(word) >= len(facts["word"]):
         listed = facts.get("lexicon", "the list it was made with")
-        return Checked(None, f"the coloured cells spell {word}; {listed}, cannot tell whether that is a word", word)
-    return Checked(right, f"the coloured cells spell {word}, asked is {facts['word']}", word)
+        return AnswerCheck(None, f"the coloured cells spell {word}; {listed}, cannot tell whether that is a word", word)
+    return AnswerCheck(right, f"the coloured cells spell {word}, asked is {facts['word']}", word)
 
 
 def _task(name: str, about: str, everywhere: bool, given: bool) -> PuzzleKind:

@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import ImageDraw
 
-from editloupe.generators.contract import Checked, Puzzle, PuzzleKind
+from editloupe.generators.contract import AnswerCheck, Puzzle, PuzzleKind
 from editloupe.generators.drawing import (
     BLACK,
     RED,
@@ -19,8 +19,8 @@ from editloupe.generators.drawing import (
     CellGrid,
     Colour,
     as_path,
+    find_joined_cells,
     font,
-    joined_cells,
     pixels_of,
 )
 from editloupe.pictures.pixels import Pixels
@@ -56,7 +56,7 @@ def neighbours(cell: Cell, rows: int, columns: int) -> Iterator[Cell]:
             yield row, column
 
 
-def cheapest(terrain: Terrain, start: Cell, end: Cell) -> tuple[int, list[Cell]] | None:
+def find_cheapest_path(terrain: Terrain, start: Cell, end: Cell) -> tuple[int, list[Cell]] | None:
     """Return the least cost from start to end, the start not counted, and one such path; None where there is none."""
     costs, came, heap = {start: 0}, {start: start}, [(0, start)]
     while heap:
@@ -83,7 +83,7 @@ def make_optimal(rng: random.Random) -> Puzzle:
         terrain = [rng.choices(list(COSTS), SHARES, k=size) for _ in range(size)]
         free = [(r, c) for r in range(size) for c in range(size) if terrain[r][c] != WALL]
         start, end = rng.sample(free, 2)
-        found = cheapest(terrain, start, end)
+        found = find_cheapest_path(terrain, start, end)
         if found and abs(start[0] - end[0]) + abs(start[1] - end[1]) >= FARTHEST_START:
             break
     cost, path = found
@@ -109,17 +109,17 @@ def make_optimal(rng: random.Random) -> Puzzle:
     )
 
 
-def check_optimal(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
+def check_optimal(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCheck:
     """Read the red line: it must be one path from S to E, off the walls, at the least cost."""
     terrain, start, end = facts["terrain"], tuple(facts["start"]), tuple(facts["end"])
-    path = as_path(joined_cells(CellGrid(len(terrain), len(terrain[0])), answer, RED), start, end)
+    path = as_path(find_joined_cells(CellGrid(len(terrain), len(terrain[0])), answer, RED), start, end)
     if path is None:
-        return Checked(False, "the red lines are not one path from S to E")
+        return AnswerCheck(False, "the red lines are not one path from S to E")
     prices = [COSTS[terrain[row][column]] for row, column in path[1:]]
     if None in prices:
-        return Checked(False, "the red path leads through a black cell", path)
+        return AnswerCheck(False, "the red path leads through a black cell", path)
     total = sum(price for price in prices if price is not None)
-    return Checked(total == facts["cost"], f"the red path costs {total}; the least is {facts['cost']}", path)
+    return AnswerCheck(total == facts["cost"], f"the red path costs {total}; the least is {facts['cost']}", path)
 
 
 def _terrain(terrain: Terrain, start: Cell, end: Cell, path: list[Cell]) -> Pixels:
@@ -188,21 +188,21 @@ def _beside(a: Cell, b: Cell) -> bool:
     return abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1
 
 
-def check_link(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
+def check_link(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCheck:
     """Read the lines colour by colour: each must be one path between its circles, and no cell may be used twice."""
     layout = CellGrid(facts["size"], facts["size"])
     used: dict[Cell, str] = {}
     found: dict[str, list[Cell]] = {}
     for name, (start, end) in facts["ends"].items():
-        path = as_path(joined_cells(layout, answer, LINES[name]), tuple(start), tuple(end))
+        path = as_path(find_joined_cells(layout, answer, LINES[name]), tuple(start), tuple(end))
         if path is None:
-            return Checked(False, f"the {name} lines are not one path between the {name} circles", found)
+            return AnswerCheck(False, f"the {name} lines are not one path between the {name} circles", found)
         for cell in path:
             if cell in used:
-                return Checked(False, f"the {name} and the {used[cell]} line share a cell", found)
+                return AnswerCheck(False, f"the {name} and the {used[cell]} line share a cell", found)
             used[cell] = name
         found[name] = path
-    return Checked(True, f"all {len(found)} pairs are joined and no two lines meet", found)
+    return AnswerCheck(True, f"all {len(found)} pairs are joined and no two lines meet", found)
 
 
 def _links(size: int, lines: Mapping[str, list[Cell]], drawn: bool) -> Pixels:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from editloupe._util.files import read_text
 from editloupe.generators import billiards, hull, knapsack, letters, routes, sums
-from editloupe.generators.contract import Checked, PuzzleKind
+from editloupe.generators.contract import AnswerCheck, PuzzleKind
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.editcompass import EDIT_COMPASS
@@ -26,7 +26,7 @@ from editloupe.types import UserError
 
 
 @dataclass(frozen=True)
-class Kind:
+class SceneKind:
     """A kind of scene that can be generated."""
 
     name: str
@@ -36,8 +36,8 @@ class Kind:
 
 
 TASKS: tuple[PuzzleKind, ...] = (*letters.TASKS, *knapsack.TASKS, *routes.TASKS, *hull.TASKS, *sums.TASKS)
-BILLIARDS = Kind("billiards", "the path of a ball and the ball it strikes", VIBE)
-PUZZLES = tuple(Kind(task.name, task.about, EDIT_COMPASS) for task in TASKS)
+BILLIARDS = SceneKind("billiards", "the path of a ball and the ball it strikes", VIBE)
+PUZZLES = tuple(SceneKind(task.name, task.about, EDIT_COMPASS) for task in TASKS)
 
 
 def find_task(name: str) -> PuzzleKind:
@@ -64,7 +64,7 @@ def write_billiards(folder: Path, count: int, seed: int = 0, bounces: tuple[int,
         save(folder / "scenes" / f"{name}.png", billiards.draw_input(scene))
         save(folder / "labels" / f"{name}.png", billiards.draw_label(scene))
         facts.append({"id": name, "task": "billiards", **asdict(scene)})
-        for output in billiards.outputs(scene, rng):
+        for output in billiards.make_outputs(scene, rng):
             edited = f"outputs/{name}_{output.kind}.png"
             save(folder / edited, output.picture)
             lines.append(
@@ -108,13 +108,13 @@ def write_puzzles(folder: Path, task: PuzzleKind, count: int, seed: int = 0, lan
     return len(lines)
 
 
-def check_answers(folder: Path, answers: Path) -> Iterator[tuple[str, Checked]]:
+def check_answers(folder: Path, answers: Path) -> Iterator[tuple[str, AnswerCheck]]:
     """Decide every puzzle of a folder from the answer picture of the same name in another folder."""
     for facts in _facts(folder):
         name = str(facts["id"])
         path = next((p for s in (".png", ".jpg", ".jpeg", ".webp") if (p := answers / f"{name}{s}").is_file()), None)
         if path is None:
-            yield name, Checked(None, "there is no answer picture")
+            yield name, AnswerCheck(None, "there is no answer picture")
             continue
         problem = open_picture(folder / "puzzles" / f"{name}.png").pixels
         answer, task = open_picture(path).pixels, find_task(str(facts["task"]))

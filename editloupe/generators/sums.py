@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
+from editloupe.generators.contract import AnswerCheck, Puzzle, PuzzleKind, Undecided
 from editloupe.generators.drawing import (
     BLACK,
     BLUE,
@@ -19,8 +19,8 @@ from editloupe.generators.drawing import (
     Cell,
     CellGrid,
     Colour,
+    find_tinted_cells,
     pixels_of,
-    tinted_cells,
 )
 from editloupe.pictures.pixels import Pixels
 
@@ -73,17 +73,17 @@ def make_block(rng: random.Random) -> Puzzle:
     )
 
 
-def check_block(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
+def check_block(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCheck:
     """Read the coloured cells: they must be exactly the best block."""
     grid = facts["grid"]
     (height, width), (row, column) = facts["size"], facts["place"]
     try:
-        cells = tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW)
+        cells = find_tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW)
     except Undecided as why:
-        return Checked(None, str(why))
+        return AnswerCheck(None, str(why))
     wanted = {(row + i, column + j) for i in range(height) for j in range(width)}
     said = f"{len(cells)} cells are coloured with a sum of {sum(grid[r][c] for r, c in cells)}; the best block has {facts['sum']}"
-    return Checked(cells == wanted, said, sorted(cells))
+    return AnswerCheck(cells == wanted, said, sorted(cells))
 
 
 def make_bonus(rng: random.Random) -> Puzzle:
@@ -110,20 +110,20 @@ def make_bonus(rng: random.Random) -> Puzzle:
     )
 
 
-def check_bonus(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
+def check_bonus(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCheck:
     """Read the coloured cells: with both ends they must be a path down and right that collects the optimum."""
     grid = facts["grid"]
     start, end = tuple(facts["start"]), tuple(facts["end"])
     try:
-        cells = tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW, skip=(start, end))
+        cells = find_tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW, skip=(start, end))
     except Undecided as why:
-        return Checked(None, str(why))
+        return AnswerCheck(None, str(why))
     path = sorted({*cells, start, end})
     steps = {(r2 - r1, c2 - c1) for (r1, c1), (r2, c2) in itertools.pairwise(path)}
     if path[0] != start or path[-1] != end or not steps <= {(1, 0), (0, 1)}:
-        return Checked(False, "the coloured cells are not one path down and right between the two ends", path)
+        return AnswerCheck(False, "the coloured cells are not one path down and right between the two ends", path)
     total = sum(grid[row][column] for row, column in path)
-    return Checked(total == facts["sum"], f"the coloured path collects {total}; the most is {facts['sum']}", path)
+    return AnswerCheck(total == facts["sum"], f"the coloured path collects {total}; the most is {facts['sum']}", path)
 
 
 def _drawn(grid: Numbers, fills: dict[Cell, Colour]) -> Pixels:

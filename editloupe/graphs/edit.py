@@ -16,7 +16,7 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 
 from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.graphs.engines import ENGINES, Engine
-from editloupe.graphs.loop import CaseContext, Failure, Judged, usage_of_steps
+from editloupe.graphs.loop import CaseContext, CaseResult, Failure, sum_usage
 from editloupe.pictures.memory import MemoryPicture
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import Case
@@ -44,7 +44,7 @@ class EditState(TypedDict, total=False):
     cases: list[Case]
     case: Case
     """Of one branch."""
-    judged: Annotated[list[Judged], operator.add]
+    judged: Annotated[list[CaseResult], operator.add]
     outcomes: Annotated[list[Outcome], operator.add]
 
 
@@ -95,7 +95,7 @@ def _with_role(edit: Edit, sentence: str) -> str:
     """Say which picture of an edit a sentence speaks of, where it is in memory and has no name of its own."""
     for role, sources in edit.files.items():
         for source in sources:
-            if isinstance(source, MemoryPicture) and (source.problem or source.told) in sentence:
+            if isinstance(source, MemoryPicture) and (source.problem or source.label) in sentence:
                 return f"the {role} picture: {sentence}"
     return sentence
 
@@ -108,7 +108,7 @@ async def fan_out(state: EditState) -> list[Send]:
     return [Send(_node(case.engine), EditState(case=case)) for case in cases]
 
 
-def judging(engine: Engine) -> Any:
+def make_judge_node(engine: Engine) -> Any:
     """Return the node in which an engine judges one case."""
     graph, judge = engine.graph, engine.judge  # named here, LangGraph finds the graph and shows it inside the node
 
@@ -116,13 +116,13 @@ def judging(engine: Engine) -> Any:
         case = state["case"]
         with criterion_span(case.edit.id, case.rubric.criterion, case.target) as span:
             judged = await judge(graph, case_context(case, runtime.context))
-            tell_span(span, judged)
+            record_result(span, judged)
         return EditState(judged=[judged])
 
     return judge_case
 
 
-def tell_span(span: Span, judged: Judged) -> None:
+def record_result(span: Span, judged: CaseResult) -> None:
     """Say of a criterion's span how its case ended."""
     given, failure = judged.given, judged.failure
     label, score = (given.label, given.score_100) if given and not failure else (None, None)
@@ -150,17 +150,17 @@ def case_context(case: Case, context: EditContext) -> CaseContext:
 async def decide(state: EditState, runtime: Runtime[EditContext]) -> EditState:
     """Draw the outcome of every criterion from its cases."""
     context = runtime.context
-    by_criterion: dict[str, list[Judged]] = {}
+    by_criterion: dict[str, list[CaseResult]] = {}
     for one in state.get("judged", []):
         by_criterion.setdefault(one.case.rubric.criterion, []).append(one)
-    return EditState(outcomes=[outcome_of(cases, context.min_confidence) for cases in by_criterion.values()])
+    return EditState(outcomes=[decide_criterion(cases, context.min_confidence) for cases in by_criterion.values()])
 
 
-def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
+def decide_criterion(cases: Sequence[CaseResult], min_confidence: float = 0.0) -> Outcome:
     """Return the outcome of one criterion: the answer of its case, or the worst of its targets."""
     cases = sorted(cases, key=lambda one: one.case.target or 0)
     criterion = cases[0].case.rubric.criterion
-    usage = sum((usage_of_steps(list(one.trace.steps)) for one in cases), Usage())
+    usage = sum((sum_usage(list(one.trace.steps)) for one in cases), Usage())
     steps = sum(len(one.trace.steps) for one in cases)
     served = _served(cases)
     open_cases = [one for one in cases if one.failure or one.given is None]
@@ -206,7 +206,7 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
     )
 
 
-def _served(cases: Sequence[Judged]) -> tuple[Served, ...]:
+def _served(cases: Sequence[CaseResult]) -> tuple[Served, ...]:
     """Return what the provider says answered these cases, each once."""
     found = (
         step.served.model_copy(update={"judge": one.trace.judge})
@@ -217,7 +217,7 @@ def _served(cases: Sequence[Judged]) -> tuple[Served, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _deciding(cases: Sequence[Judged]) -> Judged | None:
+def _deciding(cases: Sequence[CaseResult]) -> CaseResult | None:
     """Return the case whose answer stands: the worst label of those given, and of several alike the surest."""
     given = [one for one in cases if one.given is not None and not one.failure]
     if not given:
@@ -232,20 +232,20 @@ def _deciding(cases: Sequence[Judged]) -> Judged | None:
     return max(alike, key=lambda one: 1.0 if one.confidence is None else one.confidence)
 
 
-def _score(one: Judged) -> float:
+def _score(one: CaseResult) -> float:
     """Return a target's score; one without a number is no better than any other."""
     assert one.given is not None
     return float("inf") if one.given.score_100 is None else one.given.score_100
 
 
-def _is_settled(decided: Judged | None) -> bool:
+def _is_settled(decided: CaseResult | None) -> bool:
     """Say whether a target left open cannot change the outcome: another one has the worst label there is."""
     if decided is None or decided.given is None or not isinstance(answer := decided.case.rubric.answer, LabelAnswer):
         return False
     return str(decided.given.label) == answer.worst([label.name for label in answer.labels])
 
 
-def _target_label(one: Judged) -> str:
+def _target_label(one: CaseResult) -> str:
     """Return a target's label; one that was left open says so."""
     return UNJUDGED if one.failure or one.given is None else str(one.given.label)
 
@@ -261,7 +261,7 @@ def build_edit_graph() -> EditGraph:
     graph.add_edge(START, "prepare")
     graph.add_conditional_edges("prepare", fan_out, [_node(name) for name in ENGINES])
     for name, engine in ENGINES.items():
-        graph.add_node(_node(name), judging(engine))
+        graph.add_node(_node(name), make_judge_node(engine))
         graph.add_edge(_node(name), "decide")
     graph.add_edge("decide", END)
     return graph.compile(name="editloupe_edit")

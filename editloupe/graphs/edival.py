@@ -2,7 +2,7 @@
 
 Instruction following, consistency and quality run concurrently. A rule decides from boxes; a question to an LMM is a run of the
 loop about a crop. Every look is a step with calls and observations, so its trace has the same form as any other.
-`by_objects` is the engine that judges a single edit in this way.
+`judge_by_objects` is the engine that judges a single edit in this way.
 """
 
 from __future__ import annotations
@@ -23,8 +23,16 @@ from langgraph.types import Command, Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.agent.replies.answers import ParsedAnswer
-from editloupe.graphs.edival_observations import Detection, EdivalContext, compare, cut_out, detect, measure, step_of
-from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, opening, prompt_texts, usage_of_steps
+from editloupe.graphs.edival_observations import (
+    Detection,
+    EdivalContext,
+    compare,
+    crop_object,
+    detect,
+    detection_step,
+    measure,
+)
+from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph, initial_state, prompt_texts, sum_usage
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
 from editloupe.rubrics.edival.questions import compare_text, crop_queries, precheck, question
@@ -50,7 +58,7 @@ OF_THE_REPLY = frozenset(
 
 
 @dataclass(frozen=True)
-class Followed:
+class TaskResult:
     """What became of one instruction."""
 
     number: int
@@ -75,7 +83,7 @@ class PictureState(TypedDict, total=False):
     """Of one branch: what the detector found."""
     steps: list[Step]
     """Of one branch: the detector's calls."""
-    followed: Annotated[list[Followed], operator.add]
+    followed: Annotated[list[TaskResult], operator.add]
     outcomes: Annotated[list[Outcome], operator.add]
     traces: Annotated[list[Trace], operator.add]
 
@@ -117,9 +125,10 @@ async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Comman
     except ToolError as error:
         failure = Failure(Reason.MODEL_ERROR, f"the detector could not be used: {error}")
         return Command(
-            goto="conclude", update={"followed": [Followed(number, None, failure.detail, "detector", failure=failure)]}
+            goto="conclude",
+            update={"followed": [TaskResult(number, None, failure.detail, "detector", failure=failure)]},
         )
-    steps = [step_of(0, f"{task.type}: {wording(task)}", detections)] if detections else []
+    steps = [detection_step(0, f"{task.type}: {wording(task)}", detections)] if detections else []
     context.tell(context.heading(state["edit"], FOLLOWING), steps)
     found = {one.query: one.hits for one in detections}
     return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "seen": found, "steps": steps}))
@@ -151,17 +160,17 @@ async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureS
     context.tell(context.heading(state["edit"], FOLLOWING), [last])
     steps = (*state["steps"], last)
     if not finding.success or task.type not in context.rules.precheck:
-        return PictureState(followed=[Followed(number, finding.success, finding.why, "detector", steps)])
+        return PictureState(followed=[TaskResult(number, finding.success, finding.why, "detector", steps)])
     pictures = {name: state["pictures"][name] for name in (SOURCE, EDITED)}
     answered = await _answered(LOOP, context, state, precheck(task, context.worded), pictures)
     steps = (*steps, *answered.steps)
     if answered.failure:
-        followed = Followed(number, None, answered.why, BOTH, steps, answered.prompt, answered.failure)
+        followed = TaskResult(number, None, answered.why, BOTH, steps, answered.prompt, answered.failure)
     elif answered.success:
-        followed = Followed(number, True, f"{finding.why}; the LMM agrees", BOTH, steps, answered.prompt)
+        followed = TaskResult(number, True, f"{finding.why}; the LMM agrees", BOTH, steps, answered.prompt)
     else:
         why = f"the LMM does not see what the boxes say ({finding.why}): {answered.why}"
-        followed = Followed(number, False, why, BOTH, steps, answered.prompt)
+        followed = TaskResult(number, False, why, BOTH, steps, answered.prompt)
     return PictureState(followed=[followed])
 
 
@@ -170,7 +179,7 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
     context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
     hit = next((hits[0] for hits in state["seen"].values() if hits), None)
-    shown = await asyncio.to_thread(cut_out, context, context.shared.album[state["pictures"][EDITED]], hit)
+    shown = await asyncio.to_thread(crop_object, context, context.shared.album[state["pictures"][EDITED]], hit)
     answered = await _answered(LOOP, context, state, question(task, context.worded), {EDITED: shown})
     steps = [*state["steps"], *answered.steps]
     success, why = answered.success, answered.why
@@ -179,12 +188,12 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
         steps.append(Step(index=len(steps), thought=f"Compared: {finding.why}.", answer=_word(finding.success)))
         success, why = finding.success, finding.why
     return PictureState(
-        followed=[Followed(number, success, why, "lmm", tuple(steps), answered.prompt, answered.failure)]
+        followed=[TaskResult(number, success, why, "lmm", tuple(steps), answered.prompt, answered.failure)]
     )
 
 
 @dataclass(frozen=True)
-class Answered:
+class LmmAnswer:
     """What an LMM said to one question."""
 
     given: ParsedAnswer | None
@@ -197,20 +206,20 @@ class Answered:
 
 async def _answered(
     loop: Graph, context: EdivalContext, state: PictureState, rubric: Rubric, pictures: Mapping[str, Sha]
-) -> Answered:
+) -> LmmAnswer:
     """Run the loop for one question about one task; a node names the loop itself, so that LangGraph shows it inside."""
     edit, task = state["edit"], state["turn"].tasks[state["number"]]
     about = edit if len(state["turn"].tasks) == 1 else edit.model_copy(update={"instruction": wording(task)})
     case = Case(edit=about, rubric=rubric, mode="tools", pictures=pictures)
     case_context = CaseContext(context.shared, case, context.heading(edit, FOLLOWING))
-    start = await asyncio.to_thread(opening, case_context)
+    start = await asyncio.to_thread(initial_state, case_context)
     end = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=case_context)
     steps, prompt = tuple(end["steps"]), prompt_texts(start)
     given, failure = end["given"], end["failure"]
     if given is None or failure:
         failure = failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
-        return Answered(None, None, failure.detail, steps, prompt, failure)
-    return Answered(given, given.score == 1.0, steps[-1].thought, steps, prompt, None)
+        return LmmAnswer(None, None, failure.detail, steps, prompt, failure)
+    return LmmAnswer(given, given.score == 1.0, steps[-1].thought, steps, prompt, None)
 
 
 async def compare_pictures(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
@@ -268,16 +277,16 @@ async def conclude(state: PictureState, runtime: Runtime[EdivalContext]) -> Pict
     seconds = sum(step.seconds + sum(seen.seconds for seen in step.observations) for step in steps)
     prompt = tuple(dict.fromkeys(text for one in followed for text in one.prompt))
     trace = heading.model_copy(update={"steps": steps, "prompt": prompt, "seconds": seconds})
-    return PictureState(outcomes=[outcome_of(followed, state["turn"], steps)], traces=[trace])
+    return PictureState(outcomes=[decide_following(followed, state["turn"], steps)], traces=[trace])
 
 
-def outcome_of(followed: Sequence[Followed], turn: Turn, steps: Sequence[Step]) -> Outcome:
+def decide_following(followed: Sequence[TaskResult], turn: Turn, steps: Sequence[Step]) -> Outcome:
     """Return EdiVal-IF of one picture: yes where every instruction on it was followed.
 
     An instruction that was not followed decides, whatever the judge left open of the others. What failed for another reason than
     the judge's reply leaves the picture unjudged, so that the same command tries it again.
     """
-    usage = sum((usage_of_steps(list(one.steps)) for one in followed), Usage())
+    usage = sum((sum_usage(list(one.steps)) for one in followed), Usage())
     failed = any(one.success is False for one in followed)
     for one in followed:
         if one.failure and not (failed and one.failure.reason in OF_THE_REPLY):
@@ -347,7 +356,7 @@ _FINDERS: WeakKeyDictionary[Toolbox, Finder] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
-def finder_of(toolbox: Toolbox, rules: EdivalSettings) -> Finder:
+def find_detector(toolbox: Toolbox, rules: EdivalSettings) -> Finder:
     """Return the detector of a toolbox as the rules need it; its weights are loaded once a toolbox, which has one judge."""
     with _LOCK:
         if toolbox not in _FINDERS:
@@ -355,11 +364,11 @@ def finder_of(toolbox: Toolbox, rules: EdivalSettings) -> Finder:
         return _FINDERS[toolbox]
 
 
-async def by_objects(objects: Graph, context: CaseContext) -> Judged:
+async def judge_by_objects(objects: Graph, context: CaseContext) -> CaseResult:
     """Judge a case whose facts name its tasks, by objects."""
     case, shared = context.case, context.shared
     rules = shared.rules if isinstance(shared.rules, EdivalSettings) else published()
-    detecting = EdivalContext(shared, finder_of(shared.toolbox, rules), rules, (FOLLOWING,), worded=case.rubric)
+    detecting = EdivalContext(shared, find_detector(shared.toolbox, rules), rules, (FOLLOWING,), worded=case.rubric)
     turn = Turn.model_validate(case.facts[KEY])
     end = await objects.ainvoke({"edit": case.edit, "turn": turn}, {"recursion_limit": 12}, context=detecting)
     (outcome,) = end["outcomes"]
@@ -367,5 +376,5 @@ async def by_objects(objects: Graph, context: CaseContext) -> Judged:
     if isinstance(outcome, Verdict):
         label = str(outcome.label)
         given = ParsedAnswer(label, label, outcome.score, outcome.score_100, outcome.values, outcome.rationale)
-        return Judged(case, trace, given, None)
-    return Judged(case, trace, None, Failure(outcome.reason, outcome.detail, outcome.raw))
+        return CaseResult(case, trace, given, None)
+    return CaseResult(case, trace, None, Failure(outcome.reason, outcome.detail, outcome.raw))

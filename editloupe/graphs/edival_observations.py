@@ -103,12 +103,12 @@ class Detection:
     observation: Observation
 
 
-def pixels_of(hit: Hit, size: tuple[int, int]) -> Box:
+def hit_box(hit: Hit, size: tuple[int, int]) -> Box:
     """Return a box in whole pixels of a picture, at least one wide and high, inside it."""
-    return box_of((hit.x1, hit.y1, hit.x2, hit.y2), size)
+    return to_box((hit.x1, hit.y1, hit.x2, hit.y2), size)
 
 
-def box_of(shares: tuple[float, float, float, float], size: tuple[int, int]) -> Box:
+def to_box(shares: tuple[float, float, float, float], size: tuple[int, int]) -> Box:
     """Return four shares of a picture's sides as a box of whole pixels inside it."""
     width, height = size
     x1, y1 = min(int(shares[0] * width + 1e-6), width - 1), min(int(shares[1] * height + 1e-6), height - 1)
@@ -122,7 +122,7 @@ def detect(
     """Look for one phrase in one picture and tell it as a call with its observation."""
     started = time.perf_counter()
     hits = usable(context.find(picture, query.phrase), threshold, context.rules.large_box)
-    boxes = [pixels_of(hit, picture.size) for hit in hits]
+    boxes = [hit_box(hit, picture.size) for hit in hits]
     asked = {"target_image": name, "detect_object_name": query.phrase, "threshold": threshold}
     call = ToolCall(id=f"{DETECT}_{number}", name=DETECT, parameters=asked)
     listed = "; ".join(f"{list(box)}, confidence {hit.score:.2f}" for box, hit in zip(boxes, hits, strict=True))
@@ -152,7 +152,7 @@ def _facts(box: Box, hit: Hit) -> dict[str, Any]:
     return {"box": list(box), "confidence": round(hit.score, 4), "label": hit.phrase}
 
 
-def step_of(index: int, thought: str, detections: Sequence[Detection], answer: str | None = None) -> Step:
+def detection_step(index: int, thought: str, detections: Sequence[Detection], answer: str | None = None) -> Step:
     """Return detector calls as one step."""
     return Step(
         index=index,
@@ -163,11 +163,11 @@ def step_of(index: int, thought: str, detections: Sequence[Detection], answer: s
     )
 
 
-def cut_out(context: EdivalContext, picture: Picture, hit: Hit | None) -> Sha:
+def crop_object(context: EdivalContext, picture: Picture, hit: Hit | None) -> Sha:
     """Return the crop an LMM is shown: around a box, small ones enlarged, or the whole picture where there is no box."""
     if hit is None:
         return picture.sha
-    part = crop(picture.pixels, box_of(enlarged(hit, context.rules), picture.size))
+    part = crop(picture.pixels, to_box(enlarged(hit, context.rules), picture.size))
     height, width = part.shape[:2]
     factor = context.rules.least_crop / max(width, height)
     if factor > 1:
@@ -203,11 +203,11 @@ def compare(
             query = DetectorQuery("after", name)
             detections.append(detect(context, query, "Edited Image", current, threshold, len(detections), show=False))
     found = {one.query: one.hits for one in detections}
-    steps = [step_of(0, "Find every object there ever was.", detections)]
+    steps = [detection_step(0, "Find every object there ever was.", detections)]
     started = time.perf_counter()
     objects: dict[str, dict[str, float | None]] = {}
     for name in unchanged:
-        boxes = [pixels_of(hit, base.size) for hit in found.get(DetectorQuery("before", name), ())]
+        boxes = [hit_box(hit, base.size) for hit in found.get(DetectorQuery("before", name), ())]
         if boxes:
             alike = compare_regions(base.pixels, current.pixels, boxes, context.features)
             objects[name] = {"features": _mean([a.features for a in alike]), "l1": _mean([a.l1 for a in alike])}
@@ -223,7 +223,7 @@ def compare(
     }
     pictures: tuple[Sha, ...] = ()
     if background:
-        boxes = [pixels_of(hit, base.size) for hits in found.values() for hit in hits]
+        boxes = [hit_box(hit, base.size) for hits in found.values() for hit in hits]
         rules = context.rules
         rest = compare_backgrounds(
             base.pixels,

@@ -13,8 +13,8 @@ from typing import Any
 
 from editloupe.agent.prompts import EARLIER_FINDINGS
 from editloupe.agent.tool_words import reword_observation
-from editloupe.graphs.edival import EDIVAL_GRAPH, by_objects
-from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, opening, prompt_texts
+from editloupe.graphs.edival import EDIVAL_GRAPH, judge_by_objects
+from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph, initial_state, prompt_texts
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
 from editloupe.tools.registry import Toolbox
@@ -24,7 +24,7 @@ TOOL = "localize_differences"
 
 
 @dataclass(frozen=True)
-class Staged:
+class StageResult:
     """A case after its first stage: what was found is among its facts, how it was found is in the steps."""
 
     case: Case
@@ -33,29 +33,29 @@ class Staged:
     failure: Failure | None = None
 
 
-async def first_stage(context: CaseContext, loop: Graph = LOOP) -> Staged:
+async def run_first_stage(context: CaseContext, loop: Graph = LOOP) -> StageResult:
     """Have the differences listed where the rubric wants that; other cases are returned as they are."""
     stage = context.case.rubric.stage
     if stage is None:
-        return Staged(context.case)
+        return StageResult(context.case)
     by_tool = context.shared.differences == "tool"
     return await (_by_tool(context, stage) if by_tool else _by_model(context, stage, loop))
 
 
-async def _by_model(context: CaseContext, stage: Stage, loop: Graph) -> Staged:
+async def _by_model(context: CaseContext, stage: Stage, loop: Graph) -> StageResult:
     """Ask the model; an unreadable list leaves the case unjudged, like any unreadable answer."""
-    case = stage_case(context.case, stage)
+    case = make_stage_case(context.case, stage)
     asking = replace(context, case=case)
-    start = await asyncio.to_thread(opening, asking)
+    start = await asyncio.to_thread(initial_state, asking)
     state = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=asking)
     steps, prompts = tuple(state["steps"]), prompt_texts(start)
     if state["given"] is None:
         failure = state["failure"] or Failure(Reason.NO_ANSWER, "the judge listed nothing")
-        return Staged(context.case, steps, prompts, replace(failure, detail=f"{stage.title}: {failure.detail}"))
-    return Staged(_with_differences(context.case, stage, str(state["given"].values[stage.key])), steps, prompts)
+        return StageResult(context.case, steps, prompts, replace(failure, detail=f"{stage.title}: {failure.detail}"))
+    return StageResult(_with_differences(context.case, stage, str(state["given"].values[stage.key])), steps, prompts)
 
 
-async def _by_tool(context: CaseContext, stage: Stage) -> Staged:
+async def _by_tool(context: CaseContext, stage: Stage) -> StageResult:
     """Compare the stage's two pictures with the tool; its crops are shown with the rubric's question."""
     first, second = stage.images[:2]
     shared = context.shared
@@ -64,13 +64,13 @@ async def _by_tool(context: CaseContext, stage: Stage) -> Staged:
     seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
     seen = reword_observation(seen, context.case.rubric.wording)
     if seen.failed:
-        return Staged(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
+        return StageResult(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
     step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
     shown = dict(zip(seen.captions, seen.pictures, strict=True))
-    return Staged(_with_differences(context.case, stage, seen.text, shown), (step,))
+    return StageResult(_with_differences(context.case, stage, seen.text, shown), (step,))
 
 
-def stage_case(case: Case, stage: Stage) -> Case:
+def make_stage_case(case: Case, stage: Stage) -> Case:
     """Return the case of the stage's own question."""
     rubric = Rubric(
         protocol=case.rubric.protocol,
@@ -99,25 +99,25 @@ class Engine:
     """One way to judge a case."""
 
     graph: Graph
-    judge: Callable[[Graph, CaseContext], Awaitable[Judged]]
+    judge: Callable[[Graph, CaseContext], Awaitable[CaseResult]]
     """Takes the context's case through the graph; whatever goes wrong with the case is a Failure, not an exception."""
 
 
-async def by_loop(loop: Graph, context: CaseContext) -> Judged:
+async def judge_by_loop(loop: Graph, context: CaseContext) -> CaseResult:
     """Judge a case by the loop, after its first stage where it has one."""
     case, started = context.case, time.perf_counter()
-    staged = await first_stage(context, loop)
+    staged = await run_first_stage(context, loop)
     if staged.failure:
-        return Judged(case, _trace(context, staged, (), started), None, staged.failure)
+        return CaseResult(case, _trace(context, staged, (), started), None, staged.failure)
     context = replace(context, case=staged.case)
-    start = await asyncio.to_thread(opening, context)
+    start = await asyncio.to_thread(initial_state, context)
     end = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=context)
     staged = replace(staged, prompts=staged.prompts + prompt_texts(start))
     trace = _trace(context, staged, end["steps"], started)
-    return Judged(case, trace, end["given"], end["failure"], end["confidence"])
+    return CaseResult(case, trace, end["given"], end["failure"], end["confidence"])
 
 
-def _trace(context: CaseContext, staged: Staged, steps: Sequence[Step], started: float) -> Trace:
+def _trace(context: CaseContext, staged: StageResult, steps: Sequence[Step], started: float) -> Trace:
     """Return the whole story of a case: the stage before it, where it has one, then its own steps."""
     offset, prompts = len(staged.steps), max(0, len(staged.prompts) - 2)
     following = [_behind(step, offset, prompts) for step in steps] if offset else steps
@@ -149,7 +149,7 @@ def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
 
 
 ENGINES: Mapping[str, Engine] = {
-    "loop": Engine(LOOP, by_loop),
-    "objects": Engine(EDIVAL_GRAPH, by_objects),
+    "loop": Engine(LOOP, judge_by_loop),
+    "objects": Engine(EDIVAL_GRAPH, judge_by_objects),
 }
 """Think, look with tools, answer; and objects checked one by one with a detector and crops (EdiVal-Agent)."""

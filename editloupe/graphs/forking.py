@@ -24,10 +24,9 @@ from editloupe.agent.message_records import change_reply, change_reply_text, reb
 from editloupe.agent.messages import build_correction
 from editloupe.agent.prompts import format_final_answer
 from editloupe.agent.replies.answers import ParsedAnswer, parse_reply
-from editloupe.graphs.edit import EditContext, case_context, tell_span
-from editloupe.graphs.engines import by_loop
-from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, LoopState, build_loop
-from editloupe.pictures.decode import Album
+from editloupe.graphs.edit import EditContext, case_context, record_result
+from editloupe.graphs.engines import judge_by_loop
+from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph, LoopState, build_loop
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.wording import filled
 from editloupe.telemetry.spans import criterion_span
@@ -53,7 +52,7 @@ class StepChange(Record):
     def __bool__(self) -> bool:
         return self != StepChange()
 
-    def words(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Yield what is other, in a few words each."""
         if self.thought is not None:
             yield "another thought"
@@ -72,14 +71,14 @@ class StepChange(Record):
                 raise UserError(f"step {number} has {have}, so there is no observation {call}")
         self._check_once([call for call, _ in places])
         for call, picture in places:
-            shown = seen_of(step, step.calls[call - 1])
+            shown = find_observation(step, step.calls[call - 1])
             if (count := len(shown.pictures) if shown else 0) < picture:
                 have = f"{count} picture{'s' * (count != 1)}" if count else "no picture"
                 raise UserError(f"observation {call} of step {number} has {have}, so there is no {picture}")
         for call, box in self.boxes.items():
             if not all(map(isfinite, box)):
                 raise UserError(f"the box of call {call} is four finite numbers")
-            if box_name(step.calls[call - 1]) is None:
+            if find_box_parameter(step.calls[call - 1]) is None:
                 raise UserError(f"call {call} of step {number}, {step.calls[call - 1].name}, has no box")
 
     def _check_once(self, pictured: Iterable[int]) -> None:
@@ -96,22 +95,22 @@ class StepChange(Record):
             for call in sorted(first & second):
                 raise UserError(f"observation {call} cannot be {one} and {other} in one fork")
 
-    def calls_of(self, step: Step) -> tuple[ToolCall, ...]:
+    def change_calls(self, step: Step) -> tuple[ToolCall, ...]:
         """Return the step's calls with their new boxes."""
         return tuple(self._call(call, number) for number, call in enumerate(step.calls, 1))
 
     def _call(self, call: ToolCall, number: int) -> ToolCall:
-        name = box_name(call)
+        name = find_box_parameter(call)
         if number not in self.boxes or name is None:
             return call
         box = [int(value) if value == int(value) else value for value in self.boxes[number]]
         return call.model_copy(update={"parameters": {**call.parameters, name: box}})
 
-    def runs(self, number: int) -> bool:
+    def must_run(self, number: int) -> bool:
         """True where a call has to be carried out."""
         return number in self.boxes or number in self.again
 
-    def applied(self, call: ToolCall, number: int, seen: Observation | None) -> Observation:
+    def apply(self, call: ToolCall, number: int, seen: Observation | None) -> Observation:
         """Return what the judge is shown of a call."""
         if seen is None or number in self.dropped:
             return Observation(call_id=call.id, tool=call.name, text=NO_RESULT, failed=True)
@@ -141,25 +140,18 @@ def split_place(place: str) -> tuple[int, int]:
     return found
 
 
-def seen_of(step: Step, call: ToolCall) -> Observation | None:
+def find_observation(step: Step, call: ToolCall) -> Observation | None:
     """Return what came back from a call."""
     return next((seen for seen in step.observations if seen.call_id == call.id), None)
 
 
-def box_name(call: ToolCall) -> str | None:
+def find_box_parameter(call: ToolCall) -> str | None:
     """Return the parameter that holds a call's box."""
 
     def is_box(value: Any) -> bool:
         return isinstance(value, (list, tuple)) and len(value) == 4 and all(isinstance(v, (int, float)) for v in value)
 
     return next((name for name, value in call.parameters.items() if is_box(value)), None)
-
-
-def known_pictures(change: StepChange, album: Album) -> None:
-    """Raise UserError where a picture that is to be shown is not at hand."""
-    for place, sha in change.pictures.items():
-        if sha not in album:
-            raise UserError(f"the picture for observation {place} is not at hand")
 
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "fork"}}
@@ -169,7 +161,7 @@ _IN_THE_STATE = (Step, ParsedAnswer, Failure, Reason)
 
 
 @dataclass(frozen=True)
-class KeptStep:
+class StoredStep:
     """A step of the parent trace, with the model's own message where the run kept it."""
 
     step: Step
@@ -180,7 +172,7 @@ class KeptStep:
 class ForkPlan:
     """From where a fork goes on, and what is other there."""
 
-    kept: Sequence[KeptStep]
+    kept: Sequence[StoredStep]
     """All steps of the parent."""
     step: int
     """Counted from 1. A changed step is kept with its changes, and the judge goes on after it; else the step is asked again."""
@@ -193,7 +185,7 @@ class ForkPlan:
         self.change.check(self.kept[self.step - 1].step, self.step)
 
 
-async def fork_edit(context: EditContext, edit: Edit, rubric: Rubric, target: int | None, plan: ForkPlan) -> Judged:
+async def fork_edit(context: EditContext, edit: Edit, rubric: Rubric, target: int | None, plan: ForkPlan) -> CaseResult:
     """Judge one criterion of an edit, or one of its targets, from a step of its kept trace on."""
     cases = await asyncio.to_thread(context.protocol.make_cases, edit, rubric, context.mode, context.shared.album)
     case = next((one for one in cases if one.target == target), None)
@@ -203,16 +195,16 @@ async def fork_edit(context: EditContext, edit: Edit, rubric: Rubric, target: in
         raise UserError(f"{rubric.criterion} is judged by objects, without steps that could be forked")
     with criterion_span(edit.id, rubric.criterion, target) as span:
         judged = await fork_case(case_context(case, context), plan)
-        tell_span(span, judged)
+        record_result(span, judged)
     return judged
 
 
-async def fork_case(context: CaseContext, plan: ForkPlan) -> Judged:
+async def fork_case(context: CaseContext, plan: ForkPlan) -> CaseResult:
     """Judge a case from a step of its kept trace on."""
     forked = ForkedLoop(plan)
     if context.case.rubric.stage is not None and context.shared.differences == "tool":
         forked.keep_stage(context)
-    return await by_loop(cast(Any, forked), context)
+    return await judge_by_loop(cast(Any, forked), context)
 
 
 class ForkedLoop:
@@ -246,8 +238,8 @@ class ForkedLoop:
 
     async def _from(
         self,
-        before: Sequence[KeptStep],
-        at: KeptStep,
+        before: Sequence[StoredStep],
+        at: StoredStep,
         start: LoopState,
         config: RunnableConfig,
         context: CaseContext,
@@ -264,7 +256,7 @@ class ForkedLoop:
         return await graph.ainvoke(None, {**fork, **config}, context=context)
 
 
-async def _lay(graph: Graph, kept: KeptStep, context: CaseContext) -> None:
+async def _lay(graph: Graph, kept: StoredStep, context: CaseContext) -> None:
     """Put one kept step behind what is there, by the loop's own nodes."""
     here = await graph.aget_state(THREAD)
     if here.next == ("insist",):
@@ -305,9 +297,9 @@ async def _snapshot(graph: Graph, turns: int) -> StateSnapshot:
     raise UserError(f"the trace cannot be followed up to step {turns + 1}: the steps before it do not lead there")
 
 
-async def _changed(kept: KeptStep, turns: int, change: StepChange, context: CaseContext) -> tuple[LoopState, str]:
+async def _changed(kept: StoredStep, turns: int, change: StepChange, context: CaseContext) -> tuple[LoopState, str]:
     """Return the changed step, and the node after which the loop goes on."""
-    step, calls, shared = kept.step, change.calls_of(kept.step), context.shared
+    step, calls, shared = kept.step, change.change_calls(kept.step), context.shared
     message, raw = _message(kept, context), step.raw
     if change.thought is not None or change.boxes:
         message = change_reply(message, step, change.thought, calls)
@@ -315,10 +307,10 @@ async def _changed(kept: KeptStep, turns: int, change: StepChange, context: Case
     thought = step.thought if change.thought is None else change.thought
     observations = []
     for number, call in enumerate(calls, 1):
-        seen = seen_of(step, call)
-        if change.runs(number):
+        seen = find_observation(step, call)
+        if change.must_run(number):
             seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
-        observations.append(change.applied(call, number, seen))
+        observations.append(change.apply(call, number, seen))
     values = {"index": turns, "thought": thought, "calls": calls, "observations": tuple(observations), "answer": None}
     changed = step.model_copy(update={**values, "raw": raw})
     if calls:
@@ -327,7 +319,7 @@ async def _changed(kept: KeptStep, turns: int, change: StepChange, context: Case
     return _sent_back(message, changed.model_copy(update={"problem": problem}), turns, 0, context)
 
 
-def _message(kept: KeptStep, context: CaseContext) -> AIMessage:
+def _message(kept: StoredStep, context: CaseContext) -> AIMessage:
     """Return the model's own message, or one that says the same in the form this judge takes."""
     native = context.shared.chat.profile.native_tools and bool(context.functions)
     if kept.message is not None and (native or not kept.message.tool_calls):
@@ -335,7 +327,7 @@ def _message(kept: KeptStep, context: CaseContext) -> AIMessage:
     return rebuild_reply(kept.step, native)
 
 
-def _as_it_was(start: LoopState, steps: Sequence[KeptStep], context: CaseContext) -> dict[str, Any]:
+def _as_it_was(start: LoopState, steps: Sequence[StoredStep], context: CaseContext) -> dict[str, Any]:
     """Return the end of a conversation that lies before the fork."""
     given = parse_reply(steps[-1].step.raw, context.case.rubric.answer).answer
     if given is None:

@@ -95,7 +95,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Judged:
+class CaseResult:
     """One case, judged: its trace and how it ended."""
 
     case: Case
@@ -124,7 +124,7 @@ class LoopState(TypedDict, total=False):
     """Whether the last reply is not sent back to the model, because nobody could read it."""
 
 
-def opening(context: CaseContext) -> LoopState:
+def initial_state(context: CaseContext) -> LoopState:
     """Return the state the loop starts from: the fixed rubric text, the announced pictures, the edit's own text."""
     case, profile = context.case, context.shared.chat.profile
     schemas = context.functions
@@ -391,6 +391,6 @@ def build_loop(
 LOOP = build_loop()
 
 
-def usage_of_steps(steps: list[Step]) -> Usage:
+def sum_usage(steps: list[Step]) -> Usage:
     """Return the tokens of several steps together."""
     return sum((step.usage for step in steps), Usage())

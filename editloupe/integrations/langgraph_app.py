@@ -30,7 +30,7 @@ from editloupe.types import Edit, Judgement, Mode, UserError
 # for the life of a thread, so that a run would be judged with the mode, and return the judgement, of the run before it.
 
 
-class Asked(TypedDict, total=False):
+class JudgeInput(TypedDict, total=False):
     """What is to be judged, and by whom."""
 
     edit: Annotated[Edit, EphemeralValue]
@@ -43,33 +43,33 @@ class Asked(TypedDict, total=False):
     criteria: Annotated[list[str], EphemeralValue]
 
 
-class Told(TypedDict, total=False):
+class JudgeOutput(TypedDict, total=False):
     """How it ended: with a judgement, or with one sentence that says what is wrong with the input. The other one is None."""
 
     judgement: Annotated[Judgement | None, EphemeralValue]
     error: Annotated[str | None, EphemeralValue]
 
 
-class Whole(Asked, Told, total=False):
+class JudgeState(JudgeInput, JudgeOutput, total=False):
     """Both."""
 
 
-def judging(graph: Any) -> Any:
+def make_judge_node(graph: Any) -> Any:
     """Return the node that judges; LangGraph finds the graph of an edit named in it, and shows it with all its nodes inside."""
 
-    async def judge(state: Asked) -> dict[str, Any]:
-        return await _told(state, graph)
+    async def judge(state: JudgeInput) -> dict[str, Any]:
+        return await _judge(state, graph)
 
     return judge
 
 
-async def _told(state: Asked, graph: Any) -> dict[str, Any]:
+async def _judge(state: JudgeInput, graph: Any) -> dict[str, Any]:
     """Judge the edit; what its sender has to mend is told in a sentence, not raised as a fault of the server."""
     try:
         if state.get("edit") is None:
             raise UserError("there is no edit: give source, edited and instruction as `edit`")
         edit = Edit.model_validate(state["edit"])
-        opened = await asyncio.to_thread(_opened, state)
+        opened = await asyncio.to_thread(_open_judge, state)
         try:
             judgement = await opened.ajudge(edit, strict=True, graph=graph)
         finally:
@@ -82,7 +82,7 @@ async def _told(state: Asked, graph: Any) -> dict[str, Any]:
     return {"judgement": judgement.model_dump(mode="json"), "error": None}
 
 
-def _opened(state: Asked) -> Judge:
+def _open_judge(state: JudgeInput) -> Judge:
     return Judge(
         state.get("judge"),
         protocol=state.get("protocol"),
@@ -92,14 +92,16 @@ def _opened(state: Asked) -> Judge:
     )
 
 
-def build_app(checkpointer: BaseCheckpointSaver[Any] | None = None) -> CompiledStateGraph[Whole, None, Asked, Told]:
+def build_app(
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+) -> CompiledStateGraph[JudgeState, None, JudgeInput, JudgeOutput]:
     """Build the graph that judges an edit given as JSON.
 
     Args:
         checkpointer: Where the states of threads are kept. The development server brings its own.
     """
-    graph = StateGraph(Whole, input_schema=Asked, output_schema=Told)
-    graph.add_node("judge", judging(EDIT_GRAPH))
+    graph = StateGraph(JudgeState, input_schema=JudgeInput, output_schema=JudgeOutput)
+    graph.add_node("judge", make_judge_node(EDIT_GRAPH))
     graph.add_edge(START, "judge")
     graph.add_edge("judge", END)
     return graph.compile(checkpointer, name="editloupe_judge")

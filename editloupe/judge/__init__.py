@@ -8,9 +8,9 @@ from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.judge.base_judge import BaseJudge
-    from editloupe.judge.calibration import Calibration, CriterionTrust, Tested
+    from editloupe.judge.calibration import Calibration, CriterionTrust, ThresholdTest
     from editloupe.judge.judge import DEFAULT_JUDGE, JUDGE_VARIABLE, Judge, judge_opener
-    from editloupe.judge.plans import Cascade, Member, Panel, Plan, Stage, is_combined, plan_of
+    from editloupe.judge.plans import Cascade, CascadeStage, Panel, Plan, SingleJudge, is_combined, plan_of
     from editloupe.judge.settings import JudgeSettings, Setup, find_setup, setup_names
 
 __all__ = [
@@ -19,15 +19,15 @@ __all__ = [
     "BaseJudge",
     "Calibration",
     "Cascade",
+    "CascadeStage",
     "CriterionTrust",
     "Judge",
     "JudgeSettings",
-    "Member",
     "Panel",
     "Plan",
     "Setup",
-    "Stage",
-    "Tested",
+    "SingleJudge",
+    "ThresholdTest",
     "find_setup",
     "is_combined",
     "judge_opener",

@@ -14,13 +14,13 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from editloupe._util.loop_thread import AskedFromWithin, LoopClosed, LoopThread
+from editloupe._util.loop_thread import CalledFromLoop, LoopClosed, LoopThread
 from editloupe.agent.chat_interface import Chat
 from editloupe.agent.model_settings import ModelSettings
 from editloupe.agent.providers.registry import list_client_packages
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.secrets import redact_url as shown_address
-from editloupe.judge.question_key import Asked, Question
+from editloupe.judge.question_key import QuestionKey, QuestionSpec
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
 from editloupe.tools.registry import Toolbox
@@ -50,7 +50,7 @@ class JudgeLifecycle:
             return self._loop_thread.run(work)
         except LoopClosed:
             raise UserError(CLOSED) from None
-        except AskedFromWithin:
+        except CalledFromLoop:
             raise UserError("a judge cannot be asked by the very edits it is given; use a second judge there") from None
 
     async def until_closed(self, work: Coroutine[Any, Any, T]) -> T:
@@ -173,18 +173,18 @@ class BaseJudge(ABC):
         """Return the criteria that one edit is judged by."""
 
     @abstractmethod
-    def asked(self) -> tuple[Asked, ...]:
+    def question_specs(self) -> tuple[QuestionSpec, ...]:
         """Return every question of this judge, whatever the edit."""
 
     @abstractmethod
-    def asked_of(self, edit: Edit, criterion: str) -> Asked:
+    def question_spec(self, edit: Edit, criterion: str) -> QuestionSpec:
         """Return the question that one edit is asked on one criterion."""
 
     @abstractmethod
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
+    def inputs_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
         """Return the key of what the judge is shown of an edit; None if a picture it needs has no hash."""
 
-    def question_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> Question:
+    def question_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> QuestionKey:
         """Return the key of one unit, except for its repeat.
 
         Args:
@@ -192,7 +192,7 @@ class BaseJudge(ABC):
             criterion: A criterion of this judge.
             hashes: The hashes of the edit's pictures, without those that cannot be read.
         """
-        return Question(self.asked_of(edit, criterion).key, self.shown(edit, criterion, hashes))
+        return QuestionKey(self.question_spec(edit, criterion).key, self.inputs_key(edit, criterion, hashes))
 
     @abstractmethod
     def further_parameters(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ FEWEST = 30
 """Labelled verdicts above a threshold below which it is not tested."""
 
 
-class Tested(Record):
+class ThresholdTest(Record):
     """One threshold and what the labelled verdicts above it say."""
 
     threshold: Number
@@ -54,7 +54,7 @@ class CriterionTrust(Record):
     """Share of the run's verdicts that have at least this confidence."""
     labels: Annotated[int, Field(ge=0)]
     """Labelled verdicts that were used."""
-    tested: tuple[Tested, ...]
+    tested: tuple[ThresholdTest, ...]
     """From the strictest threshold down; empty if there were too few labels."""
     candidates: Annotated[int, Field(ge=0, le=STEPS)] = STEPS
     """Thresholds that could have been tested, by the confidences alone."""
@@ -135,7 +135,7 @@ class Calibration(Record):
         Raises:
             UserError: the numbers do not follow from the file's own labels.
         """
-        return calibration_of(read_yaml(path), path, earlier)
+        return parse_calibration(read_yaml(path), path, earlier)
 
 
 def lower_bound(agreed: int, labels: int, error: float) -> float:
@@ -149,22 +149,22 @@ def lower_bound(agreed: int, labels: int, error: float) -> float:
     return float(stats.beta.ppf(error, agreed, labels - agreed + 1)) if agreed else 0.0
 
 
-def fewest(agreement: float, error: float) -> int:
+def fewest_labels(agreement: float, error: float) -> int:
     """Return the labelled verdicts above the strictest threshold: with fewer not even full agreement would show enough.
 
-    >>> fewest(0.9, 0.05), fewest(0.9, 0.025), fewest(0.9, 0.001)
+    >>> fewest_labels(0.9, 0.05), fewest_labels(0.9, 0.025), fewest_labels(0.9, 0.001)
     (30, 36, 66)
     """
     return max(FEWEST, ceil(log(error) / log(agreement) - 1e-9))
 
 
-def count_places(criterion: str, earlier: Sequence[Calibration]) -> int:
+def count_earlier_thresholds(criterion: str, earlier: Sequence[Calibration]) -> int:
     """Return in how many ways earlier stages could have ended: at each of their thresholds, or keeping nothing."""
     known = [calibration.criteria.get(criterion) for calibration in earlier]
     return prod(1 + (trust.candidates if trust else 0) for trust in known)
 
 
-def calibration_of(data: Any, path: Path, earlier: Sequence[Calibration] = ()) -> Calibration:
+def parse_calibration(data: Any, path: Path, earlier: Sequence[Calibration] = ()) -> Calibration:
     """Return the calibration that a file, or a part of it, holds.
 
     Bounds and thresholds are computed again from the labels, as `calibrate` computes them.
@@ -187,7 +187,7 @@ def calibration_of(data: Any, path: Path, earlier: Sequence[Calibration] = ()) -
     after = earlier if calibration.after else ()
     known = tuple(stage.key for stage in after) == calibration.after
     for name, trust in calibration.criteria.items():
-        share = calibration.error / count_places(name, after if known else ())
+        share = calibration.error / count_earlier_thresholds(name, after if known else ())
         if wrong := _find_mistake(name, trust, calibration.agreement, share, exact=known):
             raise UserError(f"{path}: {wrong}; run `editloupe calibrate` again, hand-edited numbers carry no guarantee")
     return calibration
@@ -195,7 +195,7 @@ def calibration_of(data: Any, path: Path, earlier: Sequence[Calibration] = ()) -
 
 def _find_mistake(name: str, trust: CriterionTrust, agreement: float, error: float, *, exact: bool) -> str | None:
     """Return what does not follow from the labels of a criterion; without `exact` the error may have been divided further."""
-    before: Tested | None = None
+    before: ThresholdTest | None = None
     for number, step in enumerate(trust.tested, 1):
         place = f"test {number} of {name}"
         if not -1e-9 <= step.threshold <= 1 + 1e-9:  # the entropy of repeats may miss an end by a rounding error
@@ -211,7 +211,7 @@ def _find_mistake(name: str, trust: CriterionTrust, agreement: float, error: flo
             )
         if before is not None and not 0 <= step.agreed - before.agreed <= step.labels - before.labels:
             return f"agreed of {place} is {step.agreed}, which does not fit the {before.agreed} of the test before it"
-        if before is None and step.labels < (least := fewest(agreement, error)):
+        if before is None and step.labels < (least := fewest_labels(agreement, error)):
             return f"labels of {place} is {step.labels}, but nothing is tested on fewer than {least}"
         lower = lower_bound(step.agreed, step.labels, error)
         if not isclose(step.lower, lower, rel_tol=1e-6, abs_tol=1e-12) and (exact or step.lower > lower):

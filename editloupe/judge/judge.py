@@ -17,29 +17,29 @@ from editloupe.agent.transport.errors import clean
 from editloupe.agent.transport.rate_limits import RateLimiter, with_request_limit
 from editloupe.agent.transport.secrets import redact_url as shown_address
 from editloupe.graphs.context import LoopLimits, SharedContext
-from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
+from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, decide_criterion
 from editloupe.graphs.engines import tool_notes
 from editloupe.graphs.forking import ForkPlan, fork_edit
 from editloupe.judge.base_judge import BaseJudge, JudgeLifecycle, edits_at_once
-from editloupe.judge.panels import Answered, Ask, Together
+from editloupe.judge.panels import Ask, JudgeAnswers, PanelRunner
 from editloupe.judge.plans import (
     Cascade,
-    Member,
+    CascadeStage,
+    MultiChat,
     Panel,
     Plan,
-    SeveralChats,
-    Stage,
-    members_of,
+    SingleJudge,
+    describe_guarantee,
+    list_members,
     open_chats,
     plan_of,
-    promise,
 )
-from editloupe.judge.question_facts import plan_facts, question_facts, shown_of
-from editloupe.judge.question_key import Asked
-from editloupe.judge.settings import JudgeSettings, Setup, find_setup, protocol_of
+from editloupe.judge.question_facts import find_inputs, plan_facts, question_facts
+from editloupe.judge.question_key import QuestionSpec
+from editloupe.judge.settings import JudgeSettings, Setup, build_protocol, find_setup
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
-from editloupe.pictures.pixel_budget import room_for
+from editloupe.pictures.pixel_budget import reserve_pixels
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import DEFAULT
@@ -105,7 +105,7 @@ class Judge(BaseJudge):
         """The preset that provides the settings that were not passed."""
         self.settings: JudgeSettings = self.setup.judge_settings(settings)
         looking = self.setup.tool_settings(tools)
-        self._protocol = protocol_of(self.setup, protocol, rubrics, self.settings)
+        self._protocol = build_protocol(self.setup, protocol, rubrics, self.settings)
         self.protocol = self._protocol.name
         mode = mode or self.setup.mode
         if mode is None and looking.offered == () and "plain" in self._protocol.modes:
@@ -124,10 +124,10 @@ class Judge(BaseJudge):
         self.toolbox = build_toolbox(looking)
         """The tools this judge looks with."""
         self._chats = open_chats(self.plan, self.settings, replies, traffic)
-        self._chat = self._chats[self.plan] if isinstance(self.plan, Member) else SeveralChats(self._chats)
+        self._chat = self._chats[self.plan] if isinstance(self.plan, SingleJudge) else MultiChat(self._chats)
         self._rules = self.setup.rule_settings() if self.protocol == self.setup.protocol else None
         self._lifecycle = JudgeLifecycle(self._chat, self.toolbox)
-        self._questions: dict[tuple[str, str], Asked] = {}
+        self._questions: dict[tuple[str, str], QuestionSpec] = {}
         if isinstance(self.plan, Cascade):
             self._check_calibrations(self.plan)
 
@@ -146,7 +146,7 @@ class Judge(BaseJudge):
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for readers of the verdicts: tools that are not offered, parameters that are not sent, and why."""
-        promised = promise(self.plan) if isinstance(self.plan, Cascade) else ()
+        promised = describe_guarantee(self.plan) if isinstance(self.plan, Cascade) else ()
         return (*promised, *(tool_notes(self.toolbox) if self.uses_tools else ()), *self._chat.notes)
 
     @property
@@ -157,7 +157,7 @@ class Judge(BaseJudge):
     @property
     def members(self) -> tuple[str, ...]:
         """The specs of all judges that may be asked; several only for a panel or a cascade."""
-        return tuple(dict.fromkeys(member.spec for member in members_of(self.plan)))
+        return tuple(dict.fromkeys(member.spec for member in list_members(self.plan)))
 
     @property
     def scores_edits(self) -> bool:
@@ -194,11 +194,11 @@ class Judge(BaseJudge):
         wanted = tuple(dict.fromkeys(named))
         pictures = Album() if album is None else album
 
-        async def ask(member: Member, names: tuple[str, ...], number: int, part: str) -> Answered:
+        async def ask(member: SingleJudge, names: tuple[str, ...], number: int, part: str) -> JudgeAnswers:
             context = self._context(member, names, number, part, pictures, watcher, strict)
             end = await graph.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
             traces = sorted((judged.trace for judged in end.get("judged", [])), key=lambda trace: trace.target or 0)
-            return Answered({outcome.criterion: outcome for outcome in end["outcomes"]}, tuple(traces))
+            return JudgeAnswers({outcome.criterion: outcome for outcome in end["outcomes"]}, tuple(traces))
 
         try:
             with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
@@ -210,11 +210,11 @@ class Judge(BaseJudge):
                 pictures.clear()
         return self._judgement(edit, tuple(answered.outcomes.values()), answered.traces, wanted)
 
-    async def _end(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool) -> Answered:
+    async def _end(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool) -> JudgeAnswers:
         """Return the outcomes of an edit; without `strict`, every criterion has one whatever happens."""
         try:
-            async with room_for(edit.paths):
-                if isinstance(self.plan, Member):
+            async with reserve_pixels(edit.paths):
+                if isinstance(self.plan, SingleJudge):
                     return await self._lifecycle.until_closed(ask(self.plan, criteria, repeat, ""))
                 return await self._lifecycle.until_closed(self._ask_together(self.plan, edit, criteria, repeat, ask))
         except UserError as error:  # one sentence, without the frames and notes of the graph it was raised in
@@ -225,7 +225,7 @@ class Judge(BaseJudge):
                 raise
             detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
             asked = [name for name in self.criteria_for(edit) if name in criteria]
-            return Answered({n: Unjudged(criterion=n, reason=Reason.INTERNAL, detail=detail) for n in asked})
+            return JudgeAnswers({n: Unjudged(criterion=n, reason=Reason.INTERNAL, detail=detail) for n in asked})
 
     async def afork(
         self,
@@ -242,15 +242,15 @@ class Judge(BaseJudge):
 
         The album holds the pictures that the kept steps speak of.
         """
-        if not isinstance(self.plan, Member):
+        if not isinstance(self.plan, SingleJudge):
             raise UserError(f"{self.spec} is several judges; name the one that goes on with --judge")
         self._protocol.select([criterion])
         pictures = Album() if album is None else album
         context = self._context(self.plan, (criterion,), repeat, "", pictures, watcher, strict=True)
         rubric = self._rubric_for(edit, criterion)
-        async with room_for(edit.paths):
+        async with reserve_pixels(edit.paths):
             judged = await self._lifecycle.until_closed(fork_edit(context, edit, rubric, target, plan))
-        return self._judgement(edit, [outcome_of([judged], context.min_confidence)], [judged.trace], [criterion])
+        return self._judgement(edit, [decide_criterion([judged], context.min_confidence)], [judged.trace], [criterion])
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something on the judge's own thread; for forks and others who lead a conversation themselves."""
@@ -258,7 +258,7 @@ class Judge(BaseJudge):
 
     async def _ask_together(
         self, plan: Panel | Cascade, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask
-    ) -> Answered:
+    ) -> JudgeAnswers:
         """Ask a panel or a cascade about the criteria that the protocol does not settle by a rule."""
         criteria = tuple(name for name in self.criteria_for(edit) if name in criteria)
         settled = {
@@ -267,18 +267,18 @@ class Judge(BaseJudge):
             if (outcome := self._protocol.settle(edit, self._rubric_for(edit, name))) is not None
         }
 
-        def covers(stage: Stage, criterion: str) -> bool:
-            key = self._asked_by(self._rubric_for(edit, criterion), stage.judge).key
+        def covers(stage: CascadeStage, criterion: str) -> bool:
+            key = self._spec_for(self._rubric_for(edit, criterion), stage.judge).key
             return key in stage.calibration.asked.get(criterion, ())
 
-        together = Together(ask, covers, self.settings.min_confidence)
+        together = PanelRunner(ask, covers, self.settings.min_confidence)
         left = tuple(name for name in criteria if name not in settled)
-        answered = await together.answer(plan, left, repeat) if left else Answered()
-        return Answered({**settled, **answered.outcomes}, answered.traces)
+        answered = await together.answer(plan, left, repeat) if left else JudgeAnswers()
+        return JudgeAnswers({**settled, **answered.outcomes}, answered.traces)
 
     def _context(
         self,
-        member: Member,
+        member: SingleJudge,
         criteria: tuple[str, ...],
         repeat: int,
         part: str,
@@ -402,28 +402,28 @@ class Judge(BaseJudge):
         except MissingInput:
             return self._protocol.rubric(criterion)
 
-    def asked(self) -> tuple[Asked, ...]:
+    def question_specs(self) -> tuple[QuestionSpec, ...]:
         """Return every question this judge puts: of each criterion all its wordings."""
-        return tuple(self._asked_by(rubric, self.plan) for rubric in self._rubrics)
+        return tuple(self._spec_for(rubric, self.plan) for rubric in self._rubrics)
 
-    def asked_of(self, edit: Edit, criterion: str) -> Asked:
+    def question_spec(self, edit: Edit, criterion: str) -> QuestionSpec:
         """Return how one edit is asked on one criterion."""
-        return self._asked_by(self._rubric_for(edit, criterion), self.plan)
+        return self._spec_for(self._rubric_for(edit, criterion), self.plan)
 
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
+    def inputs_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
         """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
-        return shown_of(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
+        return find_inputs(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
 
-    def _asked_by(self, rubric: Rubric, plan: Plan) -> Asked:
+    def _spec_for(self, rubric: Rubric, plan: Plan) -> QuestionSpec:
         """Return how a rubric is put to a plan; to one judge of several it is put as if that were alone."""
         if (known := self._questions.get((rubric.name, plan.spec))) is None:
 
-            def of(member: Member) -> dict[str, Any]:
+            def of(member: SingleJudge) -> dict[str, Any]:
                 profile = self._chats[member].profile
                 facts = question_facts(rubric, self.mode, member.spec, self.settings, profile, self.toolbox.facts())
                 return {**facts, "own_rules": self._rules.model_dump(mode="json")} if self._rules is not None else facts
 
-            known = Asked(rubric.criterion, plan_facts(plan, of))
+            known = QuestionSpec(rubric.criterion, plan_facts(plan, of))
             self._questions[(rubric.name, plan.spec)] = known
         return known
 
@@ -432,7 +432,7 @@ class Judge(BaseJudge):
         for stage in cascade.stages:
             asked: dict[str, tuple[str, ...]] = {}
             for name in self.criteria:
-                keys = {self._asked_by(one, stage.judge).key for one in self._rubrics if one.criterion == name}
+                keys = {self._spec_for(one, stage.judge).key for one in self._rubrics if one.criterion == name}
                 # Of wordings for kinds of edits that its run did not have, a stage keeps nothing.
                 asked[name] = tuple(keys.intersection(stage.calibration.asked.get(name, ())) or keys)
             stage.calibration.check(stage.judge.spec, self.protocol, self.mode, asked)
@@ -440,7 +440,7 @@ class Judge(BaseJudge):
     def further_parameters(self) -> dict[str, Any]:
         """Return what the tools' observations depend on."""
         facts = {"setup": self.setup.describe(), "tools": self.toolbox.facts()}
-        if isinstance(self.plan, Member):
+        if isinstance(self.plan, SingleJudge):
             return facts
         each = [
             {

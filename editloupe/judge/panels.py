@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from math import log
 
 from editloupe._util.median import lower_median
-from editloupe.judge.plans import Cascade, Member, Panel, Plan, Stage
-from editloupe.types import OF_THE_SERVER, Opinion, Outcome, Reason, Served, Trace, Unjudged, Usage, Verdict
+from editloupe.judge.plans import Cascade, CascadeStage, Panel, Plan, SingleJudge
+from editloupe.types import SERVER_REASONS, Opinion, Outcome, Reason, Served, Trace, Unjudged, Usage, Verdict
 
 
 @dataclass(frozen=True)
-class Answered:
+class JudgeAnswers:
     """What one or several judges answered about an edit."""
 
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
@@ -32,29 +32,29 @@ class Answered:
         return {trace.criterion for trace in self.traces}
 
 
-Ask = Callable[[Member, tuple[str, ...], int, str], Coroutine[None, None, Answered]]
+Ask = Callable[[SingleJudge, tuple[str, ...], int, str], Coroutine[None, None, JudgeAnswers]]
 """Asks one judge about some criteria, in a repeat, under the name of its part."""
-Covers = Callable[[Stage, str], bool]
+Covers = Callable[[CascadeStage, str], bool]
 """Says whether a stage's calibration holds for a criterion as this edit is asked it."""
 
 
 @dataclass(frozen=True)
-class Together:
+class PanelRunner:
     """How judges answer together about one edit."""
 
     ask: Ask
     covers: Covers
     min_confidence: float = 0.0
 
-    async def answer(self, plan: Plan, criteria: tuple[str, ...], repeat: int, part: str = "") -> Answered:
+    async def answer(self, plan: Plan, criteria: tuple[str, ...], repeat: int, part: str = "") -> JudgeAnswers:
         """Ask who is to be asked and return what comes of it."""
-        if isinstance(plan, Member):
+        if isinstance(plan, SingleJudge):
             return await self.ask(plan, criteria, repeat, part)
         if isinstance(plan, Panel):
             return await self._panel(plan, criteria, repeat, part)
         return await self._cascade(plan, criteria, repeat)
 
-    async def _panel(self, panel: Panel, criteria: tuple[str, ...], repeat: int, part: str) -> Answered:
+    async def _panel(self, panel: Panel, criteria: tuple[str, ...], repeat: int, part: str) -> JudgeAnswers:
         before = f"{part}, " if part else ""
         answered = await _all(
             self.ask(member, criteria, repeat, f"{before}member {number}")
@@ -74,9 +74,9 @@ class Together:
                 if criterion in asked
                 else each[0]  # settled by the protocol, or pictures nobody could have looked at
             )
-        return Answered(outcomes, traces)
+        return JudgeAnswers(outcomes, traces)
 
-    async def _cascade(self, cascade: Cascade, criteria: tuple[str, ...], repeat: int) -> Answered:
+    async def _cascade(self, cascade: Cascade, criteria: tuple[str, ...], repeat: int) -> JudgeAnswers:
         left, traces = list(criteria), list[Trace]()
         outcomes: dict[str, Outcome] = {}
         histories: dict[str, _History] = {name: _History() for name in criteria}
@@ -104,9 +104,11 @@ class Together:
             if not left:
                 break
         outcomes.update({name: histories[name].needs_a_person(name) for name in left})
-        return Answered(outcomes, tuple(traces))
+        return JudgeAnswers(outcomes, tuple(traces))
 
-    async def _rounds(self, stage: Stage, criteria: tuple[str, ...], repeat: int, part: str) -> list[Answered]:
+    async def _rounds(
+        self, stage: CascadeStage, criteria: tuple[str, ...], repeat: int, part: str
+    ) -> list[JudgeAnswers]:
         """Ask a stage as often as it was asked when it was calibrated."""
         count = stage.calibration.repeats
         return await _all(
@@ -120,7 +122,7 @@ class Together:
         )
 
 
-async def _all(asking: Iterable[Coroutine[None, None, Answered]]) -> list[Answered]:
+async def _all(asking: Iterable[Coroutine[None, None, JudgeAnswers]]) -> list[JudgeAnswers]:
     """Wait for all; where one fails, the others are ended and nothing is left under way."""
     tasks = [asyncio.ensure_future(one) for one in asking]
     try:
@@ -141,7 +143,7 @@ class _History:
     told: list[str] = field(default_factory=list)
     served: tuple[Served, ...] = ()
 
-    def pass_over(self, stage: Stage, part: str) -> None:
+    def pass_over(self, stage: CascadeStage, part: str) -> None:
         """Note a stage that is not asked, because it may keep nothing here."""
         why = "may keep nothing of this criterion, so it was not asked"
         self.opinions.append(
@@ -149,7 +151,7 @@ class _History:
         )
         self.told.append(f"{stage.judge.spec} {why}")
 
-    def add(self, stage: Stage, part: str, criterion: str, each: Sequence[Outcome]) -> Outcome | None:
+    def add(self, stage: CascadeStage, part: str, criterion: str, each: Sequence[Outcome]) -> Outcome | None:
         """Note what a stage said; return the outcome where the cascade ends here, None where the edit goes on."""
         outcome, threshold = stage_outcome(each, stage.calibration.confidence), stage.calibration.threshold(criterion)
         kept = isinstance(outcome, Verdict) and stage.calibration.keeps(criterion, outcome.confidence)
@@ -158,12 +160,12 @@ class _History:
             sure = (
                 "without confidence" if outcome.confidence is None else f"with a confidence of {outcome.confidence:.3g}"
             )
-            why = f"{said(outcome)} {sure}, and verdicts are kept from {threshold:.3g} on"
-        self.opinions.append(opinion_of(stage.judge.spec, part, outcome, kept, why))
+            why = f"{format_answer(outcome)} {sure}, and verdicts are kept from {threshold:.3g} on"
+        self.opinions.append(make_opinion(stage.judge.spec, part, outcome, kept, why))
         self.usage, self.steps = self.usage + outcome.usage, self.steps + outcome.steps
         self.served = tuple(dict.fromkeys((*self.served, *outcome.served)))
         self.told.append(f"{stage.judge.spec}: {why or getattr(outcome, 'detail', '')}")
-        stops = isinstance(outcome, Unjudged) and outcome.reason in {*OF_THE_SERVER, Reason.BUDGET}
+        stops = isinstance(outcome, Unjudged) and outcome.reason in {*SERVER_REASONS, Reason.BUDGET}
         if not kept and not stops:
             return None
         update: dict[str, object] = {"usage": self.usage, "steps": self.steps, "served": self.served}
@@ -192,9 +194,9 @@ def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
     """
     usage = sum((outcome.usage for outcome in each), Usage())
     steps = sum(outcome.steps for outcome in each)
-    whole = {"usage": usage, "steps": steps, "served": served_by_all(each)}
+    whole = {"usage": usage, "steps": steps, "served": merge_served(each)}
     lost = [one for one in each if isinstance(one, Unjudged)]
-    for reasons in ({Reason.BUDGET}, OF_THE_SERVER):
+    for reasons in ({Reason.BUDGET}, SERVER_REASONS):
         if cut := next((one for one in lost if one.reason in reasons), None):
             return cut.model_copy(update=whole)
     given = [one for one in each if isinstance(one, Verdict)]
@@ -203,17 +205,17 @@ def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
         return lost[0].model_copy(update=whole)
     scores = [one.score for one in given]
     if kind == "confidence":
-        sure = mean_word([one.confidence for one in given])
+        sure = mean_confidence([one.confidence for one in given])
     else:
-        sure = vote(scores) if kind == "repeats" else sameness(scores)
+        sure = vote_share(scores) if kind == "repeats" else normalized_agreement(scores)
     return chosen.model_copy(update={**whole, "confidence": sure if chosen.score is not None else None})
 
 
-RULE = "most votes, else the lower median; more than half must answer"
+PANEL_RULE = "most votes, else the lower median; more than half must answer"
 """Part of what identifies a panel's answers: another rule would give others."""
 
 
-def opinion_of(judge: str, part: str, outcome: Outcome, kept: bool = False, why_not: str = "") -> Opinion:
+def make_opinion(judge: str, part: str, outcome: Outcome, kept: bool = False, why_not: str = "") -> Opinion:
     """Return an outcome as one of several opinions."""
     if isinstance(outcome, Unjudged):
         return Opinion(
@@ -247,11 +249,14 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
     given = [outcome for _, outcome in answers if isinstance(outcome, Verdict)]
     usage = sum((outcome.usage for _, outcome in answers), Usage())
     steps = sum(outcome.steps for _, outcome in answers)
-    served = served_by_all([outcome for _, outcome in answers])
+    served = merge_served([outcome for _, outcome in answers])
     chosen, confidence = _chosen(given, len(answers))
     opinions = tuple(
-        opinion_of(
-            judge, place, outcome, kept=isinstance(outcome, Verdict) and chosen is not None and same(outcome, chosen)
+        make_opinion(
+            judge,
+            place,
+            outcome,
+            kept=isinstance(outcome, Verdict) and chosen is not None and is_same_answer(outcome, chosen),
         )
         for place, (judge, outcome) in zip(places, answers, strict=True)
     )
@@ -259,7 +264,7 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
     cut = next((outcome for _, outcome in failed if outcome.reason == Reason.BUDGET), None)
     if cut is not None or chosen is None or 2 * len(given) <= len(answers):
         # What lies with a server is told first: the same command tries such units again.
-        whose = cut or min((o for _, o in failed), key=lambda one: one.reason not in OF_THE_SERVER)
+        whose = cut or min((o for _, o in failed), key=lambda one: one.reason not in SERVER_REASONS)
         told = "; ".join(f"{judge}: {outcome.detail}" for judge, outcome in failed)
         detail = (
             cut.detail if cut else f"{len(given)} of {len(answers)} judges answered, and more than half must ({told})"
@@ -274,12 +279,12 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
             served=served,
         )
     if confidence < min_confidence:
-        detail = f"{said(chosen)} with an agreement of {confidence:.2f}, below {min_confidence:.2f}"
+        detail = f"{format_answer(chosen)} with an agreement of {confidence:.2f}, below {min_confidence:.2f}"
         return Unjudged(
             criterion=criterion,
             reason=Reason.LOW_CONFIDENCE,
             detail=detail,
-            raw=said(chosen),
+            raw=format_answer(chosen),
             usage=usage,
             steps=steps,
             opinions=opinions,
@@ -289,25 +294,25 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
     return chosen.model_copy(update={**update, "rationale": _rationale(answers, chosen)})
 
 
-def served_by_all(outcomes: Sequence[Outcome]) -> tuple[Served, ...]:
+def merge_served(outcomes: Sequence[Outcome]) -> tuple[Served, ...]:
     """Return what the providers say answered, each once."""
     return tuple(dict.fromkeys(one for outcome in outcomes for one in outcome.served))
 
 
-def said(verdict: Verdict) -> str:
+def format_answer(verdict: Verdict) -> str:
     """Return a verdict in a word."""
     if verdict.label is not None:
         return verdict.label
     return f"{verdict.score:g}" if verdict.score is not None else json.dumps(dict(verdict.values), ensure_ascii=False)
 
 
-def same(one: Verdict, other: Verdict) -> bool:
+def is_same_answer(one: Verdict, other: Verdict) -> bool:
     """Say whether two verdicts give the same answer."""
     return _vote(one) == _vote(other)
 
 
 def _vote(verdict: Verdict) -> tuple[str | None, float | None, str]:
-    words = "" if verdict.label is not None or verdict.score is not None else said(verdict)
+    words = "" if verdict.label is not None or verdict.score is not None else format_answer(verdict)
     return verdict.label, verdict.score, words
 
 
@@ -342,30 +347,30 @@ def _rationale(answers: Sequence[tuple[str, Outcome]], chosen: Verdict) -> str:
         if isinstance(outcome, Unjudged):
             told.append(f"{judge} is unjudged ({outcome.reason.value})")
         else:
-            told.append(f"{judge}: {said(outcome)}")
+            told.append(f"{judge}: {format_answer(outcome)}")
             whose = whose or (judge if outcome is chosen else "")
     return f"{'; '.join(told)}. {whose}: {chosen.rationale}".strip()
 
 
-def mean_word(confidences: Sequence[float | None]) -> float | None:
+def mean_confidence(confidences: Sequence[float | None]) -> float | None:
     """Return the mean of what answers say of their own confidence; None where none says anything."""
     known = [one for one in confidences if one is not None]
     return sum(known) / len(known) if known else None
 
 
-def vote(answers: Sequence[Hashable]) -> float | None:
+def vote_share(answers: Sequence[Hashable]) -> float | None:
     """Return the share of the most frequent answer; None for fewer than two.
 
-    >>> vote([4, 4, 3, 4])
+    >>> vote_share([4, 4, 3, 4])
     0.75
     """
     return Counter(answers).most_common(1)[0][1] / len(answers) if len(answers) > 1 else None
 
 
-def sameness(answers: Sequence[Hashable]) -> float | None:
+def normalized_agreement(answers: Sequence[Hashable]) -> float | None:
     """Return 1 minus the entropy of the answers, by that of as many answers all different; None for fewer than two.
 
-    >>> sameness([4, 4, 4]), sameness([1, 2])
+    >>> normalized_agreement([4, 4, 4]), normalized_agreement([1, 2])
     (1.0, 0.0)
     """
     if len(answers) < 2:
@@ -374,16 +379,16 @@ def sameness(answers: Sequence[Hashable]) -> float | None:
     return 1 + sum(share * log(share) for share in shares) / log(len(answers))
 
 
-def opinion_lines(opinions: Sequence[Opinion], before: str = "") -> list[str]:
+def format_opinions(opinions: Sequence[Opinion], before: str = "") -> list[str]:
     """Return one line a judge, those of a panel behind the panel's own.
 
-    >>> opinion_lines([Opinion(judge="rules", part="stage 1", label="No Change", confidence=0.9, kept=True)])
+    >>> format_opinions([Opinion(judge="rules", part="stage 1", label="No Change", confidence=0.9, kept=True)])
     ['stage 1, rules: No Change, confidence 0.90; this stands']
     """
     lines = []
     for one in opinions:
         lines.append(f"{before}{one.part}, {one.judge}: {_said(one)}{'; this stands' if one.kept else ''}")
-        lines += opinion_lines(one.opinions, f"{before}{one.part}, ")
+        lines += format_opinions(one.opinions, f"{before}{one.part}, ")
     return lines
 
 

@@ -15,7 +15,7 @@ from editloupe.agent.providers.provider import Profile
 from editloupe.agent.spec_names import CASCADE, PANEL, RULES
 from editloupe.agent.specs import split_spec
 from editloupe.agent.transport.rate_limits import RateLimiter
-from editloupe.judge.calibration import Calibration, calibration_of, write_yaml
+from editloupe.judge.calibration import Calibration, parse_calibration, write_yaml
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import UserError
 
@@ -25,7 +25,7 @@ IN_A_CASCADE = ("confidence", "repeats", "entropy")
 
 
 @dataclass(frozen=True)
-class Member:
+class SingleJudge:
     """One judge: a model behind a server, or the embedded rules."""
 
     spec: str
@@ -36,7 +36,7 @@ class Member:
 class Panel:
     """Several judges that are all asked, and of whose answers the middle or the most frequent one stands."""
 
-    members: tuple[Member, ...]
+    members: tuple[SingleJudge, ...]
 
     @property
     def spec(self) -> str:
@@ -45,10 +45,10 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Stage:
+class CascadeStage:
     """One judge of a cascade and what of its verdicts may be kept."""
 
-    judge: Member | Panel
+    judge: SingleJudge | Panel
     calibration: Calibration
 
 
@@ -56,7 +56,7 @@ class Stage:
 class Cascade:
     """Judges that are asked one after the other, each about what those before it could not be trusted with."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[CascadeStage, ...]
 
     @property
     def spec(self) -> str:
@@ -69,7 +69,7 @@ class Cascade:
         return sum(stage.calibration.error for stage in self.stages)
 
 
-Plan = Member | Panel | Cascade
+Plan = SingleJudge | Panel | Cascade
 
 
 def is_combined(spec: str) -> bool:
@@ -77,7 +77,7 @@ def is_combined(spec: str) -> bool:
     return spec.startswith((PANEL, CASCADE))
 
 
-def names_a_file(spec: str) -> bool:
+def is_file_spec(spec: str) -> bool:
     """Say whether a spec is read from a file."""
     return spec.startswith(CASCADE) or (spec.startswith(PANEL) and spec.endswith(FILES) and "," not in spec)
 
@@ -86,16 +86,16 @@ def plan_of(spec: str, base_url: str | None = None) -> Plan:
     """Return who answers; `base_url` is the server of every model that a file does not give another one.
 
     >>> plan_of("panel:openai:a,rules", "http://localhost/v1").members[0]
-    Member(spec='openai:a', base_url='http://localhost/v1')
+    SingleJudge(spec='openai:a', base_url='http://localhost/v1')
     """
     if spec.startswith(CASCADE):
         return _cascade(Path(spec.removeprefix(CASCADE)), base_url)
     if spec.startswith(PANEL):
         return _panel(spec.removeprefix(PANEL), base_url)
-    return Member(spec, base_url)
+    return SingleJudge(spec, base_url)
 
 
-def promise(cascade: Cascade) -> tuple[str, ...]:
+def describe_guarantee(cascade: Cascade) -> tuple[str, ...]:
     """Say what a cascade promises of the verdicts it keeps."""
     keeping = [stage.calibration for stage in cascade.stages if stage.calibration.keeps_something]
     if not keeping:
@@ -107,24 +107,24 @@ def promise(cascade: Cascade) -> tuple[str, ...]:
     )
 
 
-def members_of(plan: Plan) -> tuple[Member, ...]:
+def list_members(plan: Plan) -> tuple[SingleJudge, ...]:
     """Return all judges that may be asked, each once, in order."""
-    if isinstance(plan, Member):
+    if isinstance(plan, SingleJudge):
         return (plan,)
     if isinstance(plan, Panel):
         return plan.members
-    return tuple(dict.fromkeys(member for stage in plan.stages for member in members_of(stage.judge)))
+    return tuple(dict.fromkeys(member for stage in plan.stages for member in list_members(stage.judge)))
 
 
-def _member(spec: str, base_url: str | None) -> Member:
+def _member(spec: str, base_url: str | None) -> SingleJudge:
     if is_combined(spec):
         raise UserError(f"{spec} cannot be one of the judges of a panel; name its judges themselves")
     split_spec(spec)  # a mistake is told before anything is opened
-    return Member(spec, None if spec == RULES else base_url)
+    return SingleJudge(spec, None if spec == RULES else base_url)
 
 
 def _panel(named: str, base_url: str | None) -> Panel:
-    if names_a_file(PANEL + named):
+    if is_file_spec(PANEL + named):
         members = _listed(Path(named), base_url)
     else:
         members = tuple(_member(one.strip(), base_url) for one in named.split(",") if one.strip())
@@ -136,7 +136,7 @@ def _panel(named: str, base_url: str | None) -> Panel:
     return Panel(members)
 
 
-def _listed(path: Path, base_url: str | None) -> tuple[Member, ...]:
+def _listed(path: Path, base_url: str | None) -> tuple[SingleJudge, ...]:
     """Read a panel's file: `members`, each with `judge` and optionally `base_url`."""
     entries = _entries(path, "members", "a panel's file")
     return tuple(
@@ -201,21 +201,21 @@ def _stage_calibration(entry: Mapping[str, Any], path: Path, earlier: Sequence[C
         return Calibration.read(path.parent / given, earlier)
     if given is None:
         raise UserError(f"a stage of {path} has no calibration, so nothing says what it may keep")
-    return calibration_of(given, path, earlier)
+    return parse_calibration(given, path, earlier)
 
 
-def _stage(entry: Mapping[str, Any], calibration: Calibration, path: Path, base_url: str | None) -> Stage:
+def _stage(entry: Mapping[str, Any], calibration: Calibration, path: Path, base_url: str | None) -> CascadeStage:
     spec = _text(entry, "judge", path, "", needed=False) or calibration.judge
     server = _text(entry, "base_url", path, "", needed=False) or base_url
     if spec.startswith(CASCADE):
         raise UserError(f"{path}: a cascade cannot be a stage of another one")
     plan = plan_of(spec, server)
-    if isinstance(plan, Member):
+    if isinstance(plan, SingleJudge):
         plan = _member(plan.spec, server)
     assert not isinstance(plan, Cascade)
     if plan.spec != calibration.judge:
         raise UserError(f"the calibration holds for the judge {calibration.judge}, not for {plan.spec}")
-    return Stage(plan, calibration)
+    return CascadeStage(plan, calibration)
 
 
 def _entries(path: Path, name: str, what: str, data: Any = None) -> list[Mapping[str, Any]]:
@@ -241,10 +241,10 @@ def _text(entry: Mapping[str, Any], name: str, path: Path, whose: str, needed: b
     return value.strip()
 
 
-class SeveralChats:
+class MultiChat:
     """Holds the chats of several judges; each is asked on its own."""
 
-    def __init__(self, chats: Mapping[Member, Chat]) -> None:
+    def __init__(self, chats: Mapping[SingleJudge, Chat]) -> None:
         self._chats = chats
 
     @property
@@ -273,9 +273,9 @@ class SeveralChats:
 
 def open_chats(
     plan: Plan, settings: ModelSettings, replies: ReplyStore | None, traffic: RateLimiter | None
-) -> dict[Member, Chat]:
+) -> dict[SingleJudge, Chat]:
     """Open everybody a plan may ask; settings of models are nothing to the rules beside them."""
-    alone = isinstance(plan, Member)
+    alone = isinstance(plan, SingleJudge)
     return {
         one: open_chat(
             one.spec,
@@ -284,5 +284,5 @@ def open_chats(
             replies,
             traffic,
         )
-        for one in members_of(plan)
+        for one in list_members(plan)
     }

@@ -17,8 +17,8 @@ from editloupe.agent.providers.provider import Profile
 from editloupe.agent.rules.thresholds import rules_fingerprint
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import split_spec
-from editloupe.judge.panels import RULE
-from editloupe.judge.plans import Member, Panel, Plan, Stage
+from editloupe.judge.panels import PANEL_RULE
+from editloupe.judge.plans import CascadeStage, Panel, Plan, SingleJudge
 from editloupe.judge.question_key import TELLS, TOOLS
 from editloupe.judge.settings import JudgeSettings
 from editloupe.pictures.memory import PictureSource
@@ -93,16 +93,16 @@ _SCORED: Mapping[str, Any] = {
 
 SHARED = ("criterion", "variant", "protocol", "mode", TELLS, "answer", TOOLS)
 """Facts of a question that are the same for all judges of one run."""
-FactsOf = Callable[[Member], dict[str, Any]]
+FactsOf = Callable[[SingleJudge], dict[str, Any]]
 
 
 def plan_facts(plan: Plan, facts_of: FactsOf) -> dict[str, Any]:
     """Return what decides the answers of a plan; those of one judge alone are its own."""
-    if isinstance(plan, Member):
+    if isinstance(plan, SingleJudge):
         return facts_of(plan)
     if isinstance(plan, Panel):
         each = [facts_of(member) for member in plan.members]
-        return {**_shared(each), "judge": plan.spec, "panel": RULE, "members": [_own(facts) for facts in each]}
+        return {**_shared(each), "judge": plan.spec, "panel": PANEL_RULE, "members": [_own(facts) for facts in each]}
     each = [plan_facts(stage.judge, facts_of) for stage in plan.stages]
     stages = [_stage(stage, facts) for stage, facts in zip(plan.stages, each, strict=True)]
     return {**_shared(each), "judge": plan.spec, "stages": stages}
@@ -116,14 +116,14 @@ def _own(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name not in SHARED}
 
 
-def _stage(stage: Stage, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _stage(stage: CascadeStage, facts: Mapping[str, Any]) -> dict[str, Any]:
     one = stage.calibration
     kept = {"confidence": one.confidence, "repeats": one.repeats, "from": one.threshold(str(facts["criterion"]))}
     return {**_own(facts), "kept": kept}
 
 
 @dataclass(frozen=True)
-class Shown:
+class JudgeInputs:
     """What an answer depends on besides the question."""
 
     pictures: Mapping[str, tuple[PictureSource, ...]]
@@ -138,10 +138,10 @@ class Shown:
         return content_key({**self.texts, "pictures": by_role})
 
 
-def shown_of(protocol: Protocol, rubric: Rubric, mode: Mode, edit: Edit) -> Shown:
+def find_inputs(protocol: Protocol, rubric: Rubric, mode: Mode, edit: Edit) -> JudgeInputs:
     """Return what a judge is shown of an edit; of one that the paper's rule decides, only that."""
     if settled := protocol.settle(edit, rubric):
-        return Shown({}, {"settled": settled.label, "score": settled.score})
+        return JudgeInputs({}, {"settled": settled.label, "score": settled.score})
     text = rubric.modes[mode]
     roles = [role_of(name) for name in (*text.images, *(rubric.stage.images if rubric.stage else ()))]
     pictures = {role: paths for role in dict.fromkeys(roles) if (paths := paths_in(edit, role))}
@@ -149,10 +149,11 @@ def shown_of(protocol: Protocol, rubric: Rubric, mode: Mode, edit: Edit) -> Show
     tells = (*rubric.tells, *(rubric.stage.tells if rubric.stage else ()))
     facts_of = protocol.case_facts or (no_facts if protocol.make_cases is make_cases else all_facts)
     # The tools take the instruction's words for names of objects, also where the judge is not told it.
-    return Shown(pictures, {"instruction": edit.instruction, **dict(told(edit, tells)), **facts_of(edit, rubric, mode)})
+    texts = {"instruction": edit.instruction, **dict(edit_texts(edit, tells)), **facts_of(edit, rubric, mode)}
+    return JudgeInputs(pictures, texts)
 
 
-def told(edit: Edit, tells: Sequence[Telling]) -> Iterator[tuple[str, str]]:
+def edit_texts(edit: Edit, tells: Sequence[Telling]) -> Iterator[tuple[str, str]]:
     """Yield what of an edit's own text these words stand for, as far as it has it."""
     if "instruction" in tells:
         yield "instruction", edit.instruction.strip()

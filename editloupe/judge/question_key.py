@@ -20,7 +20,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionSpec:
     """How one rubric is put to one judge: wording, settings and tools, and nothing that cannot change the answer."""
 
     criterion: str
@@ -33,7 +33,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Question:
+class QuestionKey:
     """What identifies a unit beside its repeat: how it is asked, and what of the edit the judge is shown."""
 
     asked: str
@@ -41,14 +41,14 @@ class Question:
     """None where a picture could not be read."""
 
 
-def as_good_as(old: Mapping[str, Any], new: Mapping[str, Any], used: Collection[str]) -> bool:
+def is_equivalent(old: Mapping[str, Any], new: Mapping[str, Any], used: Collection[str]) -> bool:
     """True where an answer given in the old way stands in the new one: they differ in tools that it did not use.
 
     What a judge is told of an edit is part of what it is shown, so whoever asks has compared that.
 
     >>> old = {"judge": "rules", "tools": {"zoom": {"version": "1"}}}
     >>> new = {"judge": "rules", "tools": {"zoom": {"version": "1"}, "detect": {"version": "1"}}}
-    >>> as_good_as(old, new, ["zoom"]), as_good_as(new, old, ["detect"])
+    >>> is_equivalent(old, new, ["zoom"]), is_equivalent(new, old, ["detect"])
     (True, False)
     """
     before, after = ({name: fact for name, fact in facts.items() if name != TELLS} for facts in (old, new))
@@ -56,12 +56,12 @@ def as_good_as(old: Mapping[str, Any], new: Mapping[str, Any], used: Collection[
     return before == after and all(tools_before.get(name) == tools_after.get(name) for name in used)
 
 
-def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     """Say in a few words each what differs between two ways of asking.
 
-    >>> changes({"max_turns": 8, "wording": "a", "criterion": "x"}, {"max_turns": 4, "wording": "b", "criterion": "x"})
+    >>> describe_changes({"max_turns": 8, "wording": "a", "criterion": "x"}, {"max_turns": 4, "wording": "b", "criterion": "x"})
     ('max_turns (8, then 4)', 'the wording of x')
-    >>> changes({"sampling": {"temperature": 0.0}}, {"sampling": {"temperature": 1.0}})
+    >>> describe_changes({"sampling": {"temperature": 0.0}}, {"sampling": {"temperature": 1.0}})
     ('temperature (0.0, then 1.0)',)
     """
     return tuple(_changes(old, new))

@@ -123,18 +123,18 @@ class Setup(Record):
             raise UserError(f"{protocol.title} has no rules of its own that could be set")
         return protocol.rule_settings(self.rules)
 
-    def but(self, *, judging: Mapping[str, Any], tools: Mapping[str, Any]) -> Setup:
+    def with_settings(self, *, judging: Mapping[str, Any], tools: Mapping[str, Any]) -> Setup:
         """Return the set-up with single settings changed; a wrong value is the user's mistake."""
         changed = {"judging": {**self.judging, **judging}, "tools": {**self.tools, **tools}}
         return read_setup({**self.model_dump(), **changed}, "the settings")
 
-    def sharing(self, folder: Path) -> Setup:
+    def with_cache_folder(self, folder: Path) -> Setup:
         """Return the set-up with the tools' results remembered in a folder, unless it or the environment names one."""
         if "cache_folder" in self.tools or self.tool_settings().cache_folder is not None:
             return self
-        return self.but(judging={}, tools={"cache_folder": folder})
+        return self.with_settings(judging={}, tools={"cache_folder": folder})
 
-    def worded(self, protocol: Protocol) -> Protocol:
+    def reword(self, protocol: Protocol) -> Protocol:
         """Return the protocol with the notes of this set-up; another protocol than its own stays as it is."""
         if protocol.name != self.protocol or not self.mode_notes:
             return protocol
@@ -196,16 +196,16 @@ def _bundled(name: str) -> Setup:
     return Setup.model_validate({"name": name, **bundled_yaml(PRESETS / f"{name}.yaml")})
 
 
-def protocol_of(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
+def build_protocol(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
     """Return the protocol as it is asked: the user's rubrics or words in it, and what the settings say of its texts."""
     name = name or (None if rubrics else setup.protocol)
-    found = reworded_protocol(name, rubrics, setup) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
+    found = reword_protocol(name, rubrics, setup) if rubrics else setup.reword(find_protocol(name or DEFAULT.name))
     found = found if settings.target_crop is None else cropping(found, settings.target_crop)
     found = found if settings.tells is None else telling(found, settings.tells)
     return found if settings.our_notes else without_ours(found)
 
 
-def reworded_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setup | None = None) -> Protocol:
+def reword_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setup | None = None) -> Protocol:
     """Return a protocol with the user's rubrics or words in it; what a file leaves as it is, a set-up may still word otherwise.
 
     Words that a tool has by itself are none of the user's.
@@ -215,13 +215,13 @@ def reworded_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Se
     if setup is not None and setup.protocol == found.name:
         usual = find_protocol(found.name)
         by_name = {
-            mine.name: (mine, theirs) for mine, theirs in zip(usual.rubrics, setup.worded(usual).rubrics, strict=True)
+            mine.name: (mine, theirs) for mine, theirs in zip(usual.rubrics, setup.reword(usual).rubrics, strict=True)
         }
-        worded = [merged(rubric, *by_name[rubric.name]) if rubric.name in by_name else rubric for rubric in worded]
+        worded = [merge_modes(rubric, *by_name[rubric.name]) if rubric.name in by_name else rubric for rubric in worded]
     return replace(found, rubrics=tuple(worded))
 
 
-def merged(given: Rubric, usual: Rubric, otherwise: Rubric) -> Rubric:
+def merge_modes(given: Rubric, usual: Rubric, otherwise: Rubric) -> Rubric:
     """Return a rubric with its modes as another wording has them, wherever they are the usual ones."""
     modes = {}
     for mode, text in given.modes.items():

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from editloupe._util.files import file_name, make_folder, whole_file, write_text
-from editloupe._util.text import for_csv, visible
+from editloupe._util.text import escape_invisible, for_csv
 from editloupe.agent.asker import NoAnswer
 from editloupe.agent.image_editing import EditRefused
 from editloupe.agent.providers.provider import ImageReply
@@ -193,7 +193,7 @@ def _key(sample: Sample) -> str:
 
 
 def _sentence(instruction: str) -> str:
-    text = visible(" ".join(instruction.split()))
+    text = escape_invisible(" ".join(instruction.split()))
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

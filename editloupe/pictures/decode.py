@@ -14,7 +14,7 @@ from typing import IO
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from editloupe._util.files import open_file, read_bytes
-from editloupe.pictures.encode import Wire, WireLimits, encoded
+from editloupe.pictures.encode import Wire, WireLimits, encode_picture
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.pictures.pixels import STRIP_PIXELS, ImageError, Pixels, hash_bytes, hash_pixels, to_rgb
 from editloupe.types import Sent, Sha
@@ -81,7 +81,7 @@ class Picture:
         """Return the picture encoded within these limits; encoded once, however often it is sent."""
         with self._lock:
             if limits not in self._wires:
-                self._wires[limits] = encoded(self, limits)
+                self._wires[limits] = encode_picture(self, limits)
             return self._wires[limits]
 
     def sent(self, name: str, limits: WireLimits) -> Sent:
@@ -172,7 +172,7 @@ def _open_in_memory(source: MemoryPicture, lazily: bool = False) -> Picture:
         if source.pixels is not None:
             known = Picture(source.sha, source.pixels, given=True)
         else:
-            known = decode(source.data or b"", source.told, lazily)
+            known = decode(source.data or b"", source.label, lazily)
         source.opened = known
     return known
 
@@ -180,10 +180,10 @@ def _open_in_memory(source: MemoryPicture, lazily: bool = False) -> Picture:
 def _check_here(source: MemoryPicture) -> None:
     if source.problem:
         raise ImageError(source.problem)
-    if not source.here:
-        raise ImageError(f"{source.told} is not here any more: only its hash was written down")
+    if not source.has_content:
+        raise ImageError(f"{source.label} is not here any more: only its hash was written down")
     if source.data and len(source.data) > MAX_FILE_BYTES:
-        raise ImageError(f"{source.told} is larger than the limit of {MAX_FILE_BYTES // 1_000_000} MB")
+        raise ImageError(f"{source.label} is larger than the limit of {MAX_FILE_BYTES // 1_000_000} MB")
 
 
 def pixels_of(image: Image.Image, name: str) -> Pixels:
@@ -282,11 +282,11 @@ def decode(data: bytes, name: str, lazily: bool = False) -> Picture:
 
 def open_layer(path: PictureSource) -> Image.Image:
     """Open a picture for its transparency, as RGBA, with the same care as any other."""
-    if isinstance(path, MemoryPicture) and (path.pixels is not None or not path.here or path.problem):
+    if isinstance(path, MemoryPicture) and (path.pixels is not None or not path.has_content or path.problem):
         _check_here(path)
         raise ImageError("a layer of marks given as pixels has lost its transparency; give the bytes of its file")
     try:
-        data, name = (path.data or b"", path.told) if isinstance(path, MemoryPicture) else (_read(path), str(path))
+        data, name = (path.data or b"", path.label) if isinstance(path, MemoryPicture) else (_read(path), str(path))
         with _usable(data, name) as image:
             return image.convert("RGBA")
     except ImageError:

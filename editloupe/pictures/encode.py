@@ -43,11 +43,11 @@ class WireLimits:
     """Of the same size, but always as JPEG and with less quality: for a request that would be too large otherwise."""
 
 
-def encoded(picture: Picture, limits: WireLimits) -> Wire:
+def encode_picture(picture: Picture, limits: WireLimits) -> Wire:
     """Encode within the limits; a picture too heavy at full size is sent smaller, and the size says so."""
     if limits.packed:
-        size = encoded(picture, replace(limits, packed=False)).size
-        shown = picture.pixels if size == picture.size else shrunk(picture.pixels, size)
+        size = encode_picture(picture, replace(limits, packed=False)).size
+        shown = picture.pixels if size == picture.size else shrink(picture.pixels, size)
         return _wire("image/jpeg", encode(shown, "jpeg", PACKED_QUALITY), size)
     width, height = picture.size
     scale = min(1.0, limits.long_side / max(width, height))
@@ -55,7 +55,7 @@ def encoded(picture: Picture, limits: WireLimits) -> Wire:
         return _wire(*picture.file, picture.size)
     while True:
         size = max(1, round(width * scale)), max(1, round(height * scale))
-        shown = picture.pixels if scale == 1.0 else shrunk(picture.pixels, size)
+        shown = picture.pixels if scale == 1.0 else shrink(picture.pixels, size)
         format: Literal["png", "jpeg"] = "png" if size[0] * size[1] <= LOSSLESS_PIXELS else "jpeg"
         data = encode(shown, format, limits.quality)
         if len(data) <= limits.max_bytes or max(size) <= 64:
@@ -63,7 +63,7 @@ def encoded(picture: Picture, limits: WireLimits) -> Wire:
         scale *= 0.8
 
 
-def shrunk(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+def shrink(pixels: Pixels, size: tuple[int, int]) -> Pixels:
     """Return the picture at a smaller size, averaged so that nothing flickers."""
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
 

@@ -50,7 +50,7 @@ def as_memory_picture(value: Any) -> MemoryPicture:
 
 
 def _from_url(text: str) -> MemoryPicture:
-    if (named := MemoryPicture.named(text)) is not None:
+    if (named := MemoryPicture.parse(text)) is not None:
         return _KNOWN.get(named.sha) or named
     head, comma, body = text.partition(",")
     if not comma or len(head) > LONGEST_HEADER:

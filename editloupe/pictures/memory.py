@@ -1,4 +1,4 @@
-"""Where a picture is: in a file, or in memory under its hash; `File` is the field of a record that holds either."""
+"""Where a picture is: in a file, or in memory under its hash; `PictureField` is the field of a record that holds either."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ class MemoryPicture:
         self._kept: Picture | None = None
 
     @classmethod
-    def named(cls, text: str) -> MemoryPicture | None:
+    def parse(cls, text: str) -> MemoryPicture | None:
         """Return the picture that `memory:HASH` speaks of, without what it shows; None where the text is no such name.
 
-        >>> str(MemoryPicture.named("memory:" + 32 * "0")), MemoryPicture.named("memory.png")
+        >>> str(MemoryPicture.parse("memory:" + 32 * "0")), MemoryPicture.parse("memory.png")
         ('memory:00000000000000000000000000000000', None)
         """
         found = _REFERENCE.fullmatch(text)
         return cls(found[1]) if found else None
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """What the sentence of an error calls it."""
         return f"the picture given in memory ({self.sha[:12]})"
 
     @property
-    def here(self) -> bool:
+    def has_content(self) -> bool:
         """True where the picture itself is at hand, and not only its name."""
         return self.data is not None or self.pixels is not None
 
@@ -97,14 +97,14 @@ PictureSource = Path | MemoryPicture
 """Where a picture is: in a file, or in memory."""
 
 
-def taken_picture(value: Any) -> Any:
+def read_picture(value: Any) -> Any:
     """Return a picture in memory under its hash, and whatever names a file as it is."""
     if value is None:
         raise ValueError("there is no picture")
     if isinstance(value, str):
         if not value:
             raise ValueError("there is no picture: its path is empty")
-        in_memory = value.startswith("data:") or (value.startswith(SCHEME) and MemoryPicture.named(value) is not None)
+        in_memory = value.startswith("data:") or (value.startswith(SCHEME) and MemoryPicture.parse(value) is not None)
         if not in_memory:
             return value
     elif isinstance(value, PurePath):
@@ -114,9 +114,9 @@ def taken_picture(value: Any) -> Any:
     return as_memory_picture(value)
 
 
-File = Annotated[
+PictureField = Annotated[
     Path | InstanceOf[MemoryPicture],
-    BeforeValidator(taken_picture),
+    BeforeValidator(read_picture),
     PlainSerializer(lambda source: storable_text(str(source)), return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "path"}),
 ]
@@ -127,8 +127,8 @@ as `memory:` and its hash.
 """
 
 
-def in_file(source: PictureSource) -> Path:
+def require_path(source: PictureSource) -> Path:
     """Return the path of a picture, where only files will do."""
     if isinstance(source, MemoryPicture):
-        raise UserError(f"{source.told} is in no file, and one is needed here")
+        raise UserError(f"{source.label} is in no file, and one is needed here")
     return source

@@ -39,7 +39,7 @@ class PixelBudget:
         return self._used
 
     @asynccontextmanager
-    async def room(self, pixels: int) -> AsyncIterator[None]:
+    async def reserve(self, pixels: int) -> AsyncIterator[None]:
         """Hold room for so many pixels; what is larger than the whole budget has it to itself."""
         weight = min(pixels, self.total)
         turn = self._enter(weight)
@@ -55,7 +55,7 @@ class PixelBudget:
             self._leave(weight)
 
     @contextmanager
-    def room_in_thread(self, pixels: int) -> Iterator[None]:
+    def reserve_in_thread(self, pixels: int) -> Iterator[None]:
         """Hold room like `room`, for code that has a thread to wait in."""
         weight = min(pixels, self.total)
         turn = self._enter(weight)
@@ -122,7 +122,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @asynccontextmanager
-async def room_for(paths: Iterable[PictureSource]) -> AsyncIterator[None]:
+async def reserve_pixels(paths: Iterable[PictureSource]) -> AsyncIterator[None]:
     """Hold room for these pictures, of which only the headers are read."""
     several = tuple(dict.fromkeys(paths))
     if all(
@@ -131,5 +131,5 @@ async def room_for(paths: Iterable[PictureSource]) -> AsyncIterator[None]:
         pixels = sum(map(declared_pixels, several))
     else:
         pixels = await asyncio.to_thread(lambda: sum(map(declared_pixels, several)))
-    async with pixel_budget().room(pixels):
+    async with pixel_budget().reserve(pixels):
         yield

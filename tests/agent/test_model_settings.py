@@ -131,7 +131,7 @@ def test_every_parameter_is_part_of_what_was_asked(edit: Edit) -> None:
     keys = set()
     for options in given:
         with Judge(OPENAI, base_url="http://127.0.0.1:9/v1", settings=JudgeSettings(**options)) as judge:
-            keys.add(judge.asked_of(edit, "instruction_following").key)
+            keys.add(judge.question_spec(edit, "instruction_following").key)
     assert len(keys) == len(given)
 
 
@@ -140,7 +140,7 @@ def test_another_key_in_a_header_asks_nothing_anew(edit: Edit) -> None:
     for value in ("one-corp-key", "another-corp-key"):
         settings = JudgeSettings(headers={"X-Api-Key": value})
         with Judge(OPENAI, base_url="http://127.0.0.1:9/v1", settings=settings) as judge:
-            keys.add(judge.asked_of(edit, "instruction_following").key)
+            keys.add(judge.question_spec(edit, "instruction_following").key)
     assert len(keys) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.store import Run
-from editloupe.judge.question_key import Asked
+from editloupe.judge.question_key import QuestionSpec
 from tests.conftest import StartServer
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.samples import judgement, write_picture
@@ -66,12 +66,12 @@ def test_a_verdict_stands_before_a_unit_left_unjudged(tmp_path: Path) -> None:
 def test_configurations_of_one_name_that_ask_different_things_stay_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both_follow = Asked("instruction_following", {"criterion": "instruction_following"})
+    both_follow = QuestionSpec("instruction_following", {"criterion": "instruction_following"})
     for name, wording in (("one", "a"), ("two", "b")):
         make_run(tmp_path / name, [Line("x", 3, 2)], pictures=True)
         with Run.write(tmp_path / name) as run:
             began = run.configure({"judge": "j"}, [both_follow])
-            asked = Asked("visual_consistency", {"criterion": "visual_consistency", "wording": wording})
+            asked = QuestionSpec("visual_consistency", {"criterion": "visual_consistency", "wording": wording})
             assert run.configure({"judge": "j"}, [both_follow, asked]) == began
             with run.transaction() as connection:
                 for one in (both_follow, asked):

@@ -260,7 +260,7 @@ async def test_pixels_beyond_the_budget_wait_their_turn_and_none_is_lost() -> No
 
     async def one(pixels: int) -> None:
         nonlocal most, under_way, finished
-        async with budget.room(pixels):
+        async with budget.reserve(pixels):
             under_way += min(pixels, 10)
             most = max(most, under_way)
             try:
@@ -286,13 +286,13 @@ def test_threads_and_event_loops_share_one_budget() -> None:
     finished: list[int] = []
 
     def in_thread(number: int) -> None:
-        with budget.room_in_thread(6):
+        with budget.reserve_in_thread(6):
             time.sleep(0.001)
             finished.append(number)
 
     async def many() -> None:
         async def one(number: int) -> None:
-            async with budget.room(6):
+            async with budget.reserve(6):
                 await asyncio.sleep(0.001)
                 finished.append(number)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from editloupe._util.text import command as to_copy
-from editloupe._util.text import for_csv, for_json, for_markdown, one_line, printable, trace_command
+from editloupe._util.text import for_csv, for_json, for_markdown, format_trace_command, one_line, printable
+from editloupe._util.text import format_command as to_copy
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing
@@ -185,8 +185,8 @@ def test_a_command_to_copy_means_exactly_these_words() -> None:
     done = subprocess.run(["bash", "-c", to_copy("printf", "%s\\0", *words)], capture_output=True, check=True)
     assert done.stdout.decode("utf-8").split("\0")[:-1] == words
     for text in TEXTS:
-        assert not set(trace_command("runs/a b", text, text, 1)) & STEERING
-        assert "\n" not in trace_command(text, text)
+        assert not set(format_trace_command("runs/a b", text, text, 1)) & STEERING
+        assert "\n" not in format_trace_command(text, text)
 
 
 def test_json_for_the_terminal_reads_back_equal() -> None:

@@ -22,8 +22,8 @@ from editloupe.generators.billiards import (
     Point,
     draw_input,
     draw_label,
+    make_outputs,
     make_scene,
-    outputs,
     shoot,
 )
 from editloupe.generators.scenes import write_billiards
@@ -126,7 +126,7 @@ def test_the_label_shows_the_path_and_boxes_the_struck_ball() -> None:
 
 def test_spoiled_outputs_are_wrong_in_the_way_they_say() -> None:
     scene = make_scene(random.Random(5))
-    made = {output.kind: output for output in outputs(scene, random.Random(0))}
+    made = {output.kind: output for output in make_outputs(scene, random.Random(0))}
     assert (made["perfect"].picture == draw_label(scene)).all()
     assert (made["untouched"].picture == draw_input(scene)).all()
     assert {kind: output.score for kind, output in made.items()} == pytest.approx(

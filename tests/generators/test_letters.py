@@ -33,10 +33,10 @@ def test_without_a_file_the_systems_list_is_used_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lexicon, "SYSTEM", tmp_path / "words")
-    assert lexicon.lexicon().name == "bundled"
+    assert lexicon.load_lexicon().name == "bundled"
     (tmp_path / "words").write_text("banana\norchard\n")
-    assert lexicon.lexicon().words == ("BANANA", "ORCHARD")
-    assert lexicon.lexicon(Path("bundled")).name == "bundled"
+    assert lexicon.load_lexicon().words == ("BANANA", "ORCHARD")
+    assert lexicon.load_lexicon(Path("bundled")).name == "bundled"
 
 
 def test_names_and_words_with_other_signs_are_no_words() -> None:
@@ -48,7 +48,7 @@ def test_only_a_list_as_long_as_a_dictionary_proves_a_word_the_longest() -> None
     many = ["".join(letters_of[int(digit)] for digit in f"{number:06d}") for number in range(ENOUGH)]
     assert Lexicon.of(many).is_dictionary
     assert not Lexicon.of(many[1:]).is_dictionary
-    assert not lexicon.lexicon(Path("bundled")).is_dictionary
+    assert not lexicon.load_lexicon(Path("bundled")).is_dictionary
 
 
 @pytest.mark.parametrize("known", TASKS, ids=lambda t: t.name)
@@ -88,7 +88,7 @@ def test_a_file_without_words_is_the_users_mistake(tmp_path: Path, content: byte
     if content is not None:
         (tmp_path / "words.txt").write_bytes(content)
     with pytest.raises(UserError, match=sentence):
-        lexicon.lexicon(tmp_path / "words.txt")
+        lexicon.load_lexicon(tmp_path / "words.txt")
 
 
 def test_words_that_fit_no_puzzle_are_told_and_so_are_words_for_another_puzzle() -> None:

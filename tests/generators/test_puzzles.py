@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 
 from editloupe.generators.contract import PuzzleKind
 from editloupe.generators.drawing import YELLOW, CellGrid
-from editloupe.generators.letters import lexicon
+from editloupe.generators.letters import load_lexicon
 from editloupe.generators.routes import COSTS, LINES
 from editloupe.generators.scenes import TASKS, find_task
 from editloupe.pictures.pixels import Pixels
@@ -35,7 +35,7 @@ def longest(facts: Mapping[str, Any]) -> None:
     grid, start = facts["grid"], facts["start"]
     everywhere = [(r, c) for r in range(len(grid)) for c in range(len(grid))]
     starts = [tuple(start)] if start else everywhere
-    found = [w for w in lexicon().words if len(w) >= len(facts["word"]) and readable(grid, w, starts)]
+    found = [w for w in load_lexicon().words if len(w) >= len(facts["word"]) and readable(grid, w, starts)]
     assert found == [facts["word"]]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from editloupe import Edit, Judge, UserError, Verdict
 from editloupe.cli.main import run as command
-from editloupe.graphs import edival as edival_single
+from editloupe.graphs import edival
 from editloupe.types import Unjudged
 from tests.conftest import StartServer
 from tests.drawn_pictures import save
@@ -25,7 +25,7 @@ Make = Callable[..., Edit]
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Edits of the painted scene, looked at by the scripted detector."""
-    monkeypatch.setattr(edival_single, "finder_of", lambda toolbox, rules: s.ColorFinder())
+    monkeypatch.setattr(edival, "find_detector", lambda toolbox, rules: s.ColorFinder())
 
     def edit(after: Any, instruction: str, **more: Any) -> Edit:
         before = save(s.BASE, tmp_path / "before.png")

@@ -54,4 +54,4 @@ def test_an_unknown_engine_is_one_sentence(odd: Judge, edit: Edit) -> None:
 
 def test_the_engine_is_no_part_of_a_units_key(usual: Judge, odd: Judge, edit: Edit) -> None:
     for criterion in usual.criteria:
-        assert usual.asked_of(edit, criterion).key == odd.asked_of(edit, criterion).key
+        assert usual.question_spec(edit, criterion).key == odd.question_spec(edit, criterion).key

@@ -145,7 +145,7 @@ def test_a_model_without_reasoning_of_its_own_writes_it_down_first(
         settings=settings,
     ) as judge:
         judgement = judge.judge(edit_for(tmp_path, "ADD"))
-        facts = judge.asked_of(edit_for(tmp_path, "ADD"), "visual_quality").facts
+        facts = judge.question_spec(edit_for(tmp_path, "ADD"), "visual_quality").facts
     (request,) = server.requests
     keys = list(request.body["response_format"]["json_schema"]["schema"]["properties"])
     assert keys == (["step_by_step"] if written else []) + ["reason", "score"]
@@ -210,7 +210,7 @@ def test_a_missing_output_of_wiseedit_counts_zero_is_shown_as_missing_and_asks_n
         assert isinstance(verdict, Verdict)
         assert (verdict.label, verdict.score, verdict.score_100) == ("missing output", 0, 0)
     assert server.served == 0
-    assert opened.shown(edit, "visual_quality", {})
+    assert opened.inputs_key(edit, "visual_quality", {})
 
 
 def test_differences_are_listed_first_and_told_with_the_question(tmp_path: Path, scripted: StartServer) -> None:

@@ -12,7 +12,13 @@ from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.judge import Judge, JudgeSettings
-from editloupe.judge.calibration import Calibration, CriterionTrust, Tested, count_places, lower_bound
+from editloupe.judge.calibration import (
+    Calibration,
+    CriterionTrust,
+    ThresholdTest,
+    count_earlier_thresholds,
+    lower_bound,
+)
 from editloupe.judge.plans import write_stages
 from tests.scripted import Answer, Request, ScriptedServer, final
 
@@ -49,10 +55,12 @@ def calibration(
     """Return a calibration for a judge as it is asked in plain mode about instructions."""
     url = None if spec == "rules" else server.openai_url
     with Judge(spec, mode="plain", base_url=url, criteria=[IF], settings=QUICK) as judge:
-        asked = {one.criterion: (one.key,) for one in judge.asked()}
-    lower = lower_bound(100, 100, 0.025 / count_places(IF, after))
+        asked = {one.criterion: (one.key,) for one in judge.question_specs()}
+    lower = lower_bound(100, 100, 0.025 / count_earlier_thresholds(IF, after))
     tested = (
-        () if threshold is None else (Tested(threshold=threshold, labels=100, agreed=100, lower=lower, passed=True),)
+        ()
+        if threshold is None
+        else (ThresholdTest(threshold=threshold, labels=100, agreed=100, lower=lower, passed=True),)
     )
     trust = CriterionTrust(threshold=threshold, kept=0.5, labels=100, tested=tested, candidates=len(tested))
     return Calibration(

@@ -133,7 +133,7 @@ def with_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def key(judge: Judge, edit: Edit, criterion: str = CRITERION) -> tuple[str, str | None]:
     """What is asked, and what of the edit is shown."""
     hashes = {path: hash_file(path) for path in edit.paths}
-    return judge.asked_of(edit, criterion).key, judge.shown(edit, criterion, hashes)
+    return judge.question_spec(edit, criterion).key, judge.inputs_key(edit, criterion, hashes)
 
 
 @pytest.mark.usefixtures("with_key")

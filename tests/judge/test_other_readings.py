@@ -8,7 +8,7 @@ import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, Verdict
 from editloupe.cli.main import run
-from editloupe.graphs import edival as edival_single
+from editloupe.graphs import edival
 from editloupe.judge.settings import find_setup
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair, save
@@ -65,7 +65,7 @@ def test_a_change_elsewhere_is_no_matter_by_the_prompts_and_decides_by_the_annot
 
 
 def test_the_users_words_go_before_the_set_ups_and_leave_the_rest_of_it(edit: Edit, scripted: StartServer) -> None:
-    quick = find_setup("dlebench-paper").but(judging={}, tools={"enhancer": "none"})
+    quick = find_setup("dlebench-paper").with_settings(judging={}, tools={"enhancer": "none"})
     found = systems(scripted(answers), edit, setup=quick, rubrics=[ANNOTATORS])
     assert "A plainly visible one off the target counts" in found[IF]
     assert "compares the whole pictures strictly pixel by pixel" in found[VC], "the set-up's notes"
@@ -88,19 +88,22 @@ def test_the_oracles_crops_go_by_equation_1_or_are_the_annotated_boxes(
 
 
 def test_another_crop_is_another_question_where_there_are_crops_and_the_same_elsewhere() -> None:
-    usual = Judge("rules", mode="oracle").asked()
-    same = Judge("rules", mode="oracle", settings=JudgeSettings(target_crop="adaptive")).asked()
-    other = Judge("rules", mode="oracle", settings=JudgeSettings(target_crop="box")).asked()
+    usual = Judge("rules", mode="oracle").question_specs()
+    same = Judge("rules", mode="oracle", settings=JudgeSettings(target_crop="adaptive")).question_specs()
+    other = Judge("rules", mode="oracle", settings=JudgeSettings(target_crop="box")).question_specs()
     assert [one.key for one in usual] == [one.key for one in same]
     assert {one.criterion for one, two in zip(usual, other, strict=True) if one.key != two.key} == {IF}
-    plain = [Judge("rules", mode="plain", settings=JudgeSettings(target_crop=crop)).asked() for crop in (None, "box")]
+    plain = [
+        Judge("rules", mode="plain", settings=JudgeSettings(target_crop=crop)).question_specs()
+        for crop in (None, "box")
+    ]
     assert [one.key for one in plain[0]] == [one.key for one in plain[1]]
 
 
 def test_a_replacement_overlaps_the_old_object_or_the_old_one_must_be_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edival_single, "finder_of", lambda toolbox, rules: stand_ins.ColorFinder())
+    monkeypatch.setattr(edival, "find_detector", lambda toolbox, rules: stand_ins.ColorFinder())
     left = stand_ins.scene(
         ("ceramic white cup", stand_ins.CUP), ("wooden box", stand_ins.BOX), ("lamp", (90, 50, 110, 70))
     )

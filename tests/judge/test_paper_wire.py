@@ -59,7 +59,7 @@ def paper(tmp_path: Path) -> Setup:
     folder.mkdir()
     (folder / f"{MODEL}.param").write_text(INVERTS)
     (folder / f"{MODEL}.bin").write_bytes(b"")
-    return find_setup("dlebench-paper").but(judging={}, tools={"enhancer_weights": folder, "threads": 1})
+    return find_setup("dlebench-paper").with_settings(judging={}, tools={"enhancer_weights": folder, "threads": 1})
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_the_wire_has_the_papers_pictures_tools_and_texts(
 ) -> None:
     server, searched = scripted(looking), watched(monkeypatch)
     given = {"detector": str(tiny_detector), "device": "cpu", "box_threshold": 0.0}
-    (judgement,) = judged(server, spec, paper.but(judging={}, tools=given), [edit])
+    (judgement,) = judged(server, spec, paper.with_settings(judging={}, tools=given), [edit])
     assert judgement.judged
     assert len(server.requests) == 4, "two criteria, a look and an answer each"
     for request in server.requests:
@@ -227,7 +227,7 @@ def test_how_much_an_oracles_crop_shows_is_a_setting(
 ) -> None:
     """Equation 1 says how references were cut, and not whether the oracle's crops are cut so: both readings can be had."""
     server = scripted(lambda request: final("Wrong Action"))
-    setup = paper.but(judging={"target_crop": crop}, tools={})
+    setup = paper.with_settings(judging={"target_crop": crop}, tools={})
     judged(server, SPECS[0], setup, [edit], mode="oracle", criteria=[IF])
     assert {image.pixels for image in server.requests[0].images} == {size}
 

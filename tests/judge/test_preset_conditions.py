@@ -47,7 +47,7 @@ def answer(request: Request) -> Answer:
 def sent_text(edit: Edit, setup: str, mode: str, criterion: str, scripted: StartServer) -> str:
     """Return the text of the one request that a criterion takes, on one line."""
     server = scripted(answer)
-    chosen = find_setup(setup).but(judging={}, tools=NO_NETWORK)
+    chosen = find_setup(setup).with_settings(judging={}, tools=NO_NETWORK)
     with Judge(
         "openai:gpt-4.1", base_url=server.openai_url, protocol="dlebench", setup=chosen, mode=mode, criteria=[criterion]
     ) as judge:

@@ -19,10 +19,10 @@ def edit(**changes: str) -> Edit:
 def test_the_key_of_a_question_joins_what_is_asked_and_what_is_shown() -> None:
     with Judge("rules", mode="plain") as judge:
         key = judge.question_key(edit(), IF, HASHES)
-        assert key.asked == judge.asked_of(edit(), IF).key
-        assert key.shown == judge.shown(edit(), IF, HASHES)
+        assert key.asked == judge.question_spec(edit(), IF).key
+        assert key.shown == judge.inputs_key(edit(), IF, HASHES)
         assert {judge.question_key(edit(), name, HASHES).asked for name in judge.criteria} == {
-            asked.key for asked in judge.asked()
+            asked.key for asked in judge.question_specs()
         }
 
 

@@ -112,7 +112,7 @@ def test_objects_are_matched_as_the_paper_does() -> None:
     assert chosen.tool_settings().detector == GROUNDING_DINO == "IDEA-Research/grounding-dino-tiny"
     with Judge("rules", setup="edival-paper") as judge, Judge("rules", protocol="edival") as other:
         assert judge.protocol == "edival"
-        assert [one.key for one in judge.asked()] != [one.key for one in other.asked()]
+        assert [one.key for one in judge.question_specs()] != [one.key for one in other.question_specs()]
 
 
 def test_a_set_up_goes_before_the_environment_and_single_settings_before_the_set_up(
@@ -127,7 +127,7 @@ def test_a_set_up_goes_before_the_environment_and_single_settings_before_the_set
     assert chosen.judge_settings(JudgeSettings(tool_calls="auto", max_turns=3)) == JudgeSettings(
         tells=("instruction",), our_notes=False, tool_calls="auto", coordinates="pixels", max_turns=3
     )
-    changed = chosen.but(judging={"coordinates": "auto"}, tools={"max_regions": 5})
+    changed = chosen.with_settings(judging={"coordinates": "auto"}, tools={"max_regions": 5})
     assert changed.judge_settings().coordinates == "auto"
     assert changed.tool_settings().max_regions == 5
 
@@ -210,7 +210,7 @@ def test_a_set_up_changes_single_notes_or_all_of_them(tmp_path: Path) -> None:
         ("[Count twice.]", ("Count twice.",)),
     ):
         file.write_text(f"{NOTES} {changes}")
-        changed = find_setup(file).worded(find_protocol("dlebench"))
+        changed = find_setup(file).reword(find_protocol("dlebench"))
         assert changed.rubric("visual_consistency").modes["oracle"].notes == notes
         assert changed.rubric("instruction_following") == find_protocol("dlebench").rubric("instruction_following")
 

@@ -211,7 +211,7 @@ def test_json_names_a_picture_by_its_hash_and_never_holds_it(pair: tuple[Path, P
     alone = Edit.model_validate_json(text)
     assert (alone.source, str(alone.edited)) == names
     assert isinstance(alone.edited, MemoryPicture)
-    assert not alone.edited.here
+    assert not alone.edited.has_content
 
 
 def test_an_edit_in_memory_can_be_copied_and_sent_to_another_process(pair: tuple[Path, Path]) -> None:

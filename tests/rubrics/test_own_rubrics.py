@@ -91,7 +91,7 @@ def test_a_bundled_rubric_can_be_reworded_and_keeps_its_labels(tmp_path: Path, s
     assert "- Single Anomaly: exactly one thing outside the target differs, however small" in system
     plain = Judge("openai:gpt-4.1", base_url=server.openai_url)
     edit = edit_for(tmp_path)
-    assert judge.asked_of(edit, "visual_consistency").key != plain.asked_of(edit, "visual_consistency").key
+    assert judge.question_spec(edit, "visual_consistency").key != plain.question_spec(edit, "visual_consistency").key
 
 
 def test_the_command_line_takes_a_rubric_file(
@@ -282,7 +282,7 @@ def test_other_words_around_a_rubric_are_another_question(tmp_path: Path) -> Non
     text = "extends: dlebench/visual_consistency\nwording: {instruction: 'Order: {quoted}'}\n"
     keys = {
         Judge("openai:gpt-4.1", base_url="http://127.0.0.1:9/v1", protocol="dlebench", rubrics=rubrics)
-        .asked_of(edit, "visual_consistency")
+        .question_spec(edit, "visual_consistency")
         .key
         for rubrics in ([], files(tmp_path, text))
     }

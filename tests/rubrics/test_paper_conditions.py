@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from editloupe.judge.settings import find_setup, protocol_of, setup_names
+from editloupe.judge.settings import build_protocol, find_setup, setup_names
 from editloupe.rubrics.edival.settings import sources
 from editloupe.rubrics.edival.tasks import prompts
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
@@ -59,7 +59,7 @@ def setups_of(name: str) -> Iterator[str]:
 def asked_protocol(name: str, setup: str) -> Protocol:
     """Return a protocol as it is asked under a preset."""
     chosen = find_setup(setup)
-    return protocol_of(chosen, name, (), chosen.judge_settings())
+    return build_protocol(chosen, name, (), chosen.judge_settings())
 
 
 def own_rubrics(name: str, setup: str = "default") -> list[Rubric]:

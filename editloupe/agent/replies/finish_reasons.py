@@ -64,7 +64,7 @@ def read_reply_facts(message: AIMessage, provider: Provider) -> ReplyFacts:
         said = f"the provider's content filter held {held} back (finish reason {finish})"
     served = provider.served(message)
     declined = Refusal(Reason.REFUSED, said) if said else None
-    return ReplyFacts(finish, declined, served=served if served.told else None)
+    return ReplyFacts(finish, declined, served=served if served.summary else None)
 
 
 def find_incomplete(finish: str) -> IncompleteReply | None:

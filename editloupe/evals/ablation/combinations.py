@@ -86,7 +86,7 @@ def plan_combinations(combinations: Sequence[Combination]) -> list[CombinationPl
                 counted[judge.criteria] = _count(one.batch, judge)
             units, edits = counted[judge.criteria]
             questions: dict[str, set[str]] = {}
-            for asked in judge.asked():
+            for asked in judge.question_specs():
                 questions.setdefault(asked.criterion, set()).add(asked.key)
             frozen = {criterion: frozenset(keys) for criterion, keys in questions.items()}
             rubrics = recorded_rubrics({"configurations": [judge.describe()]})

@@ -339,7 +339,7 @@ def _opener(options: Mapping[str, Any], looks: Path) -> Any:
     spec = given.pop("spec", None)
     tools = given.get("tools")
     if tools is None:
-        given["setup"] = find_setup(given.get("setup")).sharing(looks)
+        given["setup"] = find_setup(given.get("setup")).with_cache_folder(looks)
     elif tools.cache_folder is None:
         given["tools"] = replace(tools, cache_folder=looks)
 

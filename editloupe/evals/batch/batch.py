@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from editloupe._util.loop_thread import event_loop
+from editloupe._util.loop_thread import new_event_loop
 from editloupe.agent.transport.batch_files import send_to_queue
 from editloupe.evals.batch.batch_api import (
     FIRST_POLL,
@@ -35,7 +35,7 @@ from editloupe.evals.runs.prices import Price, price_of_all
 from editloupe.evals.runs.run_folder import FILE, nothing_left_of
 from editloupe.evals.runs.store import Run
 from editloupe.judge.base_judge import BaseJudge
-from editloupe.types import OF_THE_SERVER, Edit, UserError
+from editloupe.types import SERVER_REASONS, Edit, UserError
 
 WORKERS = 8
 """Threads that read, decode and encode pictures beside the event loop."""
@@ -142,7 +142,7 @@ def judge_batch(
         with (
             nothing_left_of(batch.out),
             Run.write(batch.out) as run,
-            asyncio.Runner(loop_factory=event_loop) as runner,
+            asyncio.Runner(loop_factory=new_event_loop) as runner,
         ):
             return runner.run(_session(batch, run, stop, quiet, signals, say))
     finally:
@@ -167,7 +167,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             desk.room = room_within(batch.limits, spending, price)
             spending.lift_caps()
         traffic.charge(spending, lambda asked, usage, cost: run.pay(asked or judge.spec, usage, cost))
-        configuration = run.configure(judge.describe(), judge.asked())
+        configuration = run.configure(judge.describe(), judge.question_specs())
         planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
         tally = Tally(total=_plan(batch, run, planner, configuration, say))
@@ -227,7 +227,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         if (
             planner.replacement
             and ending.complete
-            and not any((tally.unjudged + tally.not_replaced)[reason.value] for reason in OF_THE_SERVER)
+            and not any((tally.unjudged + tally.not_replaced)[reason.value] for reason in SERVER_REASONS)
         ):
             finish_replacement(run, planner.replacement)
         return ending

@@ -257,7 +257,7 @@ def half(price: Price | None) -> Price | None:
 
 def check_fits(judge: BaseJudge) -> None:
     """Raise where a judge asks more than once about a unit, or looks with tools: a file holds single requests."""
-    several = any("stage" in asked.facts or "parts" in asked.facts for asked in judge.asked())
+    several = any("stage" in asked.facts or "parts" in asked.facts for asked in judge.question_specs())
     if not isinstance(judge, Judge) or judge.mode != "plain" or judge.uses_tools or several:
         raise UserError(
             "--executor batch-api judges with one reply a unit: it needs --mode plain and a protocol that asks once; "

@@ -21,7 +21,7 @@ from editloupe.evals.runs.find_answers import AnswerFinder, HeldUnit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Answer, timestamp
 from editloupe.judge.base_judge import BaseJudge
-from editloupe.judge.question_key import Question
+from editloupe.judge.question_key import QuestionKey
 from editloupe.pictures.decode import hash_file
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.pictures.pixels import ImageError
@@ -29,7 +29,7 @@ from editloupe.types import Edit, Sha
 
 ANNOUNCED_AT_ONCE = 500
 """Edits that are made known to the run in one transaction."""
-_Place = tuple[Question, int]
+_Place = tuple[QuestionKey, int]
 _REPLACING = "replacing"
 """Field of run.json: replacements that were begun and not finished, which the same command continues."""
 
@@ -67,7 +67,7 @@ class Job:
     tries: int = 1
     number: int | None = None
     """The edit's in the run; None where nothing is written."""
-    questions: Mapping[str, Question] = field(default_factory=dict)
+    questions: Mapping[str, QuestionKey] = field(default_factory=dict)
     hashes: Mapping[PictureSource, Sha] = field(default_factory=dict)
     """Of the pictures, as they went into the questions."""
     held: Mapping[str, int] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class SharedUnits:
         self._over: set[bytes] = set()
         """Those that are not asked twice although the run alone would have them asked again."""
 
-    def follows(self, question: Question, repeat: int, number: int | None) -> bool:
+    def follows(self, question: QuestionKey, repeat: int, number: int | None) -> bool:
         """Have an edit wait for a unit that another edit is being asked; False where nobody is.
 
         Of a unit that is being written the end is awaited: after that the run tells what it holds.
@@ -144,13 +144,13 @@ class SharedUnits:
                 self._under_way[place].append(number)
             return True
 
-    def begin(self, question: Question, repeat: int) -> None:
+    def begin(self, question: QuestionKey, repeat: int) -> None:
         """Note a unit as under way."""
         if question.shown is not None:
             with self._changed:
                 self._under_way.setdefault((question, repeat), [])
 
-    def followers(self, question: Question, repeat: int) -> tuple[int, ...]:
+    def followers(self, question: QuestionKey, repeat: int) -> tuple[int, ...]:
         """Return the edits that wait for a unit, which is about to be written; further ones wait until it is."""
         place = (question, repeat)
         with self._changed:
@@ -159,7 +159,7 @@ class SharedUnits:
             self._being_written.add(place)
             return tuple(self._under_way[place])
 
-    def end(self, questions: Collection[Question], repeat: int) -> None:
+    def end(self, questions: Collection[QuestionKey], repeat: int) -> None:
         """Note units as no longer under way, whatever came of them."""
         with self._changed:
             for question in questions:
@@ -167,17 +167,17 @@ class SharedUnits:
                 self._being_written.discard((question, repeat))
             self._changed.notify_all()
 
-    def settle(self, question: Question, repeat: int) -> None:
+    def settle(self, question: QuestionKey, repeat: int) -> None:
         """Note a unit as asked in this session, for which nothing further is asked in it."""
         if question.shown is not None:
             self._over.add(_mark(question, repeat))
 
-    def settled(self, question: Question, repeat: int) -> bool:
+    def settled(self, question: QuestionKey, repeat: int) -> bool:
         """True where a unit was asked in this session."""
         return bool(self._over) and _mark(question, repeat) in self._over
 
 
-def _mark(question: Question, repeat: int) -> bytes:
+def _mark(question: QuestionKey, repeat: int) -> bytes:
     """Return a few bytes for a unit: with everything judged anew there are as many as the run has units."""
     return blake2b(f"{question.asked} {question.shown} {repeat}".encode(), digest_size=16).digest()
 
@@ -246,7 +246,7 @@ class Planner:
         self._run, self._judge, self._repeats = run, judge, repeats
         self._how = how or Again()
         self._reader = run.reader()
-        asked = judge.asked()
+        asked = judge.question_specs()
         self._answers = AnswerFinder(self._reader, asked, self._how.keep, self._how.exact)
         self._every = {one.key for one in asked}
         self._turn, self._counting = threading.Lock(), threading.Lock()
@@ -338,7 +338,7 @@ class Planner:
         questions = {criterion: self._judge.question_key(edit, criterion, files.hashes) for criterion in criteria}
         self._take_back(number, {question.asked for question in questions.values()})
         for repeat in range(self._repeats):
-            missing: dict[int, dict[str, Question]] = {}
+            missing: dict[int, dict[str, QuestionKey]] = {}
             verdicts: dict[str, int] = {}
             answers: list[Answer] = []
             for criterion, question in questions.items():
@@ -403,7 +403,7 @@ class Planner:
             self.held, self.shared = self.held + shared, self.shared + shared
         self._shared.end(job.questions.values(), job.repeat)
 
-    def _tries(self, unit: HeldUnit, question: Question, repeat: int) -> int:
+    def _tries(self, unit: HeldUnit, question: QuestionKey, repeat: int) -> int:
         """Return which try a unit that is held is due for; 0 where it is done."""
         if self._shared.settled(question, repeat):
             return 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from editloupe.types import OF_THE_SERVER, Judgement, Reason, Unjudged, UserError
+from editloupe.types import SERVER_REASONS, Judgement, Reason, Unjudged, UserError
 
 FINISHING = 10.0
 """Seconds after the first request to stop in which the edits under way may still send requests."""
@@ -24,7 +24,7 @@ INTERRUPTED = 130
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 ALIKE = 16
 """Edits that may fail alike at the start before the user is asked."""
-REQUEST_FAILED = OF_THE_SERVER | {Reason.REFUSED, Reason.INTERNAL}
+REQUEST_FAILED = SERVER_REASONS | {Reason.REFUSED, Reason.INTERNAL}
 """Reasons that come of the server, the network or the set-up; what a judge answers unreadably is its own doing."""
 
 

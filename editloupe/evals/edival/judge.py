@@ -17,11 +17,11 @@ from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_observations import EdivalContext
 from editloupe.judge.base_judge import BaseJudge, JudgeLifecycle
-from editloupe.judge.question_key import Asked
+from editloupe.judge.question_key import QuestionSpec
 from editloupe.judge.settings import JudgeSettings
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
-from editloupe.pictures.pixel_budget import room_for
+from editloupe.pictures.pixel_budget import reserve_pixels
 from editloupe.rubrics.edival import ASKED, PRECHECKS
 from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.settings import EdivalSettings, published
@@ -63,7 +63,7 @@ class EdivalJudge(BaseJudge):
         self._worded = worded
         self.settings: JudgeSettings = settings or JudgeSettings()
         self._chat = open_chat(spec, base_url, self.settings, replies, traffic)
-        self._questions: dict[str, Asked] = {}
+        self._questions: dict[str, QuestionSpec] = {}
         self.toolbox = build_toolbox(replace(tools or ToolSettings.from_environment(), enhancer="none"))
         """The tools of its machine; the model is offered none of them."""
         self._lifecycle = JudgeLifecycle(self._chat, self.toolbox)
@@ -110,7 +110,7 @@ class EdivalJudge(BaseJudge):
                 raise
             outcomes = [Unjudged(criterion=c, reason=Reason.MISSING_INPUT, detail=str(error)) for c in wanted]
             return self._judgement(edit, outcomes, [], CRITERIA)
-        async with room_for(edit.paths):
+        async with reserve_pixels(edit.paths):
             end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=context)
         return self._judgement(edit, end["outcomes"], end.get("traces", []), CRITERIA)
 
@@ -118,15 +118,15 @@ class EdivalJudge(BaseJudge):
         """Return the criteria this picture is asked: all of them."""
         return self.criteria
 
-    def asked(self) -> tuple[Asked, ...]:
+    def question_specs(self) -> tuple[QuestionSpec, ...]:
         """Return every question: what the criteria are measured by, and what the model is asked."""
         return tuple(self._asked(criterion) for criterion in self.criteria)
 
-    def asked_of(self, edit: Edit, criterion: str) -> Asked:
+    def question_spec(self, edit: Edit, criterion: str) -> QuestionSpec:
         """Return how one picture is measured on one criterion."""
         return self._asked(criterion)
 
-    def _asked(self, criterion: str) -> Asked:
+    def _asked(self, criterion: str) -> QuestionSpec:
         if (known := self._questions.get(criterion)) is None:
             facts = {
                 "criterion": criterion,
@@ -135,7 +135,7 @@ class EdivalJudge(BaseJudge):
                 "judge": self.spec,
                 **self._decides(criterion),
             }
-            known = self._questions[criterion] = Asked(criterion, facts)
+            known = self._questions[criterion] = QuestionSpec(criterion, facts)
         return known
 
     def _decides(self, criterion: str) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class EdivalJudge(BaseJudge):
             "max_image_bytes": profile.max_image_bytes,
         }
 
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
+    def inputs_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
         """Return the key of a turn: its pictures, its instruction and what is known of its objects."""
         if any(path not in hashes for path in edit.paths):
             return None

@@ -18,9 +18,9 @@ from editloupe.evals.forks.reopening import JudgeChange, reopened
 from editloupe.evals.forks.stopping import ForkStop, ForkStopped
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
-from editloupe.graphs.forking import ForkPlan, KeptStep, StepChange
+from editloupe.graphs.forking import ForkPlan, StepChange, StoredStep
 from editloupe.judge import Judge
-from editloupe.judge.question_key import changes
+from editloupe.judge.question_key import describe_changes
 from editloupe.pictures.decode import open_picture
 from editloupe.types import Judgement, Usage, UserError
 
@@ -103,7 +103,7 @@ def _check_pictures(plan: ForkPlan, kept: KeptTrace) -> None:
         calls = {call.id: place for place, call in enumerate(one.step.calls, 1)}
         for seen in one.step.observations:
             call = calls.get(seen.call_id, 0)
-            other = number == plan.step and (call in change.dropped or change.runs(call))
+            other = number == plan.step and (call in change.dropped or change.must_run(call))
             if not other and any(sha not in kept.album for sha in seen.pictures):
                 way = f"; --again {call} carries the call out again" if number == plan.step else ""
                 raise UserError(f"the run no longer holds a picture that step {number} showed{way}")
@@ -113,7 +113,7 @@ def _portable(plan: ForkPlan, kept: KeptTrace, judge: Judge) -> ForkPlan:
     """Leave out what only the parent's provider can read of its replies, where another one goes on."""
     if split_spec(judge.spec)[0] == split_spec(kept.judge)[0]:
         return plan
-    return replace(plan, kept=[KeptStep(one.step) for one in plan.kept])
+    return replace(plan, kept=[StoredStep(one.step) for one in plan.kept])
 
 
 class _Making:
@@ -132,7 +132,7 @@ class _Making:
         self._price, self._watcher = price, watcher
         self.made: list[Fork] = []
         """Those that have ended, in the order they ended."""
-        self._asked = judge.asked_of(kept.edit, kept.parent.criterion)
+        self._asked = judge.question_spec(kept.edit, kept.parent.criterion)
         self.identity = identity_of(kept.parent, plan.step, plan.change, self._asked.key)
 
     async def all(self, times: int) -> list[Fork]:
@@ -163,7 +163,7 @@ class _Making:
         kept, plan, trace = self._kept, self._plan, judgement.traces[0]
         paid_from = plan.step - (0 if plan.change else 1)
         paid = sum((step.usage for step in trace.steps[paid_from:]), Usage())
-        words = [*plan.change.words(), *self._judge_words()]
+        words = [*plan.change.describe(), *self._judge_words()]
         return Fork(
             edit=kept.original,
             pictures=kept.pictures,
@@ -199,7 +199,7 @@ class _Making:
                 () if self._judge.mode == self._kept.mode else (f"mode ({self._kept.mode}, then {self._judge.mode})",)
             )
             return (*judge, *mode)
-        told = changes(known, self._asked.facts)  # who and how before what follows from it
+        told = describe_changes(known, self._asked.facts)  # who and how before what follows from it
         return tuple(sorted(told, key=lambda words: not words.startswith(("judge (", "mode ("))))
 
     def _notes(self) -> tuple[str, ...]:

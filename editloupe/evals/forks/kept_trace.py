@@ -11,7 +11,7 @@ from editloupe.evals.forks.records import ForkParent
 from editloupe.evals.runs.export.tables import each_once
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit, reply_behind
-from editloupe.graphs.forking import KeptStep
+from editloupe.graphs.forking import StoredStep
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixels import ImageError
@@ -37,7 +37,7 @@ class KeptTrace:
     protocol: str
     mode: str
     album: Album
-    kept: Sequence[KeptStep]
+    kept: Sequence[StoredStep]
     original: Edit
     """As the run has it, with the paths of its manifest."""
 
@@ -152,10 +152,10 @@ def hold(run: Run, sha: Sha, album: Album) -> None:
         run.damage.add("pictures", sha)
 
 
-def _steps(run: Run, edit_id: str, steps: Sequence[Step]) -> list[KeptStep]:
+def _steps(run: Run, edit_id: str, steps: Sequence[Step]) -> list[StoredStep]:
     """Return the steps with the messages they were read from, as far as the run kept them."""
     replies = [reply_behind(run, edit_id, step) for step in steps]
-    return [KeptStep(step, reply.message if reply else None) for step, reply in zip(steps, replies, strict=True)]
+    return [StoredStep(step, reply.message if reply else None) for step, reply in zip(steps, replies, strict=True)]
 
 
 def _with_kept_files(run: Run, edit: Edit, pictures: Mapping[str, Sequence[Sha]]) -> Edit:

@@ -103,10 +103,10 @@ def _setup(kept: KeptTrace, other: JudgeChange) -> Setup:
         )
         settings = kept.described.get("settings")
         judging = dict(settings if isinstance(settings, Mapping) else described.get("judging") or {})
-        found = same.but(judging=_usable(judging), tools=dict(described.get("tools") or {}))
+        found = same.with_settings(judging=_usable(judging), tools=dict(described.get("tools") or {}))
     if not other.judging and not other.tools:
         return found
-    return found.but(judging=other.judging, tools=other.tools)
+    return found.with_settings(judging=other.judging, tools=other.tools)
 
 
 def _usable(judging: dict[str, Any]) -> dict[str, Any]:

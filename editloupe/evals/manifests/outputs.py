@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from editloupe._util.text import number_of
 from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.readers import Row
-from editloupe.pictures.memory import in_file
+from editloupe.pictures.memory import require_path
 from editloupe.rubrics.benchmark import PICTURES, folders_in, picture_in
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.types import Edit, UserError
@@ -95,7 +95,7 @@ def survey(read: Read, of: ModelFolder, parts: Parts, seen: Callable[[Path], Non
     found: dict[Part, Held] = {}
     ids = IdSet()
     for edit in read(of.folder, of.model):
-        output = in_file(edit.edited)
+        output = require_path(edit.edited)
         held = found.setdefault(parts.part(edit), Held(output, parts.find_absent_part(edit)))
         held.cases += 1
         if output.is_file():
@@ -150,7 +150,7 @@ def edits_of(read: Read, surveys: Sequence[Survey], parts: Parts) -> Iterator[Ed
             if edit is None or parts.part(edit) in left_out:
                 continue
             changed: dict[str, Any] = {} if edit.model == one.of.model else {"model": one.of.model}
-            if not in_file(edit.edited).is_file():
+            if not require_path(edit.edited).is_file():
                 changed["extra"] = {**edit.extra, OUTPUT: MISSING_OUTPUT}
             yield edit.model_copy(update=changed) if changed else edit
 

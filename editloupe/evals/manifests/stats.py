@@ -19,7 +19,7 @@ from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.datasets import Naming, edit_from
 from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.pictures.decode import declared_size
-from editloupe.pictures.memory import in_file
+from editloupe.pictures.memory import require_path
 from editloupe.pictures.pixels import ImageError
 from editloupe.types import Box, Edit, Record, UserError
 
@@ -146,7 +146,7 @@ class _Counts:
             self._widths.append(width)
             self._heights.append(height)
         if edit.target_boxes:
-            self._measure(in_file(edit.source), edit.target_boxes)
+            self._measure(require_path(edit.source), edit.target_boxes)
 
     def _measure(self, source: Path, boxes: Sequence[Box]) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from editloupe._util.text import counted, number_of
+from editloupe._util.text import format_counts, number_of
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.report_blocks import (
     assign_short_names,
@@ -100,7 +100,7 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
         people = found.question == "judges"
         rows = [
             (one.name if people else one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b)
-            + ((counted(one.human) or "–",) if people else ())
+            + ((format_counts(one.human) or "–",) if people else ())
             for one in found.disagreements[:MOST_DISAGREEMENTS]
         ]
         more = len(found.disagreements) - MOST_DISAGREEMENTS

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.resources import files
 
-from editloupe._util.text import counted, for_html, shortened, trace_command
+from editloupe._util.text import for_html, format_counts, format_trace_command, shorten
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.figures.report_figures import Draw
 from editloupe.evals.report.notable_edits import NotableEdit
@@ -110,16 +110,18 @@ class _Page:
         title = cases.titles.get(item.criterion, item.criterion)
         facts = {
             title: item.label,
-            "People": counted(item.human),
+            "People": format_counts(item.human),
             "Because": item.because,
-            "Judge's reason": shortened(item.rationale) if item.rationale != item.because else "",
+            "Judge's reason": shorten(item.rationale) if item.rationale != item.because else "",
             "Type": item.instruction_type or "",
             "Editing model": item.model or "",
         }
         listed = "".join(f"<dt>{for_html(n)}</dt><dd>{for_html(v)}</dd>" for n, v in facts.items() if v)
         traces = run.load_trace(item.edit_id, item.criterion, item.repeat)
         told = "".join(_render_trace(run, trace) for trace in traces)
-        command = f"<code>{for_html(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))}</code>"
+        command = (
+            f"<code>{for_html(format_trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))}</code>"
+        )
         details = f"<details><summary>Trace: what the judge did</summary>{told}</details>" if told else ""
         return (
             f'<section class="case" id="case-{self._cases}"><h{level}>{for_html(item.edit_id)} '

@@ -13,7 +13,7 @@ from rich.rule import Rule
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from editloupe._util.text import code_for_markdown, counted, for_markdown, printable, trace_command
+from editloupe._util.text import code_for_markdown, for_markdown, format_counts, format_trace_command, printable
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.notable_edits import NotableEdit
 from editloupe.evals.report.table_formats import cell_text, markdown_rows
@@ -110,12 +110,12 @@ def _split_columns(needs: list[int], width: int) -> list[list[int]]:
 
 def _render_case(cases: Cases, item: NotableEdit) -> list[RenderableType]:
     head = Text.assemble((printable(item.edit_id), "bold"), f"  {item.kind}: {printable(item.because)}")
-    human = f" · people: {counted(item.human)}" if item.human else ""
+    human = f" · people: {format_counts(item.human)}" if item.human else ""
     title = cases.titles.get(item.criterion, item.criterion)
     lines = [
         Text(f"“{printable(item.instruction)}”", style="italic"),
         Text(printable(f"{title}: {item.label}{human}")),
-        Text(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat), style="dim"),
+        Text(format_trace_command(cases.folder, item.edit_id, item.criterion, item.repeat), style="dim"),
     ]
     return [head, *(Padding(line, (0, 0, 0, 2)) for line in lines), Text()]
 
@@ -146,9 +146,9 @@ def _cases_to_markdown(cases: Cases) -> list[str]:
 
 def _case_to_markdown(cases: Cases, number: int, item: NotableEdit) -> str:
     title = cases.titles.get(item.criterion, item.criterion)
-    human = f"; people: {counted(item.human)}" if item.human else ""
+    human = f"; people: {format_counts(item.human)}" if item.human else ""
     said = for_markdown(f"{title}: {item.label}{human}")
-    command = code_for_markdown(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))
+    command = code_for_markdown(format_trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))
     return (
         f"{number}. **{for_markdown(item.edit_id)}**, {item.kind} ({for_markdown(item.because)}): "
         f"“{for_markdown(item.instruction)}” – {said}. {command}"

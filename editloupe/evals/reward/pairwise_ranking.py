@@ -13,7 +13,7 @@ from editloupe.evals.stats.comparison.bradley_terry import Comparison, Ranking, 
 from editloupe.evals.stats.comparison.preference_results import Half, PairKey, pair_results, row_halves
 from editloupe.evals.stats.scores.run_table import RunRow, Table
 from editloupe.evals.stats.scores.score_matrix import BETWEEN, group_rows, shared_apart_fields
-from editloupe.pictures.memory import in_file
+from editloupe.pictures.memory import require_path
 from editloupe.rubrics.registry import known_protocol, pair_rules
 from editloupe.rubrics.roles import paths_in
 from editloupe.rubrics.tables import NO_MODEL
@@ -52,14 +52,14 @@ def build_model_pairs(edits: Iterable[Edit], dimensions: Sequence[str], file: st
 def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> Pair:
     return Pair(
         id=f"case_{number:05d}:{first.model}|{second.model}:{dimension}",
-        source=in_file(first.source),
+        source=require_path(first.source),
         instruction=first.instruction,
-        winner=in_file(first.edited),
-        loser=in_file(second.edited),
+        winner=require_path(first.edited),
+        loser=require_path(second.edited),
         dimension=dimension,
         label="open",
         task=first.instruction_type,
-        references=tuple(map(in_file, paths_in(first, "references"))),
+        references=tuple(map(require_path, paths_in(first, "references"))),
         hint=first.hint or second.hint,
         file=file,
         models=(str(first.model), str(second.model)),

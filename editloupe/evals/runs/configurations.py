@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from editloupe._util.json_safe import content_key, storable_text
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.schema import VERSION
-from editloupe.judge.question_key import Asked, changes
+from editloupe.judge.question_key import QuestionSpec, describe_changes
 from editloupe.rubrics.model import Answer
 from editloupe.types import UserError
 
@@ -42,7 +42,7 @@ class Configuration:
         return " · ".join(filter(None, (self.judge, self.protocol, f"{self.mode} mode", self.differs)))
 
 
-def name_for(connection: sqlite3.Connection, asked: Sequence[Asked]) -> str:
+def name_for(connection: sqlite3.Connection, asked: Sequence[QuestionSpec]) -> str:
     """Return the name of the configuration these questions belong to: one here that asks nothing otherwise, or a new one."""
     return name_among(connection, [(question.criterion, question.key) for question in asked])
 
@@ -65,7 +65,7 @@ def name_among(connection: sqlite3.Connection, asked: Sequence[tuple[str, str]],
     return content_key({"asked": sorted(key for _, key in asked)})[:16]
 
 
-def extend(connection: sqlite3.Connection, clean: Secrets, asked: Sequence[Asked], name: str) -> None:
+def extend(connection: sqlite3.Connection, clean: Secrets, asked: Sequence[QuestionSpec], name: str) -> None:
     """Keep questions, as those of a configuration."""
     for question in asked:
         facts = clean(storable_text(json.dumps(question.facts, sort_keys=True, ensure_ascii=False, default=str)))
@@ -124,7 +124,9 @@ def _difference(connection: sqlite3.Connection, old: Configuration, new: Configu
             with suppress(ValueError, RecursionError):
                 facts[-1].setdefault(str(criterion), json.loads(text))
     shared = [criterion for criterion in facts[1] if criterion in facts[0]]
-    found = dict.fromkeys(what for criterion in shared for what in changes(facts[0][criterion], facts[1][criterion]))
+    found = dict.fromkeys(
+        what for criterion in shared for what in describe_changes(facts[0][criterion], facts[1][criterion])
+    )
     return ", ".join(found) or f"configuration {new.name[:6]}"
 
 

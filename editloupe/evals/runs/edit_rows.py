@@ -17,7 +17,7 @@ from editloupe._util.json_safe import content_key, record_json, storable_text
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.damage import UNREADABLE, Damage
 from editloupe.pictures.memory import PictureSource
-from editloupe.types import KEPT, Box, Edit, Sha
+from editloupe.types import STORED, Box, Edit, Sha
 
 Pictures = dict[str, list[str]]
 """Hashes by role."""
@@ -229,9 +229,9 @@ def edit_of(text: Any) -> Edit:
     try:
         facts: Any = _FACTS.validate_json(text)
     except ValidationError:
-        return Edit.model_validate_json(text, context=KEPT)
+        return Edit.model_validate_json(text, context=STORED)
     if not facts["id"] or not facts["instruction"].strip():
-        return Edit.model_validate_json(text, context=KEPT)
+        return Edit.model_validate_json(text, context=STORED)
     facts["source"], facts["edited"] = _path(facts["source"]), Path(facts["edited"])
     edit = Edit.__new__(Edit)
     # As an unpickled one is made: `model_construct` takes longer than reading the text.

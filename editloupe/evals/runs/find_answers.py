@@ -11,10 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.unit_rows import Answer
-from editloupe.judge.question_key import Asked, Question, as_good_as, changes
-from editloupe.types import OF_THE_SERVER, Reason, Verdict
+from editloupe.judge.question_key import QuestionKey, QuestionSpec, describe_changes, is_equivalent
+from editloupe.types import SERVER_REASONS, Reason, Verdict
 
-FAILED = OF_THE_SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
+FAILED = SERVER_REASONS | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
 """Reasons that say nothing about the judge's reply: the same command again tries these units again.
 
 The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
@@ -50,18 +50,18 @@ class HeldUnit(NamedTuple):
     def stands_in(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         """True where this answer, given in an older way of asking, answers the new one as well."""
         try:
-            return as_good_as(old, new, json.loads(self.used))
+            return is_equivalent(old, new, json.loads(self.used))
         except (ValueError, TypeError):
             return False
 
 
-def find_answer(reader: RunReader, question: Question, repeat: int = 0) -> HeldUnit | None:
+def find_answer(reader: RunReader, question: QuestionKey, repeat: int = 0) -> HeldUnit | None:
     """Return the unit of exactly this question, whatever edit it was asked about; None if the run holds none."""
     row = reader.connection.execute(_SAME, (question.shown, question.asked, repeat)).fetchone()
     return HeldUnit(*row) if row else None
 
 
-def find_verdict(reader: RunReader, question: Question, repeat: int = 0) -> Verdict | None:
+def find_verdict(reader: RunReader, question: QuestionKey, repeat: int = 0) -> Verdict | None:
     """Return the verdict on exactly this question; None if there is none or it cannot be read."""
     unit = find_answer(reader, question, repeat)
     if unit is None or unit.status != "judged":
@@ -90,13 +90,15 @@ class AnswerFinder:
         exact: Use only answers to the very same question.
     """
 
-    def __init__(self, reader: RunReader, asked: Sequence[Asked], keep: bool = False, exact: bool = False) -> None:
+    def __init__(
+        self, reader: RunReader, asked: Sequence[QuestionSpec], keep: bool = False, exact: bool = False
+    ) -> None:
         self._reader, self._keep = reader, keep
         self._asked = {question.key: question for question in asked}
         self._own = _OWN if exact else _ANSWER
         self._older = {key: [] if exact else self._older_ways(question) for key, question in self._asked.items()}
 
-    def find(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
+    def find(self, edit: int | None, question: QuestionKey, repeat: int) -> HeldUnit | None:
         """Return the unit that answers a question about an edit; None where it has to be asked."""
         own = self._answer(edit, question.asked, repeat)
         # Pictures that are gone, or cannot be read today, are no reason to doubt what was seen of them.
@@ -104,14 +106,16 @@ class AnswerFinder:
             return own
         return find_answer(self._reader, question, repeat) or self._from_older(edit, question, repeat)
 
-    def _from_older(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
+    def _from_older(self, edit: int | None, question: QuestionKey, repeat: int) -> HeldUnit | None:
         for way, unit in self._in_older_ways(edit, question, repeat):
             new = self._asked[question.asked].facts
             if self._keep or (unit.shown == question.shown and unit.stands_in(way.facts, new)):
                 return unit
         return None
 
-    def _in_older_ways(self, edit: int | None, question: Question, repeat: int) -> Iterator[tuple[OlderWay, HeldUnit]]:
+    def _in_older_ways(
+        self, edit: int | None, question: QuestionKey, repeat: int
+    ) -> Iterator[tuple[OlderWay, HeldUnit]]:
         for way in self._older[question.asked]:
             unit = self._answer(edit, way.asked, repeat)
             if unit and not unit.failed:
@@ -123,7 +127,7 @@ class AnswerFinder:
         row = self._reader.connection.execute(self._own, (edit, asked, repeat)).fetchone()
         return HeldUnit(*row) if row else None
 
-    def find_change(self, edit: int, question: Question, repeat: int) -> str | None:
+    def find_change(self, edit: int, question: QuestionKey, repeat: int) -> str | None:
         """Say what changed since a verdict that does not answer a question any more; None where there is no such verdict."""
         own = self._answer(edit, question.asked, repeat)
         if own and not own.failed:
@@ -132,10 +136,10 @@ class AnswerFinder:
             new = self._asked[question.asked]
             if unit.shown == question.shown and unit.stands_in(way.facts, new.facts):
                 return None
-            return " and ".join(changes(way.facts, new.facts)) or "what the judge is shown of the edit"
+            return " and ".join(describe_changes(way.facts, new.facts)) or "what the judge is shown of the edit"
         return None
 
-    def _older_ways(self, asked: Asked) -> list[OlderWay]:
+    def _older_ways(self, asked: QuestionSpec) -> list[OlderWay]:
         """Return the other ways in which this judge was asked this criterion in this mode, the latest first."""
         query = (
             "SELECT asked.asked, asked.facts FROM asked JOIN configurations USING (asked) WHERE criterion = ? "

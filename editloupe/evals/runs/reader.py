@@ -15,7 +15,7 @@ from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.damage import rows_of
 from editloupe.evals.runs.edit_rows import Enrolled, rows_with_id
-from editloupe.judge.question_key import Question
+from editloupe.judge.question_key import QuestionKey
 
 AT_ONCE = 2000
 """Units fetched at a time."""
@@ -329,7 +329,7 @@ class RunReader:
         query = "SELECT unit, outcome FROM units WHERE unit BETWEEN ? AND ?"
         return dict(self.connection.execute(query, (first, last)).fetchall())
 
-    def next_repeat(self, question: Question) -> int:
+    def next_repeat(self, question: QuestionKey) -> int:
         """Return the number of the first repeat after those that answer a question."""
         query = "SELECT coalesce(max(repeat) + 1, 0) FROM units WHERE shown = ? AND asked = ?"
         return int(self._value(query, question.shown, question.asked))

@@ -21,7 +21,7 @@ from editloupe.evals.runs.edit_rows import Entry, KeptEdit, enrol, forget, read_
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, PictureFolder, RunLock
 from editloupe.evals.runs.unit_rows import ANSWER, Answer, Filing, Unit, put, read_reply, read_trace, timestamp
-from editloupe.judge.question_key import Asked
+from editloupe.judge.question_key import QuestionSpec
 from editloupe.pictures.decode import Album
 from editloupe.types import Judgement, Trace, Usage, UserError
 
@@ -127,7 +127,7 @@ class Run:
             self.damage.note(f"{error}; who judged with which settings is not known.")
             return {"schema": schema.VERSION, "configurations": []}
 
-    def configure(self, description: Mapping[str, Any], asked: Sequence[Asked] = ()) -> str:
+    def configure(self, description: Mapping[str, Any], asked: Sequence[QuestionSpec] = ()) -> str:
         """Add a judge's description to run.json where it is not there yet; return the name of the configuration.
 
         A judge that asks what one here asks, and perhaps further criteria, is that configuration.

@@ -28,7 +28,7 @@ from editloupe.evals.runs.edit_rows import Entry, content_of
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.run_folder import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.runs.schema import UNIT_COLUMNS
-from editloupe.judge.question_key import Asked, Question
+from editloupe.judge.question_key import QuestionKey, QuestionSpec
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
 from editloupe.types import Edit, Judgement, Mode, Outcome, Record, Step, Trace, Usage, Verdict
@@ -103,7 +103,7 @@ class Filing:
     album: Album | KeptPictures | None = None
     """Where the pictures are that the traces speak of; without it none are kept."""
     position: int | None = None
-    questions: Mapping[str, Question] = field(default_factory=dict)
+    questions: Mapping[str, QuestionKey] = field(default_factory=dict)
     """What was asked, by criterion; without it nobody can tell later whether the same is asked again."""
     tries: Mapping[str, int] = field(default_factory=dict)
     """How often each criterion was asked anew, this time included."""
@@ -141,7 +141,7 @@ class Filing:
     def _unit(self, outcome: Outcome, clean: Secrets) -> dict[str, Any]:
         judged = outcome if isinstance(outcome, Verdict) else None
         criterion, usage, traces = outcome.criterion, outcome.usage, self._traces(outcome)
-        question = self.questions.get(criterion) or Question(self._unknown(criterion).key, None)
+        question = self.questions.get(criterion) or QuestionKey(self._unknown(criterion).key, None)
         used = sorted({seen.tool for trace in traces for step in trace.steps for seen in step.observations})
         return {
             "criterion": storable_text(criterion),
@@ -176,11 +176,11 @@ class Filing:
         """The name of the configuration; without one, a name made of all that is known: judge, mode and protocol."""
         return self.configuration or content_key(self._about)[:16]
 
-    def _unknown(self, criterion: str) -> Asked:
+    def _unknown(self, criterion: str) -> QuestionSpec:
         """Return what is known of a question whose writer did not say more."""
-        return Asked(criterion, {"criterion": criterion, **self._about})
+        return QuestionSpec(criterion, {"criterion": criterion, **self._about})
 
-    def unknown_questions(self) -> list[Asked]:
+    def unknown_questions(self) -> list[QuestionSpec]:
         """Return the questions that are known only by judge, mode and criterion."""
         verdicts = self.judgement.verdicts
         return [self._unknown(outcome.criterion) for outcome in verdicts if outcome.criterion not in self.questions]

@@ -14,7 +14,7 @@ from typing import TypeVar
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing
 from editloupe.judge.base_judge import BaseJudge
-from editloupe.judge.question_key import Question
+from editloupe.judge.question_key import QuestionKey
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixels import ImageError
@@ -112,7 +112,7 @@ def _settle(written: asyncio.Future[frozenset[str]], kept: frozenset[str], error
 
 def keep_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Album) -> int:
     """Keep what a judge said of an edit and return the repeat it is kept as."""
-    configuration = run.configure(judge.describe(), judge.asked())
+    configuration = run.configure(judge.describe(), judge.question_specs())
     edit, hashes = judgement.edit, _hashes(judgement, album)
     questions = {
         outcome.criterion: judge.question_key(edit, outcome.criterion, hashes) for outcome in judgement.verdicts
@@ -130,6 +130,6 @@ def _hashes(judgement: Judgement, album: Album) -> dict[PictureSource, Sha]:
     return found
 
 
-def _next_repeat(run: Run, questions: Iterable[Question]) -> int:
+def _next_repeat(run: Run, questions: Iterable[QuestionKey]) -> int:
     with run.reader() as reader:
         return max(reader.next_repeat(question) for question in questions)

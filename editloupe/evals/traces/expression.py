@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from editloupe._util.text import one_line, shortened
+from editloupe._util.text import one_line, shorten
 from editloupe.types import UserError
 
 LONGEST = 5000
@@ -120,7 +120,7 @@ class _Token:
 
     @property
     def shown(self) -> str:
-        return "the end" if self.kind == "end" else f"`{shortened(self.text, 40)}`"
+        return "the end" if self.kind == "end" else f"`{shorten(self.text, 40)}`"
 
 
 def parse(text: str) -> Condition | None:

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
 from pydantic import Field, ValidationError
 
-from editloupe._util.text import one_line, shortened
+from editloupe._util.text import one_line, shorten
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.writer import keep_judgement
 from editloupe.judge import Judge
@@ -226,7 +226,7 @@ class _ProgressReporter:
         """Report a step."""
         self._count += 1
         did = ", ".join(call.name for call in step.calls) or ("answered" if step.answer is not None else "thought")
-        task = asyncio.create_task(self._report(self._count, one_line(shortened(f"{trace.criterion}: {did}", 200))))
+        task = asyncio.create_task(self._report(self._count, one_line(shorten(f"{trace.criterion}: {did}", 200))))
         self._reports.add(task)
         task.add_done_callback(self._reports.discard)
 

@@ -7,7 +7,7 @@ import binascii
 import os
 from pathlib import Path
 
-from editloupe._util.text import one_line, shortened
+from editloupe._util.text import one_line, shorten
 from editloupe.pictures.input import as_memory_picture
 from editloupe.pictures.memory import PictureSource
 from editloupe.types import UserError
@@ -43,7 +43,7 @@ class PictureGate:
 
     def path(self, path_text: str) -> Path:
         """Return the resolved path inside a root; a relative path is looked up in each root in turn."""
-        quoted = one_line(shortened(path_text, 200))
+        quoted = one_line(shorten(path_text, 200))
         if not self._roots:
             raise UserError(
                 "this server opens no files because it was started without --root; send the picture as base64 or a data URL"

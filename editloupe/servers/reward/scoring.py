@@ -25,7 +25,7 @@ from editloupe.evals.runs.unit_rows import Filing
 from editloupe.judge import Judge
 from editloupe.judge.base_judge import edits_at_once
 from editloupe.judge.edit_score import EditScore, score_edit
-from editloupe.judge.question_key import Question
+from editloupe.judge.question_key import QuestionKey
 from editloupe.pictures.decode import Album, hash_file
 from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixels import ImageError
@@ -45,7 +45,7 @@ class JudgementRun:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="editloupe-run")
         self._reader: RunReader | None = None
         try:
-            self._configuration = self._run.configure(judge.describe(), judge.asked())
+            self._configuration = self._run.configure(judge.describe(), judge.question_specs())
         except BaseException:
             self.close()
             raise
@@ -83,7 +83,7 @@ class JudgementRun:
         filing = Filing(judgement, 0, album, questions=questions, configuration=self._configuration)
         self._run.save_all([filing])
 
-    def _questions(self, edit: Edit) -> dict[str, Question]:
+    def _questions(self, edit: Edit) -> dict[str, QuestionKey]:
         hashes: dict[PictureSource, Sha] = {}
         for source in edit.paths:
             try:
@@ -161,7 +161,7 @@ class EditScorer:
     @property
     def version(self) -> str:
         """Identifies the judge, its questions and settings."""
-        return content_key({"asked": sorted(question.key for question in self.judge.asked())})[:16]
+        return content_key({"asked": sorted(question.key for question in self.judge.question_specs())})[:16]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ class LiveJobs:
             shas = (asked.source, asked.edited, asked.reference)
             with self._uploads.held(shas):
                 pixels = await asyncio.to_thread(self._uploads.pixels, shas)
-                async with self._pixels.room(pixels):
+                async with self._pixels.reserve(pixels):
                     await self._judge(job, judge, edit, {"source": asked.source, "edited": asked.edited})
         except asyncio.CancelledError:
             job.tell("stopped", sentence="Stopped. What was seen until then stays here; nothing was kept.")

@@ -62,7 +62,7 @@ class DecodingThreads:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _in_turn(self, work: Callable[[], T], files: Sequence[Path]) -> T:
-        with self._budget.room_in_thread(sum(self.pixels_of(file) or 0 for file in files)):
+        with self._budget.reserve_in_thread(sum(self.pixels_of(file) or 0 for file in files)):
             return work()
 
     def pixels_of(self, file: Path) -> int | None:

@@ -13,7 +13,7 @@ from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
 from editloupe.agent.transport.secrets import Secrets
-from editloupe.judge.panels import opinion_lines
+from editloupe.judge.panels import format_opinions
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.servers.studio.answer_choices import rubric_of
 from editloupe.servers.studio.trace_view import KINDS
@@ -117,7 +117,7 @@ class Pages:
             duration=duration, number=number, level=level, urlencode=in_address, opening=opening
         )
         self._environment.globals.update(
-            title_of=title_of, meaning_of=meaning_of, opinion_lines=opinion_lines, KINDS=KINDS, **common
+            title_of=title_of, meaning_of=meaning_of, opinion_lines=format_opinions, KINDS=KINDS, **common
         )
 
     def warm(self) -> None:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from editloupe._util.errors import describe_error
 from editloupe.agent.spec_names import RULES
 from editloupe.judge import Judge
-from editloupe.judge.plans import names_a_file
+from editloupe.judge.plans import is_file_spec
 from editloupe.judge.settings import DEFAULT_SETUP, setup_names
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import DEFAULT
@@ -144,7 +144,7 @@ def judge_of(request: JudgeRequest, settings: StudioSettings) -> Judge:
     spec = request.judge.strip() or settings.judge
     if request.setup not in setup_names():
         raise UserError(f'there is no set-up "{request.setup}" here; there are: {", ".join(setup_names())}')
-    if spec and names_a_file(spec) and spec != settings.judge:
+    if spec and is_file_spec(spec) and spec != settings.judge:
         raise UserError(
             "a page names no files of this machine; start the studio with that judge: `editloupe studio --judge SPEC`"
         )

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from editloupe.evals.runs.damage import readable
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit, reply_behind
-from editloupe.judge.question_key import changes
+from editloupe.judge.question_key import describe_changes
 from editloupe.rubrics.case import EDITED, SOURCE
-from editloupe.types import AskedMessage, Box, Observation, Sent, Step, ToolCall, Trace, UserError
+from editloupe.types import Box, Observation, RequestMessage, Sent, Step, ToolCall, Trace, UserError
 
 if TYPE_CHECKING:
     from editloupe.servers.studio.library import Library, OpenRun
@@ -266,7 +266,7 @@ def _opens(step: Step) -> bool:
     return bool(step.asked) and step.asked[0].role == "system"
 
 
-def _message(asked: AskedMessage, prompt: Sequence[str], sizes: Mapping[str, Sent]) -> Block:
+def _message(asked: RequestMessage, prompt: Sequence[str], sizes: Mapping[str, Sent]) -> Block:
     parts: list[Any] = []
     if asked.prompt is not None:
         parts.append(prompt[asked.prompt] if asked.prompt < len(prompt) else "")
@@ -348,7 +348,7 @@ def _differences(left: Judged, right: Judged) -> Iterator[str]:
     if first.protocol != second.protocol:
         yield f"A was asked by {first.protocol}, B by {second.protocol}: criteria of one name, but not one question"
     else:
-        told = changes(_asked(one, first), _asked(other, second))
+        told = describe_changes(_asked(one, first), _asked(other, second))
         if told := tuple(what for what in told if not what.startswith(_OBVIOUS)):
             yield f"they were asked otherwise: {', '.join(told)}"
     edit, same = one.edit(first.name).edit, other.edit(second.name).edit

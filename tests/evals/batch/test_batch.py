@@ -25,7 +25,7 @@ from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.scores.run_scores import criterion_means
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.graphs.loop import CaseContext, opening
+from editloupe.graphs.loop import CaseContext, initial_state
 from editloupe.judge import Judge, JudgeSettings
 from editloupe.pictures.decode import Album, Picture
 from editloupe.types import Unjudged, UserError
@@ -278,9 +278,9 @@ def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
     def breaks(context: CaseContext) -> Any:
         if context.case.edit.id == "e1":
             raise RuntimeError("a bug")
-        return opening(context)
+        return initial_state(context)
 
-    monkeypatch.setattr("editloupe.graphs.engines.opening", breaks)
+    monkeypatch.setattr("editloupe.graphs.engines.initial_state", breaks)
     ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
     assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
 

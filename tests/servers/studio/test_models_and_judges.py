@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing
-from editloupe.judge.question_key import Asked, Question
+from editloupe.judge.question_key import QuestionKey, QuestionSpec
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import Edit, Judgement, Step, Trace, Verdict
 from tests.evals.sample_runs import IF, IF_LABELS, Line, make_run
@@ -120,7 +120,7 @@ def test_an_own_criterion_has_its_title_and_can_be_labelled(studio: OpenStudio, 
     text = "name: mood\ntitle: The mood of it\nquestion: Is it merry?\nanswer: {kind: yes_no}\n"
     (tmp_path / "mood.yaml").write_text(text, "utf-8")
     rubric = with_files("dlebench", [tmp_path / "mood.yaml"]).rubric("mood")
-    asked = Asked("mood", {"criterion": "mood", "protocol": "dlebench"})
+    asked = QuestionSpec("mood", {"criterion": "mood", "protocol": "dlebench"})
     edit = Edit(id="e", source=tmp_path / "a.png", edited=tmp_path / "b.png", instruction="Cheer it up")
     whole = Judgement(
         edit=edit,
@@ -133,7 +133,7 @@ def test_an_own_criterion_has_its_title_and_can_be_labelled(studio: OpenStudio, 
     with Run.write(tmp_path / "run") as opened:
         described = {"protocol": "dlebench", "rubrics": {"mood": rubric.model_dump(mode="json")}}
         configuration = opened.configure(described, [asked])
-        question = {"mood": Question(asked.key, "shown")}
+        question = {"mood": QuestionKey(asked.key, "shown")}
         opened.save_all([Filing(whole, questions=question, configuration=configuration)])
     client = studio(runs=(tmp_path / "run",))
     for page, params in (("", {}), ("/trace", {"edit": "e"}), ("/annotate", {"annotator": "ana", "edit": "e"})):

@@ -145,7 +145,7 @@ async def test_large_edits_are_judged_one_after_another_and_small_ones_side_by_s
 
     async def judge(pixels: int) -> None:
         nonlocal under_way, most
-        async with turns.room(pixels):
+        async with turns.reserve(pixels):
             under_way += pixels
             most = max(most, under_way)
             await asyncio.sleep(0.01)
@@ -160,7 +160,7 @@ async def test_large_edits_are_judged_one_after_another_and_small_ones_side_by_s
     most = 0
     await asyncio.gather(*(judge(25) for _ in range(4)))
     assert most == 100
-    async with asyncio.timeout(1), turns.room(10**9):
+    async with asyncio.timeout(1), turns.reserve(10**9):
         pass
 
 

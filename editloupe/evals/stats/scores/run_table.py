@@ -352,7 +352,7 @@ def version_notes(versions: Iterable[ServedVersion]) -> tuple[str, ...]:
 
 
 def _note(judge: str, versions: Sequence[ServedVersion]) -> str:
-    parts = [f"{version.served.told} ({number_of(version.verdicts, 'verdict')})" for version in versions]
+    parts = [f"{version.served.summary} ({number_of(version.verdicts, 'verdict')})" for version in versions]
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{judge} was served in {len(versions)} versions: {listed}; scores may differ with them."
 

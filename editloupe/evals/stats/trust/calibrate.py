@@ -29,9 +29,9 @@ from editloupe.judge.calibration import (
     STEPS,
     Calibration,
     CriterionTrust,
-    Tested,
-    count_places,
-    fewest,
+    ThresholdTest,
+    count_earlier_thresholds,
+    fewest_labels,
     lower_bound,
 )
 from editloupe.types import UserError
@@ -50,15 +50,15 @@ def thresholds(confidence: Floats, least: int = FEWEST) -> Ints:
     return np.asarray(ends + 1, np.int64)
 
 
-def fixed_sequence(confidence: Floats, agreed: Bools, agreement: float, error: float) -> tuple[Tested, ...]:
+def fixed_sequence(confidence: Floats, agreed: Bools, agreement: float, error: float) -> tuple[ThresholdTest, ...]:
     """Test thresholds from the strictest that has enough labels down to the first that fails."""
     order = np.argsort(-confidence, kind="stable")
     sure, right = confidence[order], np.cumsum(agreed[order])
-    found: list[Tested] = []
-    for labels in thresholds(confidence, fewest(agreement, error)).tolist():
+    found: list[ThresholdTest] = []
+    for labels in thresholds(confidence, fewest_labels(agreement, error)).tolist():
         same = int(right[labels - 1])
         lower = lower_bound(same, labels, error)
-        one = Tested(
+        one = ThresholdTest(
             threshold=float(sure[labels - 1]), labels=labels, agreed=same, lower=lower, passed=bool(lower >= agreement)
         )
         found.append(one)
@@ -109,7 +109,7 @@ def calibrate(
         same = np.abs(mine[used] - theirs[used]) <= within + 1e-9
         sure = known[name][used]
         share = error / places_before(name, earlier)
-        least = fewest(agreement, share)
+        least = fewest_labels(agreement, share)
         tested = fixed_sequence(sure, same, agreement, share)
         found = _trust(tested, known[name][over], int(used.sum()), least)
         criteria[name] = found.model_copy(update={"candidates": len(thresholds(sure, least))})
@@ -133,7 +133,7 @@ def calibrate(
     )
 
 
-def _trust(tested: tuple[Tested, ...], known: Floats, labels: int, least: int) -> CriterionTrust:
+def _trust(tested: tuple[ThresholdTest, ...], known: Floats, labels: int, least: int) -> CriterionTrust:
     passed = [one for one in tested if one.passed]
     sure = known[np.isfinite(known)]
     if passed:
@@ -243,4 +243,4 @@ def left_over(table: Table, criterion: str, earlier: Sequence[EarlierStage]) -> 
 
 def places_before(criterion: str, earlier: Sequence[EarlierStage]) -> int:
     """Return in how many ways the earlier stages could have ended: at each of their thresholds, or keeping nothing."""
-    return count_places(criterion, [stage.calibration for stage in earlier])
+    return count_earlier_thresholds(criterion, [stage.calibration for stage in earlier])

@@ -57,21 +57,21 @@ def _number(value: float | None) -> float:
 
 
 def _own_word(units: Sequence[RunUnit]) -> float:
-    from editloupe.judge.panels import mean_word  # loads the judge, which reports do without
+    from editloupe.judge.panels import mean_confidence  # loads the judge, which reports do without
 
-    return _number(mean_word([unit.confidence for unit in units]))
+    return _number(mean_confidence([unit.confidence for unit in units]))
 
 
 def _vote(units: Sequence[RunUnit]) -> float:
-    from editloupe.judge.panels import vote
+    from editloupe.judge.panels import vote_share
 
-    return _number(vote([unit.score for unit in units]))
+    return _number(vote_share([unit.score for unit in units]))
 
 
 def _sameness(units: Sequence[RunUnit]) -> float:
-    from editloupe.judge.panels import sameness
+    from editloupe.judge.panels import normalized_agreement
 
-    return _number(sameness([unit.score for unit in units]))
+    return _number(normalized_agreement([unit.score for unit in units]))
 
 
 def _other_judges(table: Table) -> dict[str, Floats]:

@@ -108,7 +108,7 @@ def _together(answers: Sequence[Answer]) -> Answer:
 
 def _served(anchor: Table, again: Table) -> Iterator[str]:
     """Say what the provider served then and again, where it said so and they are not the same."""
-    then, now = (tuple(sorted({one.served.told for one in table.versions})) for table in (anchor, again))
+    then, now = (tuple(sorted({one.served.summary for one in table.versions})) for table in (anchor, again))
     if then != now and now:
         yield f"Served then: {' and '.join(then) or 'not recorded'}. Served again: {' and '.join(now)}."
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from editloupe._util.files import write_text
-from editloupe._util.text import for_json, number_of, plain_name
+from editloupe._util.text import for_json, normalize_name, number_of
 from editloupe.evals.labels.human import Human
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.runs.run_folder import ALREADY_LABELLED, QUEUE
@@ -99,7 +99,7 @@ class LabelQueue:
 
         The order is random, so both the round and every share are fair parts of the queue; probabilities stay as they are.
         """
-        names = list(dict.fromkeys(map(plain_name, annotators)))
+        names = list(dict.fromkeys(map(normalize_name, annotators)))
         if len(names) < 2 or not all(names):
             raise UserError("a queue is split between two annotators or more; name each with --annotator")
         if shared < 0:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from editloupe._util.errors import first_error
-from editloupe._util.text import plain_name
+from editloupe._util.text import normalize_name
 from editloupe.servers.studio.label_form import RubricForm, further_pictures, rubric_forms
 from editloupe.servers.studio.labelling import (
     LabelRequest,
@@ -64,7 +64,7 @@ def choose(request: Request) -> Response:
 def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: Work = ALL) -> Response:
     """Return one edit to label; without a name the page asks for one, without an edit it takes the first unlabelled."""
     studio = studio_of(request)
-    one, name = studio.run(key), plain_name(annotator)
+    one, name = studio.run(key), normalize_name(annotator)
     if not name:
         return studio.pages.page(
             "annotate_start.html",
@@ -133,7 +133,7 @@ async def give(request: Request, key: str) -> Response:
     except ValidationError as error:
         raise UserError(first_error(error).message) from None
     studio = studio_of(request)
-    one, name = studio.run(key), plain_name(given.annotator)
+    one, name = studio.run(key), normalize_name(given.annotator)
     if not name:
         raise UserError("an annotator needs a name")
     adjudicates = given.work == DIFFER

@@ -19,7 +19,7 @@ from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
 from editloupe.evals.forks.records import distribution, label_of, parting
 from editloupe.evals.forks.stopping import ForkStop, ForkStopped
 from editloupe.evals.runs.damage import RunDamaged, readable
-from editloupe.graphs.forking import box_name
+from editloupe.graphs.forking import find_box_parameter
 from editloupe.judge.settings import setup_names
 from editloupe.rubrics.registry import known_protocol
 from editloupe.servers.studio.fork_request import TOOL_SETTINGS, ForkRequest, read_fork_request
@@ -63,7 +63,10 @@ def form(
     view = steps_of(kept.parent.trace, _first(kept))[step - 1]
     protocol = known_protocol(kept.protocol)
     calls = [
-        {"call": call, "box": ", ".join(f"{n:g}" for n in call.parameters[name]) if (name := box_name(call)) else None}
+        {
+            "call": call,
+            "box": ", ".join(f"{n:g}" for n in call.parameters[name]) if (name := find_box_parameter(call)) else None,
+        }
         for call in view.step.calls
     ]
     where = {**names, "edit": kept.parent.edit, "criterion": criterion, "step": step, "parent": parent}

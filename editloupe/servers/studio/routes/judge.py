@@ -18,7 +18,7 @@ from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
 from editloupe.judge.settings import setup_names
-from editloupe.pictures.memory import in_file
+from editloupe.pictures.memory import require_path
 from editloupe.rubrics.registry import protocols as all_protocols
 from editloupe.servers.studio.live import LiveJob
 from editloupe.servers.studio.request import JudgeRequest, edit_of, filled_in, further_roles, judge_of, read_request
@@ -85,7 +85,7 @@ def example(request: Request, name: str) -> Response:
             "instruction": edit.instruction,
             "instruction_type": edit.instruction_type or "",
             "boxes": [list(box) for box in edit.target_boxes],
-            "pictures": {role: uploads.copy(in_file(paths[0])) for role, paths in edit.files.items()},
+            "pictures": {role: uploads.copy(require_path(paths[0])) for role, paths in edit.files.items()},
         }
     )
 

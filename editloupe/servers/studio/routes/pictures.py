@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.pictures.decode import open_picture
-from editloupe.pictures.memory import in_file
+from editloupe.pictures.memory import require_path
 from editloupe.servers.studio.picture_cache import MEDIA_TYPES, small_copy
 from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.uploads import SHA
@@ -56,7 +56,7 @@ def example(name: str) -> Response:
 
 @cache
 def _example_pictures() -> dict[str, FilePath]:
-    return {edit.id: in_file(edit.edited) for edit in read_manifest(demo_manifest())}
+    return {edit.id: require_path(edit.edited) for edit in read_manifest(demo_manifest())}
 
 
 def _made(data: bytes | None, media_type: str) -> Response:

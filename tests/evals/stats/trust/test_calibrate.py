@@ -15,7 +15,7 @@ from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.stats.trust.calibrate import calibrate, check_table, fixed_sequence, lower_bound
 from editloupe.judge.calibration import Calibration
-from editloupe.judge.plans import Cascade, plan_of, promise
+from editloupe.judge.plans import Cascade, describe_guarantee, plan_of
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.stats.trust.samples import kind_judge, write_labels
@@ -210,4 +210,4 @@ def test_a_calibration_on_no_labels_promises_nothing(tmp_path: Path, capsys: pyt
     assert "people agree with at least" not in capsys.readouterr().out
     plan = plan_of(f"cascade:{out}", "http://localhost:1/v1")
     assert isinstance(plan, Cascade)
-    assert not any("people agree with at least" in sentence for sentence in promise(plan))
+    assert not any("people agree with at least" in sentence for sentence in describe_guarantee(plan))

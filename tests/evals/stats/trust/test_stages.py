@@ -118,7 +118,7 @@ def test_a_second_stage_whose_bounds_are_not_at_its_share_of_the_error_is_refuse
 
 @pytest.mark.long
 def test_the_promise_of_both_stages_holds_although_the_same_labels_found_both() -> None:
-    from editloupe.evals.stats.trust.calibrate import fewest, fixed_sequence, thresholds
+    from editloupe.evals.stats.trust.calibrate import fewest_labels, fixed_sequence, thresholds
 
     random = np.random.default_rng(11)
     hard = random.random(20_000)
@@ -130,7 +130,7 @@ def test_the_promise_of_both_stages_holds_although_the_same_labels_found_both() 
         agreed = random.random((2, 200)) < right[some]
         one = [t.threshold for t in fixed_sequence(first[some], agreed[0], 0.8, 0.025) if t.passed]
         left = first[some] < (one[-1] if one else np.inf)
-        error = 0.025 / (1 + len(thresholds(first[some], fewest(0.8, 0.025))))
+        error = 0.025 / (1 + len(thresholds(first[some], fewest_labels(0.8, 0.025))))
         two = [t.threshold for t in fixed_sequence(second[some][left], agreed[1][left], 0.8, error) if t.passed]
         kept = first >= (one[-1] if one else np.inf)
         later = ~kept & (second >= (two[-1] if two else np.inf))
