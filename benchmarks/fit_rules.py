@@ -183,7 +183,7 @@ def best_limits(data: Sequence[Measured], table: Thresholds, mode: str) -> Consi
 
 def following(m: Measured, table: Thresholds, mode: str) -> int:
     """Judge Instruction Following with a table, the worst target counting."""
-    steps = instruction_following.find_checks(m.request, m.text, table, known=mode == "oracle")
+    steps = instruction_following.find_checks(m.request, m.text, table, target_known=mode == "oracle")
     sets = m.crops if mode == "oracle" else [whole(m, table.target).numbers]
     return min(IF_LABELS.index(decide_following(steps, numbers).label) for numbers in sets)
 
@@ -195,7 +195,9 @@ def consistency(m: Measured, table: Thresholds, mode: str, limits: ConsistencyLi
         found, targets = m.masked, [tuple(box) for box in m.known.edit.target_boxes]
     else:
         chosen = whole(m, table.target)
-        sure = instruction_following.find_checks(m.request, m.text, table, known=False).hit.probability(chosen.numbers)
+        sure = instruction_following.find_checks(m.request, m.text, table, target_known=False).hit.probability(
+            chosen.numbers
+        )
         found, targets = m.whole, [chosen.box] if chosen.box and sure >= limits.claim else []
     places = find_anomalies(found, targets, m.own, limits, m.request.kind == "count" and bool(targets))
     return VC_LABELS.index(decide_consistency(found, places, limits, "").label)

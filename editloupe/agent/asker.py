@@ -71,10 +71,10 @@ class Asker:
         album = album or Album()
         question: list[AnyMessage] = [SystemMessage(system), HumanMessage(task)]
         if picture is not None:
-            shown = await asyncio.to_thread(announce_picture, PICTURE, picture.sha, album, self.wire)
-            question = [SystemMessage(system), HumanMessage([*shown, text_block(task)])]
-        held = schema if self.chat.profile.structured_output else None
-        request = ChatRequest(question, album=album, limits=self.wire, schema=held)
+            blocks = await asyncio.to_thread(announce_picture, PICTURE, picture.sha, album, self.wire)
+            question = [SystemMessage(system), HumanMessage([*blocks, text_block(task)])]
+        enforced = schema if self.chat.profile.structured_output else None
+        request = ChatRequest(question, album=album, limits=self.wire, schema=enforced)
         usage, problem = Usage(), ""
         for _ in range(self.repairs + 1):
             reply = await self.chat.reply(request)

@@ -140,12 +140,12 @@ class ModelChat:
         """Ask the model, or return the reply kept for exactly this request."""
         started = time.perf_counter()
         key = self._key(request) if self._replies else ""
-        if self._replies and (kept := self._replies.get(key)):
-            message = messages_from_dict([dict(kept["message"])])[0]
+        if self._replies and (stored := self._replies.get(key)):
+            message = messages_from_dict([dict(stored["message"])])[0]
             if isinstance(message, AIMessage):
-                usage = Usage.model_validate(kept["usage"])
-                took = float(kept.get("seconds", time.perf_counter() - started))
-                waited = float(kept.get("waited", 0.0))
+                usage = Usage.model_validate(stored["usage"])
+                took = float(stored.get("seconds", time.perf_counter() - started))
+                waited = float(stored.get("waited", 0.0))
                 return Reply(message, usage, took, kept=True, facts=self._facts(message), waited=waited, key=key)
         with chat_span(
             self._provider.in_spans or self._provider.name, self._model, self._parameters, self._place

@@ -69,8 +69,8 @@ class ImageEditor:
                     raise ModelFailed(fault.reason, fault.sentence, Usage(requests=lost), attempt) from error
                 await asyncio.sleep(min(wait, self._retry.longest_wait) if not fault.retry_after else wait)
         if reply.data is None:
-            said = clean(" ".join(reply.said.split()))[:200]
-            raise EditRefused(f"{self.name} gave no picture" + (f" ({said})" if said else ""), reply.usage)
+            comment = clean(" ".join(reply.said.split()))[:200]
+            raise EditRefused(f"{self.name} gave no picture" + (f" ({comment})" if comment else ""), reply.usage)
         return reply
 
     async def aclose(self) -> None:
@@ -83,11 +83,11 @@ def open_editor(
 ) -> ImageEditor:
     """Return the image model behind a spec; a missing key or a provider without one is the user's mistake, told at once."""
     named, model = split_spec(spec)
-    known = [one.name for one in PROVIDERS if one.edit_images]
+    names = [candidate.name for candidate in PROVIDERS if candidate.edit_images]
     provider = find_provider(named) if named != RULES else None
     if provider is None or provider.edit_images is None:
         raise UserError(
-            f"{spec} edits no pictures; write {' or '.join(f'{name}:MODEL' for name in known)}, or name a folder"
+            f"{spec} edits no pictures; write {' or '.join(f'{name}:MODEL' for name in names)}, or name a folder"
         )
     if base_url is not None:
         check_base_url(base_url)

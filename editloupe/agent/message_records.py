@@ -23,8 +23,8 @@ def record_messages(messages: Sequence[AnyMessage]) -> tuple[RequestMessage, ...
     """
     opens = bool(messages) and isinstance(messages[0], SystemMessage)
     return tuple(
-        _asked_message(message, place if opens and place < len(_OPENING) else None)
-        for place, message in enumerate(messages)
+        _asked_message(message, index if opens and index < len(_OPENING) else None)
+        for index, message in enumerate(messages)
     )
 
 
@@ -59,7 +59,7 @@ def rebuild_reply(step: Step, native: bool) -> AIMessage:
     """Return the reply of a step in a form every provider takes; without `native`, its calls are written in the text.
 
     >>> step = Step(index=0, raw="I zoom.", calls=(ToolCall(id="c1", name="zoom", parameters={"x": 1}),))
-    >>> message_of(step, native=False).content
+    >>> rebuild_reply(step, native=False).content
     'I zoom.\\n<tool_call>\\n{"name": "zoom", "parameters": {"x": 1}}\\n</tool_call>'
     """
     functions = [call for call in step.calls if not call.id.startswith(WRITTEN)]
@@ -77,13 +77,14 @@ def is_same_reply(message: AIMessage, step: Step) -> bool:
     if text_of(message) != step.raw:
         return False
     return not step.calls or (
-        len(message.tool_calls) == len(functions) and all(map(_same, message.tool_calls, functions))
+        len(message.tool_calls) == len(functions) and all(map(_is_same_call, message.tool_calls, functions))
     )
 
 
-def _same(said: LangChainCall, call: ToolCall) -> bool:
+def _is_same_call(message_call: LangChainCall, call: ToolCall) -> bool:
     """True where a call of a message is that of a step; a provider that gives no ids leaves them out of it."""
-    return (said.get("id") or call.id, said["name"], dict(said["args"])) == (call.id, call.name, dict(call.parameters))
+    same_id = (message_call.get("id") or call.id) == call.id
+    return same_id and message_call["name"] == call.name and dict(message_call["args"]) == dict(call.parameters)
 
 
 def change_reply(message: AIMessage, step: Step, thought: str | None, calls: Sequence[ToolCall]) -> AIMessage:
@@ -93,16 +94,16 @@ def change_reply(message: AIMessage, step: Step, thought: str | None, calls: Seq
     """
     functions = [call for call in calls if not call.id.startswith(WRITTEN)]
     content = change_reply_text(step, thought, calls)
-    others = {name: value for name, value in message.additional_kwargs.items() if name not in _CLIENTS_OWN}
+    further = {name: value for name, value in message.additional_kwargs.items() if name not in _CLIENTS_OWN}
     if message.tool_calls:
-        return AIMessage(content, tool_calls=_functions(functions), additional_kwargs=others)
-    return AIMessage(_with_calls(content, functions), additional_kwargs=others)
+        return AIMessage(content, tool_calls=_functions(functions), additional_kwargs=further)
+    return AIMessage(_with_calls(content, functions), additional_kwargs=further)
 
 
 def change_reply_text(step: Step, thought: str | None, calls: Sequence[ToolCall]) -> str:
     """Return the text of a reply with another thought or other parameters of the calls that stand in it.
 
-    >>> changed_text(Step(index=0, raw="I zoom.", thought="I zoom."), "I doubt it.", ())
+    >>> change_reply_text(Step(index=0, raw="I zoom.", thought="I zoom."), "I doubt it.", ())
     '<Start Thinking>I doubt it.</Start Thinking>'
     """
     written = [call for call in calls if call.id.startswith(WRITTEN)]
@@ -133,14 +134,14 @@ def set_question_content(span: Span, messages: Sequence[AnyMessage], album: Albu
         return
     span.set(editloupe__pictures=list(dict.fromkeys(_pictures(messages))))
     if captures_content():
-        span.set(gen_ai__input__messages=_dumped([_span_message(message, album, limits) for message in messages]))
+        span.set(gen_ai__input__messages=_to_json([_span_message(message, album, limits) for message in messages]))
 
 
 def set_reply_content(span: Span, message: AIMessage, finish: str) -> None:
     """Put what was answered into a chat span."""
     if span and captures_content():
-        told = {**_span_message(message, None, None), "finish_reason": finish}
-        span.set(gen_ai__output__messages=_dumped([told]))
+        record = {**_span_message(message, None, None), "finish_reason": finish}
+        span.set(gen_ai__output__messages=_to_json([record]))
 
 
 def _pictures(messages: Iterable[AnyMessage]) -> Iterable[Sha]:
@@ -174,5 +175,5 @@ def _span_part(part: Any, album: Album | None, limits: WireLimits | None) -> dic
     return {"type": "blob", "modality": "image", "mime_type": wire.media_type, "content": wire.base64.decode()}
 
 
-def _dumped(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -68,10 +68,10 @@ def build_observations(
 
 def build_correction(reply: AIMessage | None, sentence: str, words: Wording = USUAL_WORDING) -> list[AnyMessage]:
     """Return what the judge reads when its reply could not be used; every call it made gets its answer too."""
-    asked = [*reply.tool_calls, *reply.invalid_tool_calls] if reply else []
+    calls = [*reply.tool_calls, *reply.invalid_tool_calls] if reply else []
     unanswered: list[AnyMessage] = [
         ToolMessage(words.not_carried_out, tool_call_id=str(call["id"]), name=call["name"], status="error")
-        for call in asked
+        for call in calls
     ]
     return [*unanswered, HumanMessage(sentence)]
 
@@ -88,16 +88,16 @@ def reasoning_of(message: AIMessage) -> str:
     """Return the reasoning that came beside a reply's text: in blocks of its own, or in a field."""
     if isinstance(message.content, list):
         blocks = (part for part in message.content if isinstance(part, dict))
-        if said := "\n".join(text for block in blocks if (text := _reasoning_in(block))):
-            return said
+        if reasoning := "\n".join(text for block in blocks if (text := _reasoning_in(block))):
+            return reasoning
     return str(message.additional_kwargs.get("reasoning_content") or "")
 
 
 def _reasoning_in(block: dict[str, Any]) -> str:
     for name in _REASONING:
         if block.get("type") == name:
-            held = block.get(name)
-            return str(held.get("text") or "") if isinstance(held, dict) else str(held or "")
+            content = block.get(name)
+            return str(content.get("text") or "") if isinstance(content, dict) else str(content or "")
     return ""
 
 
@@ -121,7 +121,7 @@ def to_wire_messages(
         content = message.content
         if isinstance(message, HumanMessage) and isinstance(content, list):
             blocks: list[str | Block] = [
-                _filled(part, form, album, limits, attach) if isinstance(part, dict) else part for part in content
+                _fill(part, form, album, limits, attach) if isinstance(part, dict) else part for part in content
             ]
             out.append(HumanMessage(blocks))
         elif isinstance(message, ToolMessage):
@@ -131,7 +131,7 @@ def to_wire_messages(
     return out
 
 
-def _filled(block: Block, form: PictureForm, album: Album, limits: WireLimits, attach: bool) -> Block:
+def _fill(block: Block, form: PictureForm, album: Album, limits: WireLimits, attach: bool) -> Block:
     if block.get("type") != PICTURE:
         return block
     wire = album[block["sha"]].wire(limits)

@@ -139,7 +139,7 @@ def redact_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def redact_header(name: str, value: str) -> str:
     """Return the value of a header as it is written down: itself, nothing, or a hash that changes with it.
 
-    >>> recorded_header("OpenAI-Beta", "x=v1"), recorded_header("X-Api-Key", "abc"), recorded_header("X-Route", "b")[:2]
+    >>> redact_header("OpenAI-Beta", "x=v1"), redact_header("X-Api-Key", "abc"), redact_header("X-Route", "b")[:2]
     ('x=v1', '[secret]', '[s')
     """
     if _SECRET.search(name) or looks_like_a_key(value):

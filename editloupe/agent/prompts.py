@@ -49,10 +49,10 @@ def build_system_text(
         words.role,
         f"{filled(words.criterion, title=rubric.title)}\n{rubric.question.strip()}",
         f"{words.shown}\n{mode_text.setting.strip()}",
-        _numbered(words.steps_to_labels if isinstance(rubric.answer, LabelAnswer) else words.steps, rubric.steps),
+        _format_list(words.steps_to_labels if isinstance(rubric.answer, LabelAnswer) else words.steps, rubric.steps),
         _answers(rubric.answer, words),
-        _bullets(words.notes, (*rubric.notes, *mode_text.notes)),
-        _bullets(words.type_notes, [f"{name}: {note.strip()}" for name, note in type_notes.items()]),
+        _format_bullets(words.notes, (*rubric.notes, *mode_text.notes)),
+        _format_bullets(words.type_notes, [f"{name}: {note.strip()}" for name, note in type_notes.items()]),
         told_tools,
         answering,
         _examples(rubric, mode, bool(tools), native, structured),
@@ -132,7 +132,7 @@ def _answers(answer: Answer, words: Wording) -> str:
             blocks.append(f"- {label.name}: {label.meaning.strip()}{findings}")
         return f"{words.labels}\n" + "\n".join(blocks)
     if isinstance(answer, ChecksAnswer):
-        return _numbered(words.items, [_item(check, words) for check in answer.checks])
+        return _format_list(words.items, [_item(check, words) for check in answer.checks])
     if isinstance(answer, NumberAnswer):
         scale = filled(words.scale, low=answer.low, high=answer.high)
         return "\n".join((scale, *(_band(band) for band in answer.bands)))
@@ -155,12 +155,12 @@ def _tools(tools: Sequence[Mapping[str, Any]], words: Wording) -> str:
 
 
 def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool, structured: bool) -> str:
-    shown = [e for e in rubric.examples if mode in e.modes and (tools or not e.calls)]
-    if not shown:
+    examples = [e for e in rubric.examples if mode in e.modes and (tools or not e.calls)]
+    if not examples:
         return ""
     words = rubric.wording
     numbered = (
-        (filled(words.example, number=i), _example(e, native, structured, words)) for i, e in enumerate(shown, 1)
+        (filled(words.example, number=i), _example(e, native, structured, words)) for i, e in enumerate(examples, 1)
     )
     return f"{words.examples}\n" + "\n\n".join(f"{heading}\n{text}" for heading, text in numbered)
 
@@ -169,11 +169,11 @@ def _example(example: Example, native: bool, structured: bool, words: Wording) -
     thinking = words.example_thought_aside if structured else words.example_thought
     lines = [_quote(words.instruction, example.instruction), filled(thinking, thought=example.thought.strip())]
     if example.calls and native:
-        asked = [
+        calls_in_words = [
             filled(words.example_call, name=c["name"], parameters=json.dumps(dict(c["parameters"]), ensure_ascii=False))
             for c in example.calls
         ]
-        lines.append(filled(words.example_calls, calls=words.between_calls.join(asked)))
+        lines.append(filled(words.example_calls, calls=words.between_calls.join(calls_in_words)))
     elif example.calls:
         calls = "\n".join(json.dumps(dict(call), ensure_ascii=False) for call in example.calls)
         lines.append(f"<tool_call>\n{calls}\n</tool_call>")
@@ -183,9 +183,9 @@ def _example(example: Example, native: bool, structured: bool, words: Wording) -
     return "\n".join(lines)
 
 
-def _numbered(title: str, items: Sequence[str]) -> str:
+def _format_list(title: str, items: Sequence[str]) -> str:
     return title + "\n" + "\n".join(f"{i}. {item.strip()}" for i, item in enumerate(items, 1)) if items else ""
 
 
-def _bullets(title: str, items: Sequence[str]) -> str:
+def _format_bullets(title: str, items: Sequence[str]) -> str:
     return title + "\n" + "\n".join(f"- {item.strip()}" for item in items) if items else ""

@@ -37,27 +37,27 @@ def find_profile(provider: str, name: str) -> Profile:
     no schema is sent (Gemini 3 refuses function calls whose thought signatures a proxy's format lost on the way), and pictures
     have the limits of whoever takes them.
 
-    >>> profile_of("openai", "Qwen/Qwen3-VL-8B-Instruct").family
+    >>> find_profile("openai", "Qwen/Qwen3-VL-8B-Instruct").family
     'Qwen3-VL'
-    >>> profile_of("openai", "vertex_ai/gemini-3-pro").per_mille
+    >>> find_profile("openai", "vertex_ai/gemini-3-pro").per_mille
     True
     """
     if provider == RULES:
         return RULES_PROFILE
-    asked = find_provider(provider)
+    provider_record = find_provider(provider)
     short = name.partition("@")[0].rsplit("/", 1)[-1]  # behind an @ may stand a date, or who serves the model
-    known = (p for p in asked.profiles if p.pattern and re.match(p.pattern, short, re.IGNORECASE))
-    if found := next(known, None):
-        return found
-    usual = _default_profile(asked)
+    own_profiles = (p for p in provider_record.profiles if p.pattern and re.match(p.pattern, short, re.IGNORECASE))
+    if match := next(own_profiles, None):
+        return match
+    usual = _default_profile(provider_record)
     # An alias may have the family's name inside, such as `our-gemini-3`.
-    others = (p for other in PROVIDERS if other is not asked for p in other.profiles if p.pattern)
-    found = next((p for p in others if re.search(rf"(?<![a-z0-9]){p.pattern}", short, re.IGNORECASE)), None)
-    if found is None or found.family == usual.family:
+    other_profiles = (p for other in PROVIDERS if other is not provider_record for p in other.profiles if p.pattern)
+    match = next((p for p in other_profiles if re.search(rf"(?<![a-z0-9]){p.pattern}", short, re.IGNORECASE)), None)
+    if match is None or match.family == usual.family:
         return usual
     interface = {"provider": provider, "native_tools": False, "structured_output": False}
     pictures = {name: getattr(usual, name) for name in ("max_image_bytes", "max_long_side", "max_request_bytes")}
-    return found.model_copy(update=interface | pictures)
+    return match.model_copy(update=interface | pictures)
 
 
 def _default_profile(provider: Provider) -> Profile:

@@ -39,9 +39,9 @@ def drop_default_words(words: Wording) -> Wording:
     usual = default_tool_words()
     descriptions = {(tool.name, tool.description) for tool in (*TOOLS, *OTHER_FORMS)}
     parameters = {
-        name: kept
-        for name, given in words.tool_parameters.items()
-        if (kept := _unlike(given, usual["tool_parameters"].get(name, {})))
+        name: changed
+        for name, texts in words.tool_parameters.items()
+        if (changed := _unlike(texts, usual["tool_parameters"].get(name, {})))
     }
     changes: dict[str, Any] = {
         "tool_descriptions": {
@@ -77,7 +77,7 @@ def reword_observation(seen: Observation, words: Wording) -> Observation:
     else:
         text = filled(words.tool_results.get(seen.tool, SAID), said=seen.text)
         caption = words.tool_captions.get(seen.tool, SAID)
-        captions = tuple(filled(caption, said=one) for one in seen.captions)
+        captions = tuple(filled(caption, said=original) for original in seen.captions)
     if (text, captions) == (seen.text, seen.captions):
         return seen
     return seen.model_copy(update={"text": text, "captions": captions})
@@ -86,17 +86,17 @@ def reword_observation(seen: Observation, words: Wording) -> Observation:
 def _parameters(tool: Tool, view: View, per_mille: bool, words: Wording) -> dict[str, Any]:
     schema = tool.schema(view)
     own: Mapping[str, str] = getattr(tool, "parameter_words", {})
-    given = words.tool_parameters.get(tool.name, {})
+    texts = words.tool_parameters.get(tool.name, {})
     unit_name = "per_mille" if per_mille else "pixels"
-    if not given and unit_name not in words.box_units:
+    if not texts and unit_name not in words.box_units:
         return schema
     unit = words.box_units.get(unit_name, BOX_UNITS[unit_name])
     properties = {
-        name: {**fact, "description": filled(text, unit=unit)} if (text := given.get(name, own.get(name))) else fact
+        name: {**fact, "description": filled(text, unit=unit)} if (text := texts.get(name, own.get(name))) else fact
         for name, fact in schema.get("properties", {}).items()
     }
     return {**schema, "properties": properties}
 
 
-def _unlike(given: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in given.items() if usual.get(name) != text}
+def _unlike(texts: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if usual.get(name) != text}

@@ -204,5 +204,5 @@ def _own(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {f"editloupe__{name}": value for name, value in facts.items()}
 
 
-def _attributes(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("__", "."): value for name, value in given.items() if value is not None}
+def _attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("__", "."): value for name, value in attributes.items() if value is not None}

@@ -132,24 +132,24 @@ def _speak_through(model: ChatAnthropic, client: Any) -> None:
 def convert_thinking(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the parameters as the client has them, and what a user should know of that.
 
-    >>> thinking({"thinking_budget": 2048, "temperature": 0.0})[0]
+    >>> convert_thinking({"thinking_budget": 2048, "temperature": 0.0})[0]
     {'thinking': {'type': 'enabled', 'budget_tokens': 2048}}
     """
-    given = dict(parameters)
-    budget = given.pop("thinking_budget", None)
+    converted = dict(parameters)
+    budget = converted.pop("thinking_budget", None)
     if budget is None:
-        return given, ()
+        return converted, ()
     if budget <= 0:
-        return {**given, "thinking": {"type": "disabled" if budget == 0 else "adaptive"}}, ()
-    given["thinking"] = {"type": "enabled", "budget_tokens": budget}
-    if given.get("max_tokens", LONGEST_REPLY) <= budget:
+        return {**converted, "thinking": {"type": "disabled" if budget == 0 else "adaptive"}}, ()
+    converted["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    if converted.get("max_tokens", LONGEST_REPLY) <= budget:
         raise UserError(
             f"--thinking-budget {budget} leaves no room for an answer: a reply has at most "
-            f"{given.get('max_tokens', LONGEST_REPLY)} tokens, thinking included; --max-output-tokens allows longer ones"
+            f"{converted.get('max_tokens', LONGEST_REPLY)} tokens, thinking included; --max-output-tokens allows longer ones"
         )
-    if given.pop("temperature", None) is None:
-        return given, ()
-    return given, ("temperature is not sent, because the provider takes none while the model thinks",)
+    if converted.pop("temperature", None) is None:
+        return converted, ()
+    return converted, ("temperature is not sent, because the provider takes none while the model thinks",)
 
 
 def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -125,9 +125,9 @@ def _runtime(opening: Opening) -> Any:
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     try:
         session = boto3.Session() if key is None or region is None else None
-        held = session.get_credentials() if session and key is None else None
-        if held:
-            frozen = held.get_frozen_credentials()
+        credentials = session.get_credentials() if session and key is None else None
+        if credentials:
+            frozen = credentials.get_frozen_credentials()
             remember_secrets(frozen.secret_key, frozen.token)
         elif key is None:
             if opening.base_url is None:
@@ -159,7 +159,7 @@ def _runtime(opening: Opening) -> Any:
 def _outgoing(params: dict[str, Any], gate: Gate, **_: Any) -> dict[str, Any]:
     """Put the pictures into a request, and take the left-out parameters out."""
     messages = [
-        {**message, "content": [_filled(block) for block in message.get("content") or []]}
+        {**message, "content": [_fill(block) for block in message.get("content") or []]}
         for message in params.get("messages") or []
     ]
     body = {**params, "messages": messages}
@@ -169,13 +169,13 @@ def _outgoing(params: dict[str, Any], gate: Gate, **_: Any) -> dict[str, Any]:
     return params
 
 
-def _filled(block: dict[str, Any]) -> dict[str, Any]:
-    held = (block.get("image") or {}).get("source", {}).get("bytes")
-    found = current_pictures()
-    name = base64.b64encode(held).decode() if isinstance(held, bytes) and len(held) < 64 else ""
-    if found is None or not name.startswith(PICTURES.mark):
+def _fill(block: dict[str, Any]) -> dict[str, Any]:
+    data = (block.get("image") or {}).get("source", {}).get("bytes")
+    pictures = current_pictures()
+    name = base64.b64encode(data).decode() if isinstance(data, bytes) and len(data) < 64 else ""
+    if pictures is None or not name.startswith(PICTURES.mark):
         return block
-    album, limits = found
+    album, limits = pictures
     wire = album[name.removeprefix(PICTURES.mark)].wire(limits)
     return {"image": {"format": wire.media_type.partition("/")[2], "source": {"bytes": base64.b64decode(wire.base64)}}}
 
@@ -217,22 +217,24 @@ def refusal(message: AIMessage) -> str | None:
     return f"the provider stopped the reply (stop reason {word})" if word in _DECLINED else None
 
 
-def _answered(error: BaseException) -> dict[str, Any]:
+def _error_response(error: BaseException) -> dict[str, Any]:
     response = getattr(error, "response", None)
     return response if isinstance(response, dict) else {}
 
 
 def _status(error: BaseException) -> Any:
-    return _answered(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return _error_response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
 
 
 def _headers(error: BaseException) -> Any:
-    return _answered(error).get("ResponseMetadata", {}).get("HTTPHeaders")
+    return _error_response(error).get("ResponseMetadata", {}).get("HTTPHeaders")
 
 
-def _said(error: BaseException) -> Any:
-    told = _answered(error).get("Error") or {}
-    return {"error": {"code": told.get("Code"), "message": told.get("Message")}} if told.get("Message") else None
+def _error_body(error: BaseException) -> Any:
+    details = _error_response(error).get("Error") or {}
+    return (
+        {"error": {"code": details.get("Code"), "message": details.get("Message")}} if details.get("Message") else None
+    )
 
 
 PROVIDER = Provider(
@@ -250,7 +252,7 @@ PROVIDER = Provider(
     without_key="by AWS's own credentials: AWS_PROFILE, AWS_ACCESS_KEY_ID, a role of the machine; AWS_REGION names the region",
     no_calls={},
     takes=frozenset({"top_p", "service_tier"}),
-    errors=ErrorForm(status=_status, body=_said, headers=_headers),
+    errors=ErrorForm(status=_status, body=_error_body, headers=_headers),
     finish=finish,
     refusal=refusal,
     limits=frozenset({"max_tokens"}),

@@ -81,7 +81,7 @@ def _picture(text: str, media_type: str) -> dict[str, Any]:
     return {"type": "image", "base64": text, "mime_type": media_type}
 
 
-def _given(wire: Wire) -> str:
+def _text(wire: Wire) -> str:
     return wire.base64.decode()
 
 
@@ -91,7 +91,7 @@ def _sent(wire: Wire) -> tuple[bytes]:
 
 PICTURES = PictureForm(
     _picture,
-    _given,
+    _text,
     # The client decodes and encodes what it takes for base64. These 16 letters and a hash of 32 come out as they went in.
     mark="EditLoupePicture",
     fields=("data",),
@@ -256,19 +256,19 @@ class GeminiBatches:
         """Return the job with this mark, among the latest hundred."""
         listed = await self._http.json("GET", f"{self._base}/v1beta/batches?pageSize=100")
         jobs = listed.get("operations") or []
-        found = (job["name"] for job in jobs if (job.get("metadata") or {}).get("displayName") == mark)
-        return next(found, None)
+        names = (job["name"] for job in jobs if (job.get("metadata") or {}).get("displayName") == mark)
+        return next(names, None)
 
     async def state(self, job: str) -> BatchState:
         """Ask how a job is getting on."""
-        said = await self._http.json("GET", f"{self._base}/v1beta/{job}")
-        facts = said.get("metadata") or {}
+        answer = await self._http.json("GET", f"{self._base}/v1beta/{job}")
+        facts = answer.get("metadata") or {}
         word = str(facts.get("state") or "").removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
         counts = facts.get("batchStats") or {}
         done = f", {counts.get('successfulRequestCount', 0)} of {counts['requestCount']} done" if counts else ""
-        file = (said.get("response") or {}).get("responsesFile") or (facts.get("output") or {}).get("responsesFile")
-        over = word in OVER or bool(said.get("done"))
-        problem = (said.get("error") or {}).get("message")
+        file = (answer.get("response") or {}).get("responsesFile") or (facts.get("output") or {}).get("responsesFile")
+        over = word in OVER or bool(answer.get("done"))
+        problem = (answer.get("error") or {}).get("message")
         sentence = f"{word.lower()}{done}" + (f": {problem}" if problem else "")
         return BatchState(over, sentence, (str(file),) if over and file else (), failed=over and not file)
 
@@ -278,17 +278,17 @@ class GeminiBatches:
 
     def result(self, line: bytes) -> BatchResult | None:
         """Read a line of results."""
-        said: Any = json.loads(line)
-        key, error = said.get("key"), said.get("error") or said.get("status")
+        record: Any = json.loads(line)
+        key, error = record.get("key"), record.get("error") or record.get("status")
         if not isinstance(key, str):
             return None
-        if isinstance(said.get("response"), dict):
-            return BatchResult(key, 200, json.dumps(said["response"]).encode())
+        if isinstance(record.get("response"), dict):
+            return BatchResult(key, 200, json.dumps(record["response"]).encode())
         code = error.get("code") if isinstance(error, dict) else None
         if isinstance(code, int) and 400 <= code < 600:
             return BatchResult(key, code, json.dumps({"error": error}).encode())
-        told = error.get("message") if isinstance(error, dict) else None
-        return BatchResult(key, 0, str(told or "no reply").encode())
+        message = error.get("message") if isinstance(error, dict) else None
+        return BatchResult(key, 0, str(message or "no reply").encode())
 
     def how_to_cancel(self, job: str) -> str:
         """Return a command that cancels a job."""
@@ -336,19 +336,19 @@ def _read_image(reply: Any) -> ImageReply:
     pictures = [
         part.inline_data.data for part in parts if part.inline_data and part.inline_data.data and not part.thought
     ]
-    said = " ".join(part.text for part in parts if part.text and not part.thought)
+    comment = " ".join(part.text for part in parts if part.text and not part.thought)
     blocked = getattr(reply.prompt_feedback, "block_reason", None)
-    if not pictures and not said:
+    if not pictures and not comment:
         why = blocked or getattr(candidate, "finish_reason", None)
-        said = f"it ended with {getattr(why, 'value', why)}" if why else ""
-    told = reply.usage_metadata
+        comment = f"it ended with {getattr(why, 'value', why)}" if why else ""
+    tokens = reply.usage_metadata
     usage = Usage(
         requests=1,
-        input_tokens=int(getattr(told, "prompt_token_count", 0) or 0),
-        output_tokens=int(getattr(told, "candidates_token_count", 0) or 0)
-        + int(getattr(told, "thoughts_token_count", 0) or 0),
+        input_tokens=int(getattr(tokens, "prompt_token_count", 0) or 0),
+        output_tokens=int(getattr(tokens, "candidates_token_count", 0) or 0)
+        + int(getattr(tokens, "thoughts_token_count", 0) or 0),
     )
-    return ImageReply(pictures[-1] if pictures else None, usage, said)
+    return ImageReply(pictures[-1] if pictures else None, usage, comment)
 
 
 PROVIDER = Provider(

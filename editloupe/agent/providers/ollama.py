@@ -106,7 +106,7 @@ def finish(message: AIMessage) -> str:
     return str(message.response_metadata.get("done_reason") or "")
 
 
-def _said(error: BaseException) -> Any:
+def _error_body(error: BaseException) -> Any:
     return getattr(error, "error", None)
 
 
@@ -127,7 +127,7 @@ PROVIDER = Provider(
     no_calls=None,
     takes=frozenset({"reasoning_effort", "seed", "top_p", "headers", "extra_body"}),
     bodies=BodyForm(leave_out, reply_fields=("message",)),
-    errors=ErrorForm(body=_said),
+    errors=ErrorForm(body=_error_body),
     finish=finish,
     limits=frozenset({"max_tokens"}),
 )

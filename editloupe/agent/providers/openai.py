@@ -147,15 +147,15 @@ def finish(message: AIMessage) -> str:
     """Return how a reply ended; the Responses interface gives a reason for an incomplete one, or a status alone."""
     facts = message.response_metadata
     why = facts.get("incomplete_details") or {}
-    said = why.get("reason") if isinstance(why, dict) else None
+    reason = why.get("reason") if isinstance(why, dict) else None
     status = str(facts.get("status") or "")
-    return str(said or read_finish_reason(message) or (status if status in BROKEN_OFF else ""))
+    return str(reason or read_finish_reason(message) or (status if status in BROKEN_OFF else ""))
 
 
 def refusal(message: AIMessage) -> str | None:
     """Return the model's own refusal, which has a field beside the text."""
-    said = message.additional_kwargs.get("refusal")
-    return f"the model declined to answer: {said}" if said else None
+    words = message.additional_kwargs.get("refusal")
+    return f"the model declined to answer: {words}" if words else None
 
 
 ROUTE_HEADERS = ("x-litellm-model-id", "x-litellm-model-region", "x-portkey-provider")
@@ -166,10 +166,10 @@ _PROVIDER = re.compile(rb'[{,]\s*"provider"\s*:\s*"([^"\\]{1,80})"')
 
 def route(headers: Mapping[str, str], body: bytes) -> str:
     """Return which deployment behind a proxy answered, as far as it says so."""
-    told = [value for name in ROUTE_HEADERS if (value := headers.get(name))]
-    if found := _PROVIDER.search(body):
-        told.append(found[1].decode("utf-8", "replace"))
-    return " ".join(told)
+    deployments = [value for name in ROUTE_HEADERS if (value := headers.get(name))]
+    if match := _PROVIDER.search(body):
+        deployments.append(match[1].decode("utf-8", "replace"))
+    return " ".join(deployments)
 
 
 ADDRESS = "https://api.openai.com/v1"
@@ -192,12 +192,12 @@ class OpenAIBatches:
 
     async def submit(self, mark: str, path: str, file: Path) -> str:
         """Upload a file and have it worked on."""
-        with file.open("rb") as held:
+        with file.open("rb") as content:
             uploaded = await self._http.json(
                 "POST",
                 f"{self._base}/files",
                 data={"purpose": "batch"},
-                files={"file": (f"{mark}.jsonl", held, "application/jsonl")},
+                files={"file": (f"{mark}.jsonl", content, "application/jsonl")},
             )
         wanted = {
             "input_file_id": uploaded["id"],
@@ -210,15 +210,15 @@ class OpenAIBatches:
     async def find(self, mark: str) -> str | None:
         """Return the job with this mark, among the latest hundred."""
         listed = await self._http.json("GET", f"{self._base}/batches?limit=100")
-        found = (job["id"] for job in listed.get("data") or [] if (job.get("metadata") or {}).get(MARK) == mark)
-        return next(found, None)
+        names = (job["id"] for job in listed.get("data") or [] if (job.get("metadata") or {}).get(MARK) == mark)
+        return next(names, None)
 
     async def state(self, job: str) -> BatchState:
         """Ask how a job is getting on."""
-        said = await self._http.json("GET", f"{self._base}/batches/{job}")
-        status, counts = str(said.get("status")), said.get("request_counts") or {}
-        files = tuple(str(said[name]) for name in ("output_file_id", "error_file_id") if said.get(name))
-        problems = [str(one.get("message")) for one in ((said.get("errors") or {}).get("data") or [])]
+        answer = await self._http.json("GET", f"{self._base}/batches/{job}")
+        status, counts = str(answer.get("status")), answer.get("request_counts") or {}
+        files = tuple(str(answer[name]) for name in ("output_file_id", "error_file_id") if answer.get(name))
+        problems = [str(problem.get("message")) for problem in ((answer.get("errors") or {}).get("data") or [])]
         done = f", {counts.get('completed', 0)} of {counts['total']} done" if counts.get("total") else ""
         sentence = f"{status}{done}" + (f": {problems[0]}" if problems else "")
         over = status in OVER
@@ -230,14 +230,14 @@ class OpenAIBatches:
 
     def result(self, line: bytes) -> BatchResult | None:
         """Read a line of results."""
-        said: Any = json.loads(line)
-        key, response, error = said.get("custom_id"), said.get("response"), said.get("error")
+        record: Any = json.loads(line)
+        key, response, error = record.get("custom_id"), record.get("response"), record.get("error")
         if not isinstance(key, str):
             return None
         if isinstance(response, dict) and isinstance(response.get("status_code"), int):
             return BatchResult(key, response["status_code"], json.dumps(response.get("body")).encode())
-        told = f"{error.get('code')}: {error.get('message')}" if isinstance(error, dict) else "no reply"
-        return BatchResult(key, 0, told.encode())
+        message = f"{error.get('code')}: {error.get('message')}" if isinstance(error, dict) else "no reply"
+        return BatchResult(key, 0, message.encode())
 
     def how_to_cancel(self, job: str) -> str:
         """Return a command that cancels a job."""
@@ -280,8 +280,8 @@ def open_image_client(opening: Opening) -> ImageClient:
         )
         first = reply.data[0] if reply.data else None
         data = _image_file(first)
-        said = "" if data or not getattr(first, "url", None) else "it gave an address in place of a picture"
-        return ImageReply(data, _image_usage(reply.usage), said)
+        comment = "" if data or not getattr(first, "url", None) else "it gave an address in place of a picture"
+        return ImageReply(data, _image_usage(reply.usage), comment)
 
     return ImageClient(edit, http.aclose)
 
@@ -300,11 +300,11 @@ def _image_file(item: Any) -> bytes | None:
         return None
 
 
-def _image_usage(told: Any) -> Usage:
+def _image_usage(tokens: Any) -> Usage:
     return Usage(
         requests=1,
-        input_tokens=int(getattr(told, "input_tokens", 0) or 0),
-        output_tokens=int(getattr(told, "output_tokens", 0) or 0),
+        input_tokens=int(getattr(tokens, "input_tokens", 0) or 0),
+        output_tokens=int(getattr(tokens, "output_tokens", 0) or 0),
     )
 
 

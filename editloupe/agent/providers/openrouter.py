@@ -24,9 +24,9 @@ PROFILES = tuple(profile.model_copy(update={"provider": "openrouter"}) for profi
 def split_route(name: str) -> tuple[str, list[str]]:
     """Split a model's name from the hosts that may answer, in order; without any it is the host of whoever made the model.
 
-    >>> route_of("qwen/qwen3-vl-30b-a3b-instruct@deepinfra/fp8,novita")
+    >>> split_route("qwen/qwen3-vl-30b-a3b-instruct@deepinfra/fp8,novita")
     ('qwen/qwen3-vl-30b-a3b-instruct', ['deepinfra/fp8', 'novita'])
-    >>> route_of("openai/gpt-5.1")
+    >>> split_route("openai/gpt-5.1")
     ('openai/gpt-5.1', ['openai'])
     """
     model, _, hosts = name.partition("@")

@@ -23,6 +23,6 @@ def find_provider(name: str) -> Provider:
 
 def list_client_packages(*specs: str) -> tuple[str, ...]:
     """Return the packages whose versions a run records: of the clients every installation has, and of the judges' own."""
-    asked = {spec.partition(":")[0] for spec in specs}
-    own = (provider for provider in PROVIDERS if not provider.extra or provider.name in asked)
+    names = {spec.partition(":")[0] for spec in specs}
+    own = (provider for provider in PROVIDERS if not provider.extra or provider.name in names)
     return tuple(dict.fromkeys(name for provider in own for name in provider.packages))

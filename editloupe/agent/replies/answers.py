@@ -93,7 +93,7 @@ def parse_reply(
     `unfinished` says why a reply is not whole; such a one is never read for calls or an answer.
 
     >>> from editloupe.rubrics.model import YesNoAnswer
-    >>> read('It is red. {"answer": "yes", "reason": "red"}', YesNoAnswer()).answer.score
+    >>> parse_reply('It is red. {"answer": "yes", "reason": "red"}', YesNoAnswer()).answer.score
     1.0
     """
     if len(text) > LONGEST_REPLY:
@@ -101,7 +101,7 @@ def parse_reply(
     labels = isinstance(answer, LabelAnswer)
     sections = Sections()
     try:
-        sections = _unfenced(split_sections(text, objects=not labels), objects=not labels)
+        sections = _drop_fence(split_sections(text, objects=not labels), objects=not labels)
         if unfinished:
             raise Malformed(unfinished)
         calls = parse_calls(sections, native_calls, broken_calls, tools)
@@ -111,13 +111,13 @@ def parse_reply(
                     "Your reply has both a tool call and a final answer; give one or the other, never both."
                 )
             return ParsedReply(sections.thought, calls=calls, called=True)
-        _closed(sections)
-        given = _label(sections, answer) if isinstance(answer, LabelAnswer) else _from_json(sections, answer)
+        _check_closed(sections)
+        parsed = _parse_label(sections, answer) if isinstance(answer, LabelAnswer) else _parse_json(sections, answer)
     except Malformed as problem:
         called = bool(native_calls or broken_calls or sections.calls)
         return ParsedReply(sections.thought, problem=str(problem), called=called)
     return ParsedReply(
-        sections.thought if labels else given.reasoning or given.reason or sections.thought, answer=given
+        sections.thought if labels else parsed.reasoning or parsed.reason or sections.thought, answer=parsed
     )
 
 
@@ -125,29 +125,29 @@ def parse_object(text: str) -> dict[str, Any]:
     """Return the one JSON object a reply ends in; raises Malformed where there is none, or where several differ."""
     if len(text) > LONGEST_REPLY:
         raise Malformed(f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
-    sections = _unfenced(split_sections(text, objects=True), objects=True)
-    _closed(sections)
+    sections = _drop_fence(split_sections(text, objects=True), objects=True)
+    _check_closed(sections)
     return _final_object(sections, ())
 
 
-def _unfenced(sections: Sections, objects: bool) -> Sections:
+def _drop_fence(sections: Sections, objects: bool) -> Sections:
     """Take away a fence around the whole reply, thoughts apart, and one around a label that ends the reply."""
-    said = [part for part in sections.parts if not part.blank and part.kind != "thought"]
-    if not said or said[-1].kind != "code":
+    spoken = [part for part in sections.parts if not part.blank and part.kind != "thought"]
+    if not spoken or spoken[-1].kind != "code":
         return sections
-    if len(said) == 1:
+    if len(spoken) == 1:
         thoughts = [part for part in sections.parts if part.kind == "thought"]
-        inside = split_sections(said[0].text, objects)
+        inside = split_sections(spoken[0].text, objects)
         return Sections((*thoughts, *inside.parts), inside.broken, inside.scraps)
     if objects:
         return sections  # an object in a fence is read where it stands
-    alone = [part for part in split_sections(said[-1].text).parts if not part.blank]
+    alone = [part for part in split_sections(spoken[-1].text).parts if not part.blank]
     if len(alone) != 1 or alone[0].kind != "answer" or not alone[0].closed:
         return sections
-    return replace(sections, parts=tuple(alone[0] if part is said[-1] else part for part in sections.parts))
+    return replace(sections, parts=tuple(alone[0] if part is spoken[-1] else part for part in sections.parts))
 
 
-def _closed(sections: Sections) -> None:
+def _check_closed(sections: Sections) -> None:
     if sections.unclosed:
         raise Malformed(
             "Your thinking was never closed, so that nothing in it can be taken for an answer; "
@@ -155,34 +155,34 @@ def _closed(sections: Sections) -> None:
         )
 
 
-def _label(sections: Sections, answer: LabelAnswer) -> ParsedAnswer:
+def _parse_label(sections: Sections, answer: LabelAnswer) -> ParsedAnswer:
     names = [label.name for label in answer.labels]
     listed = ", ".join(names)
     parts = sections.parts
-    given = find_given(parts, [i for i, part in enumerate(parts) if part.kind == "answer"])
-    if not given:
+    positions = find_given(parts, [i for i, part in enumerate(parts) if part.kind == "answer"])
+    if not positions:
         raise Malformed(
             "Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, outside any "
             f"quotation or code, Label being one of: {listed}."
         )
     by_key = {name.casefold(): name for name in names}
-    found = []
-    for index in given:
+    labels = []
+    for index in positions:
         text = parts[index].text
         name = by_key.get(normalize_label(text).casefold())
         if name is None:
             raise Malformed(
                 f'"{shorten(text)}" is not one of the labels; write exactly one of: {listed}, and nothing else between the tags.'
             )
-        found.append(name)
-    if len(set(found)) > 1:
+        labels.append(name)
+    if len(set(labels)) > 1:
         raise Malformed(
-            f"Your reply gives {len(set(found))} different labels ({', '.join(dict.fromkeys(found))}); give exactly one."
+            f"Your reply gives {len(set(labels))} different labels ({', '.join(dict.fromkeys(labels))}); give exactly one."
         )
-    _ends(parts, given[-1], "final answer")
-    name = found[0]
+    _check_end(parts, positions[-1], "final answer")
+    name = labels[0]
     longer = [n for n in names if n != name and n.casefold().startswith(name.casefold())]
-    if longer and not parts[given[-1]].closed:
+    if longer and not parts[positions[-1]].closed:
         raise Malformed(f"Your final answer breaks off: {name} could become {longer[0]}; close its tag.")
     return ParsedAnswer(name, label=name, score=answer.score(name), score_100=answer.score_100(name))
 
@@ -190,23 +190,25 @@ def _label(sections: Sections, answer: LabelAnswer) -> ParsedAnswer:
 def normalize_label(text: str) -> str:
     """Strip what may stray around a label: spaces, newlines, bold marks, quotes, boxes, a full stop.
 
-    >>> plain("  **Over  Modification.**\\n")
+    >>> normalize_label("  **Over  Modification.**\\n")
     'Over Modification'
     """
     text = drop_layout(text[:_LONGEST_LABEL]) if len(text.strip()) <= _LONGEST_LABEL else text
     return " ".join(text.strip(_MARKS).rstrip(".!").strip(_MARKS).rstrip(".!").split())
 
 
-def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> ParsedAnswer:
+def _parse_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> ParsedAnswer:
     item = _final_object(sections, _keys(answer))
     reasoning = item.pop(REASONING, "") if REASONING not in _keys(answer) else ""
-    given = _given(item, answer)
-    return replace(given, reasoning=reasoning) if isinstance(reasoning, str) else given
+    parsed = _parse_fields(item, answer)
+    return replace(parsed, reasoning=reasoning) if isinstance(reasoning, str) else parsed
 
 
-def _given(item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> ParsedAnswer:
+def _parse_fields(
+    item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer
+) -> ParsedAnswer:
     if not isinstance(answer, TextAnswer):  # a text read off a picture may be anything
-        _filled_in(item)
+        _check_filled(item)
     reason_key = None if isinstance(answer, TextAnswer) else answer.reason_key
     reason = item.get(reason_key, "") if reason_key else ""
     if not isinstance(reason, str):
@@ -218,10 +220,10 @@ def _given(item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoA
             text, score=number, score_100=answer.score_100(number), values={answer.key: number}, reason=reason
         )
     if isinstance(answer, ChecksAnswer):
-        given = _checks(item, answer)
-        total = answer.total(given)
+        choices = _checks(item, answer)
+        total = answer.total(choices)
         return ParsedAnswer(
-            text, score=total, score_100=None if total is None else total * 100, values=given, reason=reason
+            text, score=total, score_100=None if total is None else total * 100, values=choices, reason=reason
         )
     if isinstance(answer, YesNoAnswer):
         word = normalize_label(_string(item, answer.key)).casefold()
@@ -232,7 +234,7 @@ def _given(item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoA
     return ParsedAnswer(text, values={answer.key: _string(item, answer.key)})
 
 
-def _filled_in(item: Mapping[str, Any]) -> None:
+def _check_filled(item: Mapping[str, Any]) -> None:
     for key, value in item.items():
         if isinstance(value, str) and _NOT_FILLED_IN.fullmatch(value):
             raise Malformed(
@@ -249,17 +251,17 @@ def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
     """Return the object a reply ends in; earlier ones must say the same under these keys, without keys in everything."""
     parts = sections.parts
     objects = {i: value for i, part in enumerate(parts) if (value := _object_in(part)) is not None}
-    given = find_given(parts, list(objects))
+    positions = find_given(parts, list(objects))
     rivals = [scrap for scrap in sections.scraps if not keys or any(key in scrap for key in keys)]
-    if rivals or not given:
+    if rivals or not positions:
         detail = f" ({sections.broken})" if sections.broken else ""
         raise Malformed(
             f"Your reply does not end in a valid JSON object{detail}; end with exactly one, outside any quotation or code."
         )
-    last, item = given[-1], objects[given[-1]]
-    _ends(parts, last, "JSON object")
+    last, item = positions[-1], objects[positions[-1]]
+    _check_end(parts, last, "JSON object")
     require_own_line(parts, last)
-    for other in (objects[index] for index in given[:-1]):
+    for other in (objects[index] for index in positions[:-1]):
         rival = any(key in other for key in keys) if keys else bool(other)
         if rival and any(other.get(key) != item.get(key) for key in keys or {*other, *item}):
             raise Malformed("Your reply has several JSON objects that differ; give exactly one, at the end.")
@@ -268,10 +270,10 @@ def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
 
 def _object_in(part: ReplyPart) -> dict[str, Any] | None:
     """Return the object a part holds: itself, or all there is in a code fence or between the tags of an answer."""
-    return _sole(part) if part.kind in ("object", "code", "answer") else None
+    return _sole_object(part) if part.kind in ("object", "code", "answer") else None
 
 
-def _sole(part: ReplyPart, depth: int = 2) -> dict[str, Any] | None:
+def _sole_object(part: ReplyPart, depth: int = 2) -> dict[str, Any] | None:
     if part.kind == "object":
         return dict(check_depth(part.value))
     if not depth:
@@ -279,10 +281,10 @@ def _sole(part: ReplyPart, depth: int = 2) -> dict[str, Any] | None:
     inside = [inner for inner in split_sections(part.text, objects=True).parts if not inner.blank]
     if len(inside) == 3 and (inside[0].text.strip(), inside[2].text.strip()) == ("[", "]"):
         inside = inside[1:2]  # a list of one
-    return _sole(inside[0], depth - 1) if len(inside) == 1 and inside[0].kind in ("object", "code") else None
+    return _sole_object(inside[0], depth - 1) if len(inside) == 1 and inside[0].kind in ("object", "code") else None
 
 
-def _ends(parts: Sequence[ReplyPart], index: int, what: str) -> None:
+def _check_end(parts: Sequence[ReplyPart], index: int, what: str) -> None:
     """Make sure that nothing is said behind the answer; a list around the one object is let pass."""
     behind = [part for part in parts[index + 1 :] if not part.blank]
     listed = parts[index].kind == "object" and index > 0 and parts[index - 1].text.rstrip().endswith("[")
@@ -294,7 +296,7 @@ def _ends(parts: Sequence[ReplyPart], index: int, what: str) -> None:
 
 
 def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
-    value = _need(item, answer.key)
+    value = _require(item, answer.key)
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and answer.low <= value <= answer.high
     if not number or value != int(value):
         raise Malformed(
@@ -306,27 +308,27 @@ def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
 def _checks(item: Mapping[str, Any], answer: ChecksAnswer) -> dict[str, str]:
     answers = {}
     for check in answer.checks:
-        value = _need(item, check.key)
+        value = _require(item, check.key)
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6
         word = (str(int(value)) if value == int(value) else repr(value)) if number else value
         by_key = {allowed.casefold(): allowed for allowed in check.values}
-        known = by_key.get(word.strip().casefold()) if isinstance(word, str) else None
-        if known is None:
+        choice = by_key.get(word.strip().casefold()) if isinstance(word, str) else None
+        if choice is None:
             raise Malformed(
                 f'"{check.key}" must be one of {", ".join(check.values)}, not {shorten(json.dumps(value))}.'
             )
-        answers[check.key] = known
+        answers[check.key] = choice
     return answers
 
 
-def _need(item: Mapping[str, Any], key: str) -> Any:
+def _require(item: Mapping[str, Any], key: str) -> Any:
     if key not in item:
         raise Malformed(f'Your JSON object has no "{key}".')
     return item[key]
 
 
 def _string(item: Mapping[str, Any], key: str) -> str:
-    value = _need(item, key)
+    value = _require(item, key)
     if not isinstance(value, str):
         raise Malformed(f'"{key}" must be a string, not {shorten(json.dumps(value))}.')
     return value.strip()
@@ -344,33 +346,33 @@ def parse_calls(
     blocks = sections.calls
     if len(native) + len(broken) + len(blocks) > MOST_CALLS:
         raise _too_many()
-    for call in broken:
+    if broken:
         raise Malformed(
-            f'The arguments of your call of "{call.get("name")}" are not a JSON object; call it again with valid JSON.'
+            f'The arguments of your call of "{broken[0].get("name")}" are not a JSON object; call it again with valid JSON.'
         )
-    found = [
+    calls = [
         ToolCall(id=str(c.get("id") or f"call_{i}"), name=str(c["name"]), parameters=check_depth(c["args"]))
         for i, c in enumerate(native)
     ]
     for block in blocks:
-        for name, parameters in _json_calls(block):
-            if not any(c.name == name and c.parameters == parameters for c in found):
-                found.append(ToolCall(id=f"text_{len(found)}", name=name, parameters=parameters))
-    if len(found) > MOST_CALLS:
+        for name, parameters in _parse_call_block(block):
+            if not any(c.name == name and c.parameters == parameters for c in calls):
+                calls.append(ToolCall(id=f"text_{len(calls)}", name=name, parameters=parameters))
+    if len(calls) > MOST_CALLS:
         raise _too_many()
-    for known in found:
+    for call in calls:
         if not tools:
-            raise Malformed(f'You called "{known.name}", but there are no tools at this point; give your final answer.')
-        if known.name not in tools:
-            raise Malformed(f'There is no tool called "{known.name}"; the tools are: {", ".join(tools)}.')
-    return tuple(found)
+            raise Malformed(f'You called "{call.name}", but there are no tools at this point; give your final answer.')
+        if call.name not in tools:
+            raise Malformed(f'There is no tool called "{call.name}"; the tools are: {", ".join(tools)}.')
+    return tuple(calls)
 
 
 def _too_many() -> Malformed:
     return Malformed(f"Your reply has more than {MOST_CALLS} tool calls; make a few at a time.")
 
 
-def _json_calls(block: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parse_call_block(block: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the calls of a block: JSON objects one after another, in a list, or behind a code fence."""
     body = block.replace("```json", " ").replace("```", " ").strip()
     if not body:
@@ -433,7 +435,7 @@ def build_answer_schema(answer: Answer, written: bool = False) -> dict[str, Any]
 
     Where reasoning is `written`, it has a field of its own before all others; a text that is read off needs none.
 
-    >>> answer_schema(NumberAnswer(low=1, high=5))["properties"]["score"]
+    >>> build_answer_schema(NumberAnswer(low=1, high=5))["properties"]["score"]
     {'type': 'integer', 'minimum': 1, 'maximum': 5}
     """
     if isinstance(answer, LabelAnswer):

@@ -58,13 +58,13 @@ class IncompleteReply:
 def read_reply_facts(message: AIMessage, provider: Provider) -> ReplyFacts:
     """Return what a model's reply says beyond its message, in the way of its provider."""
     finish = provider.finish(message)
-    said = provider.refusal(message)
-    if said is None and finish.lower() in FILTERED:
-        held = "a part of the reply" if text_of(message).strip() else "the reply"
-        said = f"the provider's content filter held {held} back (finish reason {finish})"
+    sentence = provider.refusal(message)
+    if sentence is None and finish.lower() in FILTERED:
+        extent = "a part of the reply" if text_of(message).strip() else "the reply"
+        sentence = f"the provider's content filter held {extent} back (finish reason {finish})"
     served = provider.served(message)
-    declined = Refusal(Reason.REFUSED, said) if said else None
-    return ReplyFacts(finish, declined, served=served if served.summary else None)
+    refusal = Refusal(Reason.REFUSED, sentence) if sentence else None
+    return ReplyFacts(finish, refusal, served=served if served.summary else None)
 
 
 def find_incomplete(finish: str) -> IncompleteReply | None:

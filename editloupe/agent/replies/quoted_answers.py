@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from editloupe.agent.replies.sections import OPENING, Malformed, ReplyPart, says_something, shorten
+from editloupe.agent.replies.sections import OPENING, Malformed, ReplyPart, has_content, shorten
 
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?;](?=\s)|[。！？；]", re.IGNORECASE)
 _FORM = r"(?:(?:required|expected|answer|output|response|reply|json) ){0,3}form(?:at)?"
@@ -41,11 +41,11 @@ _LONGEST_LEAD = 400
 def require_own_line(parts: Sequence[ReplyPart], index: int) -> None:
     """Make sure that an object is not the end of a sentence, which may say anything of it."""
     line = _before(parts, index).rpartition("\n")[2]
-    if parts[index].kind != "object" or not says_something(line):
+    if parts[index].kind != "object" or not has_content(line):
         return
     lead = line.rstrip(" \t*_`([（)）\"'”’»")
-    told = lead[-_LONGEST_LEAD:]
-    if _NAMES_IT.search(told) and not _DENIES.search(told):  # "The answer is {…}"
+    lead_end = lead[-_LONGEST_LEAD:]
+    if _NAMES_IT.search(lead_end) and not _DENIES.search(lead_end):  # "The answer is {…}"
         return
     if lead and lead[-1] not in _LEADS_IN and not lead.endswith((" -", "`json")):
         raise Malformed(
@@ -54,19 +54,19 @@ def require_own_line(parts: Sequence[ReplyPart], index: int) -> None:
         )
 
 
-def find_given(parts: Sequence[ReplyPart], places: Sequence[int]) -> list[int]:
+def find_given(parts: Sequence[ReplyPart], indices: Sequence[int]) -> list[int]:
     """Return which of these parts are given rather than shown."""
-    kept = [index for index in places if not _is_shown(parts, index)]
-    plainly = {index for index in kept if not _may_be_an_example(parts, index)}
+    unquoted = [index for index in indices if not _is_quoted(parts, index)]
+    plainly = {index for index in unquoted if not _may_be_an_example(parts, index)}
     last = max(plainly, default=-1)
-    return [index for index in kept if index in plainly or index > last]
+    return [index for index in unquoted if index in plainly or index > last]
 
 
 def _before(parts: Sequence[ReplyPart], index: int) -> str:
     return parts[index - 1].text if index and parts[index - 1].kind == "text" else ""
 
 
-def _is_shown(parts: Sequence[ReplyPart], index: int) -> bool:
+def _is_quoted(parts: Sequence[ReplyPart], index: int) -> bool:
     """True where a part is quoted, stands in code within a sentence, or is directly introduced as an example."""
     before = _before(parts, index)
     after = parts[index + 1].text if index + 1 < len(parts) and parts[index + 1].kind == "text" else ""
@@ -79,8 +79,8 @@ def _is_shown(parts: Sequence[ReplyPart], index: int) -> bool:
     if before[-1:] == "`" and after[:1] == "`":
         # Models set off their answer in backticks, alone in its line or behind "Final answer:"; elsewhere they quote.
         named = lead.rstrip(" `*_").endswith((":", "：")) and _GIVES.search(lead)
-        alone = not says_something(line) or named
-        return not alone or says_something(after.partition("\n")[0])
+        alone = not has_content(line) or named
+        return not alone or has_content(after.partition("\n")[0])
     return before[-1:] != "`" and before[-1:] != "" and before[-1:] in OPENING
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from editloupe.agent.replies.tags import START_THINKING, TAG, Tag, holds_the_words_of_others, parse_tag
+from editloupe.agent.replies.tags import START_THINKING, TAG, Tag, parse_tag, quotes_others
 
-Kind = Literal["text", "thought", "call", "answer", "object", "code", "shown"]
+Kind = Literal["text", "thought", "call", "answer", "object", "code", "quoted"]
 
 _OPENS_A_LINE = r"(?:(?<![^\n].)|(?<=\n .)|(?<=\n  .)|(?<=\n   .))"
 _FENCE = (
@@ -37,7 +37,7 @@ _MARK = re.compile(rf"{TAG}|<!--(?P<comment>)|{_QUOTED_LINE}|{_FENCE}", _FLAGS)
 _MARK_OR_BRACE = re.compile(rf"{_MARK.pattern}|{_BRACE}", _FLAGS)
 _FENCE_LINE = re.compile(_FENCE, _FLAGS)
 _NEXT_WORD = re.compile(r"\s{0,8}+(\w{0,40}+)")
-_SAID = re.compile(r"[^\W_]|[~?？¿<＜{}\[\](（\"'“‘„«「『]")
+_CONTENT = re.compile(r"[^\W_]|[~?？¿<＜{}\[\](（\"'“‘„«「『]")
 """What is more than layout: letters and digits, doubt, a line struck out, and whatever begins a quotation, a tag or an object."""
 OPENING, CLOSING = "\"'“‘„«「『`", "\"'”’“»」』`"
 """Quotation marks; the backtick is the mark of code."""
@@ -63,10 +63,10 @@ def check_depth(value: T) -> T:
     """Return a JSON value, or raise Malformed where it is nested too deeply to be kept."""
     level: list[Any] = [value]
     for _ in range(DEEPEST):
-        held = [item for item in level if isinstance(item, (dict, list))]
-        if not held:
+        containers = [item for item in level if isinstance(item, (dict, list))]
+        if not containers:
             return value
-        level = [inner for item in held for inner in (item.values() if isinstance(item, dict) else item)]
+        level = [inner for item in containers for inner in (item.values() if isinstance(item, dict) else item)]
     raise Malformed(f"Your JSON is nested more than {DEEPEST} levels deep; keep it flat.")
 
 
@@ -91,13 +91,13 @@ DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_pairs, parse_constan
 """Reads JSON without any guess: no key twice, no NaN, no Infinity. Newlines and tabs in a string may stand as they are."""
 
 
-def says_something(text: str) -> bool:
+def has_content(text: str) -> bool:
     """True where a text is more than layout.
 
-    >>> says_something("。 ✅"), says_something("or 3")
+    >>> has_content("。 ✅"), has_content("or 3")
     (False, True)
     """
-    return _SAID.search(text) is not None
+    return _CONTENT.search(text) is not None
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ class ReplyPart:
     def blank(self) -> bool:
         """True where nothing is said, not even on the line of a fence that nothing closes."""
         unclosed = self.kind == "code" and not self.closed
-        said = _MARKER.sub("", self.source) if unclosed else self.text
-        return self.kind in ("text", "code") and not says_something(said)
+        text = _MARKER.sub("", self.source) if unclosed else self.text
+        return self.kind in ("text", "code") and not has_content(text)
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class Sections:
     @cached_property
     def outside(self) -> str:
         """What is said between the tags, objects and code included."""
-        said = [(p.source or p.text).strip() for p in self.parts if p.kind in ("text", "object", "code", "shown")]
-        return "\n".join(text for text in said if text)
+        texts = [(p.source or p.text).strip() for p in self.parts if p.kind in ("text", "object", "code", "quoted")]
+        return "\n".join(text for text in texts if text)
 
     @property
     def calls(self) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def split_sections(text: str, objects: bool = False) -> Sections:
 
     Raises Malformed where there are more tags, fences and objects than a reply can mean.
 
-    >>> [part.kind for part in split("<think>Red.</think> So: <Start Final Answer>Wrong Action</Start Final Answer>").parts]
+    >>> [part.kind for part in split_sections("<think>Red.</think> So: <answer>Wrong Action</answer>").parts]
     ['thought', 'text', 'answer']
     """
     return _Scanner(text.lstrip(), objects).run()
@@ -193,9 +193,9 @@ class _Scanner:
 
     def run(self) -> Sections:
         """Go through the whole text."""
-        place = 0
-        while found := self._pattern().search(self.text, place):
-            place = self._take(found)
+        position = 0
+        while match := self._pattern().search(self.text, position):
+            position = self._take(match)
         if self.thoughts:
             self._endless_thought()
         else:
@@ -207,10 +207,10 @@ class _Scanner:
             return _TAG
         return _MARK_OR_BRACE if self.objects and self.spoilt < len(self.text) else _MARK
 
-    def _tags(self, place: int) -> Iterator[Tag]:
-        for found in _TAG.finditer(self.text, place):
+    def _tags(self, position: int) -> Iterator[Tag]:
+        for match in _TAG.finditer(self.text, position):
             self._count()
-            if tag := parse_tag(found):
+            if tag := parse_tag(match):
                 yield tag
 
     def _count(self) -> None:
@@ -218,23 +218,23 @@ class _Scanner:
         if self.marks < 0:
             raise Malformed(f"Your reply has more than {MOST_MARKS:,} tags and objects; give one answer in plain form.")
 
-    def _take(self, found: re.Match[str]) -> int:
+    def _take(self, match: re.Match[str]) -> int:
         """Deal with one mark; return where to go on."""
         self._count()
-        if found.lastgroup == "brace":
-            return self._object(found.start())
-        if found.lastgroup in ("info", "about"):
-            return self._code(found) if self.fences else found.end()
-        if found.lastgroup == "comment":
-            end = self.text.find("-->", found.end())
-            return self._section("shown", found.start(), found.end(), end, end + 3)
-        if found.lastgroup == "quotation":
-            lines = _NEXT_QUOTED_LINE.match(self.text, found.end())
-            end = lines.end() if lines else found.end()
-            return self._section("shown", found.start(), found.end(), end, end)
-        tag = parse_tag(found)
+        if match.lastgroup == "brace":
+            return self._object(match.start())
+        if match.lastgroup in ("info", "about"):
+            return self._code(match) if self.fences else match.end()
+        if match.lastgroup == "comment":
+            end = self.text.find("-->", match.end())
+            return self._section("quoted", match.start(), match.end(), end, end + 3)
+        if match.lastgroup == "quotation":
+            lines = _NEXT_QUOTED_LINE.match(self.text, match.end())
+            end = lines.end() if lines else match.end()
+            return self._section("quoted", match.start(), match.end(), end, end)
+        tag = parse_tag(match)
         if tag is None:
-            return found.end()
+            return match.end()
         if self.thoughts:
             return self._in_thought(tag)
         if tag.kind == "thought" and self.thinking:
@@ -259,7 +259,7 @@ class _Scanner:
         self._say(start)
         closed = close >= 0
         close, end = (close, end) if closed else (len(self.text), len(self.text))
-        source = self.text[start:end] if kind in ("code", "shown") else ""
+        source = self.text[start:end] if kind in ("code", "quoted") else ""
         self.parts.append(ReplyPart(kind, self.text[inside:close], closed=closed, source=source))
         self.done = end
         return end
@@ -305,13 +305,13 @@ class _Scanner:
         # Every failure may have read to the end, so that their number is bounded.
         self.spoilt = end if self.failures < MOST_BROKEN else len(self.text)
 
-    def _code(self, found: re.Match[str]) -> int:
-        name = "ticks" if found["ticks"] else "tildes"
-        lines = _FENCE_LINE.finditer(self.text, found.end())
-        ends = (line for line in lines if (line[name] or "").startswith(found[name]))
+    def _code(self, fence: re.Match[str]) -> int:
+        name = "ticks" if fence["ticks"] else "tildes"
+        lines = _FENCE_LINE.finditer(self.text, fence.end())
+        ends = (line for line in lines if (line[name] or "").startswith(fence[name]))
         close = next((line for line in ends if not (line["info"] or line["about"] or "").strip()), None)
-        place = (close.start(), close.end()) if close else (-1, -1)
-        end = self._section("code", found.start(), found.end(), *place)
+        closing = (close.start(), close.end()) if close else (-1, -1)
+        end = self._section("code", fence.start(), fence.end(), *closing)
         # Models put their calls into fences too; carrying out a call judges nothing.
         inside = _Scanner(self.parts[-1].text, thinking=False, fences=False, marks=self.marks)
         calls = [part for part in inside.run().parts if part.kind == "call"]
@@ -327,7 +327,7 @@ class _Scanner:
 
     def _in_thought(self, tag: Tag) -> int:
         """Look for the end of the thought; whatever else is spoken of in it does not count."""
-        place = tag.end
+        position = tag.end
         if tag.kind == "thought":
             # The published slip: the closing tag without its slash.
             if tag.closing or tag.name == START_THINKING == self.thoughts[-1]:
@@ -336,15 +336,15 @@ class _Scanner:
                 self._open(tag.name)
         elif tag.kind == "channel":
             word = _NEXT_WORD.match(self.text, tag.end)
-            place = word.end() if word else place
+            position = word.end() if word else position
             if word and word[1].lower() == "final" and self.names[_CHANNEL]:
                 self._close(_CHANNEL)
         elif (tag.kind == "end" and self.names[_CHANNEL]) or (tag.closing and self.names[tag.name]):
             self._close(_CHANNEL if tag.kind == "end" else tag.name)
         if not self.thoughts:
             self.parts.append(ReplyPart("thought", self.text[self.done : tag.start]))
-            self.done = place
-        return place
+            self.done = position
+        return position
 
     def _open(self, name: str) -> None:
         self.thoughts.append(name)
@@ -352,11 +352,11 @@ class _Scanner:
 
     def _close(self, name: str) -> None:
         """Close the thought of this name and all inside it; a name that is not open closes them all: another slip."""
-        known = self.names[name] > 0
+        is_open = self.names[name] > 0
         while self.thoughts:
             last = self.thoughts.pop()
             self.names[last] -= 1
-            if known and last == name:
+            if is_open and last == name:
                 return
 
     def _all_was_thought(self, tag: Tag) -> int:
@@ -384,7 +384,7 @@ class _Scanner:
         if tag.kind == "speaker":
             named = tag.name in ("user", "assistant", "system")
             if (tag.name if named else word[1].lower() if word else "") not in _OURSELVES:
-                return self._section("shown", tag.start, tag.end, -1, -1)
+                return self._section("quoted", tag.start, tag.end, -1, -1)
             word = None if named else word
         final = word is not None and word[1].lower() == "final"
         if tag.kind == "channel" and final:
@@ -399,18 +399,18 @@ class _Scanner:
     def _unknown(self, tag: Tag) -> int:
         """Keep what stands between two unknown tags apart; one that is never closed is prose, unless it opens a quotation."""
         closings = self._closings.get(tag.name, [])
-        place = bisect_left(closings, (tag.end, 0))
-        if place < len(closings):
-            return self._section("shown", tag.start, tag.end, *closings[place])
+        index = bisect_left(closings, (tag.end, 0))
+        if index < len(closings):
+            return self._section("quoted", tag.start, tag.end, *closings[index])
         alone = self.text[tag.start - 1 : tag.start] in ("", "\n") and self.text[tag.end : tag.end + 1] in ("", "\n")
         first = tag.start <= 8 and not self.text[: tag.start].strip()
-        return self._think(tag) if (alone or first) and holds_the_words_of_others(tag.name) else tag.end
+        return self._think(tag) if (alone or first) and quotes_others(tag.name) else tag.end
 
     @cached_property
     def _closings(self) -> dict[str, list[tuple[int, int]]]:
         """Where unknown tags are closed, by name."""
-        found: dict[str, list[tuple[int, int]]] = {}
+        closings: dict[str, list[tuple[int, int]]] = {}
         for tag in self._tags(0):
             if tag.kind == "unknown" and tag.closing:
-                found.setdefault(tag.name, []).append((tag.start, tag.end))
-        return found
+                closings.setdefault(tag.name, []).append((tag.start, tag.end))
+        return closings

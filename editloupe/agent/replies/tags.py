@@ -90,15 +90,15 @@ class Tag:
     end: int
 
 
-def parse_tag(found: re.Match[str]) -> Tag | None:
+def parse_tag(match: re.Match[str]) -> Tag | None:
     """Return the tag a match of TAG stands for, or None where it is prose between angle brackets.
 
-    >>> tag_of(re.match(TAG, "< /Start   Thinking >")).name
+    >>> parse_tag(re.match(TAG, "< /Start   Thinking >")).name
     'start thinking'
-    >>> tag_of(re.match(TAG, "<b and c>")) is None
+    >>> parse_tag(re.match(TAG, "<b and c>")) is None
     True
     """
-    inside = found[found.lastgroup or 0]
+    inside = match[match.lastgroup or 0]
     words = inside.translate(_WIDE_BAR).strip()
     token = len(words) > 2 and words[0] == words[-1] == "|"
     words = words.strip("| ")
@@ -116,22 +116,22 @@ def parse_tag(found: re.Match[str]) -> Tag | None:
         kind = "thought"
     if kind == "unknown" and (token or len(name) > _LONGEST or not _is_a_name(words.strip("/ "), name)):
         return None
-    if kind != "thought" and found.lastgroup in ("wide", "escaped"):
+    if kind != "thought" and match.lastgroup in ("wide", "escaped"):
         return None  # other writings of the brackets hide a thought, but give no answer and make no call
-    return Tag(name, kind, closing, found.start(), found.end())
+    return Tag(name, kind, closing, match.start(), match.end())
 
 
-def holds_the_words_of_others(name: str) -> bool:
+def quotes_others(name: str) -> bool:
     """True for the names of tags behind which a model quotes, or speaks for somebody else."""
     return _OF_OTHERS.search(name) is not None
 
 
 def _half(half: re.Match[str], name: str, closing: bool) -> tuple[str, Kind, bool]:
     """Return name, kind and whether it closes, of a tag that says itself whether it is the beginning or the end."""
-    whole = next((n for n in (f"start {half[2]}", half[2]) if _kind(n, False) in ("thought", "answer")), None)
-    if whole is None:
+    full_name = next((n for n in (f"start {half[2]}", half[2]) if _kind(n, False) in ("thought", "answer")), None)
+    if full_name is None:
         return name, "unknown", closing
-    return whole, _kind(whole, False), closing or half[1] in ("end", "stop")
+    return full_name, _kind(full_name, False), closing or half[1] in ("end", "stop")
 
 
 def _is_like_a_thought(name: str) -> bool:
@@ -162,8 +162,8 @@ _KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
 def _is_a_name(words: str, name: str) -> bool:
     """True for one word that begins with a letter; attributes behind it are cut off from `name` already."""
     first = next(iter(words.split(None, 1)), "")
-    whole = first == words or name == first.lower()
-    return whole and first[:1].isalpha() and all(c.isalnum() or c in "_-:." for c in first)
+    is_single_word = first == words or name == first.lower()
+    return is_single_word and first[:1].isalpha() and all(c.isalnum() or c in "_-:." for c in first)
 
 
 def drop_layout(text: str) -> str:
@@ -173,8 +173,8 @@ def drop_layout(text: str) -> str:
     'Wrong Action'
     """
 
-    def kept(found: re.Match[str]) -> str:
-        tag = parse_tag(found)
-        return "" if tag and tag.kind in ("nothing", "end") else found[0]
+    def keep(match: re.Match[str]) -> str:
+        tag = parse_tag(match)
+        return "" if tag and tag.kind in ("nothing", "end") else match[0]
 
-    return _TAG.sub(kept, text)
+    return _TAG.sub(keep, text)

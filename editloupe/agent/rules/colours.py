@@ -81,8 +81,8 @@ def colour_of(words: str) -> str | None:
     >>> colour_of("dark navy"), colour_of("a wooden stool")
     ('blue', None)
     """
-    found = [w for w in re.findall(r"[a-z]+", words.lower()) if w in BASIC or w in SYNONYMS]
-    return SYNONYMS.get(found[-1], found[-1]) if found else None
+    names = [w for w in re.findall(r"[a-z]+", words.lower()) if w in BASIC or w in SYNONYMS]
+    return SYNONYMS.get(names[-1], names[-1]) if names else None
 
 
 def _centres() -> tuple[Lab, list[str]]:
@@ -116,7 +116,7 @@ def share_named(values: Lab, name: str) -> float:
 def name_of(values: Lab) -> str:
     """Return the basic colour that most of the values carry.
 
-    >>> name_of(lab(np.full((4, 4, 3), (220, 25, 30), np.uint8)))
+    >>> name_of(to_lab(np.full((4, 4, 3), (220, 25, 30), np.uint8)))
     'red'
     """
     gaps = distances(values)

@@ -27,7 +27,7 @@ class Instance:
     picture: Lab
     mask: Map
 
-    def mirrored(self) -> Instance:
+    def mirror(self) -> Instance:
         """Return the same thing seen in a mirror."""
         return Instance(np.ascontiguousarray(self.picture[:, ::-1]), np.ascontiguousarray(self.mask[:, ::-1]))
 
@@ -60,10 +60,10 @@ def measure(
     level = max(same, 1.3 * float(np.median([_at(s, instance, rect, reach) for rect in rects])))
     here = [_at(e, instance, rect, reach) < level for rect in rects]
     missing = [rect for rect, there in zip(rects, here, strict=True) if not there]
-    recoloured, other = _recoloured(e, instance, missing, reach, level) if missing else (0, None)
+    recoloured, other = _count_recoloured(e, instance, missing, reach, level) if missing else (0, None)
     looks = [instance] if other is None else [instance, other]
-    further = _elsewhere(e, s, looks, rects, level)
-    added = sum(_pattern(e, looks, place) >= PATTERN for place in further if place.gap < level)
+    further = _find_elsewhere(e, s, looks, rects, level)
+    added = sum(_pattern(e, looks, candidate) >= PATTERN for candidate in further if candidate.gap < level)
     kept = sum(here)
     return {
         "before": float(len(rects)),
@@ -85,11 +85,11 @@ def _instance(source: Lab, reference: Lab | None, rects: list[Rect]) -> Instance
             best = max(fitting, key=lambda i: int(stats[i][cv2.CC_STAT_AREA]))
             x, y, w, h, _ = (int(v) for v in stats[best])
             cx, cy = x + w / 2, y + h / 2
-            known = any(r[0] <= cx <= r[2] and r[1] <= cy <= r[3] for r in rects)
+            was_there = any(r[0] <= cx <= r[2] and r[1] <= cy <= r[3] for r in rects)
             mask = (labels == best)[y : y + h, x : x + w].astype(np.uint8)
             if mask.sum() > 120:
                 mask = cv2.erode(mask, NINE, borderType=cv2.BORDER_CONSTANT, borderValue=0)
-            owner = source if known else reference
+            owner = source if was_there else reference
             return Instance(np.ascontiguousarray(owner[y : y + h, x : x + w]), mask.astype(np.float32))
     x1, y1, x2, y2 = rects[0]
     mask = np.zeros((y2 - y1, x2 - x1), np.float32)
@@ -102,7 +102,7 @@ def _instance(source: Lab, reference: Lab | None, rects: list[Rect]) -> Instance
 def _gaps(picture: Lab, instance: Instance) -> Map:
     """Return how far the picture is from the instance or its mirror image, with the instance's corner at each pixel."""
     both = []
-    for look in (instance, instance.mirrored()):
+    for look in (instance, instance.mirror()):
         squares = cv2.matchTemplate(picture, look.picture, cv2.TM_SQDIFF, mask=cv2.merge([look.mask] * 3))
         both.append(np.sqrt(np.maximum(squares, 0) / max(1.0, float(look.mask.sum()))))
     return cast(Map, np.minimum(both[0], both[1]))
@@ -127,7 +127,7 @@ def _structure(picture: Lab, instance: Instance, rect: Rect, reach: int) -> tupl
     x1, y1, x2, y2 = _window(rect, instance, reach, picture.shape)
     area = np.ascontiguousarray(picture[y1:y2, x1:x2, 0])
     best, at = -1.0, (x1, y1)
-    for look in (instance, instance.mirrored()):
+    for look in (instance, instance.mirror()):
         mask = cv2.dilate(look.mask, NINE, iterations=2)
         scores = cv2.matchTemplate(area, np.ascontiguousarray(look.picture[..., 0]), cv2.TM_CCOEFF_NORMED, mask=mask)
         scores = np.where(np.isfinite(scores), scores, 0)
@@ -138,7 +138,7 @@ def _structure(picture: Lab, instance: Instance, rect: Rect, reach: int) -> tupl
     return min(1.0, best), (at[0], at[1], at[0] + width, at[1] + height)
 
 
-def _recoloured(
+def _count_recoloured(
     edited: Lab, instance: Instance, missing: list[Rect], reach: int, level: float
 ) -> tuple[int, Instance | None]:
     """Count known instances that are there in another colour, and return one of them as a template."""
@@ -152,14 +152,16 @@ def _recoloured(
     return sum(_at(edited, other, rect, reach) < level for rect in missing), other
 
 
-def _pattern(edited: Lab, looks: list[Instance], place: InstancePlace) -> float:
+def _pattern(edited: Lab, looks: list[Instance], candidate: InstancePlace) -> float:
     """Return how well the lightness pattern of an instance shows at a place, its outline against the ground included."""
     height, width = looks[0].picture.shape[:2]
-    rect = (place.x, place.y, place.x + width, place.y + height)
+    rect = (candidate.x, candidate.y, candidate.x + width, candidate.y + height)
     return max(_structure(edited, look, rect, 1)[0] for look in looks)
 
 
-def _elsewhere(edited: Lab, source: Lab, looks: list[Instance], rects: list[Rect], level: float) -> list[InstancePlace]:
+def _find_elsewhere(
+    edited: Lab, source: Lab, looks: list[Instance], rects: list[Rect], level: float
+) -> list[InstancePlace]:
     """Return places away from the known boxes, most alike first; places that looked like the instance before do not count."""
     gaps = np.minimum.reduce([_gaps(edited, look) for look in looks])
     before = cv2.erode(np.minimum.reduce([_gaps(source, look) for look in looks]), np.ones((5, 5), np.uint8))

@@ -94,13 +94,13 @@ def find_shifts(crops: Crops, rect: Rect, reach: int) -> list[tuple[int, int]]:
     Edges find a thing that changed its colour; colours find one that has few edges.
     """
     outlines = [blur(edges(picture)) for picture in (crops.source, crops.edited, crops.reference)]
-    found = [
+    shifts = [
         best_shift(crops.source, crops.edited, rect, reach),
         best_shift(crops.reference, crops.edited, rect, reach),
         best_shift(outlines[0], outlines[1], rect, reach),
         best_shift(outlines[2], outlines[1], rect, reach),
     ]
-    return list(dict.fromkeys([(0, 0), *((dx, dy) for dx, dy, _ in found)]))
+    return list(dict.fromkeys([(0, 0), *((dx, dy) for dx, dy, _ in shifts)]))
 
 
 def find_asked_change(crops: Crops) -> tuple[Mask, Rect]:

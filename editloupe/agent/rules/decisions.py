@@ -68,20 +68,24 @@ SOFTNESS = 0.06
 
 
 def find_anomalies(
-    found: Mapping[str, Any], targets: Sequence[Rect], own: Sequence[Rect], limits: ConsistencyLimits, instances: bool
+    differences: Mapping[str, Any],
+    targets: Sequence[Rect],
+    own: Sequence[Rect],
+    limits: ConsistencyLimits,
+    instances: bool,
 ) -> list[tuple[Rect, float]]:
     """Return the changed regions that are not the target's own: neither at a target nor, for counts, another instance of it.
 
     `own` are places where the reference differs from the source as well.
     """
-    width, height = found["size"]
+    width, height = differences["size"]
     places = []
-    for region in found["regions"]:
+    for region in differences["regions"]:
         x1, y1, x2, y2 = (int(v) for v in region["box"])
         box = (x1, y1, x2, y2)
         if any(is_attached(box, target, limits.attach) for target in targets):
             continue
-        if any(is_attached(box, place, 0.1) for place in own):
+        if any(is_attached(box, own_box, 0.1) for own_box in own):
             continue
         if instances and any(is_alike(box, target) for target in targets):
             continue
@@ -90,18 +94,18 @@ def find_anomalies(
 
 
 def decide_consistency(
-    found: Mapping[str, Any], places: Sequence[tuple[Rect, float]], limits: ConsistencyLimits, setting: str
+    differences: Mapping[str, Any], places: Sequence[tuple[Rect, float]], limits: ConsistencyLimits, setting: str
 ) -> LabelDecision:
     """Decide in the rubric's order: first the whole scene, then the number of distinct anomalies."""
-    share = float(found["changed_share"])
-    if found["whole_scene"]:
+    share = float(differences["changed_share"])
+    if differences["whole_scene"]:
         sure = 0.6 + 0.4 * min(1.0, share / 0.5)
         reason = (
             f"1. Did the scene itself change? It differs nearly everywhere ({100 * share:.0f} % of the area): it did."
         )
         return LabelDecision(COLLAPSE, round(sure, 4), (reason,))
     doubts = [1 / (1 + math.exp(-(weight - limits.significance) / SOFTNESS)) for _, weight in places]
-    counted = [place for place, doubt in zip(places, doubts, strict=True) if doubt >= 0.5]
+    counted = [region for region, doubt in zip(places, doubts, strict=True) if doubt >= 0.5]
     reasons = [f"1. Did the scene itself change? Only {100 * share:.1f} % of the area differs: it did not."]
     listed = "; ".join(f"{list(box)} (significance {weight:.2f})" for box, weight in counted[:6])
     ignored = (
@@ -110,18 +114,18 @@ def decide_consistency(
     reasons.append(
         f"2. Distinct changed regions {setting}: {len(counted) or 'none'}{ignored}{': ' if listed else ''}{listed}."
     )
-    none, one = _chances(doubts)
+    none, single = _chances(doubts)
     if not counted:
         return LabelDecision(PERFECT, round(none, 4), tuple(reasons))
     if len(counted) == 1:
-        return LabelDecision(SINGLE, round(one, 4), tuple(reasons))
-    return LabelDecision(MULTIPLE, round(1 - none - one, 4), tuple(reasons))
+        return LabelDecision(SINGLE, round(single, 4), tuple(reasons))
+    return LabelDecision(MULTIPLE, round(1 - none - single, 4), tuple(reasons))
 
 
 def _chances(doubts: Sequence[float]) -> tuple[float, float]:
     """Return the probabilities that none and that exactly one of the regions is an anomaly."""
     none = math.prod(1 - doubt for doubt in doubts)
-    one = sum(
+    single = sum(
         doubt * math.prod(1 - other for j, other in enumerate(doubts) if j != i) for i, doubt in enumerate(doubts)
     )
-    return none, one
+    return none, single

@@ -31,14 +31,14 @@ def measure_crops(case: Case, album: Album, request: ChangeRequest, reading: Tex
     return crops.measure(source, edited, reference, boxes[0]) | reading.numbers()
 
 
-def compare_counts(found: Mapping[str, float], request: ChangeRequest) -> Numbers:
+def compare_counts(counts: Mapping[str, float], request: ChangeRequest) -> Numbers:
     """Compare counts with the asked one; without an old count in the words, the annotated instances are the old count."""
-    asked = float(request.new_count if request.new_count is not None else found["before"])
-    there = found["kept"] + found["recoloured"]
-    return dict(found) | {
-        "moved": min(1.0, abs(found["after"] - found["before"])),
-        "off": min(2.0, abs(found["after"] - asked)),
-        "recoloured_share": found["recoloured"] / there if there else 0.0,
+    target_count = float(request.new_count if request.new_count is not None else counts["before"])
+    there = counts["kept"] + counts["recoloured"]
+    return dict(counts) | {
+        "moved": min(1.0, abs(counts["after"] - counts["before"])),
+        "off": min(2.0, abs(counts["after"] - target_count)),
+        "recoloured_share": counts["recoloured"] / there if there else 0.0,
     }
 
 
@@ -108,14 +108,14 @@ def score_fit(request: ChangeRequest, numbers: Mapping[str, float]) -> float:
 
 
 def measure_regions(
-    case: Case, album: Album, request: ChangeRequest, found: Mapping[str, Any]
+    case: Case, album: Album, request: ChangeRequest, differences: Mapping[str, Any]
 ) -> tuple[regions.MeasuredRegion, ...]:
     """Measure the changed regions of whole pictures; where the whole scene changed there are none to tell apart."""
-    places: Sequence[Mapping[str, Any]] = () if found["whole_scene"] else found["regions"][:MOST]
+    places: Sequence[Mapping[str, Any]] = () if differences["whole_scene"] else differences["regions"][:MOST]
     if not places:
         return ()
     look = regions.build_scene(*(album[case.pictures[name]].pixels for name in (SOURCE, EDITED)))
-    measured = [regions.measure(look, place["box"], float(place["significance"]), request) for place in places]
+    measured = [regions.measure(look, region["box"], float(region["significance"]), request) for region in places]
     return tuple(
         regions.MeasuredRegion(r.box, dict(r.numbers) | {"fits": score_fit(request, r.numbers)}) for r in measured
     )
@@ -141,9 +141,9 @@ def choose_region(
     return WholeEvidence(tuple(measured), chosen, numbers | _together(measured, chosen, request) | reading.numbers())
 
 
-def find_detected(found: Mapping[str, Any], request: ChangeRequest) -> list[Rect]:
+def find_detected(detection: Mapping[str, Any], request: ChangeRequest) -> list[Rect]:
     """Return where a detector saw the target in the source; of several, the one on the side the instruction names."""
-    boxes = [_rect(thing["box"]) for thing in found.get("objects", ())]
+    boxes = [_rect(thing["box"]) for thing in detection.get("objects", ())]
     ends = {"left": lambda b: b[0], "right": lambda b: -b[2], "top": lambda b: b[1], "bottom": lambda b: -b[3]}
     return [min(boxes, key=ends[request.place])] if request.place and boxes else boxes
 
@@ -153,15 +153,15 @@ def _together(measured: Sequence[regions.MeasuredRegion], chosen: int | None, re
     like = [r for r in measured if chosen is not None and is_alike(r.box, measured[chosen].box)]
     came = sum(r.numbers["added"] > 0.5 for r in like)
     went = sum(r.numbers["removed"] > 0.5 for r in like)
-    asked = (request.new_count or 0) - (request.old_count or 0)
+    asked_change = (request.new_count or 0) - (request.old_count or 0)
     return {
         "moved": float(min(1, abs(came - went))),
-        "off": float(min(2, abs(came - went - asked))),
+        "off": float(min(2, abs(came - went - asked_change))),
         "also_recoloured": float(min(1, sum(r.numbers["recoloured"] > 0.5 for r in like))),
     }
 
 
-def find_checks(request: ChangeRequest, reading: TextReading, table: Thresholds, known: bool) -> FollowingChecks:
+def find_checks(request: ChangeRequest, reading: TextReading, table: Thresholds, target_known: bool) -> FollowingChecks:
     """Return the steps fitted for this kind of request; text that nobody could read has its own."""
     name = "text_unread" if request.kind == "text" and not reading.done else request.kind
-    return (table.oracle if known else table.whole)[name]
+    return (table.oracle if target_known else table.whole)[name]

@@ -92,7 +92,7 @@ LONGEST = 1_000
 def parse_instruction(instruction: str, instruction_type: str | None = None) -> ChangeRequest | None:
     """Return what is asked, or None where the sentence says nothing these rules know.
 
-    >>> understand("Changed attribute of white handbag to black")
+    >>> parse_instruction("Changed attribute of white handbag to black")
     ChangeRequest(kind='color', target='white handbag', new='black', old='', old_count=None, new_count=None)
     """
     if len(instruction) > LONGEST:
@@ -156,8 +156,8 @@ def _plain_change(sentence: str) -> re.Match[str] | None:
     return re.match(rf"{_CHANGE} (?P<target>.+?){_FROM_TO}$", sentence, re.I)
 
 
-def _color(sentence: str, known: bool) -> ChangeRequest | None:
-    found = (
+def _color(sentence: str, kind_known: bool) -> ChangeRequest | None:
+    match = (
         _attribute(sentence, r"(?:colou?rs?|attributes?|hue)")
         or re.match(
             rf"{_PAINT} (?P<target>.+?)(?P<old>)(?: (?:in|into|to|with))? (?P<new>(?:{_SHADE} )?\S+)$",
@@ -168,43 +168,43 @@ def _color(sentence: str, known: bool) -> ChangeRequest | None:
         or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?P<new>(?:{_SHADE} )?\S+)$", sentence, re.I)
     )
     if (
-        not found
-        or colour_of(found["new"]) is None
+        not match
+        or colour_of(match["new"]) is None
         or re.search(r"\b(?:material|shape|text|number|count)\b", sentence, re.I)
     ):
         return None
-    words = re.findall(r"[a-z]+", found["new"].lower())
+    words = re.findall(r"[a-z]+", match["new"].lower())
     # "to a red apple" brings another thing in; a colour stands alone but for its shades.
     last = words[-1] if words[-1] not in ("color", "colour") else words[-2] if len(words) > 1 else ""
-    if colour_of(last) is None or (words[0] in ("a", "an", "the") and not known):
+    if colour_of(last) is None or (words[0] in ("a", "an", "the") and not kind_known):
         return None
-    return ChangeRequest("color", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
+    return ChangeRequest("color", _bare(match["target"]), _bare(match["new"]), _bare(match["old"] or ""))
 
 
-def _material(sentence: str, known: bool) -> ChangeRequest | None:
-    found = (
+def _material(sentence: str, kind_known: bool) -> ChangeRequest | None:
+    match = (
         _attribute(sentence, r"(?:material|texture|attributes?)")
         or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?:(?:out )?of|from) (?P<new>.+)$", sentence, re.I)
         or _plain_change(sentence)
         or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?P<new>\S+)$", sentence, re.I)
     )
-    if not found:
+    if not match:
         return None
-    said = re.search(r"\b(?:material|texture)\b", sentence, re.I) is not None
-    words = re.findall(r"[a-z]+", found["new"].lower())
-    if not (said or known) and not (words and words[-1] in MATERIALS):
+    names_material = re.search(r"\b(?:material|texture)\b", sentence, re.I) is not None
+    words = re.findall(r"[a-z]+", match["new"].lower())
+    if not (names_material or kind_known) and not (words and words[-1] in MATERIALS):
         return None
-    return ChangeRequest("material", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
+    return ChangeRequest("material", _bare(match["target"]), _bare(match["new"]), _bare(match["old"] or ""))
 
 
 _QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'(.+?)'(?!\w)")
 
 
-def _text(sentence: str, known: bool) -> ChangeRequest | None:
+def _text(sentence: str, kind_known: bool) -> ChangeRequest | None:
     quotes = [next(g for g in m.groups() if g) for m in _QUOTED.finditer(sentence)]
     rest = _QUOTED.sub("§", sentence)
     about = re.search(_ABOUT_TEXT, rest, re.I)
-    if quotes and (about or known or len(quotes) > 1):
+    if quotes and (about or kind_known or len(quotes) > 1):
         where = re.search(
             r"\b(?:on|of|in|at) (?P<target>[^§]+?)(?: from §| to (?:read |say )?§| with §| as §| so |$)", rest, re.I
         )
@@ -212,20 +212,20 @@ def _text(sentence: str, known: bool) -> ChangeRequest | None:
             where = re.search(rf"^{_CHANGE} (?P<target>.+?) (?:to )?(?:read|say)s? ", rest, re.I)
         target = _bare(where["target"]) if where else "text"
         return ChangeRequest("text", target, quotes[-1], quotes[0] if len(quotes) > 1 else "")
-    found = re.match(
+    match = re.match(
         rf"{_CHANGE} (?:the )?(?:text|words?|numbers?|digits?|letters?)(?: content)? on (?P<target>.+?){_FROM_TO}$",
         rest,
         re.I,
     )
     return (
-        ChangeRequest("text", _bare(found["target"]), found["new"].strip(), (found["old"] or "").strip())
-        if found and not quotes
+        ChangeRequest("text", _bare(match["target"]), match["new"].strip(), (match["old"] or "").strip())
+        if match and not quotes
         else None
     )
 
 
-def _shape(sentence: str, known: bool) -> ChangeRequest | None:
-    found = (
+def _shape(sentence: str, kind_known: bool) -> ChangeRequest | None:
+    match = (
         _attribute(sentence, r"(?:shape|form|outline|attributes?)")
         or re.match(
             rf"{_BEND} (?P<target>.+?)(?P<old>) (?:in)?to (?P<new>.+)$",
@@ -235,37 +235,37 @@ def _shape(sentence: str, known: bool) -> ChangeRequest | None:
         or _plain_change(sentence)
         or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?P<new>\S+)$", sentence, re.I)
     )
-    if not found:
+    if not match:
         return None
-    words = re.findall(r"[a-z]+", found["new"].lower())
+    words = re.findall(r"[a-z]+", match["new"].lower())
     verb = re.match(_BEND, sentence, re.I)
-    if not (known or verb or re.search(r"\bshape\b", sentence, re.I) or (words and words[-1] in SHAPES)):
+    if not (kind_known or verb or re.search(r"\bshape\b", sentence, re.I) or (words and words[-1] in SHAPES)):
         return None
-    return ChangeRequest("shape", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
+    return ChangeRequest("shape", _bare(match["target"]), _bare(match["new"]), _bare(match["old"] or ""))
 
 
-def _removal(sentence: str, known: bool) -> ChangeRequest | None:
-    found = re.match(rf"{_REMOVE} (?P<target>.+)$", sentence, re.I)
-    found = found or re.match(r"make (?P<target>.+?) disappear$", sentence, re.I)
-    return ChangeRequest("removal", _bare(found["target"])) if found else None
+def _removal(sentence: str, kind_known: bool) -> ChangeRequest | None:
+    match = re.match(rf"{_REMOVE} (?P<target>.+)$", sentence, re.I)
+    match = match or re.match(r"make (?P<target>.+?) disappear$", sentence, re.I)
+    return ChangeRequest("removal", _bare(match["target"])) if match else None
 
 
-def _replacement(sentence: str, known: bool) -> ChangeRequest | None:
-    found = re.match(
+def _replacement(sentence: str, kind_known: bool) -> ChangeRequest | None:
+    match = re.match(
         r"(?:replace|replaced|swap|swapped|exchange) (?P<target>.+?) (?:with|by|for) (?P<new>.+)$", sentence, re.I
     )
-    found = found or re.match(r"substitute (?P<new>.+?) for (?P<target>.+)$", sentence, re.I) or _plain_change(sentence)
-    if not found or re.search(r"\b(?:attributes?|number|count|text)\b", sentence, re.I):
+    match = match or re.match(r"substitute (?P<new>.+?) for (?P<target>.+)$", sentence, re.I) or _plain_change(sentence)
+    if not match or re.search(r"\b(?:attributes?|number|count|text)\b", sentence, re.I):
         return None
-    new, place = found["new"], ""
+    new, location = match["new"], ""
     where = re.search(r" (?:on|in|at|near|beside|under|behind) the .+$", new)
     if where and not re.match(r"(?:replace|swap|substitute)", sentence, re.I):
         # "Change spider to dog on the blue sail": the place belongs to the thing that is changed.
-        new, place = new[: where.start()], where.group()
-    return ChangeRequest("replacement", _bare(found["target"]) + place, _bare(new))
+        new, location = new[: where.start()], where.group()
+    return ChangeRequest("replacement", _bare(match["target"]) + location, _bare(new))
 
 
-def _count(sentence: str, known: bool) -> ChangeRequest | None:
+def _count(sentence: str, kind_known: bool) -> ChangeRequest | None:
     named = re.match(
         rf"(?:{_CHANGE}|{_MORE_OR_LESS}) (?:the )?(?:number|count|amount|quantity) of (?P<target>.+?)"
         rf"(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b",
@@ -283,7 +283,7 @@ def _count(sentence: str, known: bool) -> ChangeRequest | None:
         return ChangeRequest(
             "count", _bare(counted["target"]), old_count=_number(counted["old"]), new_count=_number(counted["new"])
         )
-    if known:
+    if kind_known:
         loose = re.match(
             rf"{_CHANGE} (?P<target>.+?)(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b", sentence, re.I
         )

@@ -36,7 +36,7 @@ LOCALIZE, ZOOM, READ, DETECT = "localize_differences", "zoom_in_image", "read_te
 CRITERIA = ("instruction_following", "visual_consistency")
 
 
-Said = tuple[AIMessage, ReplyFacts]
+RulesReply = tuple[AIMessage, ReplyFacts]
 
 
 def knows_rubric(rubric: Rubric) -> bool:
@@ -78,23 +78,23 @@ class _Turn:
         self.seen = _observations(messages)
         self.asked = {call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
 
-    def reply(self) -> Said:
+    def reply(self) -> RulesReply:
         """Return the next message of the judge."""
         case = self.case
         if not knows_rubric(case.rubric):
-            return _unjudged(f"the embedded judge knows {DEFAULT.title}'s two criteria only, not {case.rubric.title}")
+            return _refuse(f"the embedded judge knows {DEFAULT.title}'s two criteria only, not {case.rubric.title}")
         request = parse_instruction(
             case.edit.instruction, case.edit.instruction_type if "type" in case.rubric.tells else None
         )
         if request is None:
-            return _unjudged("the embedded judge does not understand what this instruction asks for")
+            return _refuse("the embedded judge does not understand what this instruction asks for")
         if case.rubric.criterion == CRITERIA[0]:
             return (
                 self._follow_crops(request) if instruction_following.knows_target(case) else self._follow_whole(request)
             )
         return self._consistency(request)
 
-    def _follow_crops(self, request: ChangeRequest) -> Said:
+    def _follow_crops(self, request: ChangeRequest) -> RulesReply:
         text = reading.read_edited(self.case, self.album, request) if request.kind == "text" else reading.TextReading()
         numbers = instruction_following.measure_crops(self.case, self.album, request, text)
         start = [
@@ -106,64 +106,59 @@ class _Turn:
             start.append(
                 f"Known instances {numbers['before']:.0f}, found afterwards {numbers['after']:.0f}, asked {request.new_count}."
             )
-        return _answer(
-            start,
-            decide_following(instruction_following.find_checks(request, text, load_thresholds(), known=True), numbers),
-        )
+        checks = instruction_following.find_checks(request, text, load_thresholds(), target_known=True)
+        return _answer(start, decide_following(checks, numbers))
 
-    def _follow_whole(self, request: ChangeRequest) -> Said:
+    def _follow_whole(self, request: ChangeRequest) -> RulesReply:
         if call := self._first_looks(request):
             return call
-        found, text = self._found(), self._text(request)
-        whole = self._whole(request, found, text)
-        if whole.box and self._may(ZOOM):
-            told = f"{list(whole.box)} looks most like the asked change (score {whole.numbers['score']:.2f}); I zoom in on it."
-            return _call(told, (ZOOM, {"bbox_2d": self._as_sent(whole.box, EDITED), "target_image": EDITED}))
-        start = [f"Asked: {request.say()}. {_summary(found)}"]
-        if whole.box:
+        differences, text = self._differences(), self._read_text(request)
+        evidence = self._measure_whole(request, differences, text)
+        if evidence.box and self._may(ZOOM):
+            score = evidence.numbers["score"]
+            thought = f"{list(evidence.box)} looks most like the asked change (score {score:.2f}); I zoom in on it."
+            return _call(thought, (ZOOM, {"bbox_2d": self._as_sent(evidence.box, EDITED), "target_image": EDITED}))
+        start = [f"Asked: {request.say()}. {_summary(differences)}"]
+        if evidence.box:
             start.append(
-                f"Of these, {list(whole.box)} looks most like the asked change (score {whole.numbers['score']:.2f})."
+                f"Of these, {list(evidence.box)} looks most like the asked change (score {evidence.numbers['score']:.2f})."
             )
         if request.kind == "text":
             start.append(text.say(request))
-        if text.done and not found["regions"] and text.new <= text.old:
+        if text.done and not differences["regions"] and text.new <= text.old:
             return _answer(start, decide_no_change("the asked text is read no better than the old one"))
-        return _answer(
-            start,
-            decide_following(
-                instruction_following.find_checks(request, text, load_thresholds(), known=False), whole.numbers
-            ),
-        )
+        checks = instruction_following.find_checks(request, text, load_thresholds(), target_known=False)
+        return _answer(start, decide_following(checks, evidence.numbers))
 
-    def _consistency(self, request: ChangeRequest) -> Said:
-        known = bool(self.case.target_boxes.get(SOURCE))
-        if call := self._first_looks(request, to_search=not known):
+    def _consistency(self, request: ChangeRequest) -> RulesReply:
+        target_known = bool(self.case.target_boxes.get(SOURCE))
+        if call := self._first_looks(request, to_search=not target_known):
             return call
-        found = self._found()
-        limits = load_thresholds().consistency["oracle" if known else "whole"]
+        differences = self._differences()
+        limits = load_thresholds().consistency["oracle" if target_known else "whole"]
         targets: list[Rect] = []
         own: list[Rect] = []
-        if known:
+        if target_known:
             targets = [_rect(box) for box in self.case.target_boxes[SOURCE]]
             if request.kind == "count" and REFERENCE in self.case.pictures:
                 own = [_rect(region.box) for region in self._compare(SOURCE, REFERENCE).regions]
             setting = "away from the annotated target"
         else:
-            text = self._text(request)
-            whole = self._whole(request, found, text)
-            sure = instruction_following.find_checks(request, text, load_thresholds(), known=False).hit.probability(
-                whole.numbers
-            )
-            targets = [whole.box] if whole.box and sure >= limits.claim else []
+            text = self._read_text(request)
+            evidence = self._measure_whole(request, differences, text)
+            sure = instruction_following.find_checks(
+                request, text, load_thresholds(), target_known=False
+            ).hit.probability(evidence.numbers)
+            targets = [evidence.box] if evidence.box and sure >= limits.claim else []
             setting = (
                 f"besides {list(targets[0])}, which looks like the asked change"
                 if targets
                 else "(none is clearly the asked change)"
             )
-        places = find_anomalies(found, targets, own, limits, instances=request.kind == "count" and bool(targets))
-        return _answer([_summary(found)], decide_consistency(found, places, limits, setting))
+        places = find_anomalies(differences, targets, own, limits, instances=request.kind == "count" and bool(targets))
+        return _answer([_summary(differences)], decide_consistency(differences, places, limits, setting))
 
-    def _first_looks(self, request: ChangeRequest, to_search: bool = True) -> Said | None:
+    def _first_looks(self, request: ChangeRequest, to_search: bool = True) -> RulesReply | None:
         """Ask for the differences, then for the target or its text where they are not known; None where all is seen."""
         if self._may(LOCALIZE):
             return _call(
@@ -181,7 +176,7 @@ class _Turn:
             )
         return None
 
-    def _text(self, request: ChangeRequest) -> reading.TextReading:
+    def _read_text(self, request: ChangeRequest) -> reading.TextReading:
         if request.kind != "text":
             return reading.TextReading()
         places = self.seen.get(LOCALIZE, {}).get("texts", ())
@@ -189,29 +184,29 @@ class _Turn:
             return reading.read_tool_result(request, self.seen[READ], places=places)
         return reading.read_edited(self.case, self.album, request, places)
 
-    def _whole(
-        self, request: ChangeRequest, found: Mapping[str, Any], text: reading.TextReading
+    def _measure_whole(
+        self, request: ChangeRequest, differences: Mapping[str, Any], text: reading.TextReading
     ) -> instruction_following.WholeEvidence:
-        measured = instruction_following.measure_regions(self.case, self.album, request, found)
+        measured = instruction_following.measure_regions(self.case, self.album, request, differences)
         if spotted := instruction_following.find_detected(self.seen.get(DETECT, {}), request):
             measured = tuple(region for region in measured if any(is_attached(region.box, box, 0.1) for box in spotted))
         return instruction_following.choose_region(
-            measured, request, bool(found["whole_scene"]), load_thresholds().target, text
+            measured, request, bool(differences["whole_scene"]), load_thresholds().target, text
         )
 
     def _may(self, tool: str) -> bool:
         return tool in self.offered and tool not in self.asked
 
-    def _found(self) -> Mapping[str, Any]:
+    def _differences(self) -> Mapping[str, Any]:
         """Return the tool's findings, or compare the pictures without it where it was not offered or failed."""
         if LOCALIZE in self.seen:
             return self.seen[LOCALIZE]
-        found = self._compare(SOURCE, EDITED)
+        comparison = self._compare(SOURCE, EDITED)
         return {
             "size": list(self.album[self.case.pictures[SOURCE]].size),
-            "regions": [asdict(region) for region in found.regions],
-            "changed_share": found.changed_share,
-            "whole_scene": found.whole_scene,
+            "regions": [asdict(region) for region in comparison.regions],
+            "changed_share": comparison.changed_share,
+            "whole_scene": comparison.whole_scene,
         }
 
     def _compare(self, first: str, second: str) -> Any:
@@ -226,10 +221,10 @@ class _Turn:
         return [x1, y1, max(x1 + 1, round(box[2] * x)), max(y1 + 1, round(box[3] * y))]
 
 
-def _summary(found: Mapping[str, Any]) -> str:
-    if found["whole_scene"]:
+def _summary(differences: Mapping[str, Any]) -> str:
+    if differences["whole_scene"]:
         return "The pictures differ nearly everywhere."
-    count = len(found["regions"])
+    count = len(differences["regions"])
     return (
         "The pictures do not differ beyond noise."
         if not count
@@ -253,9 +248,9 @@ def _announced_sizes(messages: Sequence[AnyMessage]) -> dict[str, tuple[int, int
         if isinstance(message, HumanMessage) and isinstance(message.content, list):
             for block in message.content:
                 text = block.get("text", "") if isinstance(block, dict) else block
-                found = re.match(r"(.+) \((\d+) × (\d+) pixels\):$", str(text))
-                if found:
-                    sizes.setdefault(found[1], (int(found[2]), int(found[3])))
+                match = re.match(r"(.+) \((\d+) × (\d+) pixels\):$", str(text))
+                if match:
+                    sizes.setdefault(match[1], (int(match[2]), int(match[3])))
     return sizes
 
 
@@ -268,17 +263,17 @@ def _thinking(sentences: Sequence[str]) -> str:
     return f"<Start Thinking>{' '.join(sentences)}</Start Thinking>"
 
 
-def _call(thought: str, call: tuple[str, dict[str, Any]]) -> Said:
+def _call(thought: str, call: tuple[str, dict[str, Any]]) -> RulesReply:
     name, args = call
     calls = [{"name": name, "args": args, "id": f"rules-{name}", "type": "tool_call"}]
     return AIMessage(_thinking([thought]), tool_calls=calls), ReplyFacts()
 
 
-def _answer(start: Sequence[str], decision: LabelDecision) -> Said:
+def _answer(start: Sequence[str], decision: LabelDecision) -> RulesReply:
     text = f"{_thinking([*start, *decision.reasons])}\n<Start Final Answer>{decision.label}</Start Final Answer>"
     return AIMessage(text), ReplyFacts(confidence=decision.confidence)
 
 
-def _unjudged(detail: str) -> Said:
+def _refuse(detail: str) -> RulesReply:
     sentence = f"{detail[0].upper()}{detail[1:]}."
     return AIMessage(_thinking([sentence])), ReplyFacts(refusal=Refusal(Reason.NOT_UNDERSTOOD, sentence))

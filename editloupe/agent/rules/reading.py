@@ -53,7 +53,7 @@ class TextReading:
 def compare_text(request: ChangeRequest, lines: list[str]) -> TextReading:
     """Compare lines read with the asked and the old text; case, spaces and punctuation do not count.
 
-    >>> compared(ChangeRequest("text", "sign", "OPEN NOW", "CLOSED"), ["open", "now"]).new
+    >>> compare_text(ChangeRequest("text", "sign", "OPEN NOW", "CLOSED"), ["open", "now"]).new
     1.0
     """
     new, old = _plain(request.new), _plain(request.old)
@@ -74,12 +74,12 @@ def read_tool_result(
     ``places`` is what `localize_differences` read at differing places, enlarged: small letters of a large picture that the
     reading of the whole passed over.
     """
-    found = [
+    lines_on_targets = [
         line for line in data.get("lines", ()) if not targets or any(_on(line["box"], target) for target in targets)
     ]
-    lines = [str(line["text"]) for line in found]
-    for place in places:
-        text = str(place["second"]["text"]) if place.get("second") else ""
+    lines = [str(line["text"]) for line in lines_on_targets]
+    for difference in places:
+        text = str(difference["second"]["text"]) if difference.get("second") else ""
         if _plain(text) and _plain(text) not in "".join(_plain(line) for line in lines):
             lines.append(text)
     return compare_text(request, lines)

@@ -100,8 +100,8 @@ def measure(look: ScenePair, box: Sequence[int], significance: float, request: C
     colour = request.new_colour
     numbers["asked_colour"] = share_named(after[changed], colour) if colour else 0.0
     numbers["asked_colour_before"] = share_named(before[changed], colour) if colour else 0.0
-    said = colour_of(request.target)
-    numbers["said_colour"] = share_named(before[inside], said) if said else 0.5
+    described = colour_of(request.target)
+    numbers["said_colour"] = share_named(before[inside], described) if described else 0.5
     numbers["said_place"] = _place(request, rect, width, height)
     return MeasuredRegion(cast(Rect, tuple(int(v) for v in box)), numbers | score_actions(numbers))
 

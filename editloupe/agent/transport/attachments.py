@@ -84,16 +84,16 @@ class PictureForm:
         """Return a JSON body with the pictures in the place of their references."""
         parts: list[bytes] = []
         end = 0
-        for found in self._reference.finditer(body):
-            sha = found["sha"].decode()
+        for match in self._reference.finditer(body):
+            sha = match["sha"].decode()
             if sha not in album:  # a model made the reference up
                 continue
             wire = album[sha].wire(limits)
             parts += [
-                body[end : found.start("reference")],
+                body[end : match.start("reference")],
                 *(self.sent(wire) if self.sent else (self.text(wire).encode(),)),
             ]
-            end = found.end("reference")
+            end = match.end("reference")
         return b"".join([*parts, body[end:]])
 
     @cached_property

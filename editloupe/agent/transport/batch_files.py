@@ -181,12 +181,12 @@ class BatchHttp:
         """Return what the server says."""
         response = await self.send(method, url, **content)
         try:
-            said = response.json()
+            body = response.json()
         except ValueError:
-            said = None
-        if not isinstance(said, dict):
+            body = None
+        if not isinstance(body, dict):
             raise BatchRefused(f"the batch interface for {self._model} sent something that is no JSON", passing=True)
-        return said
+        return body
 
     async def send(self, method: str, url: str, **content: Any) -> Any:
         """Return a response; one that is none raises."""
@@ -217,7 +217,7 @@ class BatchHttp:
             raise BatchRefused(f"results for {self._model} could not be read ({why})", True) from None
         part.replace(to)
 
-    def _check(self, status: int, said: str) -> None:
+    def _check(self, status: int, message: str) -> None:
         if 200 <= status < 300:
             return
         if 300 <= status < 400:
@@ -225,7 +225,7 @@ class BatchHttp:
                 f"the batch interface for {self._model} redirects ({status}), which is not followed", False
             )
         passing = status == 429 or status >= 500
-        raise BatchRefused(f"the batch interface for {self._model} answered {status}: {clean(said)}", passing)
+        raise BatchRefused(f"the batch interface for {self._model} answered {status}: {clean(message)}", passing)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -75,29 +75,29 @@ def classify(error: BaseException, model: str, timeout: float, form: ErrorForm =
     """Say what an error of a chat client means; the sentence never holds a secret."""
     chain = list(_chain(error))
     bodies = [body for error in chain for body in _bodies(error, form)]
-    said = _said(chain, bodies)
-    for one in chain:
-        if isinstance(one, Redirected):
-            return _redirect(one, model)
-        if isinstance(one, BrokenReply):
-            return Fault(f"{model} sent a reply that cannot be read ({clean(str(one))})", again=True, paid=True)
+    message = _server_message(chain, bodies)
+    for cause in chain:
+        if isinstance(cause, Redirected):
+            return _redirect(cause, model)
+        if isinstance(cause, BrokenReply):
+            return Fault(f"{model} sent a reply that cannot be read ({clean(str(cause))})", again=True, paid=True)
     status = next((code for error in chain if (code := _status(error, form))), None)
     if status is not None:
-        parameter = find_parameter(said, _field(bodies)) if status in (400, 404, 422) else None
+        parameter = find_parameter(message, _field(bodies)) if status in (400, 404, 422) else None
         if status in (404, 405) and not parameter:
-            fatal = _wrong_address(status, said, model, chain, form.versioned_path)
+            fatal = _wrong_address(status, message, model, chain, form.versioned_path)
             if fatal:
-                return Fault(f"{model} answered {status}: {said}", fatal=fatal)
-        return _by_status(status, said, model, _retry_after(chain, form), parameter)
+                return Fault(f"{model} answered {status}: {message}", fatal=fatal)
+        return _by_status(status, message, model, _retry_after(chain, form), parameter)
     if any(_named(error, "Timeout") for error in chain):
         waiting = not any(_named(error, "ConnectTimeout", "PoolTimeout") for error in chain)
         return Fault(f"{model} did not answer within {timeout:g} s", Reason.TIMEOUT, again=True, paid=waiting)
     if any(isinstance(e, OSError) or _named(e, "Transport", "Connection", "Payload") for e in chain):
-        return Fault(f"the server of {model} could not be reached or dropped the connection ({said})", again=True)
+        return Fault(f"the server of {model} could not be reached or dropped the connection ({message})", again=True)
     if any(_named(error, "JSONDecode", "ValidationError") for error in chain):
-        return Fault(f"{model} sent a reply that is not in its provider's format ({said})", again=True, paid=True)
+        return Fault(f"{model} sent a reply that is not in its provider's format ({message})", again=True, paid=True)
     name = type(error).__name__
-    return Fault(f"{model} sent a reply the client could not take: {name}: {said}", again=True, paid=True)
+    return Fault(f"{model} sent a reply the client could not take: {name}: {message}", again=True, paid=True)
 
 
 def empty_reply_fault(model: str) -> Fault:
@@ -123,37 +123,39 @@ def _redirect(error: Redirected, model: str) -> Fault:
     return Fault(sentence, again=True, redirected=True, fatal=fatal)
 
 
-def _by_status(status: int, said: str, model: str, wait: float | None, parameter: str | None) -> Fault:
-    text = f"{model} answered {status}: {said}"
+def _by_status(status: int, message: str, model: str, wait: float | None, parameter: str | None) -> Fault:
+    text = f"{model} answered {status}: {message}"
     if status == 408:
         return Fault(text, Reason.TIMEOUT, again=True)
     if status >= 500 or status in (409, 425):
         return Fault(text, again=True, slow_down=status in (503, OVERLOADED), retry_after=wait)
-    told = f"({status}: {said})"
-    about = classify_refusal(status, said, waits=wait is not None)
+    detail = f"({status}: {message})"
+    about = classify_refusal(status, message, waits=wait is not None)
     if about == "budget":
-        return Fault(text, fatal=ModelRejected(f"the account of {model} has no quota or budget left {told}"))
+        return Fault(text, fatal=ModelRejected(f"the account of {model} has no quota or budget left {detail}"))
     if status == 429:
         return Fault(text, again=True, slow_down=True, retry_after=wait, limited=wait is None)
     if parameter:
         return Fault(text, Reason.SERVER_REFUSED, parameter=parameter)
     if about == "key":
-        return Fault(text, fatal=ModelRejected(f"the key for {model} was not accepted {told}"))
+        return Fault(text, fatal=ModelRejected(f"the key for {model} was not accepted {detail}"))
     if about == "model":
-        return Fault(text, fatal=ModelRejected(f"the server does not know the model {model} {told}"))
+        return Fault(text, fatal=ModelRejected(f"the server does not know the model {model} {detail}"))
     if about == "pictures":
-        return Fault(text, fatal=ModelRejected(f"the model {model} takes no pictures {told}"))
+        return Fault(text, fatal=ModelRejected(f"the model {model} takes no pictures {detail}"))
     return Fault(text, Reason.REFUSED if about == "content" else Reason.SERVER_REFUSED)
 
 
-def _wrong_address(status: int, said: str, model: str, chain: list[BaseException], path: str) -> ModelRejected | None:
+def _wrong_address(
+    status: int, message: str, model: str, chain: list[BaseException], path: str
+) -> ModelRejected | None:
     """Say so where the address lacks the version that most servers have in it, before the path a client adds."""
     url = next((url for error in chain if (url := _url(error))), "")
-    base, found, _ = url.partition(path) if path else (url, "", "")
-    if not found or re.search(r"/v\d", base) or names_a_model(said):
+    base, separator, _ = url.partition(path) if path else (url, "", "")
+    if not separator or re.search(r"/v\d", base) or names_model(message):
         return None
     return ModelRejected(
-        f"the server of {model} has nothing at {clean(redact_url(url))} ({status}: {said}); "
+        f"the server of {model} has nothing at {clean(redact_url(url))} ({status}: {message}); "
         f"most compatible servers want /v1 at the end of their address: --base-url {clean(redact_url(base))}/v1"
     )
 
@@ -211,7 +213,7 @@ def _bodies(error: BaseException, form: ErrorForm) -> Iterator[Any]:
     yield from (body for body in (getattr(error, "body", None), form.body(error)) if body)
 
 
-def _said(chain: list[BaseException], bodies: list[Any]) -> str:
+def _server_message(chain: list[BaseException], bodies: list[Any]) -> str:
     """Return the server's own words, on one line, without secrets."""
     for body in bodies:
         if message := _message_in(body):
@@ -332,59 +334,61 @@ _NOT_TAKEN = re.compile(
 )
 
 
-def find_parameter(said: str, named: str | None = None) -> str | None:
+def find_parameter(message: str, field: str | None = None) -> str | None:
     """Return the parameter a refusal complains about; `named` is the one the error's own field names.
 
-    >>> parameter_in("Unsupported value: 'temperature' does not support 0 with this model.")
+    >>> find_parameter("Unsupported value: 'temperature' does not support 0 with this model.")
     'temperature'
     """
-    if named:
-        field = next((name for name in PARAMETERS if _NAMED[name].search(named)), None)
+    if field:
+        field = next((name for name in PARAMETERS if _NAMED[name].search(field)), None)
         if field:
             return field
-    if not _NOT_TAKEN.search(said) or (_CONTENT.search(said) and "too large" not in said):
+    if not _NOT_TAKEN.search(message) or (_CONTENT.search(message) and "too large" not in message):
         return None
-    return next((name for name in PARAMETERS if _NAMED[name].search(said)), None)
+    return next((name for name in PARAMETERS if _NAMED[name].search(message)), None)
 
 
-def classify_refusal(status: int, said: str, waits: bool = False) -> About:
+def classify_refusal(status: int, message: str, waits: bool = False) -> About:
     """Return what a refusal with this status and these words is about; `waits`: the server gave a time to wait."""
-    if status == 402 or _BUDGET.search(said):
+    if status == 402 or _BUDGET.search(message):
         return "budget"
-    if _QUOTA.search(said) and not (waits or find_wait(said) is not None or _BY_TIME.search(_ADDRESS.sub("", said))):
+    if _QUOTA.search(message) and not (
+        waits or find_wait(message) is not None or _BY_TIME.search(_ADDRESS.sub("", message))
+    ):
         return "budget"
     if status == 429:
         return "other"
     if status == 401:
         return "key"
-    if _PICTURES.search(said):
+    if _PICTURES.search(message):
         return "pictures"
-    if status == 404 or _MODEL.search(said):
+    if status == 404 or _MODEL.search(message):
         return "model"
-    if status in (413, 451) or _CONTENT.search(said):
+    if status in (413, 451) or _CONTENT.search(message):
         return "content"
-    return "key" if status == 403 or _KEY.search(said) else "other"
+    return "key" if status == 403 or _KEY.search(message) else "other"
 
 
-def find_wait(said: str) -> float | None:
+def find_wait(message: str) -> float | None:
     """Return the seconds after which a server's sentence asks to try again.
 
-    >>> wait_in("Rate limit reached. Please try again in 1m30s."), wait_in("Please retry in 250ms."), wait_in("Try again.")
+    >>> find_wait("Rate limit reached. Please try again in 1m30s."), find_wait("Please retry in 250ms."), find_wait("Try again.")
     (90.0, 0.25, None)
     """
-    found = _WAIT.search(said)
-    return sum(float(number) * _UNITS[unit.lower()] for number, unit in _PART.findall(found[1])) if found else None
+    match = _WAIT.search(message)
+    return sum(float(number) * _UNITS[unit.lower()] for number, unit in _PART.findall(match[1])) if match else None
 
 
-def names_a_model(said: str) -> bool:
+def names_model(message: str) -> bool:
     """True where a refusal speaks of a model that is not there, rather than of an address."""
-    return bool(_MODEL.search(said))
+    return bool(_MODEL.search(message))
 
 
 def is_rate_limited(detail: str) -> bool:
     """Return whether the sentence of a unit that was given up reports a server that limits requests.
 
-    >>> refused_by_limit("openai:x answered 429: Too many requests"), refused_by_limit("openai:x answered 500: no")
+    >>> is_rate_limited("openai:x answered 429: Too many requests"), is_rate_limited("openai:x answered 500: no")
     (True, False)
     """
     return re.search(r"\banswered 429: ", detail) is not None

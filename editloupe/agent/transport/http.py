@@ -90,7 +90,7 @@ EXAMPLE = "http://localhost:8000/v1"
 def check_base_url(url: str, what: str = "--base-url") -> str:
     """Return the address of a server; what cannot be one is told in one sentence.
 
-    >>> check_address("http://localhost:8000/v1")
+    >>> check_base_url("http://localhost:8000/v1")
     'http://localhost:8000/v1'
     """
     if not url.strip():
@@ -170,7 +170,7 @@ class Additions:
 def merge_fields(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return a body with further fields; objects are joined, anything else takes the place of what was there.
 
-    >>> merged({"model": "m", "config": {"a": 1, "b": 2}}, {"config": {"b": 3}, "top_k": 5})
+    >>> merge_fields({"model": "m", "config": {"a": 1, "b": 2}}, {"config": {"b": 3}, "top_k": 5})
     {'model': 'm', 'config': {'a': 1, 'b': 3}, 'top_k': 5}
     """
     both = {
@@ -304,23 +304,23 @@ class _Unpacking:
 
 def _target(response: Response) -> str:
     """Return where a redirect leads, without path and query: they may carry a copy of anything."""
-    place = str(response.headers.get("location") or "")
-    found = re.match(r"(https?://)(?:[^/@?#]*@)?([^/?#\s]{1,253})", place, re.IGNORECASE)
-    return f"{found[1]}{found[2]}" if found else "another path of the same server"
+    location = str(response.headers.get("location") or "")
+    match = re.match(r"(https?://)(?:[^/@?#]*@)?([^/?#\s]{1,253})", location, re.IGNORECASE)
+    return f"{match[1]}{match[2]}" if match else "another path of the same server"
 
 
 def _raise_error_inside(body: bytes, reply_fields: tuple[str, ...]) -> None:
     try:
-        said = json.loads(body)
+        reply = json.loads(body)
     except ValueError:
         return
-    said = said[0] if isinstance(said, list) else said
-    if any(field in said for field in reply_fields):
+    reply = reply[0] if isinstance(reply, list) else reply
+    if any(field in reply for field in reply_fields):
         return
-    error = said.get("error", said.get("detail"))
+    error = reply.get("error", reply.get("detail"))
     code = error.get("code", error.get("status")) if isinstance(error, dict) else None
-    known = isinstance(code, (int, str)) and str(code).isdigit() and 400 <= int(code) < 600
-    raise ErrorInReply(int(str(code)) if known else 500, said)
+    is_status = isinstance(code, (int, str)) and str(code).isdigit() and 400 <= int(code) < 600
+    raise ErrorInReply(int(str(code)) if is_status else 500, reply)
 
 
 @cache

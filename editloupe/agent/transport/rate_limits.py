@@ -65,7 +65,7 @@ def announce_pause(seconds: float) -> None:
 def format_pause(seconds: float) -> str:
     """Say that requests pause.
 
-    >>> pause_sentence(4.6)
+    >>> format_pause(4.6)
     'rate limited by the server; pausing all requests for 5 s'
     """
     return f"rate limited by the server; pausing all requests for {seconds:.0f} s"

@@ -41,8 +41,8 @@ _REMEMBERED: set[str] = set()
 
 def remember_secrets(*values: str | None) -> None:
     """Treat these values as secrets in everything this process shows or writes from this moment on."""
-    given = (value.strip() for value in values if value)
-    _REMEMBERED.update(value for value in given if len(value) >= SHORTEST and value.lower() not in WORDS)
+    stripped = (value.strip() for value in values if value)
+    _REMEMBERED.update(value for value in stripped if len(value) >= SHORTEST and value.lower() not in WORDS)
 
 
 def remember_url_secrets(url: str | None) -> None:
@@ -62,17 +62,17 @@ def remember_url_secrets(url: str | None) -> None:
         if name.lower() not in _HARMLESS:
             remember_secrets(value)
     for _, parameter in _parameters(parts):
-        for secret in _taken_apart(parameter)[1]:
+        for secret in _redact_parameter(parameter)[1]:
             remember_secrets(unquote(secret), unquote_plus(secret))
     remember_secrets(*(unquote(part) for part in _folders(parts.path) if _PREFIXED.fullmatch(unquote(part))))
-    if _looks_like_a_key(parts.fragment):
+    if looks_like_a_key(parts.fragment):
         remember_secrets(unquote(parts.fragment))
 
 
 def redact_url(url: str) -> str:
     """Return an address as it may be shown: without user and password, the values of its parameters blotted out.
 
-    >>> shown("https://me:word@example.org/v1?api-key=abc&api-version=2")
+    >>> redact_url("https://me:word@example.org/v1?api-key=abc&api-version=2")
     'https://example.org/v1?api-key=[secret]&api-version=2'
     """
     if not any(mark in url for mark in "@?#;") and not _PREFIXED.search(url):
@@ -81,40 +81,32 @@ def redact_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return PLACEHOLDER
-    path = "/".join(_shown_folder(folder) for folder in parts.path.split("/"))
-    query = "".join(mark + _shown_parameter(parameter) for mark, parameter in _split(parts.query))
+    path = "/".join(_redact_folder(folder) for folder in parts.path.split("/"))
+    query = "".join(mark + _redact_parameter(parameter)[0] for mark, parameter in _split(parts.query))
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, query, ""))
 
 
-def _shown_folder(folder: str) -> str:
-    (_, place), *parameters = _split(folder, ";")
-    place = PLACEHOLDER if _PREFIXED.fullmatch(unquote(place)) else place
-    return place + "".join(mark + _shown_parameter(parameter) for mark, parameter in parameters)
+def _redact_folder(folder: str) -> str:
+    (_, name), *parameters = _split(folder, ";")
+    name = PLACEHOLDER if _PREFIXED.fullmatch(unquote(name)) else name
+    return name + "".join(mark + _redact_parameter(parameter)[0] for mark, parameter in parameters)
 
 
-def _shown_parameter(parameter: str) -> str:
-    return _taken_apart(parameter)[0]
-
-
-def _taken_apart(parameter: str) -> tuple[str, tuple[str, ...]]:
+def _redact_parameter(parameter: str) -> tuple[str, tuple[str, ...]]:
     """Return a parameter as it may be shown, and its secrets; one without `=` is a value without a name."""
     name, equals, value = parameter.partition("=")
-    if name.lower() in _HARMLESS and not _looks_like_a_key(value):
+    if name.lower() in _HARMLESS and not looks_like_a_key(value):
         return parameter, ()
     padded = equals and not value.strip("=") and (value or len(name) >= _LONGEST_NAME)  # base64 may end with `=`
-    if name and (not equals or padded or _looks_like_a_key(name)):
+    if name and (not equals or padded or looks_like_a_key(name)):
         return PLACEHOLDER, (parameter, name, value.strip("="))
     return (f"{name}={PLACEHOLDER}", (value,)) if value else (parameter, ())
 
 
-def _looks_like_a_key(text: str) -> bool:
+def looks_like_a_key(text: str) -> bool:
+    """Return True if a text has the form of a provider's key or is a long run of random letters and digits."""
     text = unquote(text)
     return bool(_PREFIXED.match(text) or _RANDOM.search(text))
-
-
-def looks_like_a_key(text: str) -> bool:
-    """True where a text has the form of a provider's key, or is letters and digits at random."""
-    return _looks_like_a_key(text)
 
 
 def _parameters(parts: SplitResult) -> list[tuple[str, str]]:
@@ -129,16 +121,18 @@ def _folders(path: str) -> list[str]:
 
 def _split(text: str, marks: str = "&;") -> list[tuple[str, str]]:
     """Return the parts of a text, each behind the mark it stood behind."""
-    first, *others = re.split(f"([{marks}])", text)
-    return [("", first), *zip(others[::2], others[1::2], strict=True)]
+    first, *rest = re.split(f"([{marks}])", text)
+    return [("", first), *zip(rest[::2], rest[1::2], strict=True)]
 
 
 class Secrets:
     """Takes every key this process holds out of texts: as it is, escaped for JSON, HTML or an address, or in base64."""
 
     def __init__(self, values: Iterable[str] | None = None) -> None:
-        held = os.environ.items() if values is None else ()
-        self._own = {value for name, value in held if _VARIABLE.search(name) and value.strip().lower() not in WORDS}
+        variables = os.environ.items() if values is None else ()
+        self._own = {
+            value for name, value in variables if _VARIABLE.search(name) and value.strip().lower() not in WORDS
+        }
         self._own.update(values or ())
         self._known: frozenset[str] = frozenset()
         self._probes: tuple[tuple[str, bytes], ...] = ()
@@ -184,8 +178,8 @@ class Secrets:
             probes = {_probe(value) for value in self._known} | {form for v in self._known for form in _base64(v)}
             # A variable may hold bytes that are no text, which Python keeps as halves of surrogate pairs.
             self._probes = tuple((probe, probe.encode("utf-8", "surrogatepass")) for probe in sorted(probes))
-            whole = "|".join(forms) or r"(?!)"
-            self._text, self._bytes = re.compile(whole), re.compile(whole.encode("utf-8", "surrogatepass"))
+            pattern = "|".join(forms) or r"(?!)"
+            self._text, self._bytes = re.compile(pattern), re.compile(pattern.encode("utf-8", "surrogatepass"))
 
 
 def redact_text(text: str) -> str:
@@ -198,11 +192,11 @@ def redact_value(value: Any) -> Any:
     return _EVERYTHING.in_value(value)
 
 
-def _blot(found: re.Match[str]) -> str:
+def _blot(match: re.Match[str]) -> str:
     return PLACEHOLDER
 
 
-def _blot_bytes(found: re.Match[bytes]) -> bytes:
+def _blot_bytes(match: re.Match[bytes]) -> bytes:
     return PLACEHOLDER.encode()
 
 
@@ -231,12 +225,12 @@ def _base64(value: str) -> list[str]:
     """Return the part of a secret's base64 that is the same whatever stands around it, for each of three offsets."""
     if len(value) < LONG:
         return []
-    found: list[str] = []
+    encodings: list[str] = []
     for offset in range(3):
         raw = b"\0" * offset + value.encode("utf-8", "replace")
         start, end = -(-offset * 8 // 6), len(raw) * 8 // 6
-        found += [write(raw).decode()[start:end] for write in (base64.b64encode, base64.urlsafe_b64encode)]
-    return list(dict.fromkeys(found))
+        encodings += [write(raw).decode()[start:end] for write in (base64.b64encode, base64.urlsafe_b64encode)]
+    return list(dict.fromkeys(encodings))
 
 
 def _probe(value: str) -> str:

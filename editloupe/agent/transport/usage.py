@@ -27,12 +27,12 @@ BELIEVABLE = 20_000_000
 
 def read_usage(message: AIMessage) -> Usage:
     """Return the tokens a reply reports; what is not a believable number counts as not reported."""
-    told = message.usage_metadata
-    if not told:
+    reported = message.usage_metadata
+    if not reported:
         return Usage(requests=1)
-    read, written = _count(told.get("input_tokens")), _count(told.get("output_tokens"))
-    cached = _count((told.get("input_token_details") or {}).get("cache_read"))
-    reasoning = _count((told.get("output_token_details") or {}).get("reasoning"))
+    read, written = _count(reported.get("input_tokens")), _count(reported.get("output_tokens"))
+    cached = _count((reported.get("input_token_details") or {}).get("cache_read"))
+    reasoning = _count((reported.get("output_token_details") or {}).get("reasoning"))
     return Usage(
         requests=1,
         input_tokens=read,
@@ -42,15 +42,15 @@ def read_usage(message: AIMessage) -> Usage:
     )
 
 
-def count_usage(message: AIMessage, asked: Callable[[], int]) -> tuple[Usage, bool]:
+def count_usage(message: AIMessage, estimate_request: Callable[[], int]) -> tuple[Usage, bool]:
     """Return what a reply took and whether some of it is an estimate; `asked` estimates the request, where that is needed."""
-    told = read_usage(message)
+    reported = read_usage(message)
     guessed: dict[str, int] = {}
-    if told.input_tokens == 0:
-        guessed |= {"input_tokens": asked(), "cached_tokens": 0}
-    if told.output_tokens == 0 and (written := estimate_output(message)):
+    if reported.input_tokens == 0:
+        guessed |= {"input_tokens": estimate_request(), "cached_tokens": 0}
+    if reported.output_tokens == 0 and (written := estimate_output(message)):
         guessed |= {"output_tokens": written, "reasoning_tokens": 0}
-    return (told.model_copy(update=guessed), True) if guessed else (told, False)
+    return (reported.model_copy(update=guessed), True) if guessed else (reported, False)
 
 
 def estimate_input(
