@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from editloupe.evals.runs.store import Run  # noqa: E402
-from editloupe.evals.runs.unit_rows import Filing  # noqa: E402
+from editloupe.evals.runs.unit_rows import JudgementRecord  # noqa: E402
 from editloupe.rubrics.model import LabelAnswer  # noqa: E402
 from editloupe.rubrics.protocol import Protocol  # noqa: E402
 from editloupe.rubrics.registry import protocol as find_protocol  # noqa: E402
@@ -77,9 +77,9 @@ def make_run(folder: Path, protocol: Protocol, edits: int, models: int) -> None:
     """Write a run in which every model has the same edits, and each edit every verdict its protocol asks for."""
     random = np.random.default_rng(0)
     with Run.write(folder) as run:
-        waiting: list[Filing] = []
+        waiting: list[JudgementRecord] = []
         for position, judgement in enumerate(judgements(protocol, edits, models, random)):
-            waiting.append(Filing(judgement, position=position))
+            waiting.append(JudgementRecord(judgement, position=position))
             if len(waiting) == AT_ONCE:
                 run.save_all(waiting)
                 waiting.clear()

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.report import judgements  # noqa: E402
 from editloupe.evals.runs.store import Run  # noqa: E402
-from editloupe.evals.runs.unit_rows import Filing  # noqa: E402
+from editloupe.evals.runs.unit_rows import JudgementRecord  # noqa: E402
 from editloupe.evals.traces.finding import searching  # noqa: E402
 from editloupe.rubrics.registry import protocol  # noqa: E402
 from editloupe.types import Judgement, Observation, Step, ToolCall, Trace, Usage, Verdict  # noqa: E402
@@ -88,7 +88,7 @@ def make_run(folder: Path, edits: int) -> None:
     shares = 1 / np.arange(1, COMMON + 1)
     pool = random.choice(words, 2_000_000, p=shares / shares.sum())
     with Run.write(folder) as run:
-        waiting: list[Filing] = []
+        waiting: list[JudgementRecord] = []
         for position, judgement in enumerate(judgements(protocol("dlebench"), edits, 1, random)):
             traces = tuple(trace_of(judgement, one.criterion, random, pool) for one in judgement.verdicts)
             human = {
@@ -102,7 +102,7 @@ def make_run(folder: Path, edits: int) -> None:
                 for one in judgement.verdicts
             )
             told = judgement.model_copy(update={"edit": edit, "traces": traces, "verdicts": sure})
-            waiting.append(Filing(told, position=position))
+            waiting.append(JudgementRecord(told, position=position))
             if len(waiting) == AT_ONCE:
                 run.save_all(waiting)
                 waiting.clear()

@@ -21,16 +21,16 @@ from editloupe.cli.options import expand_options
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
 from editloupe.evals.batch.batch import Batch, Edits, Ending, OpenJudge, dry_run, judge_batch
-from editloupe.evals.batch.planner import Again
-from editloupe.evals.batch.progress import Assume, Forecast, assumed, duration
+from editloupe.evals.batch.planner import RejudgePolicy
+from editloupe.evals.batch.progress import AssumeUsage, Forecast, assume_usage, format_duration
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.cases import with_untouched
 from editloupe.evals.runs import summary
-from editloupe.evals.runs.find_answers import FAILED
+from editloupe.evals.runs.find_answers import RETRIED_REASONS
 from editloupe.evals.runs.prices import parse_price
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import as_facts, silent_members, stage_counts
+from editloupe.evals.runs.summary import count_stages, describe_silent_members, stage_counts_as_json
 from editloupe.evals.stats.scores.run_scores import CriterionMean, criterion_means
 from editloupe.evals.stats.scores.run_table import table_of_configuration, version_notes
 from editloupe.evals.stats.scores.unedited_baseline import without_reference
@@ -77,7 +77,7 @@ class EditOptions:
 
     def check(self) -> None:
         """Tell a user in one sentence what cannot be meant."""
-        layouts.check(self.layout, bool(self.results))
+        layouts.check_layout(self.layout, bool(self.results))
         if (self.model or self.language) and not self.results:
             raise UserError("--model and --language pick among outputs, and go with --results")
 
@@ -210,7 +210,13 @@ class BatchOptions:
             raise UserError(f"the manifest has no edit {' and no edit '.join(map(repr, sorted(left)))}")
 
     def batch(
-        self, edits: Edits, out: Path, open_judge: OpenJudge, *, usual_repeats: int = 1, assume: Assume = assumed
+        self,
+        edits: Edits,
+        out: Path,
+        open_judge: OpenJudge,
+        *,
+        usual_repeats: int = 1,
+        assume: AssumeUsage = assume_usage,
     ) -> Batch:
         """Return the batch these options describe."""
         if self.executor not in ("local", "ray", "batch-api"):
@@ -227,7 +233,7 @@ class BatchOptions:
                 max_tokens=self.max_tokens,
             ),
             repeats=self.repeats or usual_repeats,
-            again=Again(self.retry_unjudged, self.keep, self.replace, frozenset(self.only or ())),
+            again=RejudgePolicy(self.retry_unjudged, self.keep, self.replace, frozenset(self.only or ())),
             keep_going=self.keep_going,
             deadline=self.deadline,
             price=parse_price(self.price) if self.price else None,
@@ -297,7 +303,7 @@ def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = 
             tell("spans are sent from this process only: those of Ray's workers are not")
         ending = judge_batch(batch, quiet=given.quiet, signals=True, say=tell)
     with Run.open(batch.out) as run:
-        left = summary.unjudged(run, ending.configuration)
+        left = summary.count_unjudged(run, ending.configuration)
         _show(run, ending, left, given.as_json, closing or Closing())
     for sentence in ending.damage:
         tell(sentence)
@@ -333,7 +339,7 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
     table = table_of_configuration(run, ending.configuration, for_means=True)
     found = [] if table is None else criterion_means(without_reference(table)[0])
     versions = () if table is None else table.versions
-    stages = stage_counts(run, ending.configuration, ending.price)
+    stages = count_stages(run, ending.configuration, ending.price)
     if closing.show is not None:
         sentence = _sentence(ending)  # before the clock goes on
         closing.show(run, ending)
@@ -353,7 +359,7 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
             "cost": spending.cost,
             "seconds": round(tally.seconds, 3),
             "scores": [vars(score) for score in found],
-            **({"stages": as_facts(stages)} if stages else {}),
+            **({"stages": stage_counts_as_json(stages)} if stages else {}),
             **({"versions": [one.model_dump(mode="json") for one in versions]} if versions else {}),
             **closing.facts,
         }
@@ -363,8 +369,8 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
         for sentence in version_notes(versions):
             print(one_line(sentence))
         for stage in stages:
-            print(one_line(stage.told))
-        for sentence in silent_members(run, ending.configuration):
+            print(one_line(stage.line))
+        for sentence in describe_silent_members(run, ending.configuration):
             print(one_line(sentence))
         print(_sentence(ending))
         for sentence in closing.sentences:
@@ -395,7 +401,7 @@ def _sentence(ending: Ending) -> str:
             f" (tokens of {number_of(ending.spending.estimated, 'request')} estimated: the server did not report them)"
         )
     not_replaced = f", {tally.not_replaced.total()} not replaced" if tally.not_replaced else ""
-    done = f"{tally.judged} judged, {tally.unjudged.total()} unjudged{not_replaced} in {duration(tally.seconds)}"
+    done = f"{tally.judged} judged, {tally.unjudged.total()} unjudged{not_replaced} in {format_duration(tally.seconds)}"
     shared = f"{tally.shared} shared with edits that show the judge the same, " if tally.shared else ""
     before = tally.held - tally.shared
     left = f"{tally.missing} {'still to do' if ending.replacing and tally.missing else 'missing'}"
@@ -412,15 +418,15 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
     steps += _not_replaced(ending)
     for reason, (count, example) in left.items():
         steps.append(f"{count} unjudged ({reason}), for instance: {format_trace_command(run.folder, example)}")
-    if any(reason in FAILED for reason in (*left, *ending.tally.not_replaced)):
+    if any(reason in RETRIED_REASONS for reason in (*left, *ending.tally.not_replaced)):
         steps.append("run the same command again to retry what failed")
     if ending.rate_advice:
         steps.append(ending.rate_advice)
     if Reason.NEEDS_A_PERSON in left:
-        budget = summary.edits_unjudged(run, ending.configuration, Reason.NEEDS_A_PERSON)
+        budget = summary.count_unjudged_edits(run, ending.configuration, Reason.NEEDS_A_PERSON)
         queue = format_command("editloupe", "label-queue", run.folder, "--budget", str(budget))
         steps.append(f"what needs a person is in the queue that this draws: {queue}")
-    if any(reason not in {*FAILED, Reason.NEEDS_A_PERSON} for reason in left) and not ending.why:
+    if any(reason not in {*RETRIED_REASONS, Reason.NEEDS_A_PERSON} for reason in left) and not ending.why:
         steps.append("add --retry-unjudged to ask the judge again about these")
     if Reason.TRUNCATED in left:
         steps.append(

@@ -152,11 +152,11 @@ def _with_models(
     priced: Price | None,
 ) -> None:
     """Give the session whoever was named: who writes metadata, who finds boxes, who edits."""
-    from editloupe.evals.batch.work_items import KeptWhileUnderWay
+    from editloupe.evals.batch.work_items import TemporaryReplies
     from editloupe.making.dlebench_metadata import MetadataMaker
     from editloupe.tools.models.detectors import GroundingDino
 
-    work.kept = KeptWhileUnderWay(work.folder.path)
+    work.kept = TemporaryReplies(work.folder.path)
     work.references = references
     work.asker = asker(judge, chosen.repairs, work.ledger, work.kept, priced, work.concurrency, "metadata")
     if work.asker is not None:
@@ -364,7 +364,7 @@ def sizes(
 
     Example: editloupe make sizes bench/manifest.jsonl other.jsonl --out sizes --judge openai:gpt-5.1
     """
-    from editloupe.evals.batch.work_items import KeptWhileUnderWay
+    from editloupe.evals.batch.work_items import TemporaryReplies
     from editloupe.evals.runs.prices import parse_price, price_of
     from editloupe.making.dlebench_sizes import SizeFinder
     from editloupe.making.export import FIGURES, save_figures
@@ -383,7 +383,7 @@ def sizes(
         priced = parse_price(price) if price else price_of(judge.spec) if judge.spec else None
         if dry_run:
             return _forecast(missing, priced)
-        work.kept = KeptWhileUnderWay(out)
+        work.kept = TemporaryReplies(out)
         ledger = Ledger(out, max_cost)
         if missing:
             work.asker = asker(judge, 2, ledger, work.kept, priced, concurrency, "targets")

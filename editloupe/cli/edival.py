@@ -22,7 +22,7 @@ from editloupe.cli.edival_report import baselines, compare, report
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
 from editloupe.cli.options import LOOKING, Default, Only, check_choice, expand_options
 from editloupe.cli.output import tell
-from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay
+from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
@@ -204,7 +204,7 @@ def decompose(
     finder = WholePictureFinder(tools, rules.lowest_threshold)
     if problem := finder.unavailable():
         raise UserError(f"the detector cannot be used: {problem}")
-    kept = KeptWhileUnderWay(out)
+    kept = TemporaryReplies(out)
     spec, asker = _asker(judge, kept)
     worker = Decomposer(asker, spec, finder, tools.detector, rules, out, kept)
     pictures = pictures_in(images)
@@ -244,7 +244,7 @@ def instruct(
         if name not in TYPES:
             raise UserError(f'"{name}" is no instruction type; there are: {", ".join(TYPES)}')
     rules = rules_of(judge.preset(), settings).but({"max_turns": turns} if turns else {})
-    kept = KeptWhileUnderWay(out)
+    kept = TemporaryReplies(out)
     spec, asker = (LISTS, None) if proposals == LISTS else _asker(judge, kept)
     worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), kept, form)
     scenes = read_folder(objects, SceneFile)
@@ -284,7 +284,7 @@ for later in (evaluate, report, compare, baselines):
     app.command()(later)
 
 
-def _asker(judge: JudgeOptions, kept: KeptWhileUnderWay) -> tuple[str, Asker]:
+def _asker(judge: JudgeOptions, kept: TemporaryReplies) -> tuple[str, Asker]:
     spec = judge.spec or RULES
     if spec == RULES:
         raise UserError(f"this needs a model that sees pictures: name one with --judge {format_specs(' or ')}")

@@ -102,11 +102,11 @@ def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinte
     if out is None:
         return judge.judge(edit, watcher=steps, strict=True, album=album)
     from editloupe.evals.runs.store import Run
-    from editloupe.evals.runs.writer import keep_judgement
+    from editloupe.evals.runs.writer import save_judgement
 
     with Run.write(out) as run:
         judgement = judge.judge(edit, watcher=steps, strict=True, album=album)
-        keep_judgement(run, judge, judgement, album)
+        save_judgement(run, judge, judgement, album)
     return judgement
 
 

@@ -9,7 +9,7 @@ import typer
 
 from editloupe._util.text import number_of, one_line, verb
 from editloupe.cli.output import tell
-from editloupe.evals.runs.merging import merge as merge_runs
+from editloupe.evals.runs.merging import merge_runs as merge_runs
 from editloupe.evals.runs.pruning import prune as prune_run
 from editloupe.evals.runs.summary import RunInfo, run_info
 from editloupe.types import UserError

@@ -23,7 +23,7 @@ from editloupe._util.text import for_json, number_of, one_line, printable
 from editloupe.cli.output import chosen_format, deliver, tell
 from editloupe.evals.forks.fork_store import fork_numbered, forks_of
 from editloupe.evals.forks.records import Fork, distribution, label_of, parting
-from editloupe.evals.runs.export.tables import each_once
+from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.judge.panels import format_opinions
@@ -65,7 +65,7 @@ def trace(
     with Run.open(run) as opened:
         name = _named(opened, edit_id)
         edit = opened.edit(name).edit
-        units = [unit for unit in each_once(opened.units(name)) if _wanted(unit, criterion, repeat)]
+        units = [unit for unit in skip_repeated_verdicts(opened.units(name)) if _wanted(unit, criterion, repeat)]
         if not units:
             have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in opened.units(name)}))
             raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
@@ -120,13 +120,13 @@ def _only_forks(run: Path, edit_id: str) -> bool:
 def _named(run: Run, said: str) -> str:
     """Return an edit's name; `ID@MODEL` means it also where the run calls that model's edit by its id alone."""
     try:
-        return run.name_of(said)
+        return run.resolve_name(said)
     except UserError:
         edit_id, at, model = said.rpartition("@")
         if not at:
             raise
         try:
-            return run.name_of(edit_id, model)
+            return run.resolve_name(edit_id, model)
         except UserError:
             pass
         raise

@@ -18,9 +18,9 @@ from pydantic import TypeAdapter
 from editloupe._util.files import file_name, make_folder, text_file
 from editloupe._util.text import for_json, quoted_lines
 from editloupe.agent.asker import Asker
-from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
-from editloupe.evals.manifests.datasets import Naming, edit_from
-from editloupe.evals.manifests.readers import Row, reader_for
+from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
+from editloupe.evals.manifests.datasets import Naming, build_edit
+from editloupe.evals.manifests.readers import Row, find_reader
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.boxes import DETECTOR, Detector
@@ -83,10 +83,10 @@ class SizeFinder:
     out: Path
     asker: Asker | None = None
     detector: Detector | None = None
-    kept: KeptWhileUnderWay | None = None
+    kept: TemporaryReplies | None = None
     concurrency: int = 8
     limit: int | None = None
-    tick: Tick = unwatched
+    tick: Tick = ignore_tally
     tallies: list[ItemTally] = field(default_factory=list)
     named_before: int = 0
     """Instructions whose target was named in an earlier session."""
@@ -226,10 +226,10 @@ class SizeFinder:
         """Yield a manifest's samples, one for each source and instruction, however many models edited it."""
         folder = (path if path.is_dir() else path.parent).resolve()
         seen: set[str] = set()
-        for row in reader_for(path)(path):
+        for row in find_reader(path)(path):
             values = dict(naming(row.values) if naming else row.values)
             values.setdefault("edited", values.get("source"))
-            edit = edit_from(Row(row.where, values), folder, True)
+            edit = build_edit(Row(row.where, values), folder, True)
             assert isinstance(edit.source, Path), "a manifest names files"
             facts = content_key(str(edit.source), edit.instruction)
             if facts in seen:

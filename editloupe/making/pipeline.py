@@ -11,7 +11,7 @@ from typing import Protocol
 
 from editloupe.agent.asker import Asker
 from editloupe.agent.transport.usage import CHARACTERS_PER_TOKEN
-from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
+from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.run_folder import RunLock
 from editloupe.evals.runs.unit_rows import timestamp
@@ -49,13 +49,13 @@ class Pipeline:
     trust_detector: bool = False
     """Take what the detector proposes without a person's look."""
     references: ReferenceMaker | None = None
-    kept: KeptWhileUnderWay | None = None
+    kept: TemporaryReplies | None = None
     concurrency: int = 8
     limit: int | None = None
     """Only the first samples."""
     again: frozenset[str] = frozenset()
     """Stages whose samples that were left out are tried once more."""
-    tick: Tick = unwatched
+    tick: Tick = ignore_tally
     tallies: list[ItemTally] = field(default_factory=list)
 
     def read(self, path: Path, source: str | None, licence: str | None, pictures: Path | None) -> ItemTally:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.runs.merging import merge
+from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.store import Run
 from editloupe.judge.question_key import QuestionSpec
 from tests.conftest import StartServer
@@ -97,7 +97,7 @@ def test_a_merge_that_cannot_be_finished_leaves_nothing_that_looks_like_a_run(
     assert "the same run is named twice" in capsys.readouterr().err
     monkeypatch.setattr("editloupe.evals.runs.merging._copy_pictures", _stop)
     with pytest.raises(KeyboardInterrupt):
-        merge([first, second], tmp_path / "new" / "both")
+        merge_runs([first, second], tmp_path / "new" / "both")
     assert list((tmp_path / "new").iterdir()) == []
     monkeypatch.undo()
     assert command(["run", "merge", str(first), str(second), *out]) == 0

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from editloupe.cli.trace import trace
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.types import UserError
 from tests.evals.samples import judgement
 
@@ -68,7 +68,7 @@ def test_an_edit_of_several_models_says_whose_output_it_is_and_where_the_others_
         for position, model in enumerate(("big", "small")):
             whole, album = judgement(tmp_path)
             whole = whole.model_copy(update={"edit": whole.edit.model_copy(update={"model": model})})
-            opened.save_all([Filing(whole, album=album, position=position)])
+            opened.save_all([JudgementRecord(whole, album=album, position=position)])
     run = str(tmp_path / "run")
     said = told(run, "e0")
     assert "edit e0 · edited by big" in said

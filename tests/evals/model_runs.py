@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.model import LabelAnswer
@@ -58,7 +58,7 @@ def model_run(
                 )
                 outcomes = tuple(_outcome(name, score) for name, score in zip((IF, VC), scores, strict=True))
                 whole = Judgement(edit=edit, protocol="dlebench", mode="tools", judge=judge, verdicts=outcomes)
-                filings.append(Filing(whole, 0, Album()))
+                filings.append(JudgementRecord(whole, 0, Album()))
         run.save_all(filings)
     return folder
 

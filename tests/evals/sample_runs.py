@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.model import LabelAnswer
@@ -88,7 +88,7 @@ def make_run(
                     traces=(Trace(edit_id=line.id, criterion=IF, protocol="dlebench", mode="tools", judge=judge),),
                 )
                 album = Album() if pictures else None
-                filings.append(Filing(whole, repeat, album, position=number, configuration=configuration))
+                filings.append(JudgementRecord(whole, repeat, album, position=number, configuration=configuration))
         run.save_all(filings)
     return folder
 

@@ -18,7 +18,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from tests.evals.samples import judgement, write_manifest
 
 Damage = Callable[[Path], object]
@@ -38,7 +38,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             made, album = judgement(folder, name)
             (before,) = run.configurations()
             made = made.model_copy(update={"judge": before.judge})
-            run.save_all([Filing(made, album=album, configuration=before.name)])
+            run.save_all([JudgementRecord(made, album=album, configuration=before.name)])
         run.keep_reply("k", {"message": {"type": "ai", "data": {"content": "x"}}, "usage": {}}, "f0")
     label = {"criterion": "instruction_following", "annotator": "Ann"}
     rows = [{"edit_id": name, "label": "Wrong Action", **label} for name in ("e0", "e1", "f0")]

@@ -17,7 +17,7 @@ from editloupe._util.text import for_csv, for_json, for_markdown, format_trace_c
 from editloupe._util.text import format_command as to_copy
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.types import Edit, Judgement, Observation, Reason, Step, ToolCall, Trace, Unjudged, Verdict
 from tests.evals.samples import write_manifest, write_picture
 
@@ -84,7 +84,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Unjudged(criterion="visual_consistency", reason=Reason.UNREADABLE, detail=text, raw=text),
         )
         whole = Judgement(edit=edit, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=verdicts, traces=(trace,))
-        filings.append(Filing(whole))
+        filings.append(JudgementRecord(whole))
     with Run.write(folder / "run") as run:
         run.configure({"spec": TEXTS[0], "protocol": "dlebench", "mode": "tools", "note": "\ud83d"})
         run.save_all(filings)

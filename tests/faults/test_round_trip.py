@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from editloupe._util.json_safe import LARGEST, storable
 from editloupe._util.text import for_csv
-from editloupe.evals.runs.export.tables import row_of, to_csv, to_jsonl, to_parquet
+from editloupe.evals.runs.export.tables import build_unit_row, to_csv, to_jsonl, to_parquet
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.types import Edit, Judgement, Observation, Reason, Step, ToolCall, Trace, Unjudged, Usage, Verdict
 
 texts = st.text(st.characters(exclude_categories=()), max_size=40)
@@ -89,9 +89,9 @@ def judgements(draw: st.DrawFn) -> Judgement:
 
 def check(whole: Judgement, folder: Path) -> None:
     with Run.write(folder) as run:
-        run.save_all([Filing(whole, price=Price(input=1, output=1))])
+        run.save_all([JudgementRecord(whole, price=Price(input=1, output=1))])
         run.keep_reply("k", {"text": whole.edit.instruction, "more": whole.edit.extra}, whole.edit.id)
-        run.pay(whole.judge, whole.verdicts[0].usage, None)
+        run.add_spending(whole.judge, whole.verdicts[0].usage, None)
     with Run.open(folder) as run:
         edit, *_ = run.edit(whole.edit.id)
         assert storable(edit) == storable(whole.edit)
@@ -99,11 +99,11 @@ def check(whole: Judgement, folder: Path) -> None:
         for outcome in whole.verdicts:
             assert storable(found[storable(outcome.criterion)].outcome) == storable(outcome)
         assert [storable(trace) for trace in run.load_trace(whole.edit.id)] == [storable(t) for t in whole.traces]
-        assert run.reply("k") == storable({"text": whole.edit.instruction, "more": whole.edit.extra})
+        assert run.find_reply("k") == storable({"text": whole.edit.instruction, "more": whole.edit.extra})
         assert list(run.replies_of(whole.edit.id)) == ["k"]
         assert run.damage.sentences() == ()
-        run.spent()
-        rows = [row_of(unit) for unit in run.units()]
+        run.read_spending()
+        rows = [build_unit_row(unit) for unit in run.units()]
         for row in rows:
             assert all(not isinstance(cell, float) or math.isfinite(cell) for cell in row.values())
             assert row["seconds"] >= 0

@@ -15,7 +15,7 @@ from editloupe.cli.main import run as command
 from editloupe.demo import demo_manifest
 from editloupe.evals.batch import local_executor
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.evals.batch.local_executor import Done, judge_job
+from editloupe.evals.batch.local_executor import JobResult, judge_job
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
@@ -118,7 +118,7 @@ def test_two_runs_say_the_same_whatever_finishes_first(
     manifest = demo_manifest() if whole_demo else write_edits(tmp_path)
     order: dict[int, list[str]] = {}
 
-    async def late(judge: Judge, job: Job, deadline: float | None) -> Done:
+    async def late(judge: Judge, job: Job, deadline: float | None) -> JobResult:
         await asyncio.sleep(rng.random() * 0.05)
         done = await judge_job(judge, job, deadline)
         await asyncio.sleep(rng.random() * 0.2)

@@ -11,9 +11,9 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.runs.prices import Price, SeveralPrices
+from editloupe.evals.runs.prices import PanelPrice, Price
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import stage_counts
+from editloupe.evals.runs.summary import count_stages
 from editloupe.judge import Judge
 from editloupe.types import Reason, Unjudged, UserError, Verdict
 from tests.conftest import StartServer
@@ -67,9 +67,9 @@ def test_the_summary_has_what_each_stage_kept_and_what_it_cost(scripted: StartSe
     spec = f"cascade:{two_stages(server, tmp_path)}"
     ending = run(batch(server, spec, write_manifest(tmp_path, 8), tmp_path / "run"))
     prices = {SMALL: Price(input=1, output=0), LARGE: Price(input=100, output=0)}
-    price = SeveralPrices(input=100, output=0, members=prices)
+    price = PanelPrice(input=100, output=0, members=prices)
     with Run.open(tmp_path / "run") as opened:
-        small, large = stage_counts(opened, ending.configuration, price)
+        small, large = count_stages(opened, ending.configuration, price)
     assert (small.judge, small.asked, small.kept, small.usage.requests) == (SMALL, 8, 4, 16)
     assert (large.judge, large.asked, large.kept, large.usage.requests) == (LARGE, 4, 2, 8)
     assert (small.cost, large.cost) == (pytest.approx(0.0016), pytest.approx(0.08))

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from editloupe import Edit, Judge, Unjudged, UserError, reward
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.writer import keep_judgement
+from editloupe.evals.runs.writer import save_judgement
 from editloupe.pictures import input as picture_input
 from editloupe.pictures.decode import Album, open_picture
 from editloupe.pictures.memory import MemoryPicture
@@ -290,7 +290,7 @@ def test_nothing_is_written_unless_a_run_is_kept_and_the_run_then_holds_the_very
         judgement = judge(edit, album=album)
         assert list(elsewhere.iterdir()) == []
         with Run.write(tmp_path / "run") as run:
-            keep_judgement(run, judge, judgement, album)
+            save_judgement(run, judge, judgement, album)
     with Run.open(tmp_path / "run") as run:
         (kept,) = run.edits()
         assert str(kept.edit.source) == str(edit.source)

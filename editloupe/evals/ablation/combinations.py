@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from editloupe.evals.batch.batch import Batch, Ending, Say, dry_run, judge_batch
 from editloupe.evals.batch.progress import Forecast
 from editloupe.evals.labels.human import Files, check_labels
-from editloupe.evals.runs.configurations import recorded_answer, recorded_rubrics
+from editloupe.evals.runs.configurations import read_answer_kind, recorded_rubrics
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.rubrics.model import Answer
 from editloupe.types import Edit, UserError
@@ -90,7 +90,7 @@ def plan_combinations(combinations: Sequence[Combination]) -> list[CombinationPl
                 questions.setdefault(asked.criterion, set()).add(asked.key)
             frozen = {criterion: frozenset(keys) for criterion, keys in questions.items()}
             rubrics = recorded_rubrics({"configurations": [judge.describe()]})
-            answers = {name: answer for name in frozen if (answer := recorded_answer(rubrics.get(name, {})))}
+            answers = {name: answer for name in frozen if (answer := read_answer_kind(rubrics.get(name, {})))}
             found.append(CombinationPlan(judge.protocol, frozen, dict(units), edits, answers))
         finally:
             judge.close()

@@ -154,7 +154,7 @@ def measure_run(
             first, people = (table, agreed) if number == 0 else (first, people or agreed)
             effort = {} if table is None else _effort(run, one)
             rows.append(_row(one, table, agreed, against, effort))
-        usage, cost = run.spent()
+        usage, cost = run.read_spending()
         damage = run.damage.sentences()
     protocol = judged[0].plan.protocol
     known = known_protocol(protocol)

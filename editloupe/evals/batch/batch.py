@@ -17,22 +17,36 @@ from editloupe.agent.transport.batch_files import send_to_queue
 from editloupe.evals.batch.batch_api import (
     FIRST_POLL,
     BatchApiExecutor,
-    BatchDesk,
-    check_fits,
-    half,
-    in_rounds,
-    room_within,
+    BatchApiQueue,
+    build_budget_check,
+    check_batch_judge,
+    half_price,
+    judge_in_rounds,
 )
 from editloupe.evals.batch.local_executor import Executor, LocalExecutor
-from editloupe.evals.batch.planner import Again, Planner, begin_replacement, find_replacement, finish_replacement
-from editloupe.evals.batch.progress import Assume, Forecast, Progress, Tally, assumed, expectation, forecast
+from editloupe.evals.batch.planner import (
+    Planner,
+    RejudgePolicy,
+    begin_replacement,
+    find_replacement,
+    finish_replacement,
+)
+from editloupe.evals.batch.progress import (
+    AssumeUsage,
+    Forecast,
+    Progress,
+    Tally,
+    assume_usage,
+    build_estimator,
+    forecast_batch,
+)
 from editloupe.evals.batch.runner import Runner
-from editloupe.evals.batch.stopping import INTERRUPTED, FirstFailures, Stop, listening
-from editloupe.evals.batch.traffic import CapGate, Limits, Spending, TrafficControl
-from editloupe.evals.batch.work_items import KeptReplies
+from editloupe.evals.batch.stopping import INTERRUPTED, FailFastCheck, StopControl, handle_signals
+from editloupe.evals.batch.traffic import BudgetGate, Limits, Spending, TrafficControl
+from editloupe.evals.batch.work_items import StoredReplies
 from editloupe.evals.runs import configurations
-from editloupe.evals.runs.prices import Price, price_of_all
-from editloupe.evals.runs.run_folder import FILE, nothing_left_of
+from editloupe.evals.runs.prices import Price, price_of_members
+from editloupe.evals.runs.run_folder import FILE, remove_if_empty_on_error
 from editloupe.evals.runs.store import Run
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.types import SERVER_REASONS, Edit, UserError
@@ -57,7 +71,7 @@ class Batch:
     open_judge: OpenJudge
     limits: Limits = field(default_factory=Limits)
     repeats: int = 1
-    again: Again = field(default_factory=Again)
+    again: RejudgePolicy = field(default_factory=RejudgePolicy)
     keep_going: bool = False
     """Go on where the first edits all fail in the same way, which else ends the session."""
     deadline: float | None = None
@@ -71,7 +85,7 @@ class Batch:
     """Between the first two questions after a batch job; None for the usual time."""
     ray_address: str | None = None
     ray_workers: int | None = None
-    assume: Assume = assumed
+    assume: AssumeUsage = assume_usage
     """What a unit is taken for in an estimate until some are judged."""
 
 
@@ -124,9 +138,11 @@ def dry_run(batch: Batch, say: Say = lambda sentence: None) -> Forecast:
         survey = planner.survey(batch.edits())
         for sentence in survey.changes:
             say(sentence)
-        if batch.again.anew:
+        if batch.again.judges_again:
             planner.replacement = find_replacement(run, survey.key)
-        return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge), batch.assume)
+        return forecast_batch(
+            run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge), batch.assume
+        )
 
 
 def judge_batch(
@@ -137,10 +153,10 @@ def judge_batch(
     The manifest is read once before anything is asked, so that a mistake in its last line costs nothing; a run that would
     have begun with it is not left behind.
     """
-    stop = Stop()
+    stop = StopControl()
     try:
         with (
-            nothing_left_of(batch.out),
+            remove_if_empty_on_error(batch.out),
             Run.write(batch.out) as run,
             asyncio.Runner(loop_factory=new_event_loop) as runner,
         ):
@@ -149,31 +165,31 @@ def judge_batch(
         stop.over()
 
 
-async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: bool, say: Say) -> Ending:
+async def _session(batch: Batch, run: Run, stop: StopControl, quiet: bool, signals: bool, say: Say) -> Ending:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS))
     async with AsyncExitStack() as open_:
         traffic = TrafficControl(batch.limits)
-        desk = BatchDesk(batch.out) if batch.executor == "batch-api" else None
+        desk = BatchApiQueue(batch.out) if batch.executor == "batch-api" else None
         with send_to_queue(desk) if desk else nullcontext():
-            judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
+            judge = batch.open_judge(replies=StoredReplies(run), traffic=traffic)
         open_.push_async_callback(judge.aclose)
         if desk:
-            check_fits(judge)
+            check_batch_judge(judge)
             open_.push_async_callback(desk.aclose)
             desk.begin()
         price = _price(batch, judge)
-        spending = Spending(batch.limits, price, *run.spent())
+        spending = Spending(batch.limits, price, *run.read_spending())
         if desk:  # caps are kept before requests go out; a reply that came is paid for and is filed
-            desk.room = room_within(batch.limits, spending, price)
+            desk.room = build_budget_check(batch.limits, spending, price)
             spending.lift_caps()
-        traffic.charge(spending, lambda asked, usage, cost: run.pay(asked or judge.spec, usage, cost))
+        traffic.charge(spending, lambda asked, usage, cost: run.add_spending(asked or judge.spec, usage, cost))
         configuration = run.configure(judge.describe(), judge.question_specs())
         planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
         tally = Tally(total=_plan(batch, run, planner, configuration, say))
         if signals:  # until here, where nothing was asked yet, a stop ends the command at once
-            open_.enter_context(listening(stop))
-        expect = expectation(run, judge.describe(), batch.assume)
+            open_.enter_context(handle_signals(stop))
+        expect = build_estimator(run, judge.describe(), batch.assume)
         executor = BatchApiExecutor(judge, expect) if desk else await _executor(batch, run, judge, traffic)
         open_.push_async_callback(executor.close)
 
@@ -186,7 +202,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         traffic.announce_pause = (lambda seconds: None) if quiet else progress.announce_pause
         if not quiet:
             stop.acknowledge = progress.acknowledge_stop
-        first_failures = None if batch.keep_going else FirstFailures()
+        first_failures = None if batch.keep_going else FailFastCheck()
 
         async def go_over() -> None:
             before = tally.done
@@ -202,14 +218,14 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
                 price=price,
                 stop=stop,
                 first_failures=first_failures,
-                gate=None if desk else CapGate(batch.limits, spending, price, expect),
+                gate=None if desk else BudgetGate(batch.limits, spending, price, expect),
                 tick=(lambda: None) if quiet else progress.tick,
             ).judge_all(batch.edits())
             tally.held -= before  # what a round before this one judged is held now
 
         with _little_to_collect(), nullcontext() if quiet else progress:
             if desk:
-                await in_rounds(desk, go_over, stop, say, batch.poll_seconds or FIRST_POLL)
+                await judge_in_rounds(desk, go_over, stop, say, batch.poll_seconds or FIRST_POLL)
             else:
                 await go_over()
         ending = Ending(
@@ -240,9 +256,9 @@ def _plan(batch: Batch, run: Run, planner: Planner, configuration: str, say: Say
         raise UserError("the manifest holds no edits to judge")
     for sentence in survey.changes:
         say(sentence)
-    run.amend_about(lambda about: configurations.plan(about, configuration, batch.repeats))
+    run.amend_about(lambda about: configurations.note_planned_repeats(about, configuration, batch.repeats))
     planner.announce(batch.edits())
-    if batch.again.anew:
+    if batch.again.judges_again:
         planner.replacement = begin_replacement(run, survey.key)
         if planner.replacement.continued:
             say(
@@ -285,6 +301,6 @@ async def _executor(batch: Batch, run: Run, judge: BaseJudge, traffic: TrafficCo
 
 
 def _price(batch: Batch, judge: BaseJudge) -> Price | None:
-    known = price_of_all(judge.members, batch.prices)
+    known = price_of_members(judge.members, batch.prices)
     price = batch.price or known
-    return half(price) if batch.executor == "batch-api" else price
+    return half_price(price) if batch.executor == "batch-api" else price

@@ -30,9 +30,9 @@ from editloupe.agent.transport.batch_files import (
 )
 from editloupe.agent.transport.errors import clean
 from editloupe.agent.transport.rate_limits import Deferred, OverBudget
-from editloupe.evals.batch.local_executor import Done, judge_job, share_cores
+from editloupe.evals.batch.local_executor import JobResult, judge_job, share_cores
 from editloupe.evals.batch.planner import Job
-from editloupe.evals.batch.stopping import Stop
+from editloupe.evals.batch.stopping import StopControl
 from editloupe.evals.batch.traffic import Expect, Limits, Spending
 from editloupe.evals.runs.prices import Price
 from editloupe.judge import Judge
@@ -56,13 +56,13 @@ CREATE INDEX IF NOT EXISTS by_job ON requests (mark);
 HALF = 0.5
 """What a token costs through the batch interfaces of both providers, of its usual price."""
 FIRST_POLL, LONGEST_POLL = 5.0, 300.0
-PLACES = 16
+CAPACITY = 16
 """Edits read and encoded at one time; nobody waits for a network."""
 PATIENCE = 20
 """Polls in a row that may fail for a passing reason."""
 
 
-class BatchDesk:
+class BatchApiQueue:
     """Takes requests in place of the network; belongs to one session on a run."""
 
     def __init__(self, run: Path, room: Callable[[Usage], str | None] = lambda usage: None) -> None:
@@ -247,7 +247,7 @@ class _transaction:  # noqa: N801
         self._db.execute("COMMIT" if kind is None else "ROLLBACK")
 
 
-def half(price: Price | None) -> Price | None:
+def half_price(price: Price | None) -> Price | None:
     """Return the price of a batch."""
     if price is None:
         return None
@@ -255,7 +255,7 @@ def half(price: Price | None) -> Price | None:
     return Price(input=price.input * HALF, output=price.output * HALF, cached=cached)
 
 
-def check_fits(judge: BaseJudge) -> None:
+def check_batch_judge(judge: BaseJudge) -> None:
     """Raise where a judge asks more than once about a unit, or looks with tools: a file holds single requests."""
     several = any("stage" in asked.facts or "parts" in asked.facts for asked in judge.question_specs())
     if not isinstance(judge, Judge) or judge.mode != "plain" or judge.uses_tools or several:
@@ -269,7 +269,7 @@ def check_fits(judge: BaseJudge) -> None:
         raise UserError("--executor batch-api needs a model; the embedded judge `rules` asks nobody")
 
 
-def room_within(limits: Limits, spending: Spending, price: Price | None) -> Callable[[Usage], str | None]:
+def build_budget_check(limits: Limits, spending: Spending, price: Price | None) -> Callable[[Usage], str | None]:
     """Return what says why the caps leave no room for requests that will probably take so much."""
 
     def why(expected: Usage) -> str | None:
@@ -291,13 +291,13 @@ def room_within(limits: Limits, spending: Spending, price: Price | None) -> Call
 class BatchApiExecutor:
     """Judges the units whose replies are there, and puts the requests of the others into files."""
 
-    places = PLACES
+    capacity = CAPACITY
 
     def __init__(self, judge: BaseJudge, expect: Expect) -> None:
         share_cores()
         self._judge, self._expect = judge, expect
 
-    async def judge(self, job: Job) -> Done:
+    async def judge(self, job: Job) -> JobResult:
         """Judge one job as far as its replies are there."""
         expected = self._expect(job)
         each = max(1, len(job.criteria))
@@ -307,7 +307,7 @@ class BatchApiExecutor:
             done = await judge_job(self._judge, job, None)
         finally:
             UNIT.reset(token)
-        return Done(done.job, without_deferred(done.judgement), done.album)
+        return JobResult(done.job, without_deferred(done.judgement), done.album)
 
     def stop(self, sentence: str) -> None:
         """Nothing is buffered here."""
@@ -328,10 +328,10 @@ def without_deferred(judgement: Judgement) -> Judgement:
     return judgement.model_copy(update={"verdicts": kept, "traces": traces})
 
 
-async def in_rounds(
-    desk: BatchDesk,
+async def judge_in_rounds(
+    desk: BatchApiQueue,
     go_over: Callable[[], Awaitable[None]],
-    stop: Stop,
+    stop: StopControl,
     say: Callable[[str], None],
     first_poll: float = FIRST_POLL,
 ) -> None:
@@ -356,7 +356,7 @@ async def in_rounds(
             return
 
 
-async def _one_over(desk: BatchDesk, stop: Stop, say: Callable[[str], None], first_poll: float) -> bool:
+async def _one_over(desk: BatchApiQueue, stop: StopControl, say: Callable[[str], None], first_poll: float) -> bool:
     """Wait until a job is over and its results are here; False where the user wants to stop."""
     pause, failures, told = first_poll, 0, dict[str, str]()
     while not stop.requests:
@@ -379,7 +379,7 @@ async def _one_over(desk: BatchDesk, stop: Stop, say: Callable[[str], None], fir
     return False
 
 
-async def _wait(stop: Stop, seconds: float) -> None:
+async def _wait(stop: StopControl, seconds: float) -> None:
     """Wait so long, or until the user wants to stop."""
     left = seconds
     while left > 0 and not stop.requests:

@@ -13,7 +13,7 @@ from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.errors import clean
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.work_items import Work, working_on
-from editloupe.evals.runs.run_folder import KeptPictures
+from editloupe.evals.runs.run_folder import JudgementPictures
 from editloupe.judge.base_judge import BaseJudge, edits_at_once
 from editloupe.pictures.decode import Album
 from editloupe.tools.compare.process_pool import ComparisonPool
@@ -21,22 +21,22 @@ from editloupe.types import Judgement, Reason, Unjudged, UserError
 
 
 @dataclass(frozen=True)
-class Done:
+class JobResult:
     """A job's judgement and its pictures."""
 
     job: Job
     judgement: Judgement
-    album: Album | KeptPictures
+    album: Album | JudgementPictures
 
 
 class Executor(Protocol):
     """Whoever judges jobs."""
 
     @property
-    def places(self) -> int:
+    def capacity(self) -> int:
         """How many jobs to give it at one time."""
 
-    async def judge(self, job: Job) -> Done:
+    async def judge(self, job: Job) -> JobResult:
         """Judge one job; raises UserError only where no other job would fare better (a wrong key)."""
 
     def stop(self, sentence: str) -> None:
@@ -54,9 +54,9 @@ class LocalExecutor:
         self._judge = judge
         self._deadline = deadline
         self._pool = compare_in_pool(judge)
-        self.places = edits_at_once(judge.spec, len(judge.criteria), concurrency)
+        self.capacity = edits_at_once(judge.spec, len(judge.criteria), concurrency)
 
-    async def judge(self, job: Job) -> Done:
+    async def judge(self, job: Job) -> JobResult:
         """Judge one job, within the deadline."""
         return await judge_job(self._judge, job, self._deadline)
 
@@ -83,7 +83,7 @@ def compare_in_pool(judge: BaseJudge) -> ComparisonPool | None:
     return pool
 
 
-async def judge_job(judge: BaseJudge, job: Job, deadline: float | None) -> Done:
+async def judge_job(judge: BaseJudge, job: Job, deadline: float | None) -> JobResult:
     """Judge a job; whatever befalls this one edit becomes an outcome, not the end of the run."""
     album = Album(job.hashes)
     with working_on(Work(job.edit.id, job.tries)):
@@ -100,7 +100,7 @@ async def judge_job(judge: BaseJudge, job: Job, deadline: float | None) -> Done:
         except Exception as error:  # any judge may fail on one edit; the run goes on and the outcome says why
             sentence = f"judging failed: {type(error).__name__}: {clean(str(error))}"
             judgement = _left(judge, job, Reason.INTERNAL, sentence)
-    return Done(job, judgement, album)
+    return JobResult(job, judgement, album)
 
 
 def _left(judge: BaseJudge, job: Job, reason: Reason, sentence: str) -> Judgement:

@@ -16,8 +16,8 @@ from editloupe._util.files import check_file
 from editloupe._util.json_safe import storable_text
 from editloupe._util.text import number_of, verb
 from editloupe.evals.runs import edit_rows
-from editloupe.evals.runs.edit_rows import Enrolled, Entry, Stamp
-from editloupe.evals.runs.find_answers import AnswerFinder, HeldUnit
+from editloupe.evals.runs.edit_rows import EditRecord, FileStamp, NewEdit
+from editloupe.evals.runs.find_answers import AnswerFinder, StoredUnit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Answer, timestamp
 from editloupe.judge.base_judge import BaseJudge
@@ -35,7 +35,7 @@ _REPLACING = "replacing"
 
 
 @dataclass(frozen=True)
-class Again:
+class RejudgePolicy:
     """What is asked although the run holds something of it."""
 
     retry_unjudged: bool = False
@@ -50,7 +50,7 @@ class Again:
     """Only what answers the very same question is used: where ways of asking are compared, none may stand in for another."""
 
     @property
-    def anew(self) -> bool:
+    def judges_again(self) -> bool:
         """True where a verdict that is held is asked for once more."""
         return self.replace or bool(self.only)
 
@@ -70,12 +70,12 @@ class Job:
     questions: Mapping[str, QuestionKey] = field(default_factory=dict)
     hashes: Mapping[PictureSource, Sha] = field(default_factory=dict)
     """Of the pictures, as they went into the questions."""
-    held: Mapping[str, int] = field(default_factory=dict)
+    old_verdicts: Mapping[str, int] = field(default_factory=dict)
     """By criterion, the unit whose verdict is to be replaced; it is kept if this job ends unjudged."""
 
 
 @dataclass(frozen=True)
-class Survey:
+class ManifestSurvey:
     """What a manifest comes to, before anything is asked."""
 
     units: int
@@ -88,11 +88,11 @@ class Survey:
 class EditFiles:
     """Hashes of the pictures that can be read."""
 
-    def __init__(self, edit: Edit, known: Iterable[Enrolled] = ()) -> None:
+    def __init__(self, edit: Edit, known: Iterable[EditRecord] = ()) -> None:
         self.hashes: dict[PictureSource, Sha] = {}
-        self.stamps: dict[str, Stamp] = {}
+        self.stamps: dict[str, FileStamp] = {}
         """By path, as the run keeps them."""
-        before: dict[str, Stamp] = {}
+        before: dict[str, FileStamp] = {}
         for row in known:
             before |= row.stamps()
         for path in edit.paths:
@@ -105,7 +105,7 @@ class EditFiles:
         }
         """Hashes by role, of the roles that are whole."""
 
-    def _take(self, path: PictureSource, before: Stamp | None) -> None:
+    def _take(self, path: PictureSource, before: FileStamp | None) -> None:
         if isinstance(path, MemoryPicture):
             with suppress(ImageError):
                 self.hashes[path] = hash_file(path)
@@ -117,10 +117,10 @@ class EditFiles:
         except (OSError, ImageError):
             return
         self.hashes[path] = sha
-        self.stamps[storable_text(str(path))] = Stamp(found.st_size, found.st_mtime_ns, sha)
+        self.stamps[storable_text(str(path))] = FileStamp(found.st_size, found.st_mtime_ns, sha)
 
 
-class SharedUnits:
+class UnitsUnderWay:
     """Knows which units are under way and who waits for them; the planner asks from its thread, the runner from its own."""
 
     def __init__(self) -> None:
@@ -240,17 +240,17 @@ class Planner:
         self,
         run: Run,
         judge: BaseJudge,
-        how: Again | None = None,
+        how: RejudgePolicy | None = None,
         repeats: int = 1,
     ) -> None:
         self._run, self._judge, self._repeats = run, judge, repeats
-        self._how = how or Again()
+        self._how = how or RejudgePolicy()
         self._reader = run.reader()
         asked = judge.question_specs()
         self._answers = AnswerFinder(self._reader, asked, self._how.keep, self._how.exact)
         self._every = {one.key for one in asked}
         self._turn, self._counting = threading.Lock(), threading.Lock()
-        self._shared = SharedUnits()
+        self._shared = UnitsUnderWay()
         self.replacement: Replacement | None = None
         """Where verdicts are asked for once more: what knows which of them were asked again already."""
         self.held = 0
@@ -259,7 +259,7 @@ class Planner:
         self.shared = 0
         """Of these, units that were asked in this session about another edit, which shows the judge the same."""
 
-    def survey(self, edits: Iterable[Edit]) -> Survey:
+    def survey(self, edits: Iterable[Edit]) -> ManifestSurvey:
         """Read the whole manifest before anything is asked: how many units it has, and what would be paid a second time.
 
         Of edits the run holds, files that have not changed are not read.
@@ -274,21 +274,21 @@ class Planner:
             if not (rows := self._reader.edits_with_id(edit.id)):
                 continue
             files = EditFiles(edit, rows)
-            model = edit_rows.model_of(edit)
-            same = edit_rows.same_edit(rows, model, edit_rows.content_of(edit, files.hashes))
+            model = edit_rows.stored_model(edit)
+            same = edit_rows.find_same_edit(rows, model, edit_rows.hash_content(edit, files.hashes))
             if same is None:
                 further += any(row.model == model for row in rows)
             else:
                 concerned.update(self._changed(same.edit, edit, criteria, files.hashes))
-        return Survey(units, tuple(self._told(concerned, further)), names.hexdigest()[:16])
+        return ManifestSurvey(units, tuple(self._told(concerned, further)), names.hexdigest()[:16])
 
     def announce(self, edits: Iterable[Edit]) -> None:
         """Have the run know every edit of the manifest before the first is judged, so that a stop in the middle shows."""
         entries = (
-            Entry(edit, None if self._how.only else position, announced=True) for position, edit in enumerate(edits)
+            NewEdit(edit, None if self._how.only else position, announced=True) for position, edit in enumerate(edits)
         )
         while some := list(itertools.islice(entries, ANNOUNCED_AT_ONCE)):
-            self._run.enrol(some)
+            self._run.upsert_edits(some)
 
     def _changed(
         self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[PictureSource, Sha]
@@ -302,7 +302,7 @@ class Planner:
 
     def _told(self, concerned: Mapping[tuple[str, str], int], further: int) -> Iterator[str]:
         then = "the old verdicts are used" if self._how.keep else "judged again; --keep uses the old verdicts"
-        then = "judged again in their place" if self._how.anew else then
+        then = "judged again in their place" if self._how.judges_again else then
         for (what, criterion), count in concerned.items():
             yield f"{what} changed: {number_of(count, 'unit')} of {criterion}, {then}"
         if further:
@@ -360,25 +360,25 @@ class Planner:
                 held = {criterion: verdicts[criterion] for criterion in asked if criterion in verdicts}
                 yield Job(edit, position, repeat, tuple(asked), tries, number, asked, files.hashes, held)
 
-    def _enrolled(self, position: int | None, edit: Edit, files: EditFiles, rows: list[Enrolled]) -> int | None:
+    def _enrolled(self, position: int | None, edit: Edit, files: EditFiles, rows: list[EditRecord]) -> int | None:
         """Bring the run's row of the edit up to date and return its number; without a row and a writer there is none."""
-        content = edit_rows.content_of(edit, files.hashes)
-        same = edit_rows.same_edit(rows, model := edit_rows.model_of(edit), content)
+        content = edit_rows.hash_content(edit, files.hashes)
+        same = edit_rows.find_same_edit(rows, model := edit_rows.stored_model(edit), content)
         if not self._run.writable:
             return same.edit if same else None
         others = [row.edit for row in rows if row.model == model and row is not same]
         if others and self._how.replace and content is not None:
-            self._run.forget(others)
-        return self._run.enrol([Entry(edit, position, content, files.stamps, files.pictures)])[0]
+            self._run.delete_edits(others)
+        return self._run.upsert_edits([NewEdit(edit, position, content, files.stamps, files.pictures)])[0]
 
     def _take_back(self, number: int | None, asked: set[str]) -> None:
         """Have an edit no longer answered in a wording that is another kind of edit's: its task was told otherwise before."""
         if number is None or not self._run.writable or not (others := self._every - asked):
             return
         if stale := others & self._answers.questions_answered(number):
-            self._run.take_back(number, stale)
+            self._run.delete_answers(number, stale)
 
-    def _count(self, unit: HeldUnit) -> None:
+    def _count(self, unit: StoredUnit) -> None:
         with self._counting:
             self.held += 1
             self.held_unjudged += unit.status != "judged"
@@ -387,7 +387,7 @@ class Planner:
         """Have units that are there answer an edit they do not answer yet."""
         new = [answer for answer in answers if not self._answers.holds(answer)]
         if new and self._run.writable:
-            self._run.answer(new)
+            self._run.add_answers(new)
 
     def followers(self, job: Job) -> dict[str, tuple[int, ...]]:
         """Return the edits that wait for the units of a job, by criterion, when these are about to be written."""
@@ -396,18 +396,20 @@ class Planner:
     def over(self, job: Job, outcomes: Mapping[str, str], also: Mapping[str, tuple[int, ...]]) -> None:
         """Note a job as over: what was written of it, by criterion with its status, answers also those that waited for it."""
         for criterion, status in outcomes.items():
-            if self._how.anew or status != "judged":
+            if self._how.judges_again or status != "judged":
                 self._shared.settle(job.questions[criterion], job.repeat)
         with self._counting:
             shared = sum(len(also.get(criterion, ())) for criterion in outcomes)
             self.held, self.shared = self.held + shared, self.shared + shared
         self._shared.end(job.questions.values(), job.repeat)
 
-    def _tries(self, unit: HeldUnit, question: QuestionKey, repeat: int) -> int:
+    def _tries(self, unit: StoredUnit, question: QuestionKey, repeat: int) -> int:
         """Return which try a unit that is held is due for; 0 where it is done."""
         if self._shared.settled(question, repeat):
             return 0
-        if self._how.anew and not (self.replacement and self._answers.judged_after(unit.unit, self.replacement.after)):
+        if self._how.judges_again and not (
+            self.replacement and self._answers.judged_after(unit.unit, self.replacement.after)
+        ):
             return unit.tries + 1
         if unit.status == "judged":
             return 0

@@ -36,7 +36,7 @@ REQUESTS = {"tools": 3.0, "oracle": 2.0, "plain": 1.0}
 TOKENS_A_PICTURE = 1100
 """Assumed; providers count about 770 to 1300 for a megapixel."""
 TOKENS_A_REPLY = 400
-Assume = Callable[[Edit, str, Mapping[str, Any]], Mapping[str, float]]
+AssumeUsage = Callable[[Edit, str, Mapping[str, Any]], Mapping[str, float]]
 """Says what a unit of an edit's criterion will take, by the description of its judge, before any was judged."""
 
 
@@ -161,7 +161,7 @@ class Progress:
             parts.append(f"{tally.not_replaced.total()} not replaced ({_by_kind(tally.not_replaced)})")
         parts += [self._rate(), *self._money()]
         if (left := tally.seconds_left) is not None:
-            parts.append(f"{duration(left)} left")
+            parts.append(f"{format_duration(left)} left")
         if errors := self._errors():
             parts.append(errors)
         return " · ".join(parts)
@@ -182,7 +182,7 @@ class Progress:
         if tally.not_replaced:
             counts.append(f"{tally.not_replaced.total()} not replaced", "red")
         left = tally.seconds_left
-        table.add_row("", counts, f"{duration(left)} left" if left is not None else "")
+        table.add_row("", counts, f"{format_duration(left)} left" if left is not None else "")
         table.add_row("", " · ".join([self._rate(), *self._money()]), "")
         if errors := " · ".join(filter(None, (_by_kind(tally.unjudged + tally.not_replaced), self._errors()))):
             table.add_row("", Text(errors, style="yellow"), "")
@@ -216,7 +216,7 @@ def _by_kind(unjudged: Counter[str]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in unjudged.most_common())
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Write a time for a person.
 
     >>> duration(42), duration(3700)
@@ -240,7 +240,7 @@ class Forecast:
     """Units the figures come from; 0 where they are assumed."""
 
 
-def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
+def assume_usage(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
     """Return assumed tokens of one unit; every request carries the conversation so far."""
     if description["spec"] == RULES:
         return {"requests": 0.0}
@@ -258,7 +258,9 @@ def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[
     }
 
 
-def expectation(run: Run, description: Mapping[str, Any], assume: Assume = assumed) -> Callable[[Job], Usage]:
+def build_estimator(
+    run: Run, description: Mapping[str, Any], assume: AssumeUsage = assume_usage
+) -> Callable[[Job], Usage]:
     """Return what says how much a job will take: means of the run's own units of the same judge, else assumptions."""
     known = mean_usage(run, str(description["spec"]), str(description["mode"]))
 
@@ -273,16 +275,16 @@ def expectation(run: Run, description: Mapping[str, Any], assume: Assume = assum
     return of
 
 
-def forecast(
+def forecast_batch(
     run: Run,
     jobs: Iterable[Job],
     description: Mapping[str, Any],
     price: Price | None,
-    assume: Assume = assumed,
+    assume: AssumeUsage = assume_usage,
 ) -> Forecast:
     """Estimate the jobs: means of the run's own units of the same judge, or assumptions where it has none."""
     known = mean_usage(run, str(description["spec"]), str(description["mode"]))
-    expect = expectation(run, description, assume)
+    expect = build_estimator(run, description, assume)
     units: Counter[str] = Counter()
     total = Usage()
     for job in jobs:

@@ -16,7 +16,7 @@ from editloupe.evals.batch.local_executor import judge_job, share_cores
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
 from editloupe.evals.batch.work_items import current_work, reply_key
-from editloupe.evals.runs.run_folder import KeptPictures, kept_pictures
+from editloupe.evals.runs.run_folder import JudgementPictures, collect_pictures
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.models.detectors import GroundingDino, levels_in_keys, resolve_tile_levels
@@ -213,15 +213,15 @@ class JudgeWorker:
         if shared_vision:
             share_vision(self._judge.toolbox, ray.get_actor(f"editloupe-vision-{session}"))
 
-    async def judge(self, job: Job, kept: Mapping[str, Mapping[str, Any]]) -> tuple[Judgement, KeptPictures]:
+    async def judge(self, job: Job, kept: Mapping[str, Mapping[str, Any]]) -> tuple[Judgement, JudgementPictures]:
         """Judge one job and hand back everything the store wants of it."""
         self._replies.lend(kept)
         try:
             done = await judge_job(self._judge, job, self._deadline)
         finally:
             self._replies.forget(kept)
-        assert not isinstance(done.album, KeptPictures)
-        pictures = await asyncio.to_thread(kept_pictures, done.judgement, done.album, self._sent)
+        assert not isinstance(done.album, JudgementPictures)
+        pictures = await asyncio.to_thread(collect_pictures, done.judgement, done.album, self._sent)
         done.album.clear()
         if len(self._sent) > REMEMBERED:
             self._sent.clear()
@@ -301,14 +301,14 @@ class VisionModels:
         return {"detect": self._detections.batches, "upscale": self._enlargements.batches}
 
     def _detect_all(self, requests: Sequence[Ask]) -> list[Any]:
-        return each_once(self._detector.detect_many, requests)
+        return answer_each_once(self._detector.detect_many, requests)
 
     def _upscale_all(self, requests: Sequence[Ask]) -> list[Any]:
         # One after another: the enhancer gives all its threads to one picture.
-        return each_once(lambda asked: [self._upscaler.upscale(*request) for request in asked], requests)
+        return answer_each_once(lambda asked: [self._upscaler.upscale(*request) for request in asked], requests)
 
 
-def each_once(work: Callable[[Sequence[Ask]], list[Any]], requests: Sequence[Ask]) -> list[Any]:
+def answer_each_once(work: Callable[[Sequence[Ask]], list[Any]], requests: Sequence[Ask]) -> list[Any]:
     """Answer requests in order with one call of `work`; several workers' requests for the same look are one look."""
     keys = [(hash_pixels(pixels), how) for pixels, how in requests]
     looks = dict(zip(keys, requests, strict=True))
@@ -363,14 +363,14 @@ def share_vision(toolbox: Toolbox, models: Any) -> None:
         toolbox.enhancer.backend = RemoteUpscaler(toolbox.enhancer.backend, models)
 
 
-def shared_settings(toolbox: Toolbox) -> ToolSettings:
+def build_shared_settings(toolbox: Toolbox) -> ToolSettings:
     """Return the settings of the cluster's models: the levels of tiles are those of the driver, which the run records."""
     if "detect_object" not in toolbox.names:
         return toolbox.settings
     return replace(toolbox.settings, tile_levels=resolve_tile_levels(toolbox.settings))
 
 
-def worth_sharing(toolbox: Toolbox) -> bool:
+def has_heavy_models(toolbox: Toolbox) -> bool:
     """True where the tools use a model that is heavy to load or to run."""
     return "detect_object" in toolbox.names or toolbox.enhancer.backend.costly
 

@@ -15,10 +15,16 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from editloupe.evals.batch.local_executor import Done
+from editloupe.evals.batch.local_executor import JobResult
 from editloupe.evals.batch.planner import Job
-from editloupe.evals.batch.ray_actors import JudgeWorker, Switchboard, VisionModels, shared_settings, worth_sharing
-from editloupe.evals.batch.stopping import keeping_signal_handlers
+from editloupe.evals.batch.ray_actors import (
+    JudgeWorker,
+    Switchboard,
+    VisionModels,
+    build_shared_settings,
+    has_heavy_models,
+)
+from editloupe.evals.batch.stopping import restore_signal_handlers
 from editloupe.evals.batch.traffic import Limits, TrafficControl
 from editloupe.evals.runs.store import Run
 from editloupe.judge.base_judge import BaseJudge, edits_at_once
@@ -84,7 +90,7 @@ class Cluster:
     def _shutdown(self) -> None:
         begun_here = _ray_processes() if self._local else {}
         self.ray.shutdown()
-        end_all(begun_here)  # its agents notice only after some twenty seconds that what they served is gone
+        kill_processes(begun_here)  # its agents notice only after some twenty seconds that what they served is gone
 
 
 async def _with_our_signal_handlers(work: asyncio.Future[None]) -> None:
@@ -95,14 +101,14 @@ async def _with_our_signal_handlers(work: asyncio.Future[None]) -> None:
     process in Ray's way.
     """
     while not work.done():
-        with keeping_signal_handlers():
+        with restore_signal_handlers():
             await asyncio.wait([work], timeout=TAKE_BACK_EVERY)
     await work
 
 
 def _ray_processes() -> dict[int, str]:
     """Return the processes of a cluster below this process, by number, with their commands."""
-    commands = {pid: command_of(pid) for pid in descendants()}
+    commands = {pid: read_command(pid) for pid in find_descendants()}
     return {pid: command for pid, command in commands.items() if "ray::" in command or "/ray/" in command}
 
 
@@ -145,7 +151,7 @@ class RayExecutor:
         count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         limits: Limits = traffic.limits.share(count)
         capped = traffic.limits.max_cost is not None or traffic.limits.max_tokens is not None
-        self.places = max(count, edits_at_once(judge.spec, len(judge.criteria), traffic.limits.concurrency))
+        self.capacity = max(count, edits_at_once(judge.spec, len(judge.criteria), traffic.limits.concurrency))
         # Workers find the actors they report to by name: Ray warns on the terminal of a handle given to a constructor.
         session = uuid.uuid4().hex
         # Every request may have a few messages waiting, and the driver's own question must always get through.
@@ -155,7 +161,7 @@ class RayExecutor:
         )
         self._switchboard, self._filed = switchboard(Switchboard).remote(traffic.spending), 0
         self.vision = self._vision(judge, f"editloupe-vision-{session}")
-        worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.places))(JudgeWorker)
+        worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.capacity))(JudgeWorker)
         self.workers = [
             worker.remote(open_judge, limits, deadline, session, self.vision is not None, capped) for _ in range(count)
         ]
@@ -165,13 +171,13 @@ class RayExecutor:
 
     def _vision(self, judge: BaseJudge, name: str) -> Any:
         """Return the actor with the heavy models, on a GPU where the cluster has one; None where there are none."""
-        if not (judge.uses_tools and worth_sharing(judge.toolbox)):
+        if not (judge.uses_tools and has_heavy_models(judge.toolbox)):
             return None
         gpus = min(1, int(self._ray.cluster_resources().get("GPU", 0)))
         actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=-1, max_task_retries=-1, name=name)
-        return actor(VisionModels).remote(shared_settings(judge.toolbox))
+        return actor(VisionModels).remote(build_shared_settings(judge.toolbox))
 
-    async def judge(self, job: Job) -> Done:
+    async def judge(self, job: Job) -> JobResult:
         """Give a job to the worker with the least to do; where that one is lost, to another."""
         for attempt in range(TIMES):
             number = min(self._load, key=lambda n: (monotonic() < self._rests_until[n], self._load[n]))
@@ -179,7 +185,7 @@ class RayExecutor:
             try:
                 kept = self._run.replies_of(job.edit.id)
                 judgement, pictures = await self._unless_failed(self.workers[number].judge.remote(job, kept))
-                return Done(job, judgement, pictures)
+                return JobResult(job, judgement, pictures)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, Exception) else error from None
             except self._ray.exceptions.RayError:
@@ -254,7 +260,7 @@ class RayExecutor:
             await self._cluster.close()
 
 
-def descendants(pid: int | None = None) -> list[int]:
+def find_descendants(pid: int | None = None) -> list[int]:
     """Return the processes below one, this one by default; none where the system does not list them under /proc."""
     children: dict[int, list[int]] = defaultdict(list)
     for folder in _PROC.iterdir() if _PROC.is_dir() else ():
@@ -272,7 +278,7 @@ def descendants(pid: int | None = None) -> list[int]:
     return found
 
 
-def command_of(pid: int) -> str:
+def read_command(pid: int) -> str:
     """Return a process's command line; empty where it has ended."""
     try:
         return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
@@ -280,9 +286,9 @@ def command_of(pid: int) -> str:
         return ""
 
 
-def end_all(commands: Mapping[int, str]) -> None:
+def kill_processes(commands: Mapping[int, str]) -> None:
     """Kill these processes; one that has ended, or whose number belongs to another command meanwhile, is passed over."""
     for pid, command in commands.items():
-        if command and command_of(pid) == command:
+        if command and read_command(pid) == command:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

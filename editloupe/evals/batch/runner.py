@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 
-from editloupe.evals.batch.local_executor import Done, Executor
+from editloupe.evals.batch.local_executor import Executor, JobResult
 from editloupe.evals.batch.planner import Job, Planner
 from editloupe.evals.batch.progress import Tally
-from editloupe.evals.batch.stopping import FirstFailures, Stop
-from editloupe.evals.batch.traffic import CapGate
-from editloupe.evals.runs.find_answers import FAILED
+from editloupe.evals.batch.stopping import FailFastCheck, StopControl
+from editloupe.evals.batch.traffic import BudgetGate
+from editloupe.evals.runs.find_answers import RETRIED_REASONS
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.runs.writer import Writer
 from editloupe.pictures.decode import Album
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged
@@ -35,13 +35,13 @@ class Runner:
         *,
         tally: Tally | None = None,
         price: Price | None = None,
-        stop: Stop | None = None,
-        first_failures: FirstFailures | None = None,
-        gate: CapGate | None = None,
+        stop: StopControl | None = None,
+        first_failures: FailFastCheck | None = None,
+        gate: BudgetGate | None = None,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.tally = tally or Tally()
-        self.stop = stop or Stop()
+        self.stop = stop or StopControl()
         self._run, self._executor, self._planner = run, executor, planner
         self._configuration, self._price, self._tick = configuration, price, tick
         self._first_failures, self._gate = first_failures, gate
@@ -66,7 +66,7 @@ class Runner:
                         break
                     under_way.add(asyncio.create_task(self._do(job)))
                     self.tally.under_way = len(under_way)
-                    if len(under_way) >= self._executor.places:
+                    if len(under_way) >= self._executor.capacity:
                         await self._some_done(under_way, hurry)
             while under_way and not hurry.done():
                 await self._some_done(under_way, hurry)
@@ -116,7 +116,7 @@ class Runner:
             if isinstance(done.album, Album):
                 done.album.clear()
 
-    async def _file(self, done: Done) -> None:
+    async def _file(self, done: JobResult) -> None:
         kept, written = finished_part(done.judgement), dict[str, str]()
         not_replaced: frozenset[str] = frozenset()
         also = self._planner.followers(done.job)
@@ -136,9 +136,9 @@ class Runner:
             if self._first_failures:
                 self._first_failures.add(kept)
 
-    def _filing(self, done: Done, kept: Judgement, also: Mapping[str, tuple[int, ...]]) -> Filing:
+    def _filing(self, done: JobResult, kept: Judgement, also: Mapping[str, tuple[int, ...]]) -> JudgementRecord:
         job = done.job
-        return Filing(
+        return JudgementRecord(
             kept,
             repeat=job.repeat,
             album=done.album,
@@ -149,8 +149,8 @@ class Runner:
             price=self._price,
             edit=job.number,
             also=also,
-            held=job.held,
-            passing=[o.criterion for o in kept.verdicts if isinstance(o, Unjudged) and o.reason in FAILED],
+            old_verdicts=job.old_verdicts,
+            passing=[o.criterion for o in kept.verdicts if isinstance(o, Unjudged) and o.reason in RETRIED_REASONS],
         )
 
 
@@ -162,7 +162,7 @@ def finished_part(judgement: Judgement) -> Judgement:
     return judgement.model_copy(update={"verdicts": kept, "traces": traces})
 
 
-def _cap_reached(done: Done) -> str | None:
+def _cap_reached(done: JobResult) -> str | None:
     cut = (o for o in done.judgement.verdicts if isinstance(o, Unjudged) and _cut_short(o))
     return next((outcome.detail for outcome in cut), None)
 

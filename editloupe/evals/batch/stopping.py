@@ -28,7 +28,7 @@ REQUEST_FAILED = SERVER_REASONS | {Reason.REFUSED, Reason.INTERNAL}
 """Reasons that come of the server, the network or the set-up; what a judge answers unreadably is its own doing."""
 
 
-class Stop:
+class StopControl:
     """Whether and why a session is to end; belongs to one event loop."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ def _end_process() -> None:
 
 
 @contextmanager
-def listening(stop: Stop) -> Iterator[None]:
+def handle_signals(stop: StopControl) -> Iterator[None]:
     """Take Ctrl-C, a polite kill and a closed terminal as requests to stop, until the block ends."""
     loop = asyncio.get_running_loop()
 
@@ -96,14 +96,14 @@ def listening(stop: Stop) -> Iterator[None]:
 
     # A process that was told to outlive its terminal keeps ignoring that signal.
     wanted = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
-    with keeping_signal_handlers():
+    with restore_signal_handlers():
         for number in wanted:
             signal.signal(number, heard)
         yield
 
 
 @contextmanager
-def keeping_signal_handlers() -> Iterator[None]:
+def restore_signal_handlers() -> Iterator[None]:
     """Put the signal handlers back as they were, whatever the block or a package used in it has set.
 
     Elsewhere than on the main thread, where none can be set, this does nothing.
@@ -120,7 +120,7 @@ def keeping_signal_handlers() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-class FirstFailures:
+class FailFastCheck:
     """Looks at a session's judgements until one of them is not like the others."""
 
     def __init__(self, alike: int = ALIKE) -> None:

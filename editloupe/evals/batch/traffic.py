@@ -344,7 +344,7 @@ class _RequestSlot:
         self._control.pause_requests(self._judge, seconds)
 
 
-class CapGate:
+class BudgetGate:
     """Says whether another edit may be begun without taking from those under way what they need to be finished."""
 
     def __init__(self, limits: Limits, spending: Spending, price: Price | None, expect: Expect) -> None:
@@ -368,7 +368,7 @@ class CapGate:
         usage = sum((outcome.usage for outcome in judgement.verdicts), Usage())
         self._finished += 1
         self._tokens += _tokens(usage)
-        self._cost += sum(self._price.of(outcome) for outcome in judgement.verdicts) if self._price else 0.0
+        self._cost += sum(self._price.outcome_cost(outcome) for outcome in judgement.verdicts) if self._price else 0.0
 
     def _each(self, job: Job) -> tuple[float, float]:
         """Return the tokens and the cost a job is taken for."""

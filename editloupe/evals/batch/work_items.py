@@ -60,7 +60,7 @@ def reply_key(key: str) -> str:
     return key if work is None or work.tries == 1 else f"{key}#{work.tries}"
 
 
-class KeptReplies:
+class StoredReplies:
     """The replies of one run; a reply is on disk before anything is decided from it."""
 
     def __init__(self, run: Run) -> None:
@@ -68,7 +68,7 @@ class KeptReplies:
 
     def get(self, key: str) -> Mapping[str, Any] | None:
         """Return the reply kept for this request, if any; one that is no reply any more is noted and asked for again."""
-        reply = self._run.reply(reply_key(key))
+        reply = self._run.find_reply(reply_key(key))
         if reply is not None:
             with self._run.damage.reading("kept replies", key[:12]):
                 messages_from_dict([dict(reply["message"])])
@@ -83,7 +83,7 @@ class KeptReplies:
         self._run.keep_reply(reply_key(key), reply, work.edit_id if work else None)
 
 
-class KeptWhileUnderWay:
+class TemporaryReplies:
     """Replies as files, one folder a picture, below the folder that is being written."""
 
     def __init__(self, out: Path) -> None:
@@ -117,7 +117,7 @@ class KeptWhileUnderWay:
         return self._folder / (file_name(work.edit_id) if work else "") / f"{key}.json"
 
 
-class Named(Protocol):
+class NamedItem(Protocol):
     """An item with a name of its own."""
 
     @property
@@ -125,7 +125,7 @@ class Named(Protocol):
         """The item's name."""
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=NamedItem)
 
 
 @dataclass
@@ -156,7 +156,7 @@ class ItemTally:
 Tick = Callable[[ItemTally], None]
 
 
-def unwatched(tally: ItemTally) -> None:
+def ignore_tally(tally: ItemTally) -> None:
     """Watch nothing."""
 
 
@@ -165,8 +165,8 @@ async def work_through(
     do: Callable[[T], Awaitable[bool | None]],
     tally: ItemTally,
     concurrency: int = 8,
-    tick: Tick = unwatched,
-    kept: KeptWhileUnderWay | None = None,
+    tick: Tick = ignore_tally,
+    kept: TemporaryReplies | None = None,
     give_up: Callable[[T, str], None] | None = None,
 ) -> None:
     """Do all items. At most `concurrency` are begun before others end, so that a stop leaves little behind.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from editloupe.agent.asker import Asker
 from editloupe.agent.replies.answers import parse_object
-from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
+from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
 from editloupe.evals.edival.files import SceneFile, file_key, held, relative_name, write_bytes, write_json
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode
@@ -41,10 +41,10 @@ class Decomposer:
     detector: str
     settings: EdivalSettings
     out: Path
-    kept: KeptWhileUnderWay | None = None
+    kept: TemporaryReplies | None = None
     """Where the asker's replies are kept."""
 
-    async def all(self, pictures: dict[str, Path], concurrency: int = 8, tick: Tick = unwatched) -> ItemTally:
+    async def all(self, pictures: dict[str, Path], concurrency: int = 8, tick: Tick = ignore_tally) -> ItemTally:
         """Decompose all pictures; those whose file is there already and still valid are passed over."""
         async with aclosing(self.asker.chat):
             tally, items = (

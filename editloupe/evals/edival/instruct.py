@@ -14,7 +14,7 @@ from typing import Any
 from editloupe._util.text import quoted
 from editloupe.agent.asker import Asker, NoAnswer
 from editloupe.agent.replies.answers import parse_object
-from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
+from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
 from editloupe.evals.edival.files import (
     ChainFile,
     ChainTurn,
@@ -60,7 +60,7 @@ class Instructor:
     judge: str = LISTS
     types: tuple[TaskType, ...] = field(default=())
     """Only these types, in this order, one a turn; without them chance decides."""
-    kept: KeptWhileUnderWay | None = None
+    kept: TemporaryReplies | None = None
     """Where the asker's replies are kept."""
     form: Form = "ours"
     """Whose sentences editors are given."""
@@ -69,7 +69,7 @@ class Instructor:
         self,
         scenes: Sequence[SceneFile],
         concurrency: int = 8,
-        tick: Tick = unwatched,
+        tick: Tick = ignore_tally,
     ) -> ItemTally:
         """Make the chains of all pictures; those that are there already and still valid are passed over."""
         async with aclosing(self.asker.chat) if self.asker else nullcontext():

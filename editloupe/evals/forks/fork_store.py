@@ -8,7 +8,7 @@ from typing import Any
 
 from editloupe._util.json_safe import record_json
 from editloupe.evals.forks.records import Fork
-from editloupe.evals.runs.run_folder import file_of
+from editloupe.evals.runs.run_folder import encode_file
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.pictures.decode import Album
@@ -22,7 +22,7 @@ def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
         wanted |= shown_in(trace)
     for sha in wanted:
         if sha in album and sha not in run.pictures:
-            suffix, data = file_of(album[sha])
+            suffix, data = encode_file(album[sha])
             run.pictures.keep_bytes(sha, suffix, data)
     kept = fork.model_copy(update={"kept_at": timestamp()})
 
@@ -87,7 +87,7 @@ class ForkReplies:
 
     def get(self, key: str) -> Mapping[str, Any] | None:
         """Return the reply kept for a request of this fork."""
-        return self._run.reply(f"{key}#{self._name}") if self._run else None
+        return self._run.find_reply(f"{key}#{self._name}") if self._run else None
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Keep a reply."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from editloupe.evals.forks.fork_store import fork_numbered, shown_in
 from editloupe.evals.forks.records import ForkParent
-from editloupe.evals.runs.export.tables import each_once
+from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Unit, reply_behind
+from editloupe.evals.runs.unit_rows import Unit, find_step_reply
 from editloupe.graphs.forking import StoredStep
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
@@ -56,9 +56,9 @@ def find_trace(
     """Return the trace that is meant; what is missing, or meant by several, is told in one sentence. Targets count from 1."""
     if fork is not None:
         return _of_fork(run, fork)
-    name = run.name_of(said, model)
+    name = run.resolve_name(said, model)
     edit, pictures, name = run.edit(name)
-    every = list(each_once(run.units(name)))
+    every = list(skip_repeated_verdicts(run.units(name)))
     units = [unit for unit in every if configuration in (None, unit.configuration)]
     if every and not units:
         names = ", ".join(dict.fromkeys(str(unit.configuration) for unit in every))
@@ -154,7 +154,7 @@ def hold(run: Run, sha: Sha, album: Album) -> None:
 
 def _steps(run: Run, edit_id: str, steps: Sequence[Step]) -> list[StoredStep]:
     """Return the steps with the messages they were read from, as far as the run kept them."""
-    replies = [reply_behind(run, edit_id, step) for step in steps]
+    replies = [find_step_reply(run, edit_id, step) for step in steps]
     return [StoredStep(step, reply.message if reply else None) for step, reply in zip(steps, replies, strict=True)]
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from editloupe._util.text import number_of, verb
 from editloupe.evals.labels.files import Answers, LabelReader, Named, label_files, rater_in
 from editloupe.evals.labels.merge import Consensus, Place, consensus_of, counting_scores, merged
-from editloupe.evals.runs.configurations import recorded_answer, rubric_records
+from editloupe.evals.runs.configurations import read_answer_kind, rubric_records
 from editloupe.rubrics.model import Answer
 from editloupe.types import Edit, UserError
 
@@ -264,7 +264,7 @@ def known_answers(about: Mapping[str, Any], asked: Iterable[tuple[str, str]]) ->
         answers.setdefault(protocol, {})[criterion] = None
     for protocol, own in answers.items():
         records = rubric_records(about, protocol)
-        own |= {criterion: recorded_answer(records.get(criterion, {})) for criterion in own}
+        own |= {criterion: read_answer_kind(records.get(criterion, {})) for criterion in own}
     return answers
 
 

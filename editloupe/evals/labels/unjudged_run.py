@@ -9,10 +9,10 @@ from pathlib import Path
 from editloupe.evals.labels.files import Named, rater_in
 from editloupe.evals.labels.human import merge_labels
 from editloupe.evals.manifests.layouts import load_manifest
-from editloupe.evals.runs.edit_rows import Entry
+from editloupe.evals.runs.edit_rows import NewEdit
 from editloupe.evals.runs.run_folder import LABELS
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.registry import DEFAULT
@@ -94,14 +94,14 @@ def unjudged_run(
         for position, kept in enumerate(list(run.edits())):
             if only is None or kept.name in only:
                 album = Album()
-                run.save_all([Filing(_waiting(kept.edit, known), album=album, position=position)])
+                run.save_all([JudgementRecord(_waiting(kept.edit, known), album=album, position=position)])
 
 
 def _enrol(run: Run, manifest: Path, protocol: str | None) -> None:
     edits = list(load_manifest(manifest, protocol=protocol))
     if not edits:
         raise UserError(f"{manifest.name} names no edits")
-    run.enrol(Entry(edit, position) for position, edit in enumerate(edits))
+    run.upsert_edits(NewEdit(edit, position) for position, edit in enumerate(edits))
 
 
 def _waiting(edit: Edit, protocol: Protocol) -> Judgement:

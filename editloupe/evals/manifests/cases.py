@@ -76,7 +76,7 @@ class IdSet:
         return True
 
 
-def untouched(edit: Edit) -> Edit:
+def copy_unedited(edit: Edit) -> Edit:
     """Return the edit with the source as its edited picture; labels by people belong to another picture and are left out.
 
     So is a reader's word that the model left no picture.
@@ -98,4 +98,4 @@ def with_untouched(edits: Iterable[Edit]) -> Iterator[Edit]:
         if case not in seen:
             seen.add(case)
             if edit.model != NOTHING_EDITED:
-                yield untouched(edit)
+                yield copy_unedited(edit)

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from editloupe._util.errors import first_error
 from editloupe._util.json_safe import storable_text
 from editloupe.evals.manifests.cases import IdSet
-from editloupe.evals.manifests.outputs import OutputNames, output_names
-from editloupe.evals.manifests.readers import REQUIRED, Row, reader_for
+from editloupe.evals.manifests.outputs import OutputNames, detect_output_names
+from editloupe.evals.manifests.readers import REQUIRED, Row, find_reader
 from editloupe.types import Edit, UserError
 
 Naming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -38,13 +38,13 @@ class Manifest:
         self.path, self._allow_outside, self._naming, self._typing = path, allow_outside, naming, typing
         self._folder = (path if path.is_dir() else path.parent).resolve()
         self._names: dict[Path, OutputNames] = {}
-        reader_for(path)
+        find_reader(path)
 
     def edits(self) -> Iterator[Edit]:
         """Stream the edits; an id may stand once a model."""
         seen = IdSet()
         for row in self._rows():
-            edit = self._typed(row, edit_from(row, self._folder, self._allow_outside))
+            edit = self._typed(row, build_edit(row, self._folder, self._allow_outside))
             key = _key(edit.id, edit.model)
             if seen.add(key) and (first := self._first_place(key)) != row.where:
                 raise row.error(f'the id "{edit.id}" stands already at {first}; ids must be unique')
@@ -55,7 +55,7 @@ class Manifest:
         names, seen = self.output_names(folder), IdSet()
         for row in self._rows(with_outputs=True):
             edit = self._typed(
-                row, edit_from(_of_model(row, model), self._folder, self._allow_outside, names.path(row))
+                row, build_edit(_of_model(row, model), self._folder, self._allow_outside, names.path(row))
             )
             if seen.add(edit.id) and (first := self._first_place(_key(edit.id, None), with_outputs=True)) != row.where:
                 raise row.error(f'the id "{edit.id}" stands already at {first}; with outputs an id stands once')
@@ -64,7 +64,7 @@ class Manifest:
     def output_names(self, folder: Path) -> OutputNames:
         """Return how the outputs in a folder are called; looked for once a folder."""
         if folder not in self._names:
-            self._names[folder] = output_names(lambda: self._rows(with_outputs=True), folder)
+            self._names[folder] = detect_output_names(lambda: self._rows(with_outputs=True), folder)
         return self._names[folder]
 
     def _typed(self, row: Row, edit: Edit) -> Edit:
@@ -74,7 +74,7 @@ class Manifest:
             raise row.error(str(error)) from None
 
     def _rows(self, with_outputs: bool = False) -> Iterator[Row]:
-        for row in reader_for(self.path, with_outputs)(self.path):
+        for row in find_reader(self.path, with_outputs)(self.path):
             yield self._named(row)
 
     def _named(self, row: Row) -> Row:
@@ -102,7 +102,7 @@ def _of_model(row: Row, model: str) -> Row:
     return Row(row.where, {**values, "model": model})
 
 
-def edit_from(row: Row, folder: Path, allow_outside: bool = False, output: Path | None = None) -> Edit:
+def build_edit(row: Row, folder: Path, allow_outside: bool = False, output: Path | None = None) -> Edit:
     """Return the edit a row describes, with `output` in place of its edited picture; its place is before every mistake."""
     values = row.values
     for name in REQUIRED:

@@ -9,16 +9,16 @@ from pathlib import Path
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.datasets import Manifest
 from editloupe.evals.manifests.outputs import (
-    Given,
+    BenchmarkParts,
     Part,
     PartOf,
-    Parts,
     Read,
-    assumptions,
-    edits_of,
+    ResultsFolder,
+    describe_assumptions,
     existing_folder,
+    iter_edits,
     parse_results,
-    resolve,
+    resolve_models,
 )
 from editloupe.rubrics.benchmark import LANGUAGES, Benchmark
 from editloupe.rubrics.paper import Paper
@@ -57,7 +57,7 @@ def layout_help() -> str:
     return f"{PLAIN}, or whose files these are: {', '.join(first)} or {last} (with --results)."
 
 
-def check(layout: str, with_results: bool) -> None:
+def check_layout(layout: str, with_results: bool) -> None:
     """Tell a user in one sentence that there is no such layout, or that it needs the outputs of a model."""
     samples, folders = sample_layouts(), folder_layouts()
     if layout not in (*samples, *folders):
@@ -119,7 +119,7 @@ def load_outputs(
     name. What a model was never run on (a language, a subset, a task of which no output is there) is not among the edits,
     unless the judging paper counts it: see `Paper.absent_part`.
     """
-    check(layout, with_results=True)
+    check_layout(layout, with_results=True)
     if wrong := [language for language in languages if language not in LANGUAGES]:
         raise UserError(f'the languages are {" and ".join(LANGUAGES)}, not "{wrong[0]}"')
     told: dict[str, None] = {}
@@ -128,18 +128,20 @@ def load_outputs(
     given = _given(results)
     _check_folders(given)
     judged_by = known_paper(protocol or layout)
-    parts = Parts(part, judged_by.absent_part if judged_by else None)
-    surveys, passed_over = resolve(given, models, read, parts)
+    parts = BenchmarkParts(part, judged_by.absent_part if judged_by else None)
+    surveys, passed_over = resolve_models(given, models, read, parts)
     notes = [*told, *passed_over]
     by_rule = judged_by is not None and judged_by.missing_output is not None
     counts = "they count 0, by the paper's rule" if by_rule else "they stay unjudged, and count nowhere"
     notes += [
-        sentence for one in surveys for sentence in (*naming(one.of.folder, one.of.model), *assumptions(one, counts))
+        sentence
+        for one in surveys
+        for sentence in (*naming(one.of.folder, one.of.model), *describe_assumptions(one, counts))
     ]
-    return LoadedOutputs(lambda: edits_of(read, surveys, parts), tuple(one.of.model for one in surveys), tuple(notes))
+    return LoadedOutputs(lambda: iter_edits(read, surveys, parts), tuple(one.of.model for one in surveys), tuple(notes))
 
 
-def _check_folders(given: Sequence[Given]) -> None:
+def _check_folders(given: Sequence[ResultsFolder]) -> None:
     """Refuse one folder that is named as the outputs of two models."""
     named: dict[Path, str | None] = {}
     for one in given:
@@ -149,9 +151,9 @@ def _check_folders(given: Sequence[Given]) -> None:
         named[place] = one.model
 
 
-def _given(results: Results) -> list[Given]:
+def _given(results: Results) -> list[ResultsFolder]:
     if isinstance(results, Mapping):
-        return [Given(model, existing_folder(Path(folder), model)) for model, folder in results.items()]
+        return [ResultsFolder(model, existing_folder(Path(folder), model)) for model, folder in results.items()]
     listed = [results] if isinstance(results, (str, Path)) else list(results)
     return [parse_results(one) for one in listed]
 

@@ -31,7 +31,7 @@ WAYS = ("id", "edited", "source")
 
 
 @dataclass(frozen=True)
-class Parts:
+class BenchmarkParts:
     """How edits divide into the parts of a benchmark that a model is run on."""
 
     part: PartOf
@@ -54,7 +54,7 @@ class ModelFolder:
 
 
 @dataclass
-class Held:
+class PartOutputs:
     """How many outputs of a part there should be and are, and where the first of them belongs."""
 
     first: Path
@@ -67,11 +67,11 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Survey:
+class OutputSurvey:
     """What of a benchmark a model's folder holds."""
 
     of: ModelFolder
-    parts: Mapping[Part, Held] = field(default_factory=dict)
+    parts: Mapping[Part, PartOutputs] = field(default_factory=dict)
 
     @property
     def found(self) -> int:
@@ -90,13 +90,15 @@ class Survey:
         return frozenset(part for part, held in self.parts.items() if held.absent_part not in run)
 
 
-def survey(read: Read, of: ModelFolder, parts: Parts, seen: Callable[[Path], None] | None = None) -> Survey:
+def survey_outputs(
+    read: Read, of: ModelFolder, parts: BenchmarkParts, seen: Callable[[Path], None] | None = None
+) -> OutputSurvey:
     """Look once for every output of a model; `seen` is told of those that are there."""
-    found: dict[Part, Held] = {}
+    found: dict[Part, PartOutputs] = {}
     ids = IdSet()
     for edit in read(of.folder, of.model):
         output = require_path(edit.edited)
-        held = found.setdefault(parts.part(edit), Held(output, parts.find_absent_part(edit)))
+        held = found.setdefault(parts.part(edit), PartOutputs(output, parts.find_absent_part(edit)))
         held.cases += 1
         if output.is_file():
             held.found += 1
@@ -106,25 +108,25 @@ def survey(read: Read, of: ModelFolder, parts: Parts, seen: Callable[[Path], Non
             held.lacking = output
         if ids.add(edit.id) and sum(other.id == edit.id for other in read(of.folder, of.model)) > 1:
             raise UserError(f'the benchmark has the id "{edit.id}" twice; ids must be unique')
-    return Survey(of, found)
+    return OutputSurvey(of, found)
 
 
-def check(surveyed: Survey) -> None:
+def check_outputs(surveyed: OutputSurvey) -> None:
     """Raise UserError where a model's folder has no output at all, and where a part's pictures have other names."""
     model = surveyed.of.model
     used = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
     for part in surveyed.empty:
         place = next(path for path in surveyed.parts[part].first.parents if path.is_dir())
-        if place not in used and (other := pictures_in(place)):
+        if place not in used and (other := list_pictures(place)):
             raise UserError(
                 f"model {model}: {place} holds pictures ({_listed(other)}), but none under a name that is looked for, such as "
                 f"{surveyed.parts[part].first.stem}{{{','.join(PICTURES)}}}"
             )
     if not surveyed.found:
-        raise UserError(f"model {model}: {nothing_found(surveyed)}")
+        raise UserError(f"model {model}: {describe_missing_outputs(surveyed)}")
 
 
-def nothing_found(surveyed: Survey) -> str:
+def describe_missing_outputs(surveyed: OutputSurvey) -> str:
     """Say that a folder has no output, what was looked for first, and what there is instead."""
     folder, held = surveyed.of.folder, next(iter(surveyed.parts.values()), None)
     if held is None:
@@ -138,7 +140,7 @@ def nothing_found(surveyed: Survey) -> str:
     )
 
 
-def edits_of(read: Read, surveys: Sequence[Survey], parts: Parts) -> Iterator[Edit]:
+def iter_edits(read: Read, surveys: Sequence[OutputSurvey], parts: BenchmarkParts) -> Iterator[Edit]:
     """Stream the edits of all models, case by case, so that a run that stops half-way holds the same cases of each.
 
     Parts a model was not run on are passed over; an output missing among others is said in `Edit.extra`.
@@ -155,7 +157,7 @@ def edits_of(read: Read, surveys: Sequence[Survey], parts: Parts) -> Iterator[Ed
             yield edit.model_copy(update=changed) if changed else edit
 
 
-def assumptions(surveyed: Survey, missing_counts: str) -> Iterator[str]:
+def describe_assumptions(surveyed: OutputSurvey, missing_counts: str) -> Iterator[str]:
     """Yield notes on absent parts and on missing outputs; `missing_counts` says what a missing output counts."""
     model = surveyed.of.model
     for parts, counts in (
@@ -175,7 +177,7 @@ def _cases(count: int) -> str:
     return f"{count} case{'' if count == 1 else 's'}"
 
 
-def _format_parts(surveyed: Survey, parts: frozenset[Part]) -> str:
+def _format_parts(surveyed: OutputSurvey, parts: frozenset[Part]) -> str:
     """List parts without an output with their numbers of cases, the first few by name."""
     counts = list(_joined(surveyed, parts).items())
     listed = ", ".join(f"{name} ({_cases(count)})" for name, count in counts[:MOST])
@@ -184,14 +186,14 @@ def _format_parts(surveyed: Survey, parts: frozenset[Part]) -> str:
     return listed
 
 
-def _hint(surveyed: Survey, parts: frozenset[Part]) -> str:
+def _hint(surveyed: OutputSurvey, parts: frozenset[Part]) -> str:
     """Name folders that could be misspelt names of parts without an output."""
     known = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
     hints = {hint for part in parts if (hint := _misspelt(surveyed, part, known))}
     return f"; misspelt: {', '.join(sorted(hints))}?" if hints else ""
 
 
-def _joined(surveyed: Survey, parts: frozenset[Part]) -> dict[str, int]:
+def _joined(surveyed: OutputSurvey, parts: frozenset[Part]) -> dict[str, int]:
     """Return parts with their numbers of cases, under a single name for all parts of a wider one that are among them."""
     counts: dict[str, int] = {}
     for part in surveyed.parts:
@@ -203,11 +205,11 @@ def _joined(surveyed: Survey, parts: frozenset[Part]) -> dict[str, int]:
     return counts
 
 
-def _holds_all(surveyed: Survey, parts: frozenset[Part], wider: Part) -> bool:
+def _holds_all(surveyed: OutputSurvey, parts: frozenset[Part], wider: Part) -> bool:
     return all(part in parts for part in surveyed.parts if part[: len(wider)] == wider)
 
 
-def _misspelt(surveyed: Survey, part: Part, known: set[Path]) -> str | None:
+def _misspelt(surveyed: OutputSurvey, part: Part, known: set[Path]) -> str | None:
     """Return a folder that lies where an absent part's is looked for, has nearly its name and is no other part's."""
     folder = surveyed.of.folder
     place = surveyed.parts[part].first.parent
@@ -218,7 +220,7 @@ def _misspelt(surveyed: Survey, part: Part, known: set[Path]) -> str | None:
     return next(iter(get_close_matches(missing[-1].name, others, 1, 0.75)), None)
 
 
-def pictures_in(folder: Path) -> list[str]:
+def list_pictures(folder: Path) -> list[str]:
     """Return the names of a few pictures in a folder; none where there is no such folder."""
     try:
         names = (path.name for path in folder.iterdir() if path.suffix.lower() in PICTURES)
@@ -239,27 +241,27 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join([*first[:4], "…" if len(first) == 4 else last])
 
 
-class Given(NamedTuple):
+class ResultsFolder(NamedTuple):
     """A folder of outputs as it was given; without a model it is one model's, or has a folder for each."""
 
     model: str | None
     folder: Path
 
 
-def parse_results(text: str | Path) -> Given:
+def parse_results(text: str | Path) -> ResultsFolder:
     """Read `MODEL=FOLDER`, or `FOLDER` alone; a folder may have = in its name where that can mean nothing else."""
     if isinstance(text, Path):
-        return Given(None, existing_folder(text))
+        return ResultsFolder(None, existing_folder(text))
     model, equals, name = (part.strip() for part in text.partition("="))
     if not equals:
-        return Given(None, existing_folder(Path(text)))
+        return ResultsFolder(None, existing_folder(Path(text)))
     if Path(text).is_dir():
         if name and Path(name).is_dir():
             raise UserError(f"--results {text} is a folder, and so is {name}; write MODEL=./{text}, or ./{text}")
-        return Given(None, existing_folder(Path(text)))
+        return ResultsFolder(None, existing_folder(Path(text)))
     if not model or not name:
         raise UserError(f'"{text}" is not MODEL=FOLDER; write for instance --results my-model=outputs/my-model')
-    return Given(model, existing_folder(Path(name), model))
+    return ResultsFolder(model, existing_folder(Path(name), model))
 
 
 def existing_folder(folder: Path, model: str | None = None) -> Path:
@@ -281,18 +283,20 @@ def _instead(wanted: str, names: Sequence[str], where: str) -> str:
     return f"; in {where} there are: {listed}" if names else ""
 
 
-def resolve(given: Sequence[Given], wanted: Sequence[str], read: Read, parts: Parts) -> tuple[list[Survey], list[str]]:
+def resolve_models(
+    given: Sequence[ResultsFolder], wanted: Sequence[str], read: Read, parts: BenchmarkParts
+) -> tuple[list[OutputSurvey], list[str]]:
     """Return the models with what their folders hold, and notes on what was passed over.
 
     `wanted` picks models by name; where the one folder given is a single model's, it is that model's name instead.
     """
     notes: list[str] = []
-    found: list[Survey] = []
+    found: list[OutputSurvey] = []
     for one in given:
         if one.model is None:
             found += _models_in(one.folder, wanted, read, parts, notes)
         elif not wanted or one.model in wanted:
-            found.append(survey(read, ModelFolder(one.model, one.folder), parts))
+            found.append(survey_outputs(read, ModelFolder(one.model, one.folder), parts))
     names = [one.model for one in given if one.model is not None]
     names += [one.of.model for one in found if one.of.model not in names]
     alone = len(given) == len(found) == len(wanted) == 1 and given[0].model is None
@@ -303,11 +307,11 @@ def resolve(given: Sequence[Given], wanted: Sequence[str], read: Read, parts: Pa
     found = [one for one in found if not wanted or one.of.model in wanted]
     _check_names(found)
     for surveyed in found:
-        check(surveyed)
+        check_outputs(surveyed)
     return found, notes
 
 
-def _check_names(found: Sequence[Survey]) -> None:
+def _check_names(found: Sequence[OutputSurvey]) -> None:
     by_name: dict[str, Path] = {}
     for one in found:
         model, folder = one.of.model, one.of.folder
@@ -316,7 +320,9 @@ def _check_names(found: Sequence[Survey]) -> None:
         by_name[model] = folder
 
 
-def _models_in(folder: Path, wanted: Sequence[str], read: Read, parts: Parts, notes: list[str]) -> Iterator[Survey]:
+def _models_in(
+    folder: Path, wanted: Sequence[str], read: Read, parts: BenchmarkParts, notes: list[str]
+) -> Iterator[OutputSurvey]:
     """Yield the model whose folder this is, or those whose folders are in it.
 
     The folder itself is a model's if every output that its folders could hold as models is its own output, too; its
@@ -331,8 +337,8 @@ def _models_in(folder: Path, wanted: Sequence[str], read: Read, parts: Parts, no
         nonlocal shared
         shared += files.add(str(path))
 
-    mine = survey(read, ModelFolder(folder.resolve().name, folder), parts, own)
-    inner = [survey(read, ModelFolder(place.name, place), parts, of_a_folder) for place in folders_in(folder)]
+    mine = survey_outputs(read, ModelFolder(folder.resolve().name, folder), parts, own)
+    inner = [survey_outputs(read, ModelFolder(place.name, place), parts, of_a_folder) for place in folders_in(folder)]
     models = [one for one in inner if one.found]
     if mine.found and shared == sum(one.found for one in models):
         yield mine
@@ -347,7 +353,7 @@ def _models_in(folder: Path, wanted: Sequence[str], read: Read, parts: Parts, no
             "with --results MODEL=FOLDER"
         )
     else:
-        raise UserError(nothing_found(mine))
+        raise UserError(describe_missing_outputs(mine))
 
 
 @dataclass(frozen=True)
@@ -361,7 +367,7 @@ class OutputNames:
 
     def path(self, row: Row) -> Path:
         """Return the output for a line; where there is none, the path it would have."""
-        stem = name_of(row, self.by) or name_of(row, "id")
+        stem = find_output_stem(row, self.by) or find_output_stem(row, "id")
         if stem is None:
             raise row.error('"id" and "source" are missing')
         try:
@@ -370,15 +376,15 @@ class OutputNames:
             raise row.error(str(error)) from None
 
 
-def name_of(row: Row, by: str) -> str | None:
+def find_output_stem(row: Row, by: str) -> str | None:
     """Return what a line's output is called in a way of naming, without suffix; None where the line does not say."""
     value = row.values.get(by)
     if value is not None and value != "":
         return str(value) if by == "id" else PurePosixPath(str(value)).stem
-    return (name_of(row, "edited") or name_of(row, "source")) if by == "id" else None
+    return (find_output_stem(row, "edited") or find_output_stem(row, "source")) if by == "id" else None
 
 
-def output_names(rows: Callable[[], Iterable[Row]], folder: Path) -> OutputNames:
+def detect_output_names(rows: Callable[[], Iterable[Row]], folder: Path) -> OutputNames:
     """Find out how the outputs in a folder are called: by id, unless another way finds more that ids do not than ids do."""
     found: Counter[str] = Counter()
     labels: Counter[str | None] = Counter()
@@ -386,7 +392,7 @@ def output_names(rows: Callable[[], Iterable[Row]], folder: Path) -> OutputNames
         if row.values.get("human"):
             labels[_text(row.values.get("model"))] += 1
         for by in WAYS:
-            name = name_of(row, by)
+            name = find_output_stem(row, by)
             if name is not None and OutputNames(folder, by).path(row).is_file():
                 found[by] += 1
                 if by == "id":  # as many as ids find, the other ways must find among what ids do not
@@ -401,10 +407,10 @@ def _check_once(rows: Callable[[], Iterable[Row]], by: str, folder: Path) -> Non
     """Refuse two lines that would be given the same output: whose it is cannot be told from its name."""
     seen = IdSet()
     for row in rows():
-        name = name_of(row, by)
+        name = find_output_stem(row, by)
         if name is None or not seen.add(name):
             continue
-        first = next(other for other in rows() if name_of(other, by) == name)
+        first = next(other for other in rows() if find_output_stem(other, by) == name)
         if first.where != row.where:
             raise row.error(
                 f"{folder} has an output called {name} like the {by} picture, which {first.where} has too; outputs named by "

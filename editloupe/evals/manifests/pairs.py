@@ -127,7 +127,7 @@ def load_pairs(file: str | Path, protocol: str | None = None, way: Way | None = 
         yield pair
 
 
-def merged(edits: Iterable[Edit], by_dimension: bool) -> list[Edit]:
+def merge_pair_edits(edits: Iterable[Edit], by_dimension: bool) -> list[Edit]:
     """Return the edits of pairs, one that several pairs share only once, with all the pairs it stands in.
 
     With `by_dimension` the question depends on the dimension, so that a candidate is one edit in each of its dimensions.

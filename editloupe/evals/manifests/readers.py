@@ -256,7 +256,7 @@ READERS: Mapping[str, Reader] = {
 """How a manifest is read, by the suffix of its file; a folder is read by `read_folder`."""
 
 
-def reader_for(path: Path, with_outputs: bool = False) -> Reader:
+def find_reader(path: Path, with_outputs: bool = False) -> Reader:
     """Return the reader for a manifest, which may lack edited pictures where there are outputs; else one sentence."""
     try:
         if path.is_dir():

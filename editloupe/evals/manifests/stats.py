@@ -16,8 +16,8 @@ from pydantic import Field
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import IdSet
-from editloupe.evals.manifests.datasets import Naming, edit_from
-from editloupe.evals.manifests.readers import Row, reader_for
+from editloupe.evals.manifests.datasets import Naming, build_edit
+from editloupe.evals.manifests.readers import Row, find_reader
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.memory import require_path
 from editloupe.pictures.pixels import ImageError
@@ -109,14 +109,14 @@ def _by_family(types: Mapping[str, int], families: Mapping[str, Sequence[str]]) 
 def _samples(path: Path, naming: Naming | None, allow_outside: bool) -> Iterator[Edit]:
     """Yield what the rows say; a benchmark's own file has no edited picture, and not everyone writes instructions."""
     folder = (path if path.is_dir() else path.parent).resolve()
-    for row in reader_for(path)(path):
+    for row in find_reader(path)(path):
         try:
             values = dict(naming(row.values) if naming else row.values)
         except UserError as error:
             raise row.error(str(error)) from None
         values.setdefault("edited", values.get("source"))
         values.setdefault("instruction", "-")
-        yield edit_from(Row(row.where, values), folder, allow_outside)
+        yield build_edit(Row(row.where, values), folder, allow_outside)
 
 
 class _Counts:

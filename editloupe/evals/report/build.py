@@ -21,7 +21,7 @@ from editloupe.evals.report.report_records import Leaderboard, LeaderboardEntry,
 from editloupe.evals.report.table_formats import HIGH, LOW
 from editloupe.evals.report.trust_blocks import corrected_table
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import silent_members
+from editloupe.evals.runs.summary import describe_silent_members
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_apart
@@ -281,7 +281,7 @@ def _describe_certainty(table: Table, found: Scores, agreed: Agreement | None, h
         told.append(line)
     if any(judge.startswith(PANEL) for judge in table.judges):
         with Run.open(table.folder) as run:
-            told += silent_members(run, table.configuration)
+            told += describe_silent_members(run, table.configuration)
     if found.repeats and found.repeats.sd is not None:
         told.append(
             f"Over {found.repeats.count} repeats: {found.repeats.mean:.2f} ± {found.repeats.sd:.2f} (mean ± SD)."

@@ -13,7 +13,7 @@ from PIL import Image
 
 from editloupe._util.text import for_html, printable
 from editloupe.evals.report.html_renderer import PAGE_POLICY
-from editloupe.evals.runs.edit_rows import KeptEdit
+from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.pictures.decode import open_picture
@@ -38,7 +38,7 @@ class _EmbeddedPicture(NamedTuple):
 
 
 def render_trace_html(
-    run: Run, kept: KeptEdit, stories: Iterable[Story], people: Mapping[str, str] | None = None
+    run: Run, kept: StoredEdit, stories: Iterable[Story], people: Mapping[str, str] | None = None
 ) -> str:
     """Return one page with everything behind some verdicts of an edit; `people` gives their labels by criterion.
 
@@ -62,7 +62,7 @@ class _Page:
         self._inside: dict[Sha, _EmbeddedPicture | None] = {}
         self._traces = 0
 
-    def whole(self, kept: KeptEdit, stories: Iterable[Story], people: Mapping[str, str]) -> Iterator[str]:
+    def whole(self, kept: StoredEdit, stories: Iterable[Story], people: Mapping[str, str]) -> Iterator[str]:
         edit = kept.edit
         yield f"<h1>{for_html(edit.instruction)}</h1>"
         about = (edit.id, edit.instruction_type, edit.model, f"from the run {self._run.folder.resolve().name}")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from editloupe._util.files import read_text
 from editloupe.evals.batch.planner import EditFiles
-from editloupe.evals.manifests.pairs import Pair, Way, merged
+from editloupe.evals.manifests.pairs import Pair, Way, merge_pair_edits
 from editloupe.evals.reward.edit_rewards import rewards
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
@@ -34,7 +34,9 @@ from editloupe.types import Edit, Usage, UserError
 def pair_edits(pairs: Iterable[Pair], protocol: str, way: Way = "pointwise") -> list[Edit]:
     """Return the edits that are judged for these pairs; one that several pairs share stands there once."""
     known = known_protocol(protocol)
-    return merged((edit for pair in pairs for edit in pair.edits(way)), known is not None and known.pairs is not None)
+    return merge_pair_edits(
+        (edit for pair in pairs for edit in pair.edits(way)), known is not None and known.pairs is not None
+    )
 
 
 def judge_pairs(pairs: Iterable[Pair], judge: Judge, way: Way = "pointwise", concurrency: int = 32) -> PairReport:

@@ -42,12 +42,14 @@ class Configuration:
         return " · ".join(filter(None, (self.judge, self.protocol, f"{self.mode} mode", self.differs)))
 
 
-def name_for(connection: sqlite3.Connection, asked: Sequence[QuestionSpec]) -> str:
+def find_name(connection: sqlite3.Connection, asked: Sequence[QuestionSpec]) -> str:
     """Return the name of the configuration these questions belong to: one here that asks nothing otherwise, or a new one."""
-    return name_among(connection, [(question.criterion, question.key) for question in asked])
+    return find_name_by_keys(connection, [(question.criterion, question.key) for question in asked])
 
 
-def name_among(connection: sqlite3.Connection, asked: Sequence[tuple[str, str]], preferred: str | None = None) -> str:
+def find_name_by_keys(
+    connection: sqlite3.Connection, asked: Sequence[tuple[str, str]], preferred: str | None = None
+) -> str:
     """Do the same for criteria with the keys of their questions; a preferred name is taken where it is free."""
     wanted: dict[str, set[str]] = {}
     for criterion, key in asked:
@@ -65,7 +67,7 @@ def name_among(connection: sqlite3.Connection, asked: Sequence[tuple[str, str]],
     return content_key({"asked": sorted(key for _, key in asked)})[:16]
 
 
-def extend(connection: sqlite3.Connection, clean: Secrets, asked: Sequence[QuestionSpec], name: str) -> None:
+def add_questions(connection: sqlite3.Connection, clean: Secrets, asked: Sequence[QuestionSpec], name: str) -> None:
     """Keep questions, as those of a configuration."""
     for question in asked:
         facts = clean(storable_text(json.dumps(question.facts, sort_keys=True, ensure_ascii=False, default=str)))
@@ -73,15 +75,15 @@ def extend(connection: sqlite3.Connection, clean: Secrets, asked: Sequence[Quest
             "INSERT OR IGNORE INTO asked (asked, criterion, facts) VALUES (?, ?, ?)",
             (question.key, storable_text(question.criterion), facts),
         )
-        link(connection, name, question.key)
+        link_question(connection, name, question.key)
 
 
-def link(connection: sqlite3.Connection, name: str, asked: str) -> None:
+def link_question(connection: sqlite3.Connection, name: str, asked: str) -> None:
     """Have a question belong to a configuration."""
     connection.execute("INSERT OR IGNORE INTO configurations (configuration, asked) VALUES (?, ?)", (name, asked))
 
 
-def held(connection: sqlite3.Connection, protocol: str | None = None) -> list[Configuration]:
+def list_configurations(connection: sqlite3.Connection, protocol: str | None = None) -> list[Configuration]:
     """Return the configurations that answer something, first used first.
 
     One whose every verdict another one uses as well is not listed: to show it would show the same again.
@@ -142,7 +144,7 @@ def _covers(connection: sqlite3.Connection, other: Configuration, one: Configura
     return connection.execute(query, (one.name, other.name)).fetchone() is None
 
 
-def describe(about: dict[str, Any], name: str, description: Mapping[str, Any], now: str) -> bool:
+def add_description(about: dict[str, Any], name: str, description: Mapping[str, Any], now: str) -> bool:
     """Add a description to run.json; to one that is there, what it has not asked before. False where nothing is added."""
     known = next((one for one in about["configurations"] if one["name"] == name), None)
     if known is None:
@@ -156,7 +158,7 @@ def describe(about: dict[str, Any], name: str, description: Mapping[str, Any], n
     return True
 
 
-def plan(about: dict[str, Any], name: str, repeats: int) -> bool:
+def note_planned_repeats(about: dict[str, Any], name: str, repeats: int) -> bool:
     """Note in run.json how often a configuration is to judge every edit; False where that is noted already."""
     for one in about["configurations"]:
         if one["name"] == name and one.get(PLANNED) != repeats:
@@ -181,7 +183,7 @@ def add_descriptions(about: dict[str, Any], known: Iterable[Mapping[str, Any]]) 
     return bool(added)
 
 
-class Unreadable(UserError):
+class UnreadableRunJson(UserError):
     """run.json is missing or damaged."""
 
 
@@ -190,12 +192,12 @@ def read_about(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise Unreadable(f"{path} cannot be read ({error.strerror or error})") from None
+        raise UnreadableRunJson(f"{path} cannot be read ({error.strerror or error})") from None
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{path} is damaged ({' '.join(str(error).split())})") from None
+        raise UnreadableRunJson(f"{path} is damaged ({' '.join(str(error).split())})") from None
     known = found.get("configurations") if isinstance(found, dict) else None
     if not isinstance(known, list) or not all(isinstance(one, dict) and "name" in one for one in known):
-        raise Unreadable(f"{path} is damaged (it is not the description of a run)")
+        raise UnreadableRunJson(f"{path} is damaged (it is not the description of a run)")
     if found.get("schema", VERSION) != VERSION:
         raise UserError(f"{path} has schema version {found['schema']}, this EditLoupe reads version {VERSION}")
     return dict(found)
@@ -224,7 +226,7 @@ def rubric_records(about: Mapping[str, Any], protocol: str) -> dict[str, Mapping
     return records
 
 
-def recorded_answer(rubric: Mapping[str, Any]) -> Answer | None:
+def read_answer_kind(rubric: Mapping[str, Any]) -> Answer | None:
     """Return the kind of answer of a rubric as runs record it, None where that cannot be read."""
     try:
         return _ANSWER.validate_python(rubric["answer"])

@@ -34,7 +34,7 @@ class RunDamaged(UserError):
 
 
 @contextmanager
-def readable(name: str) -> Iterator[None]:
+def raise_run_damaged(name: str) -> Iterator[None]:
     """Raise RunDamaged, with the name of the run, for anything a damaged file can raise while it is read."""
     try:
         yield
@@ -108,7 +108,7 @@ class RunConnection(sqlite3.Connection):
         return super().cursor(_RunCursor).executemany(*given)
 
 
-def rows_of(cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+def iter_rows(cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a cursor, many fetched at a time: one by one, fetching takes longer than reading."""
     while rows := cursor.fetchmany(AT_ONCE):
         yield from rows
@@ -166,7 +166,7 @@ def _as_damage(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Co
         return None
     if connection.writing and not _is_damage(error):
         return None
-    return RunDamaged(damaged(connection.path, error))
+    return RunDamaged(format_damage(connection.path, error))
 
 
 def _is_damage(error: Exception) -> bool:
@@ -175,7 +175,7 @@ def _is_damage(error: Exception) -> bool:
     return code is None or code & 0xFF in _BROKEN
 
 
-def damaged(path: Path, error: Exception) -> str:
+def format_damage(path: Path, error: Exception) -> str:
     """Return the sentence for a run's file that cannot be read."""
     if not _is_damage(error):
         return f"the run {path.parent} cannot be read: {error}"

@@ -26,7 +26,7 @@ _path = lru_cache(2**14)(Path)
 """Sources are shared by the edits of many models."""
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """A file as it was when it was hashed: as long as size and time are the same, so is its content."""
 
     size: int
@@ -35,7 +35,7 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Entry:
+class NewEdit:
     """An edit on its way into a run."""
 
     edit: Edit
@@ -43,7 +43,7 @@ class Entry:
     """In the manifest; None puts it behind the others."""
     content: str | None = None
     """What tells two edits of one id and model apart; None where a picture cannot be read."""
-    stamps: Mapping[str, Stamp] = field(default_factory=dict)
+    stamps: Mapping[str, FileStamp] = field(default_factory=dict)
     """By path."""
     pictures: Mapping[str, list[Sha]] = field(default_factory=dict)
     """Hashes by role, of the pictures the run keeps."""
@@ -51,27 +51,29 @@ class Entry:
     """Whether it is only said that it is going to be judged: what the run knows of the edit already stays as it is."""
 
 
-class Enrolled(NamedTuple):
-    """A row of the table `edits`, as far as finding it again needs it."""
+class EditRecord(NamedTuple):
+    """A row of the table `edits`; `facts`, `pictures` and `files` are JSON."""
 
     edit: int
     name: str
+    edit_id: str
     model: str | None
     content: str | None
     position: int
     facts: str
     pictures: str
-    files: str
+    files: str = ""
+    """Size, time and hash of the picture files; empty if the query left them out."""
 
-    def stamps(self) -> dict[str, Stamp]:
+    def stamps(self) -> dict[str, FileStamp]:
         """Return the files this edit had, by path."""
         try:
-            return {path: Stamp(*stamp) for path, stamp in json.loads(self.files).items()}
+            return {path: FileStamp(*stamp) for path, stamp in json.loads(self.files).items()}
         except (ValueError, TypeError, AttributeError, RecursionError):
             return {}
 
 
-def content_of(edit: Edit, hashes: Mapping[PictureSource, Sha]) -> str | None:
+def hash_content(edit: Edit, hashes: Mapping[PictureSource, Sha]) -> str | None:
     """Return what makes an edit this one: its pictures before and after and its instruction; None where one is unreadable."""
     if edit.source not in hashes or edit.edited not in hashes:
         return None
@@ -79,15 +81,13 @@ def content_of(edit: Edit, hashes: Mapping[PictureSource, Sha]) -> str | None:
     return content_key(facts)[:32]
 
 
-def rows_with_id(connection: sqlite3.Connection, edit_id: str) -> list[Enrolled]:
-    """Return everything the run holds under an id: one row a model, and one a content."""
-    query = (
-        "SELECT edit, name, model, content, position, facts, pictures, files FROM edits WHERE edit_id = ? ORDER BY edit"
-    )
-    return [Enrolled(*row) for row in connection.execute(query, (storable_text(edit_id),))]
+def find_edit_records(connection: sqlite3.Connection, edit_id: str) -> list[EditRecord]:
+    """Return the rows with an id: one per model and content."""
+    query = f"SELECT {', '.join(EditRecord._fields)} FROM edits WHERE edit_id = ? ORDER BY edit"
+    return [EditRecord(*row) for row in connection.execute(query, (storable_text(edit_id),))]
 
 
-def same_edit(rows: Iterable[Enrolled], model: str | None, content: str | None) -> Enrolled | None:
+def find_same_edit(rows: Iterable[EditRecord], model: str | None, content: str | None) -> EditRecord | None:
     """Return the row that is this edit; None where it is a further one.
 
     A model that the manifest names only now, or no longer, is the same edit's; so is a picture that could not be read before.
@@ -106,16 +106,16 @@ def same_edit(rows: Iterable[Enrolled], model: str | None, content: str | None) 
     return next((row for row in listed if row.content is None and row.model in (model, None)), None)
 
 
-def enrol(connection: sqlite3.Connection, entry: Entry, clean: Secrets) -> int:
+def upsert_edit(connection: sqlite3.Connection, entry: NewEdit, clean: Secrets) -> int:
     """Bring the run's row of an edit up to date with the manifest, making one where there is none; return its number."""
     edit = entry.edit
-    rows = rows_with_id(connection, edit.id)
+    rows = find_edit_records(connection, edit.id)
     if entry.announced:
-        model = model_of(edit)
+        model = stored_model(edit)
         for row in rows:
             if row.model == model or row.model is None or model is None:
                 return row.edit
-    found = same_edit(rows, model_of(edit), entry.content)
+    found = find_same_edit(rows, stored_model(edit), entry.content)
     if found is not None and edit.model is None and found.model is not None:
         edit = edit.model_copy(update={"model": found.model})
     facts = clean(storable_text(record_json(edit)))
@@ -124,7 +124,7 @@ def enrol(connection: sqlite3.Connection, entry: Entry, clean: Secrets) -> int:
         values = (
             _free_name(connection, edit, bool(rows)),
             storable_text(edit.id),
-            model_of(edit),
+            stored_model(edit),
             entry.content,
             _position(connection, entry.position),
             facts,
@@ -136,32 +136,30 @@ def enrol(connection: sqlite3.Connection, entry: Entry, clean: Secrets) -> int:
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         )
         return int(connection.execute(query, values).lastrowid or 0)
-    now = Enrolled(
-        found.edit,
-        found.name,
-        model_of(edit),
-        entry.content or found.content,
-        found.position if entry.position is None else entry.position,
-        facts,
-        json.dumps(entry.pictures) if entry.pictures else found.pictures,
-        files if entry.stamps else found.files,
+    now = found._replace(
+        model=stored_model(edit),
+        content=entry.content or found.content,
+        position=found.position if entry.position is None else entry.position,
+        facts=facts,
+        pictures=json.dumps(entry.pictures) if entry.pictures else found.pictures,
+        files=files if entry.stamps else found.files,
     )
     if now != found:
         connection.execute(
             "UPDATE edits SET model = ?, content = ?, position = ?, facts = ?, pictures = ?, files = ? WHERE edit = ?",
-            (*now[2:], found.edit),
+            (now.model, now.content, now.position, now.facts, now.pictures, now.files, now.edit),
         )
     return found.edit
 
 
-def forget(connection: sqlite3.Connection, edits: Iterable[int]) -> None:
+def delete_edits(connection: sqlite3.Connection, edits: Iterable[int]) -> None:
     """Take edits out of the tables; the verdicts they had stay in `units`."""
     for edit in edits:
         connection.execute("DELETE FROM answers WHERE edit = ?", (edit,))
         connection.execute("DELETE FROM edits WHERE edit = ?", (edit,))
 
 
-def model_of(edit: Edit) -> str | None:
+def stored_model(edit: Edit) -> str | None:
     """Return an edit's model as the tables hold it."""
     return None if edit.model is None else storable_text(edit.model)
 
@@ -176,7 +174,7 @@ def _position(connection: sqlite3.Connection, position: int | None) -> int:
 def _free_name(connection: sqlite3.Connection, edit: Edit, taken: bool) -> str:
     """Return the id, where another edit has it id@model, and where that is taken too a number behind it."""
     plain = storable_text(edit.id)
-    stem = f"{plain}@{model_of(edit)}" if taken and edit.model else plain
+    stem = f"{plain}@{stored_model(edit)}" if taken and edit.model else plain
     name, number = stem, 1
     while connection.execute("SELECT 1 FROM edits WHERE name = ?", (name,)).fetchone():
         number += 1
@@ -184,7 +182,7 @@ def _free_name(connection: sqlite3.Connection, edit: Edit, taken: bool) -> str:
     return name
 
 
-class KeptEdit(NamedTuple):
+class StoredEdit(NamedTuple):
     """An edit as a run holds it."""
 
     edit: Edit
@@ -220,7 +218,7 @@ _STATE: dict[Any, Any] = {
 }
 
 
-def edit_of(text: Any) -> Edit:
+def parse_edit(text: Any) -> Edit:
     """Return an edit as a run wrote it down; raises one of UNREADABLE where it is none.
 
     A report reads edits by the hundred thousand. Where nothing about one is unusual, its fields are checked without calling
@@ -239,10 +237,10 @@ def edit_of(text: Any) -> Edit:
     return edit
 
 
-def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> KeptEdit | None:
+def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> StoredEdit | None:
     """Return an edit; without its pictures where only those cannot be read, None where it cannot be read itself."""
     try:
-        edit = edit_of(text)
+        edit = parse_edit(text)
     except UNREADABLE:
         damage.add("edits", str(name))
         return None
@@ -251,4 +249,4 @@ def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> KeptEdit |
     except UNREADABLE:
         damage.add("lists of pictures", str(name))
         shas = {}
-    return KeptEdit(edit, shas, str(name))
+    return StoredEdit(edit, shas, str(name))

@@ -14,7 +14,7 @@ from editloupe.evals.runs.unit_rows import Answer
 from editloupe.judge.question_key import QuestionKey, QuestionSpec, describe_changes, is_equivalent
 from editloupe.types import SERVER_REASONS, Reason, Verdict
 
-FAILED = SERVER_REASONS | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
+RETRIED_REASONS = SERVER_REASONS | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
 """Reasons that say nothing about the judge's reply: the same command again tries these units again.
 
 The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
@@ -31,7 +31,7 @@ _OWN = f"{_ANSWER} AND units.asked = answers.asked"
 _SAME = f"SELECT {_KNOWN.format(shown='units.shown')} FROM units WHERE shown = ? AND asked = ? AND repeat = ?"
 
 
-class HeldUnit(NamedTuple):
+class StoredUnit(NamedTuple):
     """What the run holds of a unit."""
 
     unit: int
@@ -45,7 +45,7 @@ class HeldUnit(NamedTuple):
     @property
     def failed(self) -> bool:
         """True where the unit failed for a reason that is neither in the edit nor in the judge's reply."""
-        return self.reason in FAILED
+        return self.reason in RETRIED_REASONS
 
     def stands_in(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         """True where this answer, given in an older way of asking, answers the new one as well."""
@@ -55,10 +55,10 @@ class HeldUnit(NamedTuple):
             return False
 
 
-def find_answer(reader: RunReader, question: QuestionKey, repeat: int = 0) -> HeldUnit | None:
+def find_answer(reader: RunReader, question: QuestionKey, repeat: int = 0) -> StoredUnit | None:
     """Return the unit of exactly this question, whatever edit it was asked about; None if the run holds none."""
     row = reader.connection.execute(_SAME, (question.shown, question.asked, repeat)).fetchone()
-    return HeldUnit(*row) if row else None
+    return StoredUnit(*row) if row else None
 
 
 def find_verdict(reader: RunReader, question: QuestionKey, repeat: int = 0) -> Verdict | None:
@@ -73,7 +73,7 @@ def find_verdict(reader: RunReader, question: QuestionKey, repeat: int = 0) -> V
 
 
 @dataclass(frozen=True)
-class OlderWay:
+class OlderQuestion:
     """How the same judge was asked the same criterion before."""
 
     asked: str
@@ -98,7 +98,7 @@ class AnswerFinder:
         self._own = _OWN if exact else _ANSWER
         self._older = {key: [] if exact else self._older_ways(question) for key, question in self._asked.items()}
 
-    def find(self, edit: int | None, question: QuestionKey, repeat: int) -> HeldUnit | None:
+    def find(self, edit: int | None, question: QuestionKey, repeat: int) -> StoredUnit | None:
         """Return the unit that answers a question about an edit; None where it has to be asked."""
         own = self._answer(edit, question.asked, repeat)
         # Pictures that are gone, or cannot be read today, are no reason to doubt what was seen of them.
@@ -106,7 +106,7 @@ class AnswerFinder:
             return own
         return find_answer(self._reader, question, repeat) or self._from_older(edit, question, repeat)
 
-    def _from_older(self, edit: int | None, question: QuestionKey, repeat: int) -> HeldUnit | None:
+    def _from_older(self, edit: int | None, question: QuestionKey, repeat: int) -> StoredUnit | None:
         for way, unit in self._in_older_ways(edit, question, repeat):
             new = self._asked[question.asked].facts
             if self._keep or (unit.shown == question.shown and unit.stands_in(way.facts, new)):
@@ -115,17 +115,17 @@ class AnswerFinder:
 
     def _in_older_ways(
         self, edit: int | None, question: QuestionKey, repeat: int
-    ) -> Iterator[tuple[OlderWay, HeldUnit]]:
+    ) -> Iterator[tuple[OlderQuestion, StoredUnit]]:
         for way in self._older[question.asked]:
             unit = self._answer(edit, way.asked, repeat)
             if unit and not unit.failed:
                 yield way, unit
 
-    def _answer(self, edit: int | None, asked: str, repeat: int) -> HeldUnit | None:
+    def _answer(self, edit: int | None, asked: str, repeat: int) -> StoredUnit | None:
         if edit is None:
             return None
         row = self._reader.connection.execute(self._own, (edit, asked, repeat)).fetchone()
-        return HeldUnit(*row) if row else None
+        return StoredUnit(*row) if row else None
 
     def find_change(self, edit: int, question: QuestionKey, repeat: int) -> str | None:
         """Say what changed since a verdict that does not answer a question any more; None where there is no such verdict."""
@@ -139,7 +139,7 @@ class AnswerFinder:
             return " and ".join(describe_changes(way.facts, new.facts)) or "what the judge is shown of the edit"
         return None
 
-    def _older_ways(self, asked: QuestionSpec) -> list[OlderWay]:
+    def _older_ways(self, asked: QuestionSpec) -> list[OlderQuestion]:
         """Return the other ways in which this judge was asked this criterion in this mode, the latest first."""
         query = (
             "SELECT asked.asked, asked.facts FROM asked JOIN configurations USING (asked) WHERE criterion = ? "
@@ -154,7 +154,7 @@ class AnswerFinder:
             # Another variant is another question, not an older one.
             same = all(facts.get(name) == asked.facts.get(name) for name in ("judge", "mode", "protocol", "variant"))
             if same and key not in self._asked:
-                ways.append(OlderWay(key, facts))
+                ways.append(OlderQuestion(key, facts))
         return ways
 
     def questions_answered(self, edit: int) -> set[str]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
-from editloupe.evals.runs.edit_rows import Enrolled, Entry, enrol
+from editloupe.evals.runs.edit_rows import EditRecord, NewEdit, upsert_edit
 from editloupe.evals.runs.run_folder import (
     ALREADY_LABELLED,
     FILE,
@@ -30,7 +30,7 @@ from editloupe.evals.runs.run_folder import (
     RunLock,
 )
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import ANSWER, insert_unit, write_over
+from editloupe.evals.runs.unit_rows import ANSWER, insert_unit, replace_unit
 from editloupe.types import Edit, Usage, UserError
 
 _WHOLE, _LOCK = "run", "merge.lock"
@@ -67,7 +67,7 @@ class PeopleFiles:
 
 
 @dataclass
-class Merged:
+class MergeResult:
     """What came together."""
 
     edits: int = 0
@@ -81,7 +81,7 @@ class Merged:
     """What people made: labels, notes, queues and other files."""
 
 
-def merge(runs: Sequence[Path], out: Path) -> Merged:
+def merge_runs(runs: Sequence[Path], out: Path) -> MergeResult:
     """Write everything that these runs hold into a new run; the runs themselves are not changed.
 
     The merged run is written into a temporary folder and renamed when it is complete. Two processes cannot merge into one folder
@@ -141,8 +141,8 @@ def _only_merge(part: Path, out: Path) -> Iterator[None]:
         lock.release()
 
 
-def _merge_all(runs: Sequence[Path], folder: Path) -> Merged:
-    merged, numbers = Merged(), list[dict[EditName, int]]()
+def _merge_all(runs: Sequence[Path], folder: Path) -> MergeResult:
+    merged, numbers = MergeResult(), list[dict[EditName, int]]()
     with Run.write(folder) as target:
         for path in runs:
             with Run.open(path) as source:
@@ -158,7 +158,7 @@ def _merge_all(runs: Sequence[Path], folder: Path) -> Merged:
     return merged
 
 
-def _merge_one(source: Run, target: Run, merged: Merged) -> dict[EditName, int]:
+def _merge_one(source: Run, target: Run, merged: MergeResult) -> dict[EditName, int]:
     """Take a run over and return the numbers of its edits in the target."""
     numbers: dict[EditName, int] = {}
     with source.reader() as reader, target.transaction() as new:
@@ -195,9 +195,9 @@ def _merge_configurations(old: sqlite3.Connection, new: sqlite3.Connection) -> d
         questions.setdefault(str(name), []).append((str(criterion), str(asked)))
     names: dict[str, str] = {}
     for name, own in questions.items():
-        names[name] = configurations.name_among(new, own, preferred=name)
+        names[name] = configurations.find_name_by_keys(new, own, preferred=name)
         for _, asked in own:
-            configurations.link(new, names[name], asked)
+            configurations.link_question(new, names[name], asked)
     return names
 
 
@@ -206,7 +206,7 @@ def _merge_edit(
     new: sqlite3.Connection,
     row: sqlite3.Row,
     first: int,
-    merged: Merged,
+    merged: MergeResult,
     names: Mapping[str, str],
 ) -> int | None:
     """Take an edit over with its answers and return its number; None if it cannot be read."""
@@ -216,9 +216,11 @@ def _merge_edit(
     if edit is None:
         merged.unreadable.append(str(row["name"]))
         return None
-    known = Enrolled(*(row[name] for name in Enrolled._fields))
+    known = EditRecord(*(row[name] for name in EditRecord._fields))
     last = new.execute("SELECT coalesce(max(edit), 0) FROM edits").fetchone()[0]
-    number = enrol(new, Entry(edit, first + row["position"], row["content"], known.stamps(), pictures), Secrets())
+    number = upsert_edit(
+        new, NewEdit(edit, first + row["position"], row["content"], known.stamps(), pictures), Secrets()
+    )
     merged.edits += number > last
     for answer in old.execute(_ANSWERS, (row["edit"],)):
         place = (number, answer["own_asked"], answer["own_repeat"])
@@ -242,7 +244,7 @@ def _merge_unit(old: sqlite3.Connection, new: sqlite3.Connection, answer: sqlite
     if found := new.execute(same, values).fetchone():
         if found[1] == "judged" or answer["status"] != "judged":
             return int(found[0])
-        unit = write_over(new, int(found[0]), values)
+        unit = replace_unit(new, int(found[0]), values)
     else:
         unit = insert_unit(new, values)
     for trace in old.execute("SELECT * FROM traces WHERE unit = ? ORDER BY trace", (answer["unit"],)).fetchall():

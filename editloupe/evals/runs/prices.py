@@ -38,12 +38,12 @@ class Price(Record):
         dollars = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
         return round(dollars / MILLION, 9)
 
-    def of(self, outcome: Outcome) -> float:
+    def outcome_cost(self, outcome: Outcome) -> float:
         """Return what an outcome cost."""
         return self.cost(outcome.usage)
 
 
-class SeveralPrices(Price):
+class PanelPrice(Price):
     """What several judges cost that answer together; tokens of none in particular count as the dearest's."""
 
     members: Mapping[str, Price]
@@ -52,16 +52,16 @@ class SeveralPrices(Price):
         """Return what these tokens of a judge cost."""
         return self.members[judge].cost(usage) if judge in self.members else super().cost(usage)
 
-    def of(self, outcome: Outcome) -> float:
+    def outcome_cost(self, outcome: Outcome) -> float:
         """Return what an outcome cost: the tokens of each judge at its own price."""
         if not outcome.opinions:
             return self.cost(outcome.usage)
-        return round(sum(self.of_opinion(one) for one in outcome.opinions), 9)
+        return round(sum(self.opinion_cost(one) for one in outcome.opinions), 9)
 
-    def of_opinion(self, opinion: Opinion) -> float:
+    def opinion_cost(self, opinion: Opinion) -> float:
         """Return what one judge's opinion cost, a panel's as its members' together."""
         if opinion.opinions:
-            return sum(self.of_opinion(one) for one in opinion.opinions)
+            return sum(self.opinion_cost(one) for one in opinion.opinions)
         return self.cost(opinion.usage, opinion.judge)
 
 
@@ -85,7 +85,7 @@ def price_of(spec: str, table: str | Path | None = None) -> Price | None:
     return prices[max(dated, key=len)] if dated else None
 
 
-def price_of_all(members: Sequence[str], table: str | Path | None = None) -> Price | None:
+def price_of_members(members: Sequence[str], table: str | Path | None = None) -> Price | None:
     """Return the price of judges that answer together, or of one; None where that of any of them is unknown."""
     each = {spec: price_of(spec, table) for spec in members}
     known = {spec: price for spec, price in each.items() if price is not None}
@@ -94,7 +94,7 @@ def price_of_all(members: Sequence[str], table: str | Path | None = None) -> Pri
     if len(known) == 1:
         return next(iter(known.values()))
     dearest = {name: max(getattr(price, name) for price in known.values()) for name in ("input", "output")}
-    return SeveralPrices(**dearest, members=known)
+    return PanelPrice(**dearest, members=known)
 
 
 def parse_price(text: str) -> Price:

@@ -18,7 +18,7 @@ from editloupe.types import UserError
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PruneResult:
     """What was taken away, or would be."""
 
     units: int
@@ -26,7 +26,7 @@ class Pruned:
     bytes: int
 
 
-def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> Pruned:
+def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> PruneResult:
     """Take away units no edit is answered by and pictures nothing refers to; with `pictures` also those only traces show."""
     with closing(schema.connect_to_read(folder / FILE)):  # tells what is no run, of which a writer would make one
         pass
@@ -34,7 +34,7 @@ def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> Pru
         with Run.open(folder) as run, run.reader() as reader:
             (units,) = reader.connection.execute(f"SELECT count(*) FROM units WHERE {_UNUSED}").fetchone()
             files = list(_files(run, _wanted(reader.connection, without_traces=pictures)))
-            return Pruned(units, len(files), sum(path.stat().st_size for path in files))
+            return PruneResult(units, len(files), sum(path.stat().st_size for path in files))
     with Run.write(folder) as run:
         with run.transaction() as connection:
             units = _take_units(connection)
@@ -47,7 +47,7 @@ def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> Pru
             except OSError as error:
                 raise UserError(f"{path} cannot be removed: {error.strerror or error}") from None
         run.shrink()
-    return Pruned(units, len(files), size)
+    return PruneResult(units, len(files), size)
 
 
 _UNUSED = "unit NOT IN (SELECT unit FROM answers)"

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import starmap
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -13,8 +14,8 @@ from typing import Any, NamedTuple
 from editloupe._util.json_safe import storable_text
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import Configuration
-from editloupe.evals.runs.damage import rows_of
-from editloupe.evals.runs.edit_rows import Enrolled, rows_with_id
+from editloupe.evals.runs.damage import iter_rows
+from editloupe.evals.runs.edit_rows import EditRecord, find_edit_records
 from editloupe.judge.question_key import QuestionKey
 
 AT_ONCE = 2000
@@ -49,19 +50,6 @@ _COLUMNS = {
     ),
     "served": _OUTCOME_FIELD.format("served"),
 }
-
-
-class EditRecord(NamedTuple):
-    """A row of the table `edits`; `facts` and `pictures` are JSON."""
-
-    edit: int
-    name: str
-    edit_id: str
-    model: str | None
-    content: str | None
-    position: int
-    facts: str
-    pictures: str
 
 
 class AnswerMark(NamedTuple):
@@ -163,7 +151,7 @@ _UNIT_SUMMARIES = "SELECT {} FROM verdicts".format(
     ", ".join(_OUTCOME_FIELD.format(name) if name == "confidence" else name for name in UnitSummary._fields)
 )
 _MARKS = "SELECT answers.answer, answers.edit, answers.unit, finished_at FROM answers JOIN units USING (unit)"
-_EDIT_RECORDS = f"SELECT {', '.join(EditRecord._fields)} FROM edits"
+_EDIT_RECORDS = f"SELECT {', '.join(EditRecord._fields[:-1])} FROM edits"  # without `files"
 
 
 class RunReader:
@@ -206,7 +194,7 @@ class RunReader:
 
     def configurations(self, protocol: str | None = None) -> list[Configuration]:
         """Return the configurations that answer something, first used first."""
-        return configurations.held(self.connection, protocol)
+        return configurations.list_configurations(self.connection, protocol)
 
     def find_configuration(self, name: str) -> Configuration | None:
         """Return a configuration by its whole name; None if it has answered nothing. Its units are not counted."""
@@ -231,19 +219,19 @@ class RunReader:
     def edit_records(self, names: Sequence[str] | None = None) -> Iterator[EditRecord]:
         """Yield the rows of all edits, or of those with these names."""
         if names is None:
-            yield from map(EditRecord._make, rows_of(self.connection.execute(_EDIT_RECORDS)))
+            yield from starmap(EditRecord, iter_rows(self.connection.execute(_EDIT_RECORDS)))
             return
         query = f"{_EDIT_RECORDS} WHERE name IN ({_marks(names)})"
-        yield from map(EditRecord._make, self.connection.execute(query, names))
+        yield from starmap(EditRecord, self.connection.execute(query, names))
 
     def holds_edit(self, name: str) -> bool:
         """True if an edit has this name or id."""
         query = "SELECT 1 FROM edits WHERE name = :name OR edit_id = :name"
         return self.connection.execute(query, {"name": storable_text(name)}).fetchone() is not None
 
-    def edits_with_id(self, edit_id: str) -> list[Enrolled]:
+    def edits_with_id(self, edit_id: str) -> list[EditRecord]:
         """Return everything the run holds under an id: one row per model and content."""
-        return rows_with_id(self.connection, edit_id)
+        return find_edit_records(self.connection, edit_id)
 
     def names_with_id(self, edit_id: str) -> list[str]:
         """Return the names of the edits that share an id, in the manifest's order."""
@@ -281,7 +269,7 @@ class RunReader:
 
     def answer_numbers(self) -> set[int]:
         """Return the numbers of all answers."""
-        return {number for (number,) in rows_of(self.connection.execute("SELECT answer FROM answers"))}
+        return {number for (number,) in iter_rows(self.connection.execute("SELECT answer FROM answers"))}
 
     def answer_mark(self, answer: int) -> AnswerMark | None:
         """Return what identifies an answer; None if there is none with this number."""
@@ -290,7 +278,7 @@ class RunReader:
 
     def answer_marks(self, last: int) -> Iterator[AnswerMark]:
         """Yield what identifies the answers up to a number."""
-        rows = rows_of(self.connection.execute(f"{_MARKS} WHERE answers.answer <= ?", (last,)))
+        rows = iter_rows(self.connection.execute(f"{_MARKS} WHERE answers.answer <= ?", (last,)))
         yield from map(AnswerMark._make, rows)
 
     def verdict_records(self, after: int, limit: int) -> list[VerdictRecord]:

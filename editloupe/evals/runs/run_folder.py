@@ -66,7 +66,7 @@ class RunLock:
 
 
 @contextmanager
-def nothing_left_of(folder: Path) -> Iterator[None]:
+def remove_if_empty_on_error(folder: Path) -> Iterator[None]:
     """Where a UserError ends what is done here, take the run away that was made for it, unless it holds something.
 
     A run that was there before stays as it is, and so does whatever else lies in the folder.
@@ -148,7 +148,7 @@ class PictureFolder:
         return True
 
 
-def file_of(picture: Picture) -> tuple[str, bytes]:
+def encode_file(picture: Picture) -> tuple[str, bytes]:
     """Return suffix and bytes a picture is kept as: its own file where it has one, else what was made for the wire.
 
     Pixels that were given to be judged are kept without loss: the tools saw every one of them.
@@ -164,7 +164,7 @@ def file_of(picture: Picture) -> tuple[str, bytes]:
 
 
 @dataclass(frozen=True)
-class KeptPictures:
+class JudgementPictures:
     """The pictures of one judgement as files, ready to be written or sent to whoever writes them."""
 
     roles: Mapping[str, list[Sha]] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class KeptPictures:
                 folder.keep_bytes(sha, suffix, data)
 
 
-def kept_pictures(judgement: Judgement, album: Album, known: Container[Sha]) -> KeptPictures:
+def collect_pictures(judgement: Judgement, album: Album, known: Container[Sha]) -> JudgementPictures:
     """Return the edit's own pictures and all that the traces speak of; those already known are not encoded again."""
     roles: dict[str, list[Sha]] = {}
     for role, paths in judgement.edit.files.items():
@@ -187,7 +187,7 @@ def kept_pictures(judgement: Judgement, album: Album, known: Container[Sha]) -> 
             with suppress(ImageError):
                 roles.setdefault(role, []).append(album.open(path).sha)
     wanted = {sha for shas in roles.values() for sha in shas} | set(_shown_in(judgement))
-    return KeptPictures(roles, {sha: file_of(album[sha]) for sha in wanted if sha not in known})
+    return JudgementPictures(roles, {sha: encode_file(album[sha]) for sha in wanted if sha not in known})
 
 
 def _shown_in(judgement: Judgement) -> Iterator[Sha]:

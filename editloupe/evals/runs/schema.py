@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from editloupe.evals.runs.damage import RunConnection, RunDamaged, damaged
+from editloupe.evals.runs.damage import RunConnection, RunDamaged, format_damage
 from editloupe.types import UserError
 
 VERSION = 2
@@ -174,11 +174,11 @@ def connect_to_write(path: Path) -> RunConnection:
         connection = _connect(path)
         try:
             if not fresh:
-                check(connection, path)
+                check_version(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
-            if version_of(connection) == 0:
+            if read_version(connection) == 0:
                 marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
                 connection.executescript(f"BEGIN IMMEDIATE; {TABLES} {VERDICTS} {marks} COMMIT;")
         except BaseException:
@@ -187,7 +187,7 @@ def connect_to_write(path: Path) -> RunConnection:
     except sqlite3.OperationalError as error:
         raise UserError(f"{path.parent} cannot be written: {error}") from None
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise RunDamaged(damaged(path, error)) from None
+        raise RunDamaged(format_damage(path, error)) from None
     connection.path, connection.writing = path, True
     return connection
 
@@ -203,7 +203,7 @@ def connect_to_read(path: Path) -> RunConnection:
     for options in ("mode=ro", "mode=ro&immutable=1"):
         connection = _connect(f"{path.resolve().as_uri()}?{options}")
         try:
-            version = check(connection, path)
+            version = check_version(connection, path)
             if version == 0:
                 raise RunDamaged(f"{path.parent} is not a run: its {path.name} is empty")
         except sqlite3.OperationalError as error:
@@ -211,7 +211,7 @@ def connect_to_read(path: Path) -> RunConnection:
             last = str(error)  # the error itself would keep this frame and the file with it
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             connection.close()
-            raise RunDamaged(damaged(path, error)) from None
+            raise RunDamaged(format_damage(path, error)) from None
         except BaseException:
             connection.close()
             raise
@@ -241,11 +241,11 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def check(connection: sqlite3.Connection, path: Path) -> int:
+def check_version(connection: sqlite3.Connection, path: Path) -> int:
     """Return the version of the file's layout, 0 where it has none yet; no run, or a later one's, raises UserError."""
     try:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = version_of(connection)
+        version = read_version(connection)
     except sqlite3.OperationalError:
         raise
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
@@ -261,6 +261,6 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def version_of(connection: sqlite3.Connection) -> int:
+def read_version(connection: sqlite3.Connection) -> int:
     """Return the version of an open run's layout."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])

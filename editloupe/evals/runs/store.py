@@ -15,12 +15,21 @@ from typing import Any
 from editloupe._util.json_safe import content_key, finite_number, storable, storable_text, whole_number
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
-from editloupe.evals.runs.configurations import Unreadable, read_about
-from editloupe.evals.runs.damage import Damage, RunDamaged, rows_of
-from editloupe.evals.runs.edit_rows import Entry, KeptEdit, enrol, forget, read_edit
+from editloupe.evals.runs.configurations import UnreadableRunJson, read_about
+from editloupe.evals.runs.damage import Damage, RunDamaged, iter_rows
+from editloupe.evals.runs.edit_rows import NewEdit, StoredEdit, delete_edits, read_edit, upsert_edit
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, PictureFolder, RunLock
-from editloupe.evals.runs.unit_rows import ANSWER, Answer, Filing, Unit, put, read_reply, read_trace, timestamp
+from editloupe.evals.runs.unit_rows import (
+    ANSWER,
+    Answer,
+    JudgementRecord,
+    Unit,
+    read_reply,
+    read_trace,
+    timestamp,
+    write_judgement,
+)
 from editloupe.judge.question_key import QuestionSpec
 from editloupe.pictures.decode import Album
 from editloupe.types import Judgement, Trace, Usage, UserError
@@ -123,7 +132,7 @@ class Run:
         """
         try:
             return read_about(self.folder / ABOUT)
-        except Unreadable as error:
+        except UnreadableRunJson as error:
             self.damage.note(f"{error}; who judged with which settings is not known.")
             return {"schema": schema.VERSION, "configurations": []}
 
@@ -135,10 +144,10 @@ class Run:
         name = content_key({"description": self._canonical(description)})[:16]
         if asked:
             with self.transaction() as connection:
-                name = configurations.name_for(connection, asked)
-                configurations.extend(connection, self._without_secrets, asked, name)
+                name = configurations.find_name(connection, asked)
+                configurations.add_questions(connection, self._without_secrets, asked, name)
         described = json.loads(self._canonical(description))
-        self.amend_about(lambda about: configurations.describe(about, name, described, timestamp()))
+        self.amend_about(lambda about: configurations.add_description(about, name, described, timestamp()))
         return name
 
     def add_configurations(self, known: Iterable[Mapping[str, Any]]) -> None:
@@ -180,43 +189,49 @@ class Run:
 
         `configuration` is what `configure` returned for the judge; without it nobody can say later how it was judged.
         """
-        self.save_all([Filing(judgement, repeat, album, configuration=configuration)])
+        self.save_all([JudgementRecord(judgement, repeat, album, configuration=configuration)])
 
-    def save_all(self, filings: Iterable[Filing]) -> list[frozenset[str]]:
-        """Keep several judgements in one transaction; return for each the criteria whose older verdict was kept."""
+    def save_all(self, records: Iterable[JudgementRecord]) -> list[frozenset[str]]:
+        """Store several judgements in one transaction.
+
+        Returns:
+            For each judgement, the criteria whose older verdict was kept.
+        """
         with self._write_errors():
-            ready = [(filing, filing.ready(self.pictures, self._without_secrets)) for filing in filings]
-        kept = []
+            prepared = [(record, record.build_rows(self.pictures, self._without_secrets)) for record in records]
+        not_replaced = []
         with self.transaction() as connection:
-            for filing, rows in ready:
-                if unknown := filing.unknown_questions():
-                    configurations.extend(connection, self._without_secrets, unknown, filing.named_configuration)
-                edit = enrol(connection, rows.entry, self._without_secrets) if filing.edit is None else filing.edit
-                kept.append(put(connection, rows, edit, filing.also))
-        return kept
+            for record, rows in prepared:
+                if unknown := record.unknown_questions():
+                    configurations.add_questions(connection, self._without_secrets, unknown, record.named_configuration)
+                edit = record.edit
+                if edit is None:
+                    edit = upsert_edit(connection, rows.entry, self._without_secrets)
+                not_replaced.append(write_judgement(connection, rows, edit, record.also))
+        return not_replaced
 
     # What a manifest says
 
-    def enrol(self, entries: Iterable[Entry]) -> list[int]:
+    def upsert_edits(self, entries: Iterable[NewEdit]) -> list[int]:
         """Bring the edits up to date with a manifest and return their numbers."""
         with self.transaction() as connection:
-            return [enrol(connection, entry, self._without_secrets) for entry in entries]
+            return [upsert_edit(connection, entry, self._without_secrets) for entry in entries]
 
-    def answer(self, answers: Iterable[Answer]) -> None:
+    def add_answers(self, answers: Iterable[Answer]) -> None:
         """Have units that are there answer these edits too."""
         with self.transaction() as connection:
             connection.executemany(ANSWER, answers)
 
-    def take_back(self, edit: int, asked: Iterable[str]) -> None:
+    def delete_answers(self, edit: int, asked: Iterable[str]) -> None:
         """Have an edit no longer answered in these ways of asking; the verdicts stay in the file."""
         with self.transaction() as connection:
             places = [(edit, key) for key in asked]
             connection.executemany("DELETE FROM answers WHERE edit = ? AND asked = ?", places)
 
-    def forget(self, edits: Iterable[int]) -> None:
+    def delete_edits(self, edits: Iterable[int]) -> None:
         """Take edits out of every table; their verdicts stay in the file and are found again where the edits come back."""
         with self.transaction() as connection:
-            forget(connection, edits)
+            delete_edits(connection, edits)
 
     def keep_fork(self, edit_id: str, name: str, criterion: str, identity: str, record: Callable[[int], str]) -> None:
         """Write a fork under the next number; `record` returns its JSON for that number."""
@@ -244,7 +259,7 @@ class Run:
 
     # Replies and what was paid for them
 
-    def reply(self, key: str) -> dict[str, Any] | None:
+    def find_reply(self, key: str) -> dict[str, Any] | None:
         """Return a kept model reply; one that cannot be read any more counts as not kept and is noted."""
         with self._turn:
             row = self._connection.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
@@ -267,7 +282,7 @@ class Run:
             rows = self._connection.execute(query, place).fetchall()
         return {key: reply for key, text in rows if (reply := read_reply(self.damage, key, text)) is not None}
 
-    def pay(self, judge: str, usage: Usage, cost: float | None) -> None:
+    def add_spending(self, judge: str, usage: Usage, cost: float | None) -> None:
         """Add one reply to what the run has spent, whatever becomes of the unit it belongs to."""
         added = ", ".join(f"{name} = {name} + excluded.{name}" for name in _USAGE)
         marks = ", ".join("?" * (len(_USAGE) + 2))
@@ -279,7 +294,7 @@ class Run:
                 (storable_text(judge), *counts, finite_number(cost)),
             )
 
-    def spent(self) -> tuple[Usage, float | None]:
+    def read_spending(self) -> tuple[Usage, float | None]:
         """Return all tokens paid for so far and their cost, which is None where some price was unknown."""
         with self._turn:
             rows = self._connection.execute(f"SELECT {', '.join(_USAGE)}, cost FROM spent").fetchall()
@@ -301,7 +316,7 @@ class Run:
         """
         tests, values = [], []
         if name is not None:
-            tests, values = ["name = ?"], [self.name_of(name)]
+            tests, values = ["name = ?"], [self.resolve_name(name)]
         if configuration is not None:
             tests.append("asked IN (SELECT asked FROM configurations WHERE configuration = ?)")
             values.append(configuration)
@@ -324,24 +339,24 @@ class Run:
         for (name,) in reader.execute(lost):
             self.damage.add("edits with verdicts", str(name))
 
-    def edits(self) -> Iterator[KeptEdit]:
+    def edits(self) -> Iterator[StoredEdit]:
         """Yield every edit with its name and the hashes of its pictures by role, in the order of the manifest."""
         with self.reader() as reader:
             query = "SELECT name, facts, pictures FROM edits ORDER BY position, edit_id, name"
-            for row in rows_of(reader.connection.execute(query)):
+            for row in iter_rows(reader.connection.execute(query)):
                 if (found := read_edit(self.damage, *row)) is not None:
                     yield found
 
-    def edit(self, name: str) -> KeptEdit:
+    def edit(self, name: str) -> StoredEdit:
         """Return one edit by its name, or by its id where only one has it; an unknown one is a UserError with close matches."""
         query = "SELECT name, facts, pictures FROM edits WHERE name = ?"
         with self._turn:
-            row = self._connection.execute(query, (self.name_of(name),)).fetchone()
+            row = self._connection.execute(query, (self.resolve_name(name),)).fetchone()
         if (found := read_edit(self.damage, *row)) is None:
             raise RunDamaged(f'the run {self.folder} is damaged: the edit "{name}" cannot be read')
         return found
 
-    def name_of(self, said: str, model: str | None = None) -> str:
+    def resolve_name(self, said: str, model: str | None = None) -> str:
         """Return the name of the edit that is meant by a name, or by an id and a model; raises UserError where it is none."""
         wanted = storable_text(said)
         query = "SELECT name, edit_id, model FROM edits WHERE name = :said OR edit_id = :said ORDER BY position, edit"
@@ -364,7 +379,7 @@ class Run:
         self, name: str, criterion: str | None = None, repeat: int | None = None, asked: str | None = None
     ) -> tuple[Trace, ...]:
         """Return the traces of an edit: every criterion and repeat, or only those named."""
-        edit = self.name_of(name)
+        edit = self.resolve_name(name)
         query, values = (
             "SELECT traces.trace, traces.head FROM verdicts JOIN traces ON traces.unit = verdicts.unit WHERE name = ?",
             [edit],

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from editloupe._util.text import number_of
 from editloupe.evals.runs import schema
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
-from editloupe.evals.runs.prices import Price, SeveralPrices
+from editloupe.evals.runs.prices import PanelPrice, Price
 from editloupe.evals.runs.reader import OF_CONFIGURATION, RunReader
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
@@ -62,7 +62,7 @@ class RunInfo(Record):
 def run_info(folder: Path) -> RunInfo:
     """Return what a run holds."""
     with Run.open(folder) as run, run.reader() as reader:
-        usage, cost = run.spent()
+        usage, cost = run.read_spending()
         models = (
             "SELECT CAST(model AS TEXT), count(*) FROM edits WHERE model IS NOT NULL GROUP BY model ORDER BY min(edit)"
         )
@@ -70,7 +70,7 @@ def run_info(folder: Path) -> RunInfo:
         sizes = [path.stat().st_size for path in places if path.is_file()]
         return RunInfo(
             folder=str(folder),
-            schema_version=schema.version_of(reader.connection),
+            schema_version=schema.read_version(reader.connection),
             created=run.about().get("created"),
             edits=reader.connection.execute("SELECT count(*) FROM edits").fetchone()[0],
             models={str(name): count for name, count in reader.connection.execute(models)},
@@ -89,7 +89,7 @@ def _configuration_info(run: Run, reader: RunReader, configuration: Configuratio
         "GROUP BY criterion ORDER BY min(answer)"
     )
     rows = reader.connection.execute(query, (configuration.name,)).fetchall()
-    standing = standing_of(run, reader, configuration)
+    standing = count_completion(run, reader, configuration)
     return ConfigurationInfo(
         name=configuration.name,
         judge=configuration.judge,
@@ -108,7 +108,7 @@ def _configuration_info(run: Run, reader: RunReader, configuration: Configuratio
 
 
 @dataclass(frozen=True)
-class Standing:
+class Completion:
     """What of one configuration's units is there."""
 
     judged: int
@@ -123,17 +123,17 @@ class Standing:
         """Units without an outcome."""
         return max(0, self.expected - self.judged - self.unjudged)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Say how far the run has got, in a few words; nothing where it is complete.
 
-        >>> Standing(judged=90, unjudged=2, expected=240, edits=23).told()
+        >>> Standing(judged=90, unjudged=2, expected=240, edits=23).describe()
         '92 of 240 judged, 148 not yet'
         """
         done = self.judged + self.unjudged
         return f"{done} of {self.expected} judged, {self.not_yet} not yet" if self.not_yet else ""
 
 
-def standing_of(run: Run, reader: RunReader, configuration: Configuration) -> Standing:
+def count_completion(run: Run, reader: RunReader, configuration: Configuration) -> Completion:
     """Count what a configuration of a run has judged and what it was to judge."""
     query = (
         "SELECT count(*), total(status = 'judged'), count(DISTINCT criterion), max(repeat) FROM verdicts "
@@ -156,7 +156,7 @@ def standing_of(run: Run, reader: RunReader, configuration: Configuration) -> St
         waiting_edits=(kept.edit for kept in run.edits() if kept.name in waiting),
         repeats=repeats,
     )
-    return Standing(judged, units - judged, max(units, expected), edits)
+    return Completion(judged, units - judged, max(units, expected), edits)
 
 
 def expected_units(
@@ -199,7 +199,7 @@ def _asked_criteria(protocol: Protocol, edit: Edit, wanted: set[str]) -> set[str
     return wanted & asked | wanted.difference(protocol.criteria)
 
 
-def judged_elsewhere(reader: RunReader, configuration: Configuration) -> set[str]:
+def find_judged_elsewhere(reader: RunReader, configuration: Configuration) -> set[str]:
     """Return the names of edits judged by another protocol: it is not known whether this one is to judge them too."""
     others = (other for other in reader.configurations() if other.protocol != configuration.protocol)
     return set().union(*(reader.names_judged_by(other.name) for other in others))
@@ -209,7 +209,7 @@ def _waiting(reader: RunReader, configuration: Configuration) -> set[str]:
     """Return the names of edits without an outcome, but not of those that only another protocol judged."""
     query = f"SELECT name FROM edits WHERE edit NOT IN (SELECT edit FROM answers WHERE {OF_CONFIGURATION})"
     names = {str(name) for (name,) in reader.connection.execute(query, (configuration.name,))}
-    return names - judged_elsewhere(reader, configuration) if names else names
+    return names - find_judged_elsewhere(reader, configuration) if names else names
 
 
 # Time
@@ -228,7 +228,7 @@ def clock_seconds(spans: Iterable[tuple[float, float]]) -> float:
     return whole
 
 
-def clock_of(reader: RunReader, configuration: str) -> float:
+def measure_clock_seconds(reader: RunReader, configuration: str) -> float:
     """Return how many seconds on the clock a configuration's verdicts took; they are judged side by side."""
     query = (
         "SELECT CAST(strftime('%s', finished_at) AS REAL), seconds FROM units WHERE unit IN "
@@ -241,7 +241,7 @@ def clock_of(reader: RunReader, configuration: str) -> float:
 # Reasons and tokens
 
 
-def unjudged(run: Run, configuration: str) -> dict[str, tuple[int, str]]:
+def count_unjudged(run: Run, configuration: str) -> dict[str, tuple[int, str]]:
     """Return how many units are unjudged by reason, with the name of one edit each."""
     query = (
         f"SELECT CAST(reason AS TEXT), count(*), CAST(min(name) AS TEXT) FROM verdicts WHERE {OF_CONFIGURATION} "
@@ -252,7 +252,7 @@ def unjudged(run: Run, configuration: str) -> dict[str, tuple[int, str]]:
         return {str(reason): (count, str(example)) for reason, count, example in rows}
 
 
-def edits_unjudged(run: Run, configuration: str, reason: str) -> int:
+def count_unjudged_edits(run: Run, configuration: str, reason: str) -> int:
     """Return how many edits have a unit that is unjudged for this reason."""
     query = f"SELECT count(DISTINCT name) FROM verdicts WHERE {OF_CONFIGURATION} AND status = 'unjudged' AND reason = ?"
     with run.reader() as reader:
@@ -287,7 +287,7 @@ class StageCount(Record):
     """None where a price is not known."""
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """All of it in a line."""
         tokens = self.usage.input_tokens + self.usage.output_tokens
         cost = "cost unknown" if self.cost is None else f"${self.cost:.4f}"
@@ -297,7 +297,7 @@ class StageCount(Record):
         return f"{self.part}, {self.judge}: asked about {self.asked} units, {what} {self.kept}{left}{spent}"
 
 
-def stage_counts(run: Run, configuration: str, price: Price | None) -> tuple[StageCount, ...]:
+def count_stages(run: Run, configuration: str, price: Price | None) -> tuple[StageCount, ...]:
     """Count what each judge did, by stage or member; empty for a judge that answers alone."""
     found: dict[tuple[str, str], StageCount] = {}
     for opinions in _each(run, configuration):
@@ -317,7 +317,7 @@ def stage_counts(run: Run, configuration: str, price: Price | None) -> tuple[Sta
     return tuple(sorted(found.values(), key=lambda one: (len(one.part), one.part)))
 
 
-def silent_members(run: Run, configuration: str) -> tuple[str, ...]:
+def describe_silent_members(run: Run, configuration: str) -> tuple[str, ...]:
     """Say which members of a panel gave no verdict on units that the others decided."""
     query = (
         "SELECT CAST(json_extract(said.value, '$.judge') AS TEXT), count(*), "
@@ -349,9 +349,9 @@ def _each(run: Run, configuration: str) -> Iterator[Sequence[Opinion]]:
 def _cost(one: Opinion, price: Price | None) -> float | None:
     if price is None:
         return None
-    return price.of_opinion(one) if isinstance(price, SeveralPrices) else price.cost(one.usage, one.judge)
+    return price.opinion_cost(one) if isinstance(price, PanelPrice) else price.cost(one.usage, one.judge)
 
 
-def as_facts(counts: Sequence[StageCount]) -> list[Mapping[str, object]]:
+def stage_counts_as_json(counts: Sequence[StageCount]) -> list[Mapping[str, object]]:
     """Return the counts as plain JSON holds them."""
     return [json.loads(one.model_dump_json()) for one in counts]

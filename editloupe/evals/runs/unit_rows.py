@@ -24,9 +24,9 @@ from editloupe._util.json_safe import (
 )
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.damage import Damage
-from editloupe.evals.runs.edit_rows import Entry, content_of
+from editloupe.evals.runs.edit_rows import NewEdit, hash_content
 from editloupe.evals.runs.prices import Price
-from editloupe.evals.runs.run_folder import KeptPictures, PictureFolder, kept_pictures
+from editloupe.evals.runs.run_folder import JudgementPictures, PictureFolder, collect_pictures
 from editloupe.evals.runs.schema import UNIT_COLUMNS
 from editloupe.judge.question_key import QuestionKey, QuestionSpec
 from editloupe.pictures.decode import Album
@@ -82,25 +82,25 @@ class Unit(Record):
 
 
 @dataclass(frozen=True)
-class Rows:
+class JudgementRows:
     """A judgement as rows, made before the transaction begins."""
 
-    entry: Entry
+    entry: NewEdit
     units: list[dict[str, Any]]
     texts: list[str]
     traces: Mapping[str, list[tuple[tuple[Any, ...], list[tuple[float, str]]]]]
     """By criterion: the columns of `traces`, and the steps."""
-    held: Mapping[str, int] = field(default_factory=dict)
+    old_verdicts: Mapping[str, int] = field(default_factory=dict)
     passing: Collection[str] = ()
 
 
 @dataclass(frozen=True)
-class Filing:
+class JudgementRecord:
     """A judgement on its way into a run."""
 
     judgement: Judgement
     repeat: int = 0
-    album: Album | KeptPictures | None = None
+    album: Album | JudgementPictures | None = None
     """Where the pictures are that the traces speak of; without it none are kept."""
     position: int | None = None
     questions: Mapping[str, QuestionKey] = field(default_factory=dict)
@@ -113,25 +113,29 @@ class Filing:
     """The edit's number in the run; without it the edit is enrolled."""
     also: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Further edits that a criterion's unit answers."""
-    held: Mapping[str, int] = field(default_factory=dict)
+    old_verdicts: Mapping[str, int] = field(default_factory=dict)
     """By criterion, the unit whose verdict answers the question already and is kept if this outcome is unjudged."""
     passing: Collection[str] = ()
     """Criteria that ended unjudged for a reason that says nothing about the judge's reply."""
 
-    def ready(self, folder: PictureFolder, clean: Secrets) -> Rows:
+    def build_rows(self, folder: PictureFolder, clean: Secrets) -> JudgementRows:
         """Write the pictures and return the rows."""
         edit, album = self.judgement.edit, self.album
-        kept = kept_pictures(self.judgement, album, folder) if isinstance(album, Album) else album or KeptPictures()
+        kept = (
+            collect_pictures(self.judgement, album, folder)
+            if isinstance(album, Album)
+            else album or JudgementPictures()
+        )
         kept.write(folder)
-        return Rows(
-            entry=Entry(edit, self.position, content_of(edit, hashes_by_path(edit, kept.roles)), {}, kept.roles),
+        return JudgementRows(
+            entry=NewEdit(edit, self.position, hash_content(edit, hashes_by_path(edit, kept.roles)), {}, kept.roles),
             units=[self._unit(outcome, clean) for outcome in self.judgement.verdicts],
             texts=[_text(text, clean) for text in {text for trace in self.judgement.traces for text in trace.prompt}],
             traces={
                 outcome.criterion: [self._trace(trace, clean) for trace in self._traces(outcome)]
                 for outcome in self.judgement.verdicts
             },
-            held=self.held,
+            old_verdicts=self.old_verdicts,
             passing=self.passing,
         )
 
@@ -161,7 +165,7 @@ class Filing:
             "reason": None if isinstance(outcome, Verdict) else outcome.reason.value,
             "steps": outcome.steps,
             **{name: whole_number(getattr(usage, name)) for name in Usage.model_fields},
-            "cost": finite_number(self.price.of(outcome)) if self.price else None,
+            "cost": finite_number(self.price.outcome_cost(outcome)) if self.price else None,
             "seconds": max((_duration(trace.seconds) for trace in traces), default=0.0),
             "outcome": _text(record_json(outcome), clean),
             "finished_at": timestamp(),
@@ -186,7 +190,7 @@ class Filing:
         return [self._unknown(outcome.criterion) for outcome in verdicts if outcome.criterion not in self.questions]
 
     def _trace(self, trace: Trace, clean: Secrets) -> tuple[tuple[Any, ...], list[tuple[float, str]]]:
-        prompt = tuple(text_sha(_text(text, clean)) for text in trace.prompt)
+        prompt = tuple(hash_text(_text(text, clean)) for text in trace.prompt)
         head = record_json(trace.model_copy(update={"prompt": prompt}), without={"steps"})
         steps = [(_duration(step.seconds), _text(record_json(step), clean)) for step in trace.steps]
         return (trace.target, _duration(trace.seconds), _text(head, clean)), steps
@@ -201,7 +205,7 @@ def hashes_by_path(edit: Edit, roles: Mapping[str, list[str]]) -> dict[PictureSo
     return found
 
 
-def text_sha(text: str) -> str:
+def hash_text(text: str) -> str:
     """Return the name under which a text is kept."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
@@ -232,7 +236,9 @@ class Answer(NamedTuple):
     """What of the edit the unit was taken to answer for; a verdict that is kept on purpose was shown something else."""
 
 
-def put(connection: sqlite3.Connection, rows: Rows, edit: int, also: Mapping[str, Sequence[int]]) -> frozenset[str]:
+def write_judgement(
+    connection: sqlite3.Connection, rows: JudgementRows, edit: int, also: Mapping[str, Sequence[int]]
+) -> frozenset[str]:
     """Write a judgement's units with their traces, and have them answer its edit and others that wait for them.
 
     A unit that ended unjudged never replaces a verdict: the verdict and its traces are kept.
@@ -242,16 +248,16 @@ def put(connection: sqlite3.Connection, rows: Rows, edit: int, also: Mapping[str
     """
     kept = set[str]()
     for text in rows.texts:
-        connection.execute("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", (text_sha(text), text))
+        connection.execute("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", (hash_text(text), text))
     for unit in rows.units:
         edits = (edit, *also.get(unit["criterion"], ()))
         place = _place(connection, unit, edit)
-        verdict = _find_verdict(connection, unit, rows.held.get(unit["criterion"]), place)
+        verdict = _find_verdict(connection, unit, rows.old_verdicts.get(unit["criterion"]), place)
         if verdict is not None:
             _keep_verdict(connection, verdict, unit, edits, passing=unit["criterion"] in rows.passing)
             kept.add(unit["criterion"])
             continue
-        number = insert_unit(connection, unit) if place is None else write_over(connection, place, unit)
+        number = insert_unit(connection, unit) if place is None else replace_unit(connection, place, unit)
         answer = (unit["criterion"], unit["asked"], unit["repeat"], number, unit["shown"])
         before = connection.execute(_ANSWERS, (number,))
         connection.executemany(ANSWER, [*before, *((one, *answer) for one in edits)])
@@ -300,7 +306,7 @@ def _keep_verdict(
         connection.executemany(ANSWER, connection.execute(_ANSWERS, (verdict,)).fetchall())
 
 
-def write_over(connection: sqlite3.Connection, number: int, unit: Mapping[str, Any]) -> int:
+def replace_unit(connection: sqlite3.Connection, number: int, unit: Mapping[str, Any]) -> int:
     """Write a unit in the place of another and return its number; the other one's traces are gone."""
     connection.execute("DELETE FROM steps WHERE trace IN (SELECT trace FROM traces WHERE unit = ?)", (number,))
     connection.execute("DELETE FROM traces WHERE unit = ?", (number,))
@@ -360,7 +366,7 @@ class StepReply:
     message: AIMessage
 
 
-def reply_behind(run: Run, edit_id: str, step: Step) -> StepReply | None:
+def find_step_reply(run: Run, edit_id: str, step: Step) -> StepReply | None:
     """Return the reply a step was read from, None where the run does not hold it.
 
     The step knows the request it answers. A request may have been answered more than once, by a unit that was asked anew or

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.question_key import QuestionKey
 from editloupe.pictures.decode import Album
@@ -25,7 +25,7 @@ TOGETHER = 32
 """Judgements one transaction takes at most."""
 CHECKPOINT_EVERY = 10.0
 """Seconds between two moves of the write-ahead log into the file."""
-_Entry = tuple[Filing, asyncio.AbstractEventLoop, "asyncio.Future[frozenset[str]]"]
+_Entry = tuple[JudgementRecord, asyncio.AbstractEventLoop, "asyncio.Future[frozenset[str]]"]
 
 
 class Writer:
@@ -46,7 +46,7 @@ class Writer:
         """What the disk or the database raised, if anything."""
         return self._failure
 
-    async def keep(self, filing: Filing) -> frozenset[str]:
+    async def keep(self, filing: JudgementRecord) -> frozenset[str]:
         """Write a judgement and return the criteria whose older verdict was kept.
 
         Raises what the disk or the database raised, as a sentence where the user can mend it.
@@ -110,7 +110,7 @@ def _settle(written: asyncio.Future[frozenset[str]], kept: frozenset[str], error
         written.set_exception(error)
 
 
-def keep_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Album) -> int:
+def save_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Album) -> int:
     """Keep what a judge said of an edit and return the repeat it is kept as."""
     configuration = run.configure(judge.describe(), judge.question_specs())
     edit, hashes = judgement.edit, _hashes(judgement, album)
@@ -118,7 +118,7 @@ def keep_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Albu
         outcome.criterion: judge.question_key(edit, outcome.criterion, hashes) for outcome in judgement.verdicts
     }
     repeat = _next_repeat(run, questions.values())
-    run.save_all([Filing(judgement, repeat, album, questions=questions, configuration=configuration)])
+    run.save_all([JudgementRecord(judgement, repeat, album, questions=questions, configuration=configuration)])
     return repeat
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from editloupe.evals.labels.files import Named, label_files
 from editloupe.evals.labels.human import known_answers, merge_labels_of_run
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import standing_of
+from editloupe.evals.runs.summary import count_completion
 from editloupe.evals.traces.as_sql import Known, Query, as_sql
 from editloupe.evals.traces.expression import Among, Comparison, Condition, Joined, Literal, Name, Not, parse
 from editloupe.evals.traces.index_file import Progress, open_index
@@ -341,7 +341,7 @@ class FoundTraces:
         for folder in self.folders:
             with Run.open(folder) as run, run.reader() as reader:
                 for one in run.configurations():
-                    if told := standing_of(run, reader, one).told():
+                    if told := count_completion(run, reader, one).describe():
                         yield f"{folder.resolve().name}, {one.title}: {told}"
 
     def check(self) -> None:

@@ -16,7 +16,8 @@ from zlib import crc32
 
 from editloupe._util.json_safe import storable_text
 from editloupe.evals.runs.damage import UNREADABLE
-from editloupe.evals.runs.reader import EditRecord, RunReader
+from editloupe.evals.runs.edit_rows import EditRecord
+from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.run_folder import FILE as RUN_FILE
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_store import VERDICT, connect, make_tables, recall, remember, stamp

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from editloupe._util.text import one_line, shorten
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.writer import keep_judgement
+from editloupe.evals.runs.writer import save_judgement
 from editloupe.judge import Judge
 from editloupe.judge.edit_score import explain_outcome
 from editloupe.pictures.decode import Album
@@ -51,7 +51,7 @@ class JudgementStore:
                     self._recent.popitem(last=False)
                 return []
             try:
-                keep_judgement(self._run, self._judge, judgement, album)
+                save_judgement(self._run, self._judge, judgement, album)
             except UserError as error:  # the client still gets the verdicts if the disk fails
                 return [f"this judgement could not be kept in the run: {error}"]
             return []

@@ -11,7 +11,7 @@ from typing import Annotated
 from mcp_types import CallToolResult
 from pydantic import Field
 
-from editloupe.evals.runs.export.tables import each_once
+from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import open_picture
 from editloupe.servers.mcp.judge_tool import JudgementStore, describe_outcome
@@ -84,10 +84,10 @@ def _describe_judgement(judgement: Judgement) -> TraceResult:
 
 def _describe_run(folder: Path, edit_id: str) -> tuple[TraceResult, list[ShownPicture]]:
     with Run.open(folder) as run:
-        name = run.name_of(edit_id)
+        name = run.resolve_name(edit_id)
         edit = run.edit(name).edit
         units, seen = [], dict[str, str]()
-        for unit in each_once(run.units(name)):
+        for unit in skip_repeated_verdicts(run.units(name)):
             traces = run.load_trace(name, unit.criterion, unit.repeat, unit.asked)
             units.append(_describe_unit(unit.outcome, traces, unit.repeat, unit.judge, unit.protocol, unit.mode))
             for trace in traces:

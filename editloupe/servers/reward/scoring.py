@@ -21,7 +21,7 @@ from editloupe.agent.transport.rate_limits import with_request_limit
 from editloupe.evals.runs.find_answers import find_verdict
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.judge import Judge
 from editloupe.judge.base_judge import edits_at_once
 from editloupe.judge.edit_score import EditScore, score_edit
@@ -80,7 +80,7 @@ class JudgementRun:
 
     def _save(self, judgement: Judgement, album: Album) -> None:
         questions = self._questions(judgement.edit)
-        filing = Filing(judgement, 0, album, questions=questions, configuration=self._configuration)
+        filing = JudgementRecord(judgement, 0, album, questions=questions, configuration=self._configuration)
         self._run.save_all([filing])
 
     def _questions(self, edit: Edit) -> dict[str, QuestionKey]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from editloupe.evals.runs.damage import readable
+from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.servers.studio.library import OpenRun
 from editloupe.types import UserError
 
@@ -79,7 +79,7 @@ class ChartCache:
             return None
         from editloupe.evals.report.figures import as_svg
 
-        with self._lock, readable(one.name):
+        with self._lock, raise_run_damaged(one.name):
             if name not in charts.drawn:
                 charts.drawn[name] = as_svg(charts.figures[name]())
             return charts.drawn[name]
@@ -100,7 +100,7 @@ def _draw(one: OpenRun, configuration: str) -> Charts:
         from editloupe.evals.stats.scores.run_table import read_run_table
     except ImportError as error:
         raise UserError(f"the charts need {error.name}, which is not installed") from None
-    with readable(one.name):
+    with raise_run_damaged(one.name):
         table = read_run_table(one.run.folder, configuration=configuration)
         people = load_human_labels(table, studio=one.labels.path)
         report = build_report(table, human=people, how=Resampling(RESAMPLES), tables=False)

@@ -13,10 +13,11 @@ from editloupe._util.median import lower_median
 from editloupe.evals.labels.files import Named, label_files
 from editloupe.evals.labels.human import LabelsOfRun, known_answers, merge_labels_of_run
 from editloupe.evals.runs.configurations import recorded_rubrics
-from editloupe.evals.runs.damage import readable
-from editloupe.evals.runs.reader import EditRecord, RunReader, UnitSummary
+from editloupe.evals.runs.damage import raise_run_damaged
+from editloupe.evals.runs.edit_rows import EditRecord
+from editloupe.evals.runs.reader import RunReader, UnitSummary
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import clock_of, standing_of
+from editloupe.evals.runs.summary import count_completion, measure_clock_seconds
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.answer_choices import rubric_of, rubric_read
 from editloupe.servers.studio.labels import LabelBook
@@ -74,7 +75,7 @@ class RunIndex:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give the rows as they are at this moment; a run that cannot be read raises RunDamaged."""
         with self._lock:
-            with readable(self._name):
+            with raise_run_damaged(self._name):
                 self._refresh()
             yield self._rows
 
@@ -91,7 +92,7 @@ class RunIndex:
 
     def state(self) -> tuple[int, int]:
         """Return something that differs whenever the run or its labels have changed."""
-        with self._lock, readable(self._name):
+        with self._lock, raise_run_damaged(self._name):
             self._refresh()
             return self._seen, self._labelled
 
@@ -163,8 +164,8 @@ class RunIndex:
                     _plain(one.name),
                     _plain(one.title),
                     one.units,
-                    standing_of(self._run, source, one).told(),
-                    clock_of(source, one.name),
+                    count_completion(self._run, source, one).describe(),
+                    measure_clock_seconds(source, one.name),
                 )
                 for place, one in enumerate(held)
             ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from editloupe.evals.runs.edit_rows import KeptEdit
+from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.rubrics.model import Answer, Band, ChecksAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocols
 from editloupe.servers.studio.answer_choices import Choice, choices, rubric_for
@@ -107,7 +107,7 @@ def rubric_forms(one: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
     return sorted(found.values(), key=lambda form: place.get(form.rubric.criterion, len(order)))
 
 
-def further_pictures(one: OpenRun, kept: KeptEdit) -> list[tuple[str, str]]:
+def further_pictures(one: OpenRun, kept: StoredEdit) -> list[tuple[str, str]]:
     """Return caption and hash of every further picture the judge was given: references, marks, and what was made of them.
 
     Only what was sent before the judge's first word is among them: what its tools returned would tell what it thought.

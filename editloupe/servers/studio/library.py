@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from editloupe.evals.runs.damage import RunDamaged, readable
-from editloupe.evals.runs.edit_rows import KeptEdit
+from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
+from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.run_folder import FILE, PictureFolder
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -45,9 +45,9 @@ class OpenRun:
     _served: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict, repr=False, compare=False)
     """Notes on served versions by configuration, with the state of the run that they were counted in."""
 
-    def edit(self, name: str) -> KeptEdit:
+    def edit(self, name: str) -> StoredEdit:
         """Return one edit by its name, with the hashes of its pictures by role."""
-        with readable(self.name):
+        with raise_run_damaged(self.name):
             return self.run.edit(name)
 
     def siblings(self, edit_id: str) -> list[tuple[str, str | None]]:
@@ -71,12 +71,12 @@ class OpenRun:
 
     def units(self, name: str) -> list[Unit]:
         """Return the units of one edit, of every configuration."""
-        with readable(self.name):
+        with raise_run_damaged(self.name):
             return list(self.run.units(name))
 
     def traces(self, unit: Unit) -> tuple[Trace, ...]:
         """Return the traces of one unit."""
-        with readable(self.name):
+        with raise_run_damaged(self.name):
             return self.run.load_trace(unit.name, unit.criterion, unit.repeat, unit.asked)
 
     def configuration_of(self, unit: Unit) -> str:
@@ -104,7 +104,7 @@ class OpenRun:
         state = self.index.state()
         counted = self._served.get(configuration)
         if counted is None or counted[0] != state:
-            with readable(self.name), self.run.reader() as reader:
+            with raise_run_damaged(self.name), self.run.reader() as reader:
                 counts = reader.count_served(configuration)
             counted = self._served[configuration] = state, version_notes(versions_counted(counts))
         return counted[1]
@@ -288,7 +288,7 @@ class Library:
         try:
             if not file:
                 raise RunDamaged(f"the run “{name}” is gone: {FILE} was removed from its folder")
-            with readable(name):
+            with raise_run_damaged(name):
                 run = Run.open(folder)
         except UserError as error:
             self._known[folder] = ClosedRun(key, name, str(error), file)
@@ -302,7 +302,7 @@ def _named(run: Run, edit_id: str, model: str | None) -> str:
     """Return the name of the edit a label is about; what cannot be told is left as it was written."""
     if model is not None:
         with suppress(UserError):
-            return run.name_of(edit_id, model)
+            return run.resolve_name(edit_id, model)
     return edit_id
 
 

@@ -12,7 +12,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from editloupe.agent.transport.secrets import Secrets
-from editloupe.evals.runs.writer import keep_judgement
+from editloupe.evals.runs.writer import save_judgement
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.servers.studio.charts import ChartCache
@@ -112,7 +112,7 @@ class _Saver:
     def save(self, judge: Judge, judgement: Judgement, album: Album) -> int:
         """Keep a judgement and return the repeat it is kept as."""
         with self._lock:
-            return keep_judgement(self._library.writer(), judge, judgement, album)
+            return save_judgement(self._library.writer(), judge, judgement, album)
 
 
 def _step(pages: Pages, trace: Trace, step: Step, named: dict[str, str]) -> str:

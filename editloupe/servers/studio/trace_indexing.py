@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from editloupe.evals.runs.damage import readable
+from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_file import behind, open_index
 from editloupe.servers.studio.library import OpenRun
@@ -41,7 +41,7 @@ class TraceIndexing:
         with self._lock:
             job = self._jobs.get(one.key)
             if job is None:
-                with readable(one.name):
+                with raise_run_damaged(one.name):
                     left = behind(one.run)
                 if left <= AT_ONCE:
                     return None
@@ -71,7 +71,7 @@ class TraceIndexing:
                 raise _Stopped
 
         try:
-            with readable(one.name), Run.open(one.run.folder) as run, open_index(run, told):
+            with raise_run_damaged(one.name), Run.open(one.run.folder) as run, open_index(run, told):
                 pass
         except _Stopped:
             pass

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from editloupe.evals.runs.damage import readable
+from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.traces.finding import ORDERS, SearchedRun, TraceHit, searching
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @contextmanager
 def asking(one: OpenRun, where: str = "") -> Iterator[SearchedRun]:
     """Give a run of the studio ready to be asked, with the labels the studio writes."""
-    with readable(one.name), searching(one.run, where, studio=one.labels.path) as opened:
+    with raise_run_damaged(one.name), searching(one.run, where, studio=one.labels.path) as opened:
         yield opened
 
 
@@ -82,7 +82,7 @@ class Around:
 def around(one: OpenRun, unit: Unit, where: str | None, order: str) -> Around:
     """Return what stands around a trace; a filter is gone through where there is one."""
     place = TracePlace(unit.name, unit.criterion, unit.repeat, unit.asked)
-    with readable(one.name):
+    with raise_run_damaged(one.name):
         note = read_notes(one.run.folder).get(place, TraceNote())
     order = order if order in ORDERS else "manifest"
     back = traces_link(one.key, where or "", order=None if order == "manifest" else order)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from editloupe.evals.runs.damage import readable
+from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Unit, reply_behind
+from editloupe.evals.runs.unit_rows import Unit, find_step_reply
 from editloupe.judge.question_key import describe_changes
 from editloupe.rubrics.case import EDITED, SOURCE
 from editloupe.types import Box, Observation, RequestMessage, Sent, Step, ToolCall, Trace, UserError
@@ -255,7 +255,7 @@ def note_of(trace: Trace, position: int) -> str | None:
 def reply_of(run: Run, trace: Trace, position: int) -> Any:
     """Return the reply of a step: the provider's whole message where the run kept it, else its text."""
     step = trace.steps[position]
-    if found := reply_behind(run, trace.edit_id, step):
+    if found := find_step_reply(run, trace.edit_id, step):
         return found.kept
     calls = [{"name": call.name, "parameters": dict(call.parameters)} for call in step.calls]
     return {"text": step.raw, **({"calls": calls} if calls else {})}
@@ -374,7 +374,7 @@ def _differences(left: Judged, right: Judged) -> Iterator[str]:
 
 def _asked(one: OpenRun, unit: Unit) -> Mapping[str, Any]:
     """Return the facts of the question a unit answers; nothing where the run does not know them."""
-    with readable(one.name), one.run.reader() as reader:
+    with raise_run_damaged(one.name), one.run.reader() as reader:
         return reader.question_facts(unit.asked)
 
 

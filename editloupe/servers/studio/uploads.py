@@ -14,7 +14,7 @@ from pathlib import Path
 
 from starlette.exceptions import HTTPException
 
-from editloupe.evals.runs.run_folder import PictureFolder, file_of
+from editloupe.evals.runs.run_folder import PictureFolder, encode_file
 from editloupe.pictures.decode import Picture, decode
 from editloupe.servers.studio.picture_cache import DecodingThreads
 from editloupe.servers.studio.settings import UPLOAD_PIXELS
@@ -87,7 +87,7 @@ class Uploads:
     def show(self, picture: Picture) -> None:
         """Put a picture where the page finds it."""
         if not self.shown.find(picture.sha):
-            self.shown.keep_bytes(picture.sha, *file_of(picture))
+            self.shown.keep_bytes(picture.sha, *encode_file(picture))
 
     def path(self, sha: Sha) -> Path:
         """Return an uploaded file by its hash; a hash has no slashes or dots, so it cannot leave the folder."""

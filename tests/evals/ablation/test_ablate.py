@@ -8,9 +8,9 @@ import pytest
 
 from editloupe import Edit, JudgeSettings, UserError
 from editloupe.evals.ablation import ablate, ablation_table, combinations_of
-from editloupe.evals.batch.work_items import KeptReplies
+from editloupe.evals.batch.work_items import StoredReplies
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import unjudged
+from editloupe.evals.runs.summary import count_unjudged
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
@@ -78,7 +78,7 @@ def test_what_is_unjudged_is_counted_and_never_a_low_score(scripted: StartServer
     assert second.difference is not None
     assert (second.difference.value, second.difference.n) == (0, 2)
     with Run.open(tmp_path / "run") as run:
-        assert sum(count for count, _ in unjudged(run, str(found.rows[1].configuration)).values()) == 2
+        assert sum(count for count, _ in count_unjudged(run, str(found.rows[1].configuration)).values()) == 2
 
 
 def test_a_shared_reply_keeps_the_time_it_took(scripted: StartServer, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_shared_reply_keeps_the_time_it_took(scripted: StartServer, tmp_path: 
         (kept,) = run.replies_of("e0").values()
         assert kept["seconds"] == first
         key = next(iter(run.replies_of("e0")))
-        assert KeptReplies(run).get(key) == kept
+        assert StoredReplies(run).get(key) == kept
 
 
 def test_mistakes_are_told(edit: Edit, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.agent.transport.errors import ModelRejected
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
-from editloupe.evals.batch.planner import Again
+from editloupe.evals.batch.planner import RejudgePolicy
 from editloupe.evals.batch.runner import LOOK_AHEAD
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
@@ -106,7 +106,7 @@ def test_a_changed_picture_or_instruction_is_judged_beside_the_first_and_a_touch
     manifest.write_text("\n".join(map(json.dumps, rows)))
     assert run(batch(server, manifest, tmp_path / "run")).tally.judged == 2
     assert len(units(tmp_path / "run")) == 10, "nothing judged is replaced"
-    replaced = run(batch(server, manifest, tmp_path / "run", again=Again(replace=True)))
+    replaced = run(batch(server, manifest, tmp_path / "run", again=RejudgePolicy(replace=True)))
     assert replaced.tally.judged == 6
     assert len(units(tmp_path / "run")) == 6
 
@@ -123,7 +123,7 @@ def test_a_changed_rubric_is_judged_beside_the_first_and_only_where_it_changed(
     words.write_text("extends: dlebench/visual_consistency\nquestion: What else changed?\n")
     assert judge_batch(reworded, quiet=True, say=said.append).tally.judged == 2
     words.write_text("extends: dlebench/visual_consistency\nquestion: What changed besides?\n")
-    kept = replace(reworded, again=Again(keep=True))
+    kept = replace(reworded, again=RejudgePolicy(keep=True))
     assert judge_batch(kept, quiet=True, say=said.append).tally.judged == 0
     changed = "the wording of visual_consistency changed: 2 units of visual_consistency"
     assert said == [f"{changed}, judged again; --keep uses the old verdicts", f"{changed}, the old verdicts are used"]
@@ -191,7 +191,9 @@ def test_what_failed_is_tried_again_by_the_same_command_and_what_was_unreadable_
     second = run(wanted)
     assert (second.tally.judged, second.tally.held) == (1, 1)
     third = run(
-        batch(server, manifest, tmp_path / "run", again=Again(retry_unjudged=True), judge={"settings": settings})
+        batch(
+            server, manifest, tmp_path / "run", again=RejudgePolicy(retry_unjudged=True), judge={"settings": settings}
+        )
     )
     assert (third.tally.judged, third.tally.held) == (1, 1)
     assert [status for *_, status in units(tmp_path / "run")] == ["judged", "judged"]

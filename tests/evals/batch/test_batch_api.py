@@ -14,8 +14,8 @@ from editloupe import Judge, JudgeSettings, UserError, load_manifest
 from editloupe.cli.main import run as command
 from editloupe.evals.batch import batch_api
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
-from editloupe.evals.batch.batch_api import FOLDER, BatchDesk
-from editloupe.evals.batch.stopping import Stop
+from editloupe.evals.batch.batch_api import FOLDER, BatchApiQueue
+from editloupe.evals.batch.stopping import StopControl
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
@@ -106,7 +106,7 @@ def test_a_stop_leaves_the_job_running_and_the_next_session_goes_on_with_it(
     assert batches.service.asked == 4
 
 
-async def _interrupt(stop: Stop, seconds: float) -> None:
+async def _interrupt(stop: StopControl, seconds: float) -> None:
     stop.requests, stop.why = 1, "interrupted"
 
 
@@ -123,10 +123,10 @@ def test_a_job_nobody_heard_of_is_found_by_its_mark(batches: Batches, spec: str)
 def test_what_was_staged_when_the_session_was_killed_is_sent_once(
     batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def killed(desk: BatchDesk) -> list[str]:
+    async def killed(desk: BatchApiQueue) -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(BatchDesk, "submit", killed)
+    monkeypatch.setattr(BatchApiQueue, "submit", killed)
     with pytest.raises(KeyboardInterrupt):
         batches.judge()
     assert list((batches.folder / "run" / FOLDER).glob("*.jsonl"))
@@ -147,13 +147,13 @@ def test_a_submission_the_provider_never_saw_is_sent_again(batches: Batches, mon
 def test_results_that_were_read_before_a_kill_are_not_asked_for_again(
     batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = BatchDesk.collect
+    whole = BatchApiQueue.collect
 
-    async def then_killed(desk: BatchDesk, mark: str, remote: str) -> Any:
+    async def then_killed(desk: BatchApiQueue, mark: str, remote: str) -> Any:
         await whole(desk, mark, remote)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(BatchDesk, "collect", then_killed)
+    monkeypatch.setattr(BatchApiQueue, "collect", then_killed)
     with pytest.raises(KeyboardInterrupt):
         batches.judge()
     monkeypatch.undo()

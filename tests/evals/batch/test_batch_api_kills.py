@@ -26,13 +26,13 @@ SESSION = """
 import os, signal, sys
 import editloupe.evals.batch.batch as batch
 from editloupe.cli.main import run
-from editloupe.evals.batch.batch_api import BatchDesk
+from editloupe.evals.batch.batch_api import BatchApiQueue
 from editloupe.evals.runs.store import Run
 
 batch.FIRST_POLL = 0.01
 place, when, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 if place:
-    kind = Run if place == "save_all" else BatchDesk
+    kind = Run if place == "save_all" else BatchApiQueue
     whole, calls = getattr(kind, place), [0]
     def killed(*given, **named):
         calls[0] += 1

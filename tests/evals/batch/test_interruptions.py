@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from editloupe.evals.batch.progress import Progress, Tally
-from editloupe.evals.batch.stopping import Stop
+from editloupe.evals.batch.stopping import StopControl
 from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
@@ -120,7 +120,7 @@ def test_ctrl_c_once_finishes_what_is_under_way_and_says_how_to_continue(
         finished = {unit.edit_id for unit in run.units()}
         assert 0 < len(finished) < 40
         assert len(list(run.units())) == 2 * len(finished)
-        assert run.spent()[0].requests == server.served == 6 * len(finished)
+        assert run.read_spending()[0].requests == server.served == 6 * len(finished)
 
 
 @pytest.mark.long
@@ -191,7 +191,7 @@ def test_the_first_request_to_stop_is_answered_in_the_progress_line() -> None:
 
 
 async def test_only_the_first_request_to_stop_is_answered() -> None:
-    stop, heard = Stop(), []
+    stop, heard = StopControl(), []
     stop.acknowledge = lambda: heard.append(stop.requests)
     stop.request_stop()
     stop.end_soon = lambda: None  # type: ignore[method-assign]

@@ -16,7 +16,7 @@ import pytest
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli.main import run as command
 from editloupe.evals.batch.batch import Batch
-from editloupe.evals.batch.planner import Again
+from editloupe.evals.batch.planner import RejudgePolicy
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival import evaluate
 from editloupe.evals.runs.store import Run
@@ -33,7 +33,7 @@ from tests.judge import samples as combined
 from tests.scripted import Reply, Request, ScriptedServer, fault, final, hang, say
 
 processes = test_interruptions.processes
-REPLACE = Again(replace=True)
+REPLACE = RejudgePolicy(replace=True)
 IMPATIENT = JudgeSettings(retry=RetryPolicy(first_wait=0.01, longest_wait=0.01, max_attempts=2), timeout=10)
 
 
@@ -77,14 +77,14 @@ def contents(folder: Path, table: str = "verdicts") -> list[tuple[Any, ...]]:
 
 def check_traces(folder: Path) -> None:
     """Check that every verdict's trace and the reply behind each of its steps can be read."""
-    from editloupe.evals.runs.unit_rows import reply_behind
+    from editloupe.evals.runs.unit_rows import find_step_reply
 
     with Run.open(folder / "run") as opened:
         for unit in opened.units():
             (trace,) = opened.load_trace(unit.name, unit.criterion, unit.repeat)
             assert trace.steps
             for step in trace.steps:
-                assert reply_behind(opened, unit.edit_id, step) is not None
+                assert find_step_reply(opened, unit.edit_id, step) is not None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import ToolOptions
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.evals.batch.ray_actors import Batcher, VisionModels, each_once, shared_settings
+from editloupe.evals.batch.ray_actors import Batcher, VisionModels, answer_each_once, build_shared_settings
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
@@ -176,9 +176,9 @@ def test_the_shared_detector_has_the_tiles_that_the_driver_recorded(
 
     weights = str(save_tiny_grounding_dino(tmp_path / "weights"))
     toolbox = build_toolbox(ToolSettings(detector=weights, device=device, plugins=False))
-    assert shared_settings(toolbox).tile_levels == levels
+    assert build_shared_settings(toolbox).tile_levels == levels
     explicit = build_toolbox(ToolSettings(detector=weights, device=device, plugins=False, tile_levels=(3,)))
-    assert shared_settings(explicit) == explicit.settings
+    assert build_shared_settings(explicit) == explicit.settings
 
 
 def test_the_same_look_asked_for_by_several_workers_is_taken_once() -> None:
@@ -189,7 +189,7 @@ def test_the_same_look_asked_for_by_several_workers_is_taken_once() -> None:
         return [f"{how}!" for _, how in requests]
 
     one, other = np.zeros((2, 2, 3), np.uint8), np.ones((2, 2, 3), np.uint8)
-    answers = each_once(look, [(one, "cup"), (other, "cup"), (one, "cup"), (one, "dog")])
+    answers = answer_each_once(look, [(one, "cup"), (other, "cup"), (one, "cup"), (one, "dog")])
     assert answers == ["cup!", "cup!", "cup!", "dog!"]
     assert looks == [["cup", "cup", "dog"]]
 

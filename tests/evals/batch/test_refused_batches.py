@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.runs.run_folder import LOCK, RunLock, nothing_left_of
+from editloupe.evals.runs.run_folder import LOCK, RunLock, remove_if_empty_on_error
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 from tests.evals.samples import judgement, write_manifest
@@ -54,7 +54,7 @@ def test_a_run_that_was_there_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def refused_after(out: Path, write: Callable[[], None]) -> None:
-    with nothing_left_of(out):
+    with remove_if_empty_on_error(out):
         write()
         raise UserError("refused")
 

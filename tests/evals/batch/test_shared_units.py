@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from editloupe.evals.batch.batch import dry_run
-from editloupe.evals.batch.planner import Again
+from editloupe.evals.batch.planner import RejudgePolicy
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
@@ -49,7 +49,7 @@ def test_a_shared_unit_is_asked_once_more_where_everything_is_replaced(
     server = scripted(answers)
     run(batch(server, manifest, tmp_path / "run", limits=ONE_AT_A_TIME))
     assert server.served == 38
-    again = run(batch(server, manifest, tmp_path / "run", limits=ONE_AT_A_TIME, again=Again(replace=True)))
+    again = run(batch(server, manifest, tmp_path / "run", limits=ONE_AT_A_TIME, again=RejudgePolicy(replace=True)))
     assert server.served == 76
     assert again.tally.missing == 0
     assert len(statuses(tmp_path / "run")) == 40
@@ -63,7 +63,7 @@ def test_a_shared_unit_that_stays_unreadable_is_asked_once_a_session(
     how: dict[str, Any] = {"limits": ONE_AT_A_TIME, "keep_going": True, "judge": {"settings": settings}}
     run(batch(server, manifest, tmp_path / "run", **how))
     asked = server.served
-    again = run(batch(server, manifest, tmp_path / "run", again=Again(retry_unjudged=True), **how))
+    again = run(batch(server, manifest, tmp_path / "run", again=RejudgePolicy(retry_unjudged=True), **how))
     assert server.served == 2 * asked
     assert again.tally.missing == 0
     assert sum(again.tally.unjudged.values()) == 38

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from editloupe.agent.asker import NoAnswer
 from editloupe.agent.transport.rate_limits import OverBudget
-from editloupe.evals.batch.work_items import FOLDER, ItemTally, KeptWhileUnderWay, work_through
+from editloupe.evals.batch.work_items import FOLDER, ItemTally, TemporaryReplies, work_through
 from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import ToolError
 
@@ -31,7 +31,7 @@ class Working:
     """Puts a reply aside for every item, as a chat does, then ends as the item says."""
 
     def __init__(self, out: Path) -> None:
-        self.kept, self.out, self.tally = KeptWhileUnderWay(out), out, ItemTally("stage", total=len(ITEMS))
+        self.kept, self.out, self.tally = TemporaryReplies(out), out, ItemTally("stage", total=len(ITEMS))
 
     async def __call__(self, item: Item) -> bool | None:
         self.kept.put("reply", {"text": item.id})

@@ -12,7 +12,7 @@ import pytest
 from editloupe.agent.asker import Asker
 from editloupe.agent.model_settings import ModelSettings
 from editloupe.agent.open_model import open_chat
-from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay
+from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
 from editloupe.rubrics.edival.pools import update
@@ -177,7 +177,7 @@ def test_a_killed_chain_goes_on_without_asking_again_what_was_answered(
     tmp_path: Path, scene: SceneFile, scripted: StartServer
 ) -> None:
     server = scripted(proposing)
-    kept = KeptWhileUnderWay(tmp_path / "chains")
+    kept = TemporaryReplies(tmp_path / "chains")
     asker = Asker(open_chat("openai:gpt-4.1", server.openai_url, ModelSettings(), kept))
     options: dict[str, Any] = {
         "types": ("subject_add", "text_change", "background_change"),
@@ -185,15 +185,15 @@ def test_a_killed_chain_goes_on_without_asking_again_what_was_answered(
         "judge": "x",
         "kept": kept,
     }
-    answered = KeptWhileUnderWay.put
+    answered = TemporaryReplies.put
     with pytest.MonkeyPatch.context() as patch:
 
-        def put_and_die(self: KeptWhileUnderWay, key: str, reply: Any) -> None:
+        def put_and_die(self: TemporaryReplies, key: str, reply: Any) -> None:
             answered(self, key, reply)
             if server.served == 2:
                 raise Killed
 
-        patch.setattr(KeptWhileUnderWay, "put", put_and_die)
+        patch.setattr(TemporaryReplies, "put", put_and_die)
         with pytest.raises(BaseExceptionGroup):
             make(tmp_path, scene, **options)
     assert not (tmp_path / "chains/kitchen.json").exists()
@@ -206,7 +206,7 @@ def test_a_killed_chain_goes_on_without_asking_again_what_was_answered(
 
 
 def test_after_a_useless_answer_the_next_try_asks_anew(tmp_path: Path, scene: SceneFile, scripted: StartServer) -> None:
-    kept = KeptWhileUnderWay(tmp_path / "chains")
+    kept = TemporaryReplies(tmp_path / "chains")
     server = scripted(lambda _: say("I cannot."))
     asker = Asker(open_chat("openai:gpt-4.1", server.openai_url, ModelSettings(), kept))
     options = {"types": ("color_alter",), "asker": asker, "judge": "x", "kept": kept}

@@ -16,8 +16,8 @@ from editloupe.cli.main import run as command
 from editloupe.evals.forks import forks_of
 from editloupe.evals.forks.records import distribution, parting
 from editloupe.evals.forks.reopening import JudgeChange
-from editloupe.evals.runs.export.tables import rows_of
-from editloupe.evals.runs.merging import merge
+from editloupe.evals.runs.export.tables import iter_unit_rows
+from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.pruning import prune
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.forking import NO_RESULT
@@ -58,11 +58,11 @@ def test_a_step_without_a_change_is_asked_again_with_exactly_what_was_sent_befor
 def test_a_fork_is_no_verdict_of_the_edit(keep: Keep) -> None:
     kept = keep()
     with Run.open(kept.run) as run:
-        rows, spent = list(rows_of(run)), run.spent()
+        rows, spent = list(iter_unit_rows(run)), run.read_spending()
     kept.fork(1, drop=[1])
     with Run.open(kept.run) as run:
-        assert list(rows_of(run)) == rows
-        assert run.spent() == spent
+        assert list(iter_unit_rows(run)) == rows
+        assert run.read_spending() == spent
     (one,) = forks_of(kept.run, "patch")
     assert (one.number, one.label) == (1, "Wrong Action")
 
@@ -73,7 +73,7 @@ def test_a_fork_is_kept_in_another_run_whole(keep: Keep, tmp_path: Path) -> None
     kept.fork(1, drop=[1], out=tmp_path / "forks")
     assert (kept.run / "run.sqlite").read_bytes() == before
     with Run.open(tmp_path / "forks") as run:
-        assert list(rows_of(run)) == []
+        assert list(iter_unit_rows(run)) == []
         (one,) = forks_of(run)
         shown = {sha for step in one.parent.trace.steps for seen in step.observations for sha in seen.pictures}
         assert shown
@@ -191,13 +191,13 @@ def test_merging_and_pruning_keep_forks_with_their_pictures(keep: Keep, tmp_path
     Image.fromarray(np.full((40, 40, 3), 9, np.uint8)).save(tmp_path / "grey.png")
     kept.fork(2, pictures={1: tmp_path / "grey.png"})
     kept.fork(1, drop=[1], out=tmp_path / "forks")
-    merge([kept.run, tmp_path / "forks"], tmp_path / "both")
+    merge_runs([kept.run, tmp_path / "forks"], tmp_path / "both")
     prune(tmp_path / "both")
     found = forks_of(tmp_path / "both")
     assert [one.number for one in found] == [1, 2]
     with Run.open(tmp_path / "both") as run:
         assert found[0].trace.steps[1].observations[0].pictures[0] in run.pictures
-        assert len(list(rows_of(run))) == 1
+        assert len(list(iter_unit_rows(run))) == 1
 
 
 WORDING = """

@@ -12,7 +12,7 @@ from editloupe import Edit, Judge, fork
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.forks.reopening import JudgeChange
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import reply_behind
+from editloupe.evals.runs.unit_rows import find_step_reply
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
 from tests.evals.forks.kept_runs import CRITERION, script, turns
@@ -89,12 +89,12 @@ def test_a_unit_that_was_asked_anew_shows_its_own_reply(tmp_path: Path, scripted
     with Run.open(run) as opened:
         (trace,) = opened.load_trace("patch", CRITERION)
         last = trace.steps[-1]
-        old = opened.reply(last.reply_key)
+        old = opened.find_reply(last.reply_key)
         assert old is not None
     text = json.dumps(old).replace("Flawless Execution", "Wrong Action")
     with Run.write(run) as opened:
         opened.keep_reply(f"{last.reply_key}#2", json.loads(text), "patch")
     again = last.model_copy(update={"raw": last.raw.replace("Flawless Execution", "Wrong Action")})
     with Run.open(run) as opened:
-        found = [reply_behind(opened, "patch", step) for step in (last, again)]
+        found = [find_step_reply(opened, "patch", step) for step in (last, again)]
     assert [one is not None and "Wrong Action" in json.dumps(one.kept) for one in found] == [False, True]

@@ -11,7 +11,7 @@ from editloupe.evals.labels.files import score_of
 from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.labels.merge import consensus_of, name_of_score, score_100_of
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.traces import find_traces
 from editloupe.rubrics.model import (
@@ -93,5 +93,5 @@ def write_unknown_run(folder: Path) -> Path:
     verdict = Verdict(criterion=IF, score=4, score_100=75, rationale="Because.")
     with Run.write(folder) as run:
         judgement = Judgement(edit=edit, protocol="gone", mode="plain", judge="openai:m", verdicts=(verdict,))
-        run.save_all([Filing(judgement, position=0)])
+        run.save_all([JudgementRecord(judgement, position=0)])
     return folder

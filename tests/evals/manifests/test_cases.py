@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.cases import NOTHING_EDITED, untouched, with_untouched
+from editloupe.evals.manifests.cases import NOTHING_EDITED, copy_unedited, with_untouched
 from editloupe.types import Edit
 
 
@@ -11,14 +11,16 @@ def edit(model: str | None, number: int = 0, **more: Any) -> Edit:
 
 
 def test_the_source_is_handed_in_as_the_output_of_a_model_of_its_own() -> None:
-    made = untouched(edit("x", human={"instruction_following": "4"}, instruction_type="Change Color", turn=2))
+    made = copy_unedited(edit("x", human={"instruction_following": "4"}, instruction_type="Change Color", turn=2))
     assert made.edited == made.source == Path("s0.png")
     assert made.model == NOTHING_EDITED
     assert (made.id, made.instruction_type, made.turn) == ("e0", "Change Color", 2)
 
 
 def test_labels_and_a_missing_output_do_not_go_over_to_the_source() -> None:
-    made = untouched(edit("x", human={"instruction_following": "4"}, extra={"output": "missing", "style": "sketch"}))
+    made = copy_unedited(
+        edit("x", human={"instruction_following": "4"}, extra={"output": "missing", "style": "sketch"})
+    )
     assert made.human == {}
     assert made.extra == {"style": "sketch"}
 
@@ -43,5 +45,5 @@ def test_other_targets_instructions_turns_or_inputs_are_other_cases() -> None:
 
 
 def test_a_reference_that_stands_in_the_manifest_is_not_made_again() -> None:
-    given = [untouched(edit("x")), edit("x")]
+    given = [copy_unedited(edit("x")), edit("x")]
     assert list(with_untouched(given)) == given

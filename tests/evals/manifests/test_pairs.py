@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.manifests.pairs import Pair, load_pairs, merged
+from editloupe.evals.manifests.pairs import Pair, load_pairs, merge_pair_edits
 from editloupe.judge import Judge
 from editloupe.rubrics.editreward import EDITREWARD_COMPASS
 from editloupe.types import UserError
@@ -137,7 +137,7 @@ def test_an_edit_that_several_pairs_share_is_one_edit_that_knows_its_pairs(tmp_p
     other = {"id": "c", "task": "ADD", "winner": "1.png", "loser": "3.png", "dimension": "VQ"}
     pairs = list(load_pairs(write(tmp_path, first, second, other)))
     edits = [edit for pair in pairs for edit in pair.edits("pointwise")]
-    by_dimension = merged(edits, True)
+    by_dimension = merge_pair_edits(edits, True)
     found = [
         (e.edited.name, e.extra["dimension"], [(p["id"], p["role"]) for p in e.extra["pairs"]]) for e in by_dimension
     ]
@@ -148,7 +148,7 @@ def test_an_edit_that_several_pairs_share_is_one_edit_that_knows_its_pairs(tmp_p
         ("1.png", "VQ", [("c", "winner")]),
         ("3.png", "VQ", [("c", "loser")]),
     ]
-    assert [edit.edited.name for edit in merged(edits, False)] == ["1.png", "2.png", "3.png"]
+    assert [edit.edited.name for edit in merge_pair_edits(edits, False)] == ["1.png", "2.png", "3.png"]
     assert len({edit.id for edit in by_dimension}) == 5
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.pictures.decode import Album
 from editloupe.types import Edit, Judgement, Verdict
 
@@ -41,7 +41,7 @@ def compass_run(
                     for name, score in scores.items()
                 )
                 whole = Judgement(edit=edit, protocol="edit-compass", mode="plain", judge=judge, verdicts=verdicts)
-                filings.append(Filing(whole, 0, Album()))
+                filings.append(JudgementRecord(whole, 0, Album()))
         run.save_all(filings)
     return folder
 

@@ -15,7 +15,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.labels.human import load_human_labels
-from editloupe.evals.runs.merging import merge
+from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.stats.trust.label_queue import Drawn, LabelQueue
@@ -76,7 +76,7 @@ def test_labels_follow_their_edit_where_another_run_has_its_name(tmp_path: Path)
     write_note(second, TracePlace("x", IF, 0, "k"), [], "of b")
     LabelQueue("q", (Drawn("x", "x", "b", 0.5, None, of=1),)).write(second / "label_queue.jsonl")
     out = tmp_path / "both"
-    merge([first, second], out)
+    merge_runs([first, second], out)
     with Run.open(out) as run:
         names = {edit.edit.model: edit.name for edit in run.edits()}
     assert names["a"] == "x"
@@ -95,7 +95,7 @@ def test_rows_that_two_runs_share_are_taken_once_and_the_later_label_of_a_person
     unnamed = {"edit_id": "x", "criterion": IF, "label": 2}
     write_rows(first / "labels.jsonl", unnamed, unnamed, shared, label("x", 4, at="2026-03-01T00:00:00Z"))
     write_rows(second / "labels.jsonl", unnamed, shared, label("x", 3, at="2026-02-01T00:00:00Z"))
-    done = merge([first, second], tmp_path / "both")
+    done = merge_runs([first, second], tmp_path / "both")
     assert done.people.labels == 5
     assert [row["label"] for row in rows(tmp_path / "both" / "labels.jsonl")] == [2, 2, 1, 3, 4]
     given = load_human_labels(read_run_table(tmp_path / "both")).given["x", IF]
@@ -114,8 +114,8 @@ def test_different_notes_on_one_trace_are_combined_and_replaced_ones_do_not_come
     (second / "trace_notes.jsonl").write_bytes((first / "trace_notes.jsonl").read_bytes().splitlines(True)[1])
     write_note(second, x, ["b"], "two")
     write_note(second, y, [], "late")
-    merge([first, second], tmp_path / "both")
-    merge([second, first], tmp_path / "back")
+    merge_runs([first, second], tmp_path / "both")
+    merge_runs([second, first], tmp_path / "back")
     assert read_notes(tmp_path / "both") == {x: TraceNote(("a", "b"), "one\ntwo"), y: TraceNote((), "late")}
     assert read_notes(tmp_path / "back") == {x: TraceNote(("b", "a"), "two\none"), y: TraceNote((), "late")}
 
@@ -128,7 +128,7 @@ def test_queues_and_files_of_one_name_are_kept_apart_by_the_names_of_their_runs(
         LabelQueue("q", (Drawn("x", "x", None, 1.0, None, of=1),)).write(run / "same.queue.jsonl")
         (run / "remarks.md").write_text(name)
     out = tmp_path / "both"
-    done = merge([tmp_path / "one", tmp_path / "two"], out)
+    done = merge_runs([tmp_path / "one", tmp_path / "two"], out)
     assert done.people.queues == 5
     assert {path.name: LabelQueue.read(path).drawn[0].probability for path in out.glob("*.queue.jsonl")} == {
         "one.queue.jsonl": 0.5,
@@ -145,10 +145,10 @@ def test_a_line_that_is_no_row_stops_the_merge_and_a_line_that_was_cut_off_is_to
     first, second = make_run(tmp_path / "one", [Line("x")]), make_run(tmp_path / "two", [Line("y")])
     (first / "labels.jsonl").write_text('{"edit_id": "x"\n{}\n')
     with pytest.raises(UserError, match=r"one/labels.jsonl, line 1"):
-        merge([first, second], tmp_path / "new" / "both")
+        merge_runs([first, second], tmp_path / "new" / "both")
     assert list((tmp_path / "new").iterdir()) == []
     (first / "labels.jsonl").write_text(f'{json.dumps(label("x", 1))}\n{{"edit_id": "x"')
-    done = merge([first, second], tmp_path / "new" / "both")
+    done = merge_runs([first, second], tmp_path / "new" / "both")
     assert (done.people.labels, len(done.people.remarks)) == (1, 1)
 
 
@@ -192,12 +192,12 @@ def test_a_killed_merge_leaves_no_run_and_the_next_one_cleans_up(large: tuple[Pa
     process.communicate()
     assert part.exists()
     assert not (folder / "both").exists()
-    merge(list(large), folder / "both")
+    merge_runs(list(large), folder / "both")
     assert [path.name for path in folder.iterdir()] == ["both"]
 
 
 def test_a_run_is_not_merged_into_a_folder_of_its_own(tmp_path: Path) -> None:
     first, second = (make_run(tmp_path / name, [Line("x")]) for name in ("a", "b"))
     with pytest.raises(UserError, match="is inside a run that is merged"):
-        merge([first, second], first / "in")
+        merge_runs([first, second], first / "in")
     assert not (first / "in").exists()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from editloupe.evals.runs.edit_rows import edit_of
+from editloupe.evals.runs.edit_rows import parse_edit
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.types import Edit, Unjudged, Usage, UserError, Verdict
 from tests.evals.samples import judgement
 
@@ -73,17 +73,17 @@ def test_units_come_in_the_order_of_the_manifest_not_of_arrival(tmp_path: Path) 
     with Run.write(tmp_path / "run") as run:
         for position, name in ((2, "c"), (0, "a"), (1, "b")):
             whole, album = judgement(tmp_path, name)
-            run.save_all([Filing(whole, album=album, position=position)])
+            run.save_all([JudgementRecord(whole, album=album, position=position)])
         assert [edit.id for edit, *_ in run.edits()] == ["a", "b", "c"]
         assert list(dict.fromkeys(unit.edit_id for unit in run.units())) == ["a", "b", "c"]
 
 
 def test_nothing_of_a_transaction_that_fails_is_kept(tmp_path: Path) -> None:
     whole, album = judgement(tmp_path)
-    broken = Filing(whole, album=album, configuration=object())  # type: ignore[arg-type]
+    broken = JudgementRecord(whole, album=album, configuration=object())  # type: ignore[arg-type]
     with Run.write(tmp_path / "run") as run:
         with pytest.raises(sqlite3.Error):
-            run.save_all([Filing(judgement(tmp_path, "good")[0]), broken])
+            run.save_all([JudgementRecord(judgement(tmp_path, "good")[0]), broken])
         assert list(run.units()) == []
         assert list(run.edits()) == []
 
@@ -116,20 +116,20 @@ def test_a_run_can_be_moved(tmp_path: Path) -> None:
 def test_a_reply_and_what_was_paid_are_seen_by_another_process_at_once(tmp_path: Path) -> None:
     with Run.write(tmp_path / "run") as run:
         run.keep_reply("k", {"text": "hello"})
-        run.pay("openai:x", Usage(requests=1, input_tokens=10, output_tokens=2), 0.5)
-        run.pay("openai:x", Usage(requests=1, input_tokens=5, output_tokens=1), 0.25)
+        run.add_spending("openai:x", Usage(requests=1, input_tokens=10, output_tokens=2), 0.5)
+        run.add_spending("openai:x", Usage(requests=1, input_tokens=5, output_tokens=1), 0.25)
         with Run.open(tmp_path / "run") as other:
-            assert other.reply("k") == {"text": "hello"}
-            assert other.spent() == (Usage(requests=2, input_tokens=15, output_tokens=3), 0.75)
-            assert other.reply("unknown") is None
+            assert other.find_reply("k") == {"text": "hello"}
+            assert other.read_spending() == (Usage(requests=2, input_tokens=15, output_tokens=3), 0.75)
+            assert other.find_reply("unknown") is None
 
 
 def test_the_cost_of_a_unit_is_unknown_without_a_price(tmp_path: Path) -> None:
     whole, album = judgement(tmp_path)
     with Run.write(tmp_path / "run") as run:
-        run.save_all([Filing(whole, album=album)])
+        run.save_all([JudgementRecord(whole, album=album)])
         assert [unit.cost for unit in run.units()] == [None, None]
-        run.save_all([Filing(whole, album=album, price=Price(input=10, output=100))])
+        run.save_all([JudgementRecord(whole, album=album, price=Price(input=10, output=100))])
         assert [unit.cost for unit in run.units()] == [0.004, 0.0]
 
 
@@ -216,7 +216,7 @@ def test_the_columns_of_a_unit_say_what_its_outcome_says(tmp_path: Path) -> None
 def test_an_edit_is_read_back_as_the_record_itself_reads_it(more: dict[str, Any]) -> None:
     given = {"id": "e", "source": "a/s.png", "edited": "b//e.png", "instruction": " Do it. ", **more}
     text = Edit.model_validate(given).model_dump_json()
-    read, plain = edit_of(text), Edit.model_validate_json(text)
+    read, plain = parse_edit(text), Edit.model_validate_json(text)
     assert read == plain
     assert read.model_dump_json() == plain.model_dump_json() == text
     assert repr(read.model_copy(update={"turn": 7})) == repr(plain.model_copy(update={"turn": 7}))
@@ -227,4 +227,4 @@ def test_an_edit_is_read_back_as_the_record_itself_reads_it(more: dict[str, Any]
 def test_what_is_no_edit_is_not_read_as_one(change: dict[str, Any]) -> None:
     text = Edit(id="e", source=Path("s.png"), edited=Path("e.png"), instruction="Do it.").model_dump_json()
     with pytest.raises(ValidationError):
-        edit_of(json.dumps({**json.loads(text), **change}))
+        parse_edit(json.dumps({**json.loads(text), **change}))

@@ -12,7 +12,7 @@ from editloupe.cli.main import run as command
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import clock_seconds, expected_units, standing_of
+from editloupe.evals.runs.summary import clock_seconds, count_completion, expected_units
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import known_protocol
 from tests.conftest import StartServer
@@ -55,11 +55,11 @@ def test_a_stopped_run_says_how_much_is_not_judged_yet(
 ) -> None:
     with Run.open(stopped) as run, run.reader() as reader:
         (one,) = run.configurations()
-        found = standing_of(run, reader, one)
+        found = count_completion(run, reader, one)
     done = found.judged + found.unjudged
     assert 0 < done < found.expected == 20
     words = f"{done} of 20 judged, {20 - done} not yet"
-    assert found.told() == words
+    assert found.describe() == words
     table = read_run_table(stopped)
     assert table.expected() == 20
     assert command(["report", str(stopped), "--format", "json", "--resamples", "100"]) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.pictures.decode import Album
 from editloupe.types import (
     Edit,
@@ -60,7 +60,7 @@ def write_run(folder: Path, told: Iterable[Told], judge: str = "openai:gpt-5.1")
     return folder
 
 
-def _filing(folder: Path, one: Told, position: int, judge: str) -> Filing:
+def _filing(folder: Path, one: Told, position: int, judge: str) -> JudgementRecord:
     files = folder.parent / "pictures"
     source, edited = files / "source.png", files / f"edited-{one.picture}.png"
     album = None
@@ -97,7 +97,7 @@ def _filing(folder: Path, one: Told, position: int, judge: str) -> Filing:
         verdicts=(_outcome(one, len(steps)),),
         traces=(trace,),
     )
-    return Filing(whole, one.repeat, album, position=position)
+    return JudgementRecord(whole, one.repeat, album, position=position)
 
 
 def _call(number: int, name: str, one: Told) -> Step:

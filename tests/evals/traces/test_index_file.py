@@ -73,7 +73,7 @@ def test_what_is_taken_back_is_found_no_more(tmp_path: Path) -> None:
     with Run.write(folder) as run:
         with run.reader() as reader:
             (edit,) = reader.connection.execute("SELECT edit FROM edits WHERE name = 'c'").fetchone()
-        run.forget([edit])
+        run.delete_edits([edit])
     assert names(folder) == ["a", "b"]
     write_run(folder, [Told("d", "Wrong Action", (ZOOM,), thought="in its place")])
     assert names(folder, 'said("in its place")') == ["d"], "its number was the forgotten one's"
@@ -94,7 +94,7 @@ def test_numbers_given_again_while_the_index_is_brought_up_to_date_are_read_with
         def give_numbers_again() -> None:
             with writer.reader() as reader:
                 edits = reader.connection.execute("SELECT edit FROM edits WHERE name IN ('c', 'd')").fetchall()
-            writer.forget(edit for (edit,) in edits)
+            writer.delete_edits(edit for (edit,) in edits)
             save(Told("e", "Wrong Action", (ZOOM,), thought="in its place"), Told("f"), Told("g"))
 
         save(Told("d"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.pictures.decode import Album
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.registry import protocol
@@ -91,7 +91,7 @@ def many_edits(folder: Path, count: int) -> Path:
             human=human,
         )
         judgement = Judgement(edit=edit, protocol="dlebench", mode="tools", judge="openai:gpt-5.1", verdicts=verdicts)
-        filings.append(Filing(judgement, album=album, position=number))
+        filings.append(JudgementRecord(judgement, album=album, position=number))
     with Run.write(folder / "run") as run:
         for start in range(0, count, 500):
             run.save_all(filings[start : start + 500])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.judge.question_key import QuestionKey, QuestionSpec
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import Edit, Judgement, Step, Trace, Verdict
@@ -134,7 +134,7 @@ def test_an_own_criterion_has_its_title_and_can_be_labelled(studio: OpenStudio, 
         described = {"protocol": "dlebench", "rubrics": {"mood": rubric.model_dump(mode="json")}}
         configuration = opened.configure(described, [asked])
         question = {"mood": QuestionKey(asked.key, "shown")}
-        opened.save_all([Filing(whole, questions=question, configuration=configuration)])
+        opened.save_all([JudgementRecord(whole, questions=question, configuration=configuration)])
     client = studio(runs=(tmp_path / "run",))
     for page, params in (("", {}), ("/trace", {"edit": "e"}), ("/annotate", {"annotator": "ana", "edit": "e"})):
         assert "The mood of it" in client.get(f"/runs/run{page}", params=params).text

@@ -101,7 +101,7 @@ def test_a_step_shows_its_own_reply_also_where_another_says_the_same(
     run = judged(tmp_path, server, criteria=["instruction_following"])
     with Run.open(run) as opened:
         (trace,) = opened.load_trace("patch", "instruction_following", 0)
-        assert reply_of(opened, trace, 0) == opened.reply(trace.steps[0].reply_key)
+        assert reply_of(opened, trace, 0) == opened.find_reply(trace.steps[0].reply_key)
     raw = studio(runs=(run,)).get(
         "/runs/run/raw", params={"edit": "patch", "criterion": "instruction_following", "step": 0}
     )

@@ -20,7 +20,7 @@ from typing import Any
 
 from editloupe._util.files import whole_file
 from editloupe._util.json_safe import finite_number, storable, storable_text
-from editloupe.evals.runs.export.tables import each_once
+from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.run_folder import SUFFIXES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -339,7 +339,9 @@ def to_inspect(run: Run, path: Path, configuration: str | None = None) -> int:
 
 
 def _units(run: Run, configuration: str | None) -> Iterator[tuple[Edit | None, Unit]]:
-    for name, units in groupby(each_once(run.units(configuration=configuration)), key=lambda unit: unit.name):
+    for name, units in groupby(
+        skip_repeated_verdicts(run.units(configuration=configuration)), key=lambda unit: unit.name
+    ):
         try:
             edit: Edit | None = run.edit(name).edit
         except UserError:  # noted by the run as damaged

@@ -46,7 +46,7 @@ GROUP = 256
 """Rows written at once; with pictures this bounds the memory."""
 
 
-def row_of(unit: Unit, instruction_type: str | None = None) -> dict[str, Any]:
+def build_unit_row(unit: Unit, instruction_type: str | None = None) -> dict[str, Any]:
     """Return a unit as a flat row; a score is None where there is none, never 0."""
     outcome = unit.outcome
     judged = outcome if isinstance(outcome, Verdict) else None
@@ -75,13 +75,13 @@ def row_of(unit: Unit, instruction_type: str | None = None) -> dict[str, Any]:
     }
 
 
-def rows_of(run: Run) -> Iterator[dict[str, Any]]:
+def iter_unit_rows(run: Run) -> Iterator[dict[str, Any]]:
     """Yield every unit of a run as a flat row, in the order of the manifest."""
     types = _types(run)
-    return (row_of(unit, types.get(unit.name)) for unit in each_once(run.units()))
+    return (build_unit_row(unit, types.get(unit.name)) for unit in skip_repeated_verdicts(run.units()))
 
 
-def each_once(units: Iterable[Unit]) -> Iterator[Unit]:
+def skip_repeated_verdicts(units: Iterable[Unit]) -> Iterator[Unit]:
     """Yield a verdict once that answers several questions of its edit, as `batch --keep` makes it do."""
     for _, alike in groupby(units, key=lambda unit: (unit.name, unit.criterion, unit.repeat)):
         given: set[tuple[str | None, ...]] = set()
@@ -103,7 +103,7 @@ def _types(run: Run) -> dict[str, str]:
 def to_jsonl(run: Run, out: TextIO) -> int:
     """Write one JSON object a line; return how many."""
     count = 0
-    for row in rows_of(run):
+    for row in iter_unit_rows(run):
         out.write(for_json(row) + "\n")
         count += 1
     return count
@@ -117,7 +117,7 @@ def to_csv(run: Run, out: TextIO) -> int:
     writer = csv.DictWriter(out, list(COLUMNS), lineterminator="\n")
     writer.writeheader()
     count = 0
-    for row in rows_of(run):
+    for row in iter_unit_rows(run):
         writer.writerow({name: for_csv(value) for name, value in row.items()})
         count += 1
     return count
@@ -127,7 +127,7 @@ def to_parquet(run: Run, path: Path) -> int:
     """Write a Parquet file; return how many rows."""
     arrow = _arrow()
     schema = arrow.schema(list(COLUMNS.items()))
-    return _write_parquet(path, schema, rows_of(run))
+    return _write_parquet(path, schema, iter_unit_rows(run))
 
 
 def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
@@ -153,7 +153,7 @@ def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
 
 
 def _dataset_rows(run: Run, images: bool) -> Iterator[dict[str, Any]]:
-    for name, units in groupby(each_once(run.units()), key=lambda unit: unit.name):
+    for name, units in groupby(skip_repeated_verdicts(run.units()), key=lambda unit: unit.name):
         try:
             edit, pictures, _ = run.edit(name)
         except UserError:  # noted by the run as damaged
@@ -162,7 +162,7 @@ def _dataset_rows(run: Run, images: bool) -> Iterator[dict[str, Any]]:
         for unit in units:
             rationale = unit.outcome.rationale if isinstance(unit.outcome, Verdict) else None
             about = {"instruction": edit.instruction if edit else None, "rationale": rationale}
-            yield {**row_of(unit, edit.instruction_type if edit else None), **about, **shown}
+            yield {**build_unit_row(unit, edit.instruction_type if edit else None), **about, **shown}
 
 
 def _picture(run: Run, pictures: Mapping[str, list[str]], role: str) -> dict[str, Any] | None:

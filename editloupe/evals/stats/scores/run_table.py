@@ -15,10 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from editloupe._util.text import number_of
 from editloupe.agent.spec_names import RULES
 from editloupe.evals.manifests.cases import case_key
-from editloupe.evals.runs.configurations import Configuration, planned_repeats, recorded_answer, rubric_records
-from editloupe.evals.runs.edit_rows import KeptEdit
+from editloupe.evals.runs.configurations import Configuration, planned_repeats, read_answer_kind, rubric_records
+from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import expected_units, judged_elsewhere
+from editloupe.evals.runs.summary import expected_units, find_judged_elsewhere
 from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, numbered
 from editloupe.evals.stats.scores.run_units import (
     Numbers,
@@ -204,7 +204,7 @@ class Table:
 
     def answer(self, criterion: str) -> Answer | None:
         """Return the kind of answer a criterion takes, None where its rubric is neither recorded nor known."""
-        return recorded_answer(self.rubrics.get(criterion, {}))
+        return read_answer_kind(self.rubrics.get(criterion, {}))
 
     def labels(self, criterion: str) -> tuple[str, ...]:
         """Return the labels of a label criterion, worst first; none for the other kinds."""
@@ -395,9 +395,9 @@ class _ShortEdits:
         known = known_protocol(protocol)
         self._needs_whole = known is not None and known.edit_score is not None
         self._apart = known.apart if known else ()
-        self._short: dict[tuple[str, ...], KeptEdit] = {}
+        self._short: dict[tuple[str, ...], StoredEdit] = {}
 
-    def __call__(self, kept: KeptEdit) -> KeptEdit:
+    def __call__(self, kept: StoredEdit) -> StoredEdit:
         """Return the edit with nothing but its model, its type and the fields that the paper reports separately."""
         if self._needs_whole:
             return kept
@@ -408,7 +408,7 @@ class _ShortEdits:
         key = repr(fields), repr(columns)
         if (short := self._short.get(key)) is None:
             bare = Edit.model_construct(source=Path(), edited=Path(), instruction="", extra=columns, **fields)
-            short = self._short[key] = KeptEdit(bare, {}, "")
+            short = self._short[key] = StoredEdit(bare, {}, "")
         return short
 
 
@@ -436,7 +436,7 @@ def _rows(run: Run, chosen: Configuration, shorten: _ShortEdits | None) -> tuple
     elsewhere = set[str]()
     if waiting:
         with run.reader() as reader:
-            elsewhere = judged_elsewhere(reader, chosen)
+            elsewhere = find_judged_elsewhere(reader, chosen)
     return tuple(rows), tuple(edit for name, edit in waiting if name not in elsewhere)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from editloupe.evals.runs.damage import readable
+from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.stats.trust.label_queue import FILE, LabelQueue, join_queues
 from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.queries import Facts, facts_of
@@ -63,7 +63,7 @@ def _blocks(one: OpenRun, facts: Facts, queue: LabelQueue | None) -> Any:
         from editloupe.evals.stats.trust.corrected_scores import correct_scores
     except ImportError as error:
         raise UserError(f"corrected scores need {error.name}, which is not installed") from None
-    with readable(one.name):
+    with raise_run_damaged(one.name):
         table = read_run_table(one.run.folder, configuration=facts.configuration)
         people = load_human_labels(table, studio=one.labels.path)
         return corrected_blocks(correct_scores(table, people, queue), table.titles)

@@ -18,7 +18,7 @@ from editloupe.evals.forks.fork_store import fork_numbered
 from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
 from editloupe.evals.forks.records import distribution, label_of, parting
 from editloupe.evals.forks.stopping import ForkStop, ForkStopped
-from editloupe.evals.runs.damage import RunDamaged, readable
+from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.graphs.forking import find_box_parameter
 from editloupe.judge.settings import setup_names
 from editloupe.rubrics.registry import known_protocol
@@ -50,7 +50,7 @@ def form(
     one = studio.run(key)
     names: dict[str, Any] = {"repeat": repeat, "target": target, "configuration": configuration or None, "fork": parent}
     try:
-        with readable(one.name):
+        with raise_run_damaged(one.name):
             kept = find_trace(one.run, edit, criterion, **names)
     except RunDamaged:
         raise
@@ -140,7 +140,7 @@ def all_forks(request: Request, key: str) -> Response:
     """Return the list of a run's forks."""
     studio = studio_of(request)
     one = studio.run(key)
-    with readable(one.name):
+    with raise_run_damaged(one.name):
         groups = fork_groups(one.run)
     return studio.pages.page("forks.html", one=one, groups=groups)
 
@@ -151,7 +151,7 @@ def page(request: Request, key: str, number: int) -> Response:
     studio = studio_of(request)
     one = studio.run(key)
     try:
-        with readable(one.name):
+        with raise_run_damaged(one.name):
             found = fork_numbered(one.run, number)
             alike = [other for other in forks_of(one.run, found.parent.edit) if other.identity == found.identity]
     except UserError as error:

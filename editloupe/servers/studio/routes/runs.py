@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe.evals.forks.fork_groups import count_forks
-from editloupe.evals.runs.damage import RunDamaged, readable
+from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.rubrics.registry import protocols
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.servers.studio.answer_choices import choices
@@ -39,7 +39,7 @@ class RunCard:
 def _card(run: OpenRun) -> RunCard:
     facts = run.index.facts()
     versions = (said for known in facts.configurations for said in run.served_notes(known["configuration"]))
-    with readable(run.name):
+    with raise_run_damaged(run.name):
         return RunCard(run, facts, tuple(dict.fromkeys(versions)), count_forks(run.run))
 
 
@@ -101,7 +101,7 @@ def one_run(
     }
     if request.headers.get("x-part") == "rows":
         return studio.pages.page("parts/rows.html", **values)
-    with readable(one.name):
+    with raise_run_damaged(one.name):
         forks = count_forks(one.run)
     studio.charts.make_ready()
     return studio.pages.page(

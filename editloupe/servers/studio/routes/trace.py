@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe.evals.forks.fork_groups import ForkGroup, fork_groups
-from editloupe.evals.runs.damage import RunDamaged, readable
-from editloupe.evals.runs.edit_rows import KeptEdit
+from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
+from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.labelling import given_by
@@ -190,7 +190,7 @@ def raw(
     trace = next((found for found in traces if (found.target, found.part) == (target, part)), None)
     if trace is None or not 0 <= step < len(trace.steps):
         raise HTTPException(404, "There is no such step.")
-    with readable(one.name):
+    with raise_run_damaged(one.name):
         exchange = {"request": request_of(trace, step), "reply": reply_of(one.run, trace, step)}
     if note := note_of(trace, step):
         exchange = {"note": note, **exchange}
@@ -211,7 +211,7 @@ def _is_beside(other: tuple[OpenRun, Unit], beside: str) -> bool:
     return beside in (f"{one.key}~{place_of(one, unit)}", f"{one.key}~{unit.repeat}")
 
 
-def _edit(one: OpenRun, name: str) -> KeptEdit:
+def _edit(one: OpenRun, name: str) -> StoredEdit:
     try:
         return one.edit(name)
     except RunDamaged:
@@ -255,6 +255,6 @@ def _tab_name(trace: Trace) -> str:
 def _forks_from(verdict: VerdictView) -> list[ForkGroup]:
     """Return the forks of a verdict's trace."""
     own = verdict.unit
-    with readable(verdict.one.name):
+    with raise_run_damaged(verdict.one.name):
         found = fork_groups(verdict.one.run, own.name, own.criterion)
     return [one for one in found if (one.repeat, one.asked) == (own.repeat, own.asked)]

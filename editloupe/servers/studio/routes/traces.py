@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from editloupe._util.errors import first_error
 from editloupe.evals.report.trace_html import render_trace_html
-from editloupe.evals.runs.damage import readable
+from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.traces.differing import differences, page_of_differences
 from editloupe.evals.traces.expression import LONGEST, ExpressionError
 from editloupe.evals.traces.finding import ORDERS, WORKLIST
@@ -180,7 +180,7 @@ def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked
         raise HTTPException(404, "There is no such trace in this run.")
     with one.index.reading() as rows:
         people = dict(rows.execute("SELECT criterion, label FROM people WHERE name = ?", (kept.name,)).fetchall())
-    with readable(one.name):
+    with raise_run_damaged(one.name):
         text = render_trace_html(one.run, kept, [(unit, one.traces(unit)) for unit in units], people)
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in kept.edit.id)[:60] or "trace"
     name = {"content-disposition": f'attachment; filename="{plain}.html"'}

@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.runs.export.tables import COLUMNS, each_once, to_csv, to_datasets, to_jsonl, to_parquet
+from editloupe.evals.runs.export.tables import (
+    COLUMNS,
+    skip_repeated_verdicts,
+    to_csv,
+    to_datasets,
+    to_jsonl,
+    to_parquet,
+)
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.samples import judgement
@@ -25,7 +32,7 @@ def run(tmp_path: Path) -> Any:
         opened.configure({"spec": "openai:gpt-5.1"})
         for position, name in enumerate(("b", "a")):
             whole, album = judgement(tmp_path, name)
-            opened.save_all([Filing(whole, album=album, position=position, price=Price(input=1, output=1))])
+            opened.save_all([JudgementRecord(whole, album=album, position=position, price=Price(input=1, output=1))])
     with Run.open(tmp_path / "run") as opened:
         yield opened
 
@@ -118,6 +125,6 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_and_leaves_no_part_behi
 def test_a_verdict_that_was_kept_for_a_changed_question_is_one_row(run: Run) -> None:
     units = list(run.units())
     kept = [copy for unit in units for copy in (unit, unit.model_copy(update={"asked": "worded otherwise"}))]
-    assert list(each_once(kept)) == units
+    assert list(skip_repeated_verdicts(kept)) == units
     other = units[0].model_copy(update={"asked": "another", "judge": "rules", "configuration": "c2"})
-    assert list(each_once([units[0], other])) == [units[0], other], "another judge's verdict is its own"
+    assert list(skip_repeated_verdicts([units[0], other])) == [units[0], other], "another judge's verdict is its own"

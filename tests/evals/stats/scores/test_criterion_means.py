@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.stats.scores.run_scores import compute_scores, criterion_means
 from editloupe.evals.stats.scores.run_table import read_run_table, table_of_configuration
 from editloupe.rubrics.registry import protocol as registered
@@ -60,7 +60,7 @@ def test_edits_that_are_shortened_to_save_memory_have_the_means_of_whole_ones(na
             for rubric in protocol.rubrics_for(edit)
         )
         whole = Judgement(edit=edit, protocol=name, mode="plain", judge="openai:gpt-5.1", verdicts=verdicts)
-        filings.append(Filing(whole, position=number))
+        filings.append(JudgementRecord(whole, position=number))
     with Run.write(tmp_path / "run") as run:
         run.save_all(filings)
     with Run.open(tmp_path / "run") as run:

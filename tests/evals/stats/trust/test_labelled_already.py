@@ -12,7 +12,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.labels.human import Human
-from editloupe.evals.runs.merging import merge
+from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.stats.scores.run_table import Table, read_run_table
 from editloupe.evals.stats.trust.calibrate import calibrate
 from editloupe.evals.stats.trust.corrected_scores import correct_scores
@@ -208,7 +208,7 @@ def test_a_merged_run_keeps_the_names_of_edits_labelled_before_a_draw(tmp_path: 
     second = make_run(tmp_path / "two", [Line("x", model="b"), Line("y", model="b")], pictures=True)
     queue, _ = draw_queue(read_run_table(second), 1, labelled=["x"])
     queue.write(second / "label_queue.jsonl")
-    merge([first, second], tmp_path / "both")
+    merge_runs([first, second], tmp_path / "both")
     kept = LabelQueue.read(tmp_path / "both" / "label_queue.jsonl")
     assert kept.labelled == ("x@b",)
     kept.check(read_run_table(tmp_path / "both"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.stats.scores.paper_tables import paper_tables
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.tables import PrintedTable
@@ -38,7 +38,7 @@ def keep(folder: Path, protocol: str, lines: Iterable[Given], repeat: int = 0, j
         for one, given in lines:
             outcomes = tuple(_outcome(name, value) for name, value in given.items())
             whole = Judgement(edit=one, protocol=protocol, mode="plain", judge=judge, verdicts=outcomes)
-            filings.append(Filing(whole, repeat))
+            filings.append(JudgementRecord(whole, repeat))
         run.save_all(filings)
     return folder
 

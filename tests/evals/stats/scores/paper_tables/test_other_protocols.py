@@ -10,7 +10,7 @@ from editloupe.evals.report.html_renderer import as_html
 from editloupe.evals.report.report_blocks import build_blocks
 from editloupe.evals.report.text_renderer import as_text
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.distribution import distribution
@@ -43,7 +43,7 @@ def save(
                 for c, value in given.items()
             )
             whole = Judgement(edit=edit, protocol=protocol, mode="plain", judge="openai:gpt-5.1", verdicts=verdicts)
-            filings.append(Filing(whole, int(repeat or 0)))
+            filings.append(JudgementRecord(whole, int(repeat or 0)))
         run.save_all(filings)
     return folder
 
@@ -126,7 +126,7 @@ def test_a_rubric_of_the_users_own_is_read_from_the_run(tmp_path: Path) -> None:
     whole = Judgement(edit=edit, protocol="own", mode="plain", judge="openai:gpt-5.1", verdicts=(verdict,))
     with Run.write(tmp_path / "run") as run:
         name = run.configure({"protocol": "own", "rubrics": {"mood": rubric}})
-        run.save_all([Filing(whole, configuration=name)])
+        run.save_all([JudgementRecord(whole, configuration=name)])
     table = read_run_table(tmp_path / "run")
     assert (table.labels("mood"), table.title_of("mood")) == (("poor", "fine", "superb"), "The mood")
     found = measure_agreement(table, how=QUICK).criteria["mood"]

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 import pytest
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.unit_rows import Filing
+from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import protocol as find_protocol
@@ -159,7 +159,7 @@ def test_a_pose_that_shows_no_limb_scores_0_and_is_counted(tmp_path: Path) -> No
     folder = keep(tmp_path / "run", "vibe", [(edit("1", "PC", "a"), all_at("PC", 100.0))])
     whole = Judgement(edit=edit("2", "PC", "a"), protocol="vibe", mode="plain", judge="openai:x", verdicts=verdicts)
     with Run.write(folder) as run:
-        run.save_all([Filing(whole)])
+        run.save_all([JudgementRecord(whole)])
     found = compute_scores(folder)
     assert found.by_type["PC"].value == pytest.approx(50)
     assert "Pose Consistency: in 1 of the verdicts nothing could be compared; each counts 0." in found.notes
