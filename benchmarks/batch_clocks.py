@@ -45,14 +45,14 @@ def clocked(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def put_clocks() -> None:
     """Put clocks around decoding, encoding, hashing, tools and the store."""
     from editloupe.evals.runs.store import Run
-    from editloupe.graphs import context as observation_cache
+    from editloupe.graphs import context
     from editloupe.pictures import decode, encode
 
     for part, home, names in (
         ("decoding", decode, ("decode",)),
         ("encoding", encode, ("_wire", "encode")),
         ("hashing", decode, ("hash_bytes", "hash_pixels")),
-        ("tools here", observation_cache, ("_run",)),
+        ("tools here", context, ("_run",)),
         ("store", Run, ("keep_reply", "reply", "pay", "save_all", "checkpoint")),
     ):
         for name in names:
@@ -67,15 +67,16 @@ def main() -> None:
 
     put_clocks()
     at_first_edit: dict[str, float] = {}
-    before = batch._little_to_collect
+    before = batch._executor
 
-    def marked() -> Any:
+    async def marked(*args: Any) -> Any:
+        """Reset the clocks when the executor opens, just before the first edit."""
         at_first_edit.update(process=time.process_time(), loop=time.thread_time())
         ON_THE_LOOP.clear()
         SPENT.clear()
-        return before()
+        return await before(*args)
 
-    batch._little_to_collect = marked
+    batch._executor = marked
     code = run(sys.argv[1:])
     others = resource.getrusage(resource.RUSAGE_CHILDREN)
     comparing = others.ru_utime + others.ru_stime

@@ -1,25 +1,25 @@
-"""The `editloupe` command, also as `python -m editloupe`: from its first line to its last, Ctrl-C and SIGTERM end it properly.
+"""The `editloupe` command, also run by `python -m editloupe`.
 
-The command's modules take seconds to import; the signals are taken care of before the first of them.
+Signal handlers are installed before the command's modules are imported, because the imports can take seconds.
 """
 
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 INTERRUPTED = 130
-FAREWELL = 5.0
-"""Seconds in which packages may do what they do at the end, such as sending off what they traced."""
-TRACE_PATIENCE = 4.0
-"""Seconds the last traces have to reach LangSmith, which sends them from threads that the interpreter waits for at its end.
+EXIT_TIMEOUT = 5.0
+"""Seconds the interpreter has to shut down: to join worker threads and to run the exit functions of packages."""
+TRACE_TIMEOUT = 4.0
+"""Seconds the last traces have to reach LangSmith, whose threads the interpreter waits for when it ends.
 
-An endpoint that refuses kept a finished command alive for 24 s, one that hangs for six minutes.
+Without a limit, an endpoint that refuses traces kept a finished command alive for 24 s, and one that hangs for six minutes.
 """
 
 
@@ -27,40 +27,49 @@ def main() -> None:
     """Run the command line and end the process with its exit code."""
     for name in ("SIGINT", "SIGTERM"):
         signal.signal(getattr(signal, name), _leave)
-    gc.disable()  # modules are no garbage, and looking for some among them takes a tenth of the start
+    codes: list[int] = []
+    atexit.register(_skip_teardown, codes)  # registered first, so it runs after the exit functions of all packages
     from editloupe.cli.main import run
 
-    _end(run(sys.argv[1:]))
+    codes.append(_finish(run(sys.argv[1:])))
+    sys.exit(codes[0])
 
 
 def _leave(number: int, frame: Any) -> None:
-    """End at once. Nothing is lost: what a command has written is whole at every moment, as if it were killed.
+    """End the process at once. Nothing is lost: files and databases are complete at every moment, as if it were killed.
 
-    Raising instead would be swallowed here and there: in callbacks, while modules load, by whoever catches too much.
+    An exception could be swallowed: in callbacks, while modules load, or by code that catches too much.
     """
     os.write(2, b"editloupe: interrupted\n")
     os._exit(INTERRUPTED)
 
 
-def _end(code: int) -> None:
-    """End with this code, soon: neither a worker thread nor a package's last words can hold the command up."""
-    last = threading.Timer(FAREWELL, os._exit, [code])
-    last.daemon = True
-    last.start()
+def _skip_teardown(codes: list[int]) -> None:
+    """Exit without the interpreter's teardown of modules, which takes a third of a short command's time."""
+    if codes:
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(codes[0])
+
+
+def _finish(code: int) -> int:
+    """Write out what is left and return the exit code. From here on, threads are waited for at most `EXIT_TIMEOUT`."""
+    limit = threading.Timer(EXIT_TIMEOUT, os._exit, [code])
+    limit.daemon = True
+    limit.start()
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the pipe has what it wanted
+    except BrokenPipeError:  # the reader of the pipe has closed it
         pass
     except OSError as error:
         code = 2
         os.write(2, f"editloupe: the output could not be written: {error.strerror}\n".encode())
-    hand_over_traces()
-    atexit._run_exitfuncs()
-    os._exit(code)
+    flush_traces()
+    return code
 
 
-def traced() -> bool:
-    """True where LangSmith's tracing is switched on and something was loaded that could be traced."""
+def is_tracing() -> bool:
+    """Return True if LangSmith tracing is enabled and a tracer was loaded."""
     if "langchain_core.tracers.langchain" not in sys.modules:
         return False
     from langsmith.utils import tracing_is_enabled
@@ -68,17 +77,17 @@ def traced() -> bool:
     return bool(tracing_is_enabled())
 
 
-def hand_over_traces() -> None:
-    """Give the last traces a few seconds to reach their endpoint; a line says so where they are dropped."""
-    if not traced():
+def flush_traces() -> None:
+    """Wait a few seconds until the last traces are sent; print a line if they are dropped."""
+    if not is_tracing():
         return
     from langchain_core.tracers.langchain import wait_for_all_tracers
 
     waiting = threading.Thread(target=wait_for_all_tracers, name="editloupe-last-traces", daemon=True)
     waiting.start()
-    waiting.join(TRACE_PATIENCE)
+    waiting.join(TRACE_TIMEOUT)
     if waiting.is_alive():
-        text = f"editloupe: LangSmith did not take the last traces within {TRACE_PATIENCE:g} s; they are dropped"
+        text = f"editloupe: LangSmith did not take the last traces within {TRACE_TIMEOUT:g} s; they are dropped"
         print(text, file=sys.stderr)
 
 

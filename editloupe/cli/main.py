@@ -6,7 +6,6 @@ Exit codes: 0 all judged, 3 something is unjudged, 2 the user's mistake, 130 int
 from __future__ import annotations
 
 import errno
-import gc
 import io
 import os
 import sys
@@ -185,7 +184,6 @@ def run(arguments: list[str]) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _warned
             app = build_app(wanted)
-            _collect_garbage()
             code: Any = app(_either_spelling(app, arguments), standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -235,13 +233,6 @@ def _either_spelling(app: typer.Typer, arguments: list[str]) -> list[str]:
             if given[place : place + len(spelled)] == spelled:
                 given[place : place + len(spelled)] = ["--json"] if "json" in spelled[-1] else []
     return given + behind
-
-
-def _collect_garbage() -> None:
-    """Look for garbage again where the start was spared it, and never among the modules that it loaded."""
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()
 
 
 def _warned(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -93,10 +92,7 @@ def report(
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
-    gc.disable()
     tables = [read_run_table(run, protocol, configuration) for run in dict.fromkeys(runs)]
-    gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
-    gc.enable()
     _check_columns(by or (), tables)
     if queue and (not corrected or len(tables) > 1):
         raise UserError(

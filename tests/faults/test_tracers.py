@@ -186,7 +186,7 @@ def test_an_endpoint_that_refuses_does_not_hold_up_the_end(scripted: StartServer
 
 def test_without_a_tracer_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langchain_core.tracers.langchain.wait_for_all_tracers", lambda: time.sleep(60))
-    assert not command_line.traced()
+    assert not command_line.is_tracing()
     started = time.monotonic()
-    command_line.hand_over_traces()
+    command_line.flush_traces()
     assert time.monotonic() - started < 1

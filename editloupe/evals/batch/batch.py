@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
+from contextlib import AsyncExitStack, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,8 +52,6 @@ from editloupe.types import SERVER_REASONS, Edit, UserError
 
 WORKERS = 8
 """Threads that read, decode and encode pictures beside the event loop."""
-COLLECT_AFTER = 10_000
-"""Objects that are made, beyond those that went, between two looks for garbage while edits are judged."""
 OpenJudge = Callable[..., BaseJudge]
 """Opens the judge of the batch with the hooks `replies` and `traffic`; Ray sends it to its workers."""
 Say = Callable[[str], None]
@@ -223,7 +220,7 @@ async def _session(batch: Batch, run: Run, stop: StopControl, quiet: bool, signa
             ).judge_all(batch.edits())
             tally.held -= before  # what a round before this one judged is held now
 
-        with _little_to_collect(), nullcontext() if quiet else progress:
+        with nullcontext() if quiet else progress:
             if desk:
                 await judge_in_rounds(desk, go_over, stop, say, batch.poll_seconds or FIRST_POLL)
             else:
@@ -265,23 +262,6 @@ def _plan(batch: Batch, run: Run, planner: Planner, configuration: str, say: Say
                 f"continuing the replacement started at {planner.replacement.began}; verdicts it already replaced are kept"
             )
     return survey.units
-
-
-@contextmanager
-def _little_to_collect() -> Iterator[None]:
-    """Keep what was imported and opened out of the garbage collector's rounds: judging leaves nothing of it behind.
-
-    Otherwise every full round walks some two hundred thousand objects while all conversations wait. Rounds are rarer than usual,
-    since a conversation's own objects live for seconds.
-    """
-    usual = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(usual[0] and max(usual[0], COLLECT_AFTER), *usual[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
-        gc.unfreeze()
 
 
 async def _executor(batch: Batch, run: Run, judge: BaseJudge, traffic: TrafficControl) -> Executor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
-from editloupe.evals.batch.batch import COLLECT_AFTER
 from editloupe.pictures import decode as decoding
 from editloupe.pictures.decode import Picture
 from tests.conftest import StartServer
@@ -113,19 +111,3 @@ def test_an_edit_that_is_only_shown_takes_two_requests_and_six_steps(
         node: count * EDITS for node, count in {"prepare": 1, "judge_by_loop": 2, "decide": 1, "think": 2}.items()
     }
     assert decodes == {"read through": 2 * EDITS}
-
-
-def test_garbage_is_looked_for_less_often_while_edits_are_judged_and_as_usual_afterwards(
-    tmp_path: Path, scripted: StartServer
-) -> None:
-    usual, meanwhile = gc.get_threshold(), set[int]()
-
-    def answer(request: Request) -> Answer:
-        meanwhile.add(gc.get_threshold()[0])
-        return final(LABELS[criterion_of(request)])
-
-    run(batch(scripted(answer), photographs(tmp_path), tmp_path / "run"))
-
-    assert meanwhile == {COLLECT_AFTER}
-    assert usual[0] < COLLECT_AFTER
-    assert gc.get_threshold() == usual

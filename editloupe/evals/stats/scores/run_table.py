@@ -25,7 +25,6 @@ from editloupe.evals.stats.scores.run_units import (
     RunUnit,
     UnitColumns,
     gather_units,
-    no_collection,
     numbers_of,
     read_units,
 )
@@ -413,8 +412,7 @@ class _ShortEdits:
 
 
 def _read(run: Run, chosen: Configuration, for_means: bool = False) -> Table:
-    with no_collection():
-        rows, waiting = _rows(run, chosen, _ShortEdits(chosen.protocol) if for_means else None)
+    rows, waiting = _rows(run, chosen, _ShortEdits(chosen.protocol) if for_means else None)
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()

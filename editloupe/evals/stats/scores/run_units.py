@@ -6,10 +6,8 @@ are read from the run only when they are needed.
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
@@ -279,7 +277,7 @@ def read_units(run: Run, configuration: str) -> dict[str, RowUnits]:
     """Return the units of one configuration by the name of their edit; note unreadable ones as damage of the run."""
     outcomes, gathered, counts = Outcomes(run.folder), _Gathered(), Counter[str]()
     damaged = _READ.index("damaged")
-    with run.reader() as reader, no_collection():
+    with run.reader() as reader:
         for rows in reader.unit_columns(configuration, _READ):
             for row in rows:
                 if row[damaged] is not None:
@@ -293,18 +291,6 @@ def read_units(run: Run, configuration: str) -> dict[str, RowUnits]:
             counts.update(read["edit"])
     columns, ends = gathered.columns(), accumulate(counts.values())
     return {name: RowUnits(columns, end - counts[name], end) for name, end in zip(counts, ends, strict=True)}
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep the collector of cyclic garbage from walking through everything read so far, again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @dataclass(frozen=True)
