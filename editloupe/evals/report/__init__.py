@@ -1,4 +1,4 @@
-"""Reports: one data structure, built once, and rendered as text, Markdown, HTML or JSON."""
+"""Build reports of runs and render them as text, Markdown, HTML or JSON."""
 
 from editloupe.evals.report.build import build_leaderboard, build_report
 from editloupe.evals.report.report_records import Leaderboard, Report

@@ -1,4 +1,4 @@
-"""What a page is made of: headings, paragraphs, lists, tables, figures, and edits to look at."""
+"""Blocks of a page, independent of the output format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from editloupe.rubrics.tables import PrintedTable
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; level 1 is the page's own."""
+    """A heading; level 1 is the page title."""
 
     text: str
     level: int = 2
@@ -20,7 +20,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph: the answer, a warning, something to paste, or plain text."""
+    """A paragraph of one of four kinds."""
 
     text: str
     kind: Literal["answer", "warning", "paste", "plain"] = "plain"
@@ -35,7 +35,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure, by its name among those that `drawn` makes."""
+    """A figure, by its name in `build_figures`."""
 
     name: str
     caption: str

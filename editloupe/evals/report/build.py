@@ -1,4 +1,4 @@
-"""Builds a report from a run, and a leaderboard from several."""
+"""Build the report of a run, and a leaderboard of several runs."""
 
 from __future__ import annotations
 
@@ -61,21 +61,32 @@ def build_report(
     queue: LabelQueue | None = None,
     tables: bool = True,
 ) -> Report:
-    """Build the report of one run; groups by editing model come by themselves, further fields by name.
+    """Build the report of one run. Scores are always grouped by editing model.
 
-    `intervals` adds the ends of an interval to every mean of the paper's tables; `corrected` adds what people would have said of
-    all edits, from their labels of some, weighed by the queue these were drawn with. Without `tables` the paper's own are left
-    out, for whoever draws figures only.
+    Args:
+        run: A run, its folder, or its table.
+        by: Further fields of the edits to group by, such as `style` or `model,style`.
+        unjudged: Whether unjudged verdicts are left out or count as the worst answer.
+        human: Human labels, or files of them. None reads the labels of the manifest and the studio.
+        how: Number of resamples, level and seed of the intervals.
+        protocol: Protocol of the verdicts, if the run has several.
+        intervals: Whether the paper's tables have an interval for every mean.
+        corrected: Whether scores corrected by human labels are added.
+        queue: The label queue that the labelled edits were drawn from; its weights enter the corrected scores.
+        tables: Whether the paper's tables are computed.
+
+    Raises:
+        UserError: The run cannot be read, or has several protocols and none was chosen.
     """
-    held, how = read_run_table(run, protocol), how or Resampling()
-    table, _ = without_reference(held)
+    whole_table, how = read_run_table(run, protocol), how or Resampling()
+    table, _ = without_reference(whole_table)
     fields = tuple(dict.fromkeys(("model", *by)))
     parts = parts_of(table)
-    rankings = compare_apart([held], how, intervals=False, least=1, known=parts)
-    found = compute_scores(table, fields, unjudged, how, parts=parts)
+    rankings = compare_apart([whole_table], how, intervals=False, least=1, known=parts)
+    scores = compute_scores(table, fields, unjudged, how, parts=parts)
     people = load_human_labels(table, human)
-    agreed = measure_agreement(table, people, how) if people.given else None
-    absent = [field for field in by if field not in found.by]
+    agreement = measure_agreement(table, people, how) if people.given else None
+    absent = [field for field in by if field not in scores.by]
     notes = [*_note_missing_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
     try:
         fill = 0.0 if unjudged == "worst" else None
@@ -83,21 +94,26 @@ def build_report(
     except UserError as error:
         sections = ()
         notes.append(f"The paper's own tables are left out: {error}.")
-    shown = tuple(
-        replace(one, protocol=table.protocol) for one in (*sections, *build_cross_tables(table, found, intervals))
+    printed = tuple(
+        replace(section, protocol=table.protocol)
+        for section in (*sections, *build_cross_tables(table, scores, intervals))
     )
-    mended = _correct_scores(table, people, queue, how) if corrected else None
-    if mended is not None:
-        shown = (*shown, replace(corrected_table(mended, table.titles), protocol=table.protocol))
-    said = version_notes(table.versions)
-    shown = tuple(replace(one, notes=(*one.notes, *said)) for one in shown) if said else shown
+    corrected_scores = _correct_scores(table, people, queue, how) if corrected else None
+    if corrected_scores is not None:
+        printed = (*printed, replace(corrected_table(corrected_scores, table.titles), protocol=table.protocol))
+    version_sentences = version_notes(table.versions)
+    printed = (
+        tuple(replace(section, notes=(*section.notes, *version_sentences)) for section in printed)
+        if version_sentences
+        else printed
+    )
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
         **{
-            **dict(found),
+            **dict(scores),
             "notes": (
                 *table.damage,
-                *found.notes,
+                *scores.notes,
                 *_note_mixed_judges(table),
                 *notes,
                 *list_ranking_notes(rankings),
@@ -109,21 +125,21 @@ def build_report(
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
         differs=table.differs,
-        answer=_summarize(table, found, how, rankings),
-        certainty=tuple(_describe_certainty(table, found, agreed, how)),
+        answer=_summarize(table, scores, how, rankings),
+        certainty=tuple(_describe_certainty(table, scores, agreement, how)),
         baseline=BASELINE if table.by_rules else None,
         versions=table.versions,
-        version_notes=said,
+        version_notes=version_sentences,
         titles=table.titles,
-        agreement=agreed,
-        corrected=mended,
+        agreement=agreement,
+        corrected=corrected_scores,
         rankings=rankings,
-        tables=shown,
+        tables=printed,
         distributions={name: distribution(table, name) for name in table.criteria},
         areas=areas,
         instructive=find_notable_edits(table, people),
         spent=_sum_usage(table),
-        methods=write_methods(table, found, how, agreed),
+        methods=write_methods(table, scores, how, agreement),
         editloupe=version("editloupe"),
     )
 
@@ -131,10 +147,13 @@ def build_report(
 def build_leaderboard(
     reports: Sequence[Report], tables: Sequence[Table] = (), intervals: Resampling | None = None
 ) -> Leaderboard:
-    """Rank several reports by overall score, within their protocol; runs of the same name go by their folders.
+    """Rank several reports by overall score within each protocol. Runs of the same name are named by their folders.
 
-    With the tables of the runs, in the same order, their editing models are compared case by case and stand in the paper's
-    tables together; `intervals` are given there where it says how to make them.
+    Args:
+        reports: The reports of the runs.
+        tables: The tables of the same runs in the same order. With them, editing models are compared case by case and share the
+            paper's tables.
+        intervals: How to compute intervals in the paper's tables; None for no intervals.
     """
     rankings = rank_runs(tables)
     ranks = find_open_ranks(rankings, tables)
@@ -146,7 +165,7 @@ def build_leaderboard(
     ordered = sorted(reports, key=lambda report: (report.protocol, -_sort_value(report.overall), report.run))
     lines = [(report, label, part) for report in ordered for label, part in report.parts.items()]
     entries: list[LeaderboardEntry] = []
-    for report, label, part in sorted(lines, key=lambda one: (one[0].protocol, -_sort_value(one[2].overall))):
+    for report, label, part in sorted(lines, key=lambda line: (line[0].protocol, -_sort_value(line[2].overall))):
         ranked = part.overall.value is not None
         above = [entry for entry in entries if entry.protocol == report.protocol]
         agreed = report.agreement.criteria if report.agreement else {}
@@ -166,7 +185,7 @@ def build_leaderboard(
             )
         )
     notes = [f"{report.run}: {report.baseline}" for report in ordered if report.baseline]
-    notes += [f"{report.run}: {said}" for report in ordered for said in report.version_notes]
+    notes += [f"{report.run}: {note}" for report in ordered for note in report.version_notes]
     if len({report.protocol for report in reports}) > 1:
         notes.append("The runs follow different protocols; scores compare within a protocol only.")
     elif len({(report.judge, report.mode) for report in reports}) > 1:
@@ -188,12 +207,12 @@ def build_leaderboard(
 def _merge_paper_tables(
     reports: Sequence[Report], tables: Sequence[Table], intervals: Resampling | None
 ) -> Iterator[PrintedTable]:
-    """Yield the paper's tables of every protocol, with the models of all its runs as rows."""
+    """Yield the paper's tables per protocol, with the models of all its runs as rows."""
     fill = 0.0 if reports[0].unjudged_rule == "worst" else None
     for protocol in dict.fromkeys(table.protocol for table in tables):
         own = [table for table in tables if table.protocol == protocol]
-        with suppress(UserError):  # said in the notes of the run's own report
-            yield from (replace(one, protocol=protocol) for one in paper_tables(*own, how=intervals, fill=fill))
+        with suppress(UserError):  # the run's own report has a note on it
+            yield from (replace(section, protocol=protocol) for section in paper_tables(*own, how=intervals, fill=fill))
 
 
 def _sort_value(score: Score) -> float:
@@ -210,13 +229,13 @@ def _summarize_leader(entries: Sequence[LeaderboardEntry]) -> str:
             f"{best.run} has the highest overall score, {best.overall.told(1)}; the runs differ in judge or mode, so their "
             "order says nothing about editing models."
         )
-    told = f"{best.run} leads with {best.overall.told(1)}"
+    sentence = f"{best.run} leads with {best.overall.told(1)}"
     close = [e.run for e in rivals if (e.overall.high or 0.0) >= (best.overall.low or 0.0)]
     if not rivals:
-        return f"{told}."
+        return f"{sentence}."
     if close:
-        return f"{told}; its interval overlaps with that of {', '.join(close)}, so the order among them is not settled."
-    return f"{told}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
+        return f"{sentence}; its interval overlaps with that of {', '.join(close)}, so the order among them is not settled."
+    return f"{sentence}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
 
 
 def _correct_scores(table: Table, people: Human, queue: LabelQueue | None, how: Resampling) -> CorrectedScores:
@@ -225,82 +244,82 @@ def _correct_scores(table: Table, people: Human, queue: LabelQueue | None, how: 
     return correct_scores(table, people, queue, how.level)
 
 
-def _summarize(table: Table, found: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
-    overall = found.overall
+def _summarize(table: Table, scores: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
+    overall = scores.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
-    lowest = found.unjudged_rule == "worst" and found.coverage.unjudged > 0
+    lowest = scores.unjudged_rule == "worst" and scores.coverage.unjudged > 0
     if any(PAIRS in row.edit.extra for row in table.rows):
         candidates = f"Pairs of {number_of(len(table.rows), 'candidate')}, judged by {who}"
         return f"{candidates}: the table has the share in people's order. A mean over winners and losers says nothing."
-    if len(found.parts) > 1:
+    if len(scores.parts) > 1:
         bound = " (at least: what is unjudged counts as the worst)" if lowest else ""
         several = (
-            f"{number_of(len(found.parts), 'score')}{bound} from {number_of(len(table.rows), 'edit')}, judged by {who}"
+            f"{number_of(len(scores.parts), 'score')}{bound} from {number_of(len(table.rows), 'edit')}, judged by {who}"
         )
         return f"{several}: {overall.why}. {summarize_ranking(rankings)}".strip()
     if overall.value is None:
         return (
-            f"No overall score: {overall.why}. {found.coverage.judged} of "
-            f"{number_of(found.coverage.units, 'verdict')} by {who}."
+            f"No overall score: {overall.why}. {scores.coverage.judged} of "
+            f"{number_of(scores.coverage.units, 'verdict')} by {who}."
         )
-    kinds = len([score for score in found.by_type.values() if score.value is not None])
+    kinds = len([score for score in scores.by_type.values() if score.value is not None])
     scope = f"{overall.n} edit{'' if overall.n == 1 else 's'}"
     scope += f" of {kinds} instruction type{'' if kinds == 1 else 's'}" if kinds else ""
     bound = "at least " if lowest else ""
     between = f" ({how.percent} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
-    told = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
-    return f"{told} {summarize_ranking(rankings)}".strip()
+    sentence = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
+    return f"{sentence} {summarize_ranking(rankings)}".strip()
 
 
-def _describe_certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resampling) -> list[str]:
-    told = []
-    coverage = found.coverage
+def _describe_certainty(table: Table, scores: Scores, agreement: Agreement | None, how: Resampling) -> list[str]:
+    sentences = []
+    coverage = scores.coverage
     if coverage.not_yet:
-        told.append(
+        sentences.append(
             f"The run is not complete: {coverage.judged} of {number_of(coverage.expected, 'verdict')} judged, "
             f"{coverage.not_yet} not yet. Everything here is about those that are."
         )
     if not coverage.unjudged and not coverage.not_yet:
-        told.append(
+        sentences.append(
             f"{verb(coverage.units, 'The one verdict was', f'All {coverage.units} verdicts were')} given; nothing is unjudged."
         )
     elif coverage.unjudged:
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items())
-        fate = "left out" if found.unjudged_rule == "left_out" else "counted as the worst answer"
+        fate = "left out" if scores.unjudged_rule == "left_out" else "counted as the worst answer"
         line = (
             f"{coverage.judged} of {number_of(coverage.units, 'verdict')} {verb(coverage.judged, 'was', 'were')} "
             f"given ({coverage.share * 100:.1f} %); "
         )
         line += f"{coverage.unjudged} {_are(coverage.unjudged)} unjudged ({reasons}) and {fate}."
-        bounds = found.bounds
+        bounds = scores.bounds
         if bounds and bounds.worst is not None and bounds.best is not None:
             line += (
                 f" Had all of them been the worst or the best answer, the overall score would be {bounds.worst:.1f} "
             )
             line += f"or {bounds.best:.1f}."
-        told.append(line)
+        sentences.append(line)
     if any(judge.startswith(PANEL) for judge in table.judges):
         with Run.open(table.folder) as run:
-            told += describe_silent_members(run, table.configuration)
-    if found.repeats and found.repeats.sd is not None:
-        told.append(
-            f"Over {found.repeats.count} repeats: {found.repeats.mean:.2f} ± {found.repeats.sd:.2f} (mean ± SD)."
+            sentences += describe_silent_members(run, table.configuration)
+    if scores.repeats and scores.repeats.sd is not None:
+        sentences.append(
+            f"Over {scores.repeats.count} repeats: {scores.repeats.mean:.2f} ± {scores.repeats.sd:.2f} (mean ± SD)."
         )
-    if "source" in found.overall.intervals:
-        ends = {name: f"{low:.1f} to {high:.1f}" for name, (low, high) in found.overall.intervals.items()}
-        told.append(
+    if "source" in scores.overall.intervals:
+        ends = {name: f"{low:.1f} to {high:.1f}" for name, (low, high) in scores.overall.intervals.items()}
+        sentences.append(
             "Several edits share a source image, so edits and source images were both resampled, and the wider interval is "
             f"shown (overall {ends.get('edit', 'undefined')} by edit, {ends['source']} by source image)."
         )
-    elif found.overall.low is None and found.overall.value is not None:
-        told.append(f"There is no interval for the overall score ({found.overall.why}).")
-    if agreed is None:
-        told.append("No human labels: nothing here says how far people would agree with this judge.")
-        return told
-    for criterion, measures in agreed.criteria.items():
+    elif scores.overall.low is None and scores.overall.value is not None:
+        sentences.append(f"There is no interval for the overall score ({scores.overall.why}).")
+    if agreement is None:
+        sentences.append("No human labels: nothing here says how far people would agree with this judge.")
+        return sentences
+    for criterion, measures in agreement.criteria.items():
         name = table.title_of(criterion)
         if measures.n == 0:
-            told.append(f"{name}: no edit has both a verdict and a human label.")
+            sentences.append(f"{name}: no edit has both a verdict and a human label.")
             continue
         rho = measures.spearman
         line = f"{name}: Spearman ρ with people {rho.told()}" if rho.value is not None else f"{name}: no ρ ({rho.why})"
@@ -309,8 +328,8 @@ def _describe_certainty(table: Table, found: Scores, agreed: Agreement | None, h
         line += f" of {number_of(measures.n, 'edit')}"
         if measures.ceiling and measures.ceiling.spearman.value is not None:
             line += f"; one annotator against the others reaches ρ {measures.ceiling.spearman.told()}"
-        told.append(f"{line}.")
-    return told
+        sentences.append(f"{line}.")
+    return sentences
 
 
 def _are(count: int) -> str:
@@ -318,20 +337,20 @@ def _are(count: int) -> str:
 
 
 def _note_mixed_judges(table: Table) -> list[str]:
-    """Say where the verdicts do not come from one judge in one mode with one configuration."""
-    told = []
+    """Return a note if the verdicts come from several judges, modes or configurations."""
+    notes = []
     kinds = table.unit_columns.counts
     pairs = {(kind.judge, kind.mode) for kind in kinds}
     if len(pairs) > 1:
         ways = ", ".join(sorted(f"{judge} in {mode} mode" for judge, mode in pairs))
-        told.append(f"The verdicts of this run come from different judges or modes: {ways}.")
+        notes.append(f"The verdicts of this run come from different judges or modes: {ways}.")
     elif len({kind.configuration for kind in kinds}) > 1:
-        told.append("The verdicts of this run were given under different settings or prompts; see run.json.")
-    return told
+        notes.append("The verdicts of this run were given under different settings or prompts; see run.json.")
+    return notes
 
 
 def _note_missing_paper(table: Table) -> list[str]:
-    """Say where the run's paper is not there any more, so that its formulas could not be followed."""
+    """Return a note if the run's paper is not installed, so its formulas are not applied."""
     if table.protocol == OWN or known_protocol(table.protocol):
         return []
     return [f"No paper called {table.protocol} is installed, so its own arithmetic and tables are left out."]
@@ -349,90 +368,93 @@ def _sum_usage(table: Table) -> UsageTotals:
 
 
 def rank_runs(tables: Sequence[Table]) -> tuple[ModelComparison, ...]:
-    """Compare the editing models of several runs; nothing where other judges, protocols or edits leave nothing to compare."""
+    """Compare the editing models of several runs; empty if judge, protocol or edits have nothing in common."""
     if len(tables) < 2 or any(table.protocol != tables[0].protocol for table in tables):
         return ()
     if any(not same_judge(tables[0], other) for other in tables[1:]):
         return ()
-    found = compare_apart(tables, intervals=False, least=1)
-    return found if any(pair.cases for one in found for pair in one.pairs) else ()
+    comparisons = compare_apart(tables, intervals=False, least=1)
+    return comparisons if any(pair.cases for comparison in comparisons for pair in comparison.pairs) else ()
 
 
 def find_open_ranks(
     rankings: Sequence[ModelComparison], tables: Sequence[Table]
 ) -> dict[tuple[str, tuple[str, ...]], tuple[int, int]]:
-    """Return the open ranks of every part of every run, by the run's folder and the part's group."""
-    entries = {(one.part, entry.model): entry.ranks for one in rankings for entry in one.models}
+    """Return the possible ranks of every slice of every run, by run folder and group."""
+    entries = {(ranking.part, entry.model): entry.ranks for ranking in rankings for entry in ranking.models}
     fields = shared_apart_fields(tables) if rankings else ()
-    found = {}
+    open_ranks = {}
     for table in tables if rankings else ():
         for part in parts_of(ref.without_reference(table)[0]):
             model, apart = part.group[0], tuple(value_of(part.table.rows[0], field) for field in fields)
             names = (model, table.name, f"{model} ({table.name})", str(table.folder), f"{model} ({table.folder})")
-            known = [entries[apart, name] for name in dict.fromkeys(names) if (apart, name) in entries]
-            if len(known) == 1:
-                found[str(table.folder), part.group] = known[0]
-    return found
+            matches = [entries[apart, name] for name in dict.fromkeys(names) if (apart, name) in entries]
+            if len(matches) == 1:
+                open_ranks[str(table.folder), part.group] = matches[0]
+    return open_ranks
 
 
 def summarize_ranking(rankings: Sequence[ModelComparison]) -> str:
-    """Say which model is best, where that is known, in every part; of a single model whether it beats the reference."""
-    told = []
-    for one in rankings:
-        said = one.answer if len(one.models) > 1 else warn_below_reference(one)
-        told += [f"{BETWEEN.join(one.part)}: {said}" if one.part else said] if said else []
-    return " ".join(told)
+    """Summarize which model is best in every group, or whether a single model beats the unedited baseline."""
+    sentences = []
+    for ranking in rankings:
+        sentence = ranking.answer if len(ranking.models) > 1 else warn_below_reference(ranking)
+        sentences += [f"{BETWEEN.join(ranking.part)}: {sentence}" if ranking.part else sentence] if sentence else []
+    return " ".join(sentences)
 
 
 def list_ranking_notes(rankings: Sequence[ModelComparison]) -> list[str]:
-    """Say what a reader of a ranking must know: the reference, models without some cases, means carried by unedited outputs."""
-    found = []
-    for one in rankings:
-        head = f"{BETWEEN.join(one.part)}: " if one.part else ""
-        told = [describe_reference(one)]
-        if any(entry.lacks for entry in one.models):
-            held = ", ".join(f"{entry.model} {entry.cases}" for entry in one.models)
+    """Return notes on a ranking: the baseline, missing cases, and means that rest on unedited outputs."""
+    notes = []
+    for ranking in rankings:
+        head = f"{BETWEEN.join(ranking.part)}: " if ranking.part else ""
+        sentences = [describe_reference(ranking)]
+        if any(entry.lacks for entry in ranking.models):
+            counts = ", ".join(f"{entry.model} {entry.cases}" for entry in ranking.models)
             scope = "scores are over each model's own, tests over those that two share"
-            told.append(f"The models do not have the same cases ({held}): {scope}.")
-        told += [ref.told(entry.model, entry.unedited) for entry in one.models if entry.unedited.carried]
-        found += [head + sentence for sentence in told]
-    return found
+            sentences.append(f"The models do not have the same cases ({counts}): {scope}.")
+        sentences += [ref.told(entry.model, entry.unedited) for entry in ranking.models if entry.unedited.carried]
+        notes += [head + sentence for sentence in sentences]
+    return notes
 
 
 def describe_reference(ranking: ModelComparison) -> str:
-    """Say what an editor that edits nothing scores on these cases, or why nobody knows."""
-    one = ranking.reference
-    if one.overall.value is None:
-        return f"What every source handed in unedited would score is not known: {one.overall.why}."
-    how = "judged like the others" if one.judged else "by the protocol's own words"
-    return f"Every source handed in unedited would score {one.overall.value:.1f} ({how}): the reference for every mean here."
+    """Describe the score of the unedited baseline on these cases, or why it is unknown."""
+    reference = ranking.reference
+    if reference.overall.value is None:
+        return f"What every source handed in unedited would score is not known: {reference.overall.why}."
+    origin = "judged like the others" if reference.judged else "by the protocol's own words"
+    return (
+        f"Every source handed in unedited would score {reference.overall.value:.1f} ({origin}): "
+        "the reference for every mean here."
+    )
 
 
 def warn_below_reference(ranking: ModelComparison) -> str:
-    """Say of a single model that it does not clearly beat the reference, where that is so; else nothing."""
+    """Return a warning if a single model does not clearly beat the unedited baseline, else an empty string."""
     if not ranking.against_reference or ranking.against_reference[0].overall.better == ranking.models[0].model:
         return ""
     return f"That is not clearly better than an unedited source, which scores {ranking.reference.overall.value:.1f}."
 
 
-def build_cross_tables(table: Table, found: Scores, intervals: bool) -> list[PrintedTable]:
-    """Return the groupings by several fields as tables, each once: the last field across, the others down."""
-    made: dict[tuple[str, ...], PrintedTable] = {}
-    for fields, groups in found.by.items():
+def build_cross_tables(table: Table, scores: Scores, intervals: bool) -> list[PrintedTable]:
+    """Return a table per grouping by several fields: the last field as columns, the others as rows."""
+    tables: dict[tuple[str, ...], PrintedTable] = {}
+    for fields, groups in scores.by.items():
         names = grouping(table, fields)
-        if len(names) > 1 and groups and names not in made:
-            made[names] = _build_cross_table(names, groups, _count_verdicts(table, names[:-1]), intervals)
-    return list(made.values())
+        if len(names) > 1 and groups and names not in tables:
+            tables[names] = _build_cross_table(names, groups, _count_verdicts(table, names[:-1]), intervals)
+    return list(tables.values())
 
 
 def _count_verdicts(table: Table, names: Sequence[str]) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Return how many verdicts every line has and should have: of all its edits, whether or not a score is made of them."""
+    """Count judged and expected verdicts per row, over all its edits, whether or not they enter a score."""
     waiting = group_rows([RunRow(edit, {}, {}) for edit in table.waiting], names)
-    found = {}
+    counts = {}
     for key, rows in group_rows(table.rows, names).items():
         part = table.with_rows(rows).with_waiting(row.edit for row in waiting.get(key, ()))
-        found[key] = (int(part.unit_columns.judged.sum()), part.expected())
-    return found
+        counts[key] = (int(part.unit_columns.judged.sum()), part.expected())
+    return counts
 
 
 def _build_cross_table(
@@ -452,20 +474,20 @@ def _build_cross_table(
     for key, cells in down.items():
         line: list[Cell] = [*key]
         for value in across:
-            one = cells.get(value)
-            line.append(one.value if one else None)
+            cell = cells.get(value)
+            line.append(cell.value if cell else None)
             if intervals:
-                line += [one.low, one.high] if one else [None, None]
+                line += [cell.low, cell.high] if cell else [None, None]
         lines.append((*line, *counts[key]))
     title = f"By {', '.join(names[:-1])} and {names[-1]}"
     return PrintedTable(title, (*columns, "judged", "expected"), tuple(lines))
 
 
-def list_tables(found: Report | Leaderboard) -> list[PrintedTable]:
-    """Return the tables of a report for LaTeX and CSV; where the protocol's paper has none, the scores by model."""
-    if found.tables:
-        return list(found.tables)
-    reports = [found] if isinstance(found, Report) else list(found.reports)
+def list_tables(report_or_board: Report | Leaderboard) -> list[PrintedTable]:
+    """Return the tables of a report for LaTeX and CSV; the scores by model if the paper has no tables."""
+    if report_or_board.tables:
+        return list(report_or_board.tables)
+    reports = [report_or_board] if isinstance(report_or_board, Report) else list(report_or_board.reports)
     return [section for report in reports if (section := _build_score_table(report))]
 
 

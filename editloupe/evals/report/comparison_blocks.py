@@ -1,4 +1,4 @@
-"""Agreement with people, two runs and several editing models against each other as blocks, for `agree` and `compare`."""
+"""Turn agreement with people and comparisons of runs or editing models into blocks."""
 
 from __future__ import annotations
 
@@ -24,118 +24,141 @@ from editloupe.evals.stats.scores.score_matrix import BETWEEN
 from editloupe.rubrics.tables import PrintedTable
 
 MOST_DISAGREEMENTS = 20
-"""Disagreements listed; the JSON form has all of them."""
+"""Disagreements shown; the JSON form has all of them."""
 
 
-def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block]:
-    """Tell how well a run agrees with people."""
-    yield Heading(f"{found.run}: {found.judge} · {found.protocol} · {found.mode} mode, against people", 1)
-    yield Paragraph(summarize_agreement(found, titles), "answer")
-    if len(found.models) > 1:
-        yield Paragraph(f"Editing models: {', '.join(found.models)}.")
-    if found.notes:
-        yield Points(found.notes)
-    if not found.annotators:
+def agreement_blocks(agreement: Agreement, titles: dict[str, str]) -> Iterator[Block]:
+    """Yield the blocks on how well a run agrees with people."""
+    yield Heading(
+        f"{agreement.run}: {agreement.judge} · {agreement.protocol} · {agreement.mode} mode, against people", 1
+    )
+    yield Paragraph(summarize_agreement(agreement, titles), "answer")
+    if len(agreement.models) > 1:
+        yield Paragraph(f"Editing models: {', '.join(agreement.models)}.")
+    if agreement.notes:
+        yield Points(agreement.notes)
+    if not agreement.annotators:
         return
-    given = ", ".join(f"{name} {count}" for name, count in found.annotators.items())
-    yield Paragraph(f"Labels from {found.origin} ({given}). {found.consensus}")
-    yield from build_agreement_tables(found.criteria, titles)
-    for criterion, whole in found.criteria.items():
-        if whole.confusion:
-            yield build_confusion_table(f"{titles.get(criterion, criterion)}: people ↓, judge →", whole.confusion)
-    for criterion, whole in found.criteria.items():
-        if len(whole.by_type) > 1:
-            yield build_measures_table(f"{titles.get(criterion, criterion)}, by type", whole.by_type)
-    yield from build_field_tables(found, titles)
-    yield from people_blocks(found, titles)
+    counts = ", ".join(f"{name} {count}" for name, count in agreement.annotators.items())
+    yield Paragraph(f"Labels from {agreement.origin} ({counts}). {agreement.consensus}")
+    yield from build_agreement_tables(agreement.criteria, titles)
+    for criterion, measures in agreement.criteria.items():
+        if measures.confusion:
+            yield build_confusion_table(f"{titles.get(criterion, criterion)}: people ↓, judge →", measures.confusion)
+    for criterion, measures in agreement.criteria.items():
+        if len(measures.by_type) > 1:
+            yield build_measures_table(f"{titles.get(criterion, criterion)}, by type", measures.by_type)
+    yield from build_field_tables(agreement, titles)
+    yield from people_blocks(agreement, titles)
 
 
-def summarize_agreement(found: Agreement, titles: dict[str, str]) -> str:
-    """Return the answer in a sentence or two."""
-    if not found.annotators:
+def summarize_agreement(agreement: Agreement, titles: dict[str, str]) -> str:
+    """Summarize the agreement in a few sentences."""
+    if not agreement.annotators:
         return "Nothing to compare with: no edit of this run has a human label."
     parts = []
-    for criterion, whole in found.criteria.items():
-        name, rho = titles.get(criterion, criterion), whole.spearman
-        if whole.n == 0:
+    for criterion, measures in agreement.criteria.items():
+        name, rho = titles.get(criterion, criterion), measures.spearman
+        if measures.n == 0:
             parts.append(f"{name}: no edit has both a verdict and a human label.")
             continue
-        said = f"Spearman ρ {rho.told()}" if rho.value is not None else f"no ρ, for {rho.why}"
-        same = "" if whole.accuracy.value is None else f", same label on {whole.accuracy.value * 100:.0f} %"
-        parts.append(f"{name}: {said}{same} of {number_of(whole.n, 'edit')}.")
+        correlation = f"Spearman ρ {rho.told()}" if rho.value is not None else f"no ρ, for {rho.why}"
+        same = "" if measures.accuracy.value is None else f", same label on {measures.accuracy.value * 100:.0f} %"
+        parts.append(f"{name}: {correlation}{same} of {number_of(measures.n, 'edit')}.")
     return " ".join(parts)
 
 
-def build_confusion_table(title: str, one: Confusion) -> PrintedTable:
-    """Show a confusion matrix as a table."""
-    lines = zip(one.labels, one.counts, strict=True)
-    return PrintedTable("", (title, *one.labels), tuple((name, *map(str, counts)) for name, counts in lines))
+def build_confusion_table(title: str, confusion: Confusion) -> PrintedTable:
+    """Build a confusion matrix as a table."""
+    lines = zip(confusion.labels, confusion.counts, strict=True)
+    return PrintedTable("", (title, *confusion.labels), tuple((name, *map(str, counts)) for name, counts in lines))
 
 
-def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
-    """Tell how two runs differ, and which agrees more with people."""
-    yield Heading(f"A = {found.a} against B = {found.b}", 1)
-    yield Paragraph(summarize_comparison(found, titles), "answer")
-    left_out = tuple(f"{number_of(count, 'edit')} not compared: {why}." for why, count in found.left_out.items())
-    alike = (f"A and B gave the identical picture in {found.same_picture} of them.",) if found.same_picture else ()
+def comparison_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
+    """Yield the blocks on how two runs differ and which agrees more with people."""
+    yield Heading(f"A = {comparison.a} against B = {comparison.b}", 1)
+    yield Paragraph(summarize_comparison(comparison, titles), "answer")
+    left_out = tuple(f"{number_of(count, 'edit')} not compared: {why}." for why, count in comparison.left_out.items())
+    alike = (
+        (f"A and B gave the identical picture in {comparison.same_picture} of them.",)
+        if comparison.same_picture
+        else ()
+    )
     yield Points(
-        (_describe_question(found), f"A: {found.a_title}.", f"B: {found.b_title}.", *alike, *left_out, *found.notes)
+        (
+            _describe_question(comparison),
+            f"A: {comparison.a_title}.",
+            f"B: {comparison.b_title}.",
+            *alike,
+            *left_out,
+            *comparison.notes,
+        )
     )
     yield Heading("Difference, A − B")
-    lines = [("overall", found.overall), *((titles.get(n, n), one) for n, one in found.criteria.items())]
+    lines = [
+        ("overall", comparison.overall),
+        *((titles.get(n, n), difference) for n, difference in comparison.criteria.items()),
+    ]
     yield PrintedTable(
         "",
         ("points of 100", "A", "B", "A − B", "p", "edits"),
-        tuple((name, *_format_difference(one), str(one.difference.n)) for name, one in lines),
+        tuple((name, *_format_difference(difference), str(difference.difference.n)) for name, difference in lines),
         ("p: two-sided sign-flip test on paired differences.",),
     )
-    for criterion, one in found.criteria.items():
-        if one.labels:
+    for criterion, difference in comparison.criteria.items():
+        if difference.labels:
             name = titles.get(criterion, criterion)
-            yield Paragraph(f"{name}: same label on {one.same_label.told()} of {number_of(one.same_label.n, 'edit')}.")
-            yield build_confusion_table(f"{name}: B ↓, A →", one.labels)
-    yield from _people_blocks(found, titles)
-    if found.disagreements:
+            yield Paragraph(
+                f"{name}: same label on {difference.same_label.told()} of {number_of(difference.same_label.n, 'edit')}."
+            )
+            yield build_confusion_table(f"{name}: B ↓, A →", difference.labels)
+    yield from _people_blocks(comparison, titles)
+    if comparison.disagreements:
         yield Heading("Where they disagree")
-        people = found.question == "judges"
+        people = comparison.question == "judges"
         rows = [
-            (one.name if people else one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b)
-            + ((format_counts(one.human) or "–",) if people else ())
-            for one in found.disagreements[:MOST_DISAGREEMENTS]
+            (
+                difference.name if people else difference.edit_id,
+                titles.get(difference.criterion, difference.criterion),
+                difference.a,
+                difference.b,
+            )
+            + ((format_counts(difference.human) or "–",) if people else ())
+            for difference in comparison.disagreements[:MOST_DISAGREEMENTS]
         ]
-        more = len(found.disagreements) - MOST_DISAGREEMENTS
+        more = len(comparison.disagreements) - MOST_DISAGREEMENTS
         note = f"{more} more in the JSON form." if more > 0 else ""
         yield PrintedTable("", ("edit", "criterion", "A", "B", "people")[: 4 + people], tuple(rows), (note,))
 
 
-def _describe_question(found: RunComparison) -> str:
-    if found.question == "judges":
-        return (
-            f"Compared as two judges of the same edited pictures ({number_of(found.edits, 'edit')} that both judged)."
-        )
+def _describe_question(comparison: RunComparison) -> str:
+    if comparison.question == "judges":
+        return f"Compared as two judges of the same edited pictures ({number_of(comparison.edits, 'edit')} that both judged)."
     return (
         f"Compared as two editing models on the same sources, instructions and targets "
-        f"({number_of(found.edits, 'case')} that both were "
+        f"({number_of(comparison.edits, 'case')} that both were "
         "given and that were judged)."
     )
 
 
-def _format_difference(one: Difference) -> tuple[str, str, str, str]:
-    numbers = ["–" if value is None else f"{value:.1f}" for value in (one.a, one.b)]
-    return numbers[0], numbers[1], one.difference.told(1), format_p_value(one.p)
+def _format_difference(difference: Difference) -> tuple[str, str, str, str]:
+    numbers = ["–" if value is None else f"{value:.1f}" for value in (difference.a, difference.b)]
+    return numbers[0], numbers[1], difference.difference.told(1), format_p_value(difference.p)
 
 
-def _people_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
-    if found.human:
+def _people_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
+    if comparison.human:
         yield Heading("Agreement with people")
-    for criterion, measures in found.human.items():
-        ceiling = found.ceiling.get(criterion)
+    for criterion, measures in comparison.human.items():
+        ceiling = comparison.ceiling.get(criterion)
         rows = []
-        for name, one in measures.items():
+        for name, measure in measures.items():
             reach = getattr(ceiling, name, None) if ceiling else None
-            closer = "–" if one.closer is None else one.closer.upper()
-            known = "–" if reach is None else reach.told()
-            rows.append((TITLES[name], one.a.told(), one.b.told(), one.difference.told(), closer, known))
+            closer = "–" if measure.closer is None else measure.closer.upper()
+            ceiling_text = "–" if reach is None else reach.told()
+            rows.append(
+                (TITLES[name], measure.a.told(), measure.b.told(), measure.difference.told(), closer, ceiling_text)
+            )
         columns = (titles.get(criterion, criterion), "A", "B", "A − B", "closer", "people among themselves")
         yield PrintedTable(
             "",
@@ -145,60 +168,64 @@ def _people_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[Blo
         )
 
 
-def summarize_comparison(found: RunComparison, titles: dict[str, str]) -> str:
-    """Return the answer in a few sentences: who scores higher, and who is closer to people."""
-    change = found.overall.difference
-    shared = f"{change.n} shared {'edits' if found.question == 'judges' else 'cases'}"
+def summarize_comparison(comparison: RunComparison, titles: dict[str, str]) -> str:
+    """Summarize which run scores higher and which is closer to people."""
+    change = comparison.overall.difference
+    shared = f"{change.n} shared {'edits' if comparison.question == 'judges' else 'cases'}"
     if change.value is None:
-        told = f"No overall difference: {change.why}."
+        answer = f"No overall difference: {change.why}."
     elif change.low is None or change.high is None:
-        told = f"A scores {change.value:+.1f} points against B on {shared} ({change.why})."
-    elif found.overall.better is None:
-        told = (
+        answer = f"A scores {change.value:+.1f} points against B on {shared} ({change.why})."
+    elif comparison.overall.better is None:
+        answer = (
             f"A and B cannot be told apart on {shared}: A − B = {change.told(1)} points of 100, "
-            f"p {format_p_value(found.overall.p)}."
+            f"p {format_p_value(comparison.overall.p)}."
         )
     else:
-        higher, lower = ("A", "B") if found.overall.better == "a" else ("B", "A")
-        told = f"{higher} scores higher than {lower} on {shared}: A − B = {change.told(1)} points of 100."
-    for criterion, measures in found.human.items():
+        higher, lower = ("A", "B") if comparison.overall.better == "a" else ("B", "A")
+        answer = f"{higher} scores higher than {lower} on {shared}: A − B = {change.told(1)} points of 100."
+    for criterion, measures in comparison.human.items():
         rho = measures["spearman"]
         name = titles.get(criterion, criterion)
         if rho.difference.value is None:
-            told += f" {name}: no ρ to compare ({rho.difference.why})."
+            answer += f" {name}: no ρ to compare ({rho.difference.why})."
         elif rho.closer:
-            told += f" {name}: {rho.closer.upper()} agrees more with people (ρ {rho.a.told()} and {rho.b.told()})."
+            answer += f" {name}: {rho.closer.upper()} agrees more with people (ρ {rho.a.told()} and {rho.b.told()})."
         else:
-            told += f" {name}: neither agrees clearly more with people (ρ {rho.a.told()} and {rho.b.told()})."
-    return told
+            answer += f" {name}: neither agrees clearly more with people (ρ {rho.a.told()} and {rho.b.told()})."
+    return answer
 
 
 REFERENCE = "nothing"
-"""How a table of pairs calls the reference."""
+"""Name of the unedited baseline in a table of pairs."""
 
 
-def model_blocks(found: ModelComparison, titles: Mapping[str, str]) -> Iterator[Block]:
-    """Tell which models differ: the answer, the models, then a table of pairs for every score."""
-    names = [one.model for one in found.models]
-    short = dict(zip(names, assign_short_names(names), strict=True)) | {found.reference.name: REFERENCE}
-    within = f" · {BETWEEN.join(found.part)}" if found.part else ""
-    yield Heading(f"Editing models in {', '.join(found.runs)}{within}", 1)
-    yield Paragraph(found.answer, "answer")
-    asked = "Compared as editing models on the same sources and instructions, every pair on the cases that both have."
-    level = f"{found.level * 100:g} %"
-    yield Points((asked, f"Judged by {found.judge}.", *found.notes))
-    yield build_models_table(found)
-    for name in (OVERALL, *dict.fromkeys(name for pair in found.pairs for name in pair.criteria)):
-        pairs = [pair for pair in found.pairs if name == OVERALL or name in pair.criteria]
+def model_blocks(comparison: ModelComparison, titles: Mapping[str, str]) -> Iterator[Block]:
+    """Yield the blocks of a model comparison: answer, models, then a table of pairs per score."""
+    names = [entry.model for entry in comparison.models]
+    short = dict(zip(names, assign_short_names(names), strict=True)) | {comparison.reference.name: REFERENCE}
+    within = f" · {BETWEEN.join(comparison.part)}" if comparison.part else ""
+    yield Heading(f"Editing models in {', '.join(comparison.runs)}{within}", 1)
+    yield Paragraph(comparison.answer, "answer")
+    question = (
+        "Compared as editing models on the same sources and instructions, every pair on the cases that both have."
+    )
+    level = f"{comparison.level * 100:g} %"
+    yield Points((question, f"Judged by {comparison.judge}.", *comparison.notes))
+    yield build_models_table(comparison)
+    for name in (OVERALL, *dict.fromkeys(name for pair in comparison.pairs for name in pair.criteria)):
+        pairs = [pair for pair in comparison.pairs if name == OVERALL or name in pair.criteria]
         yield Heading(titles.get(name, name.capitalize()), 3)
         yield _build_pairs_table(pairs, name, short, level)
-    if found.against_reference:
+    if comparison.against_reference:
         yield Heading("Overall, against nothing edited", 3)
-        yield _build_pairs_table(found.against_reference, OVERALL, short, level)
+        yield _build_pairs_table(comparison.against_reference, OVERALL, short, level)
     few = [
-        _describe_missing_cases(pair, short) for pair in found.pairs if pair.a_lacks or pair.b_lacks or pair.unjudged
+        _describe_missing_cases(pair, short)
+        for pair in comparison.pairs
+        if pair.a_lacks or pair.b_lacks or pair.unjudged
     ]
-    same = [_describe_identical_pictures(pair, short) for pair in found.pairs if pair.same_picture]
+    same = [_describe_identical_pictures(pair, short) for pair in comparison.pairs if pair.same_picture]
     if few or same:
         yield Points((*few, *same))
 
@@ -206,9 +233,11 @@ def model_blocks(found: ModelComparison, titles: Mapping[str, str]) -> Iterator[
 def _build_pairs_table(pairs: Sequence[ModelPair], name: str, short: Mapping[str, str], level: str) -> PrintedTable:
     rows = []
     for pair in pairs:
-        one = pair.overall if name == OVERALL else pair.criteria[name]
-        better = ["–" if model is None else short[model] for model in (one.better, one.better_holm)]
-        rows.append((f"{short[pair.a]} − {short[pair.b]}", *_format_pair(one), str(one.difference.n), *better))
+        difference = pair.overall if name == OVERALL else pair.criteria[name]
+        better = ["–" if model is None else short[model] for model in (difference.better, difference.better_holm)]
+        rows.append(
+            (f"{short[pair.a]} − {short[pair.b]}", *_format_pair(difference), str(difference.difference.n), *better)
+        )
     return PrintedTable(
         "",
         ("pair", "first", "second", "difference", "p", "p Holm", "cases", "better", "Holm"),
@@ -220,9 +249,9 @@ def _build_pairs_table(pairs: Sequence[ModelPair], name: str, short: Mapping[str
     )
 
 
-def _format_pair(one: PairDifference) -> tuple[str, ...]:
-    values = ["–" if value is None else f"{value:.1f}" for value in (one.a, one.b)]
-    return (*values, one.difference.told(1), format_p_value(one.p), format_p_value(one.p_holm))
+def _format_pair(difference: PairDifference) -> tuple[str, ...]:
+    values = ["–" if value is None else f"{value:.1f}" for value in (difference.a, difference.b)]
+    return (*values, difference.difference.told(1), format_p_value(difference.p), format_p_value(difference.p_holm))
 
 
 def _describe_missing_cases(pair: ModelPair, short: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""A report as one HTML page: pictures inside, no script, nothing loaded from elsewhere, made to be printed too."""
+"""Render blocks as one self-contained HTML page without scripts, also suitable for printing."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from editloupe.types import Observation, Step, Trace
 
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
 LONG = 8
-"""Headings from which on a page has a list of contents."""
+"""Number of headings from which a page gets a table of contents."""
 PAGE_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, made_by: str) -> str:
-    """Return the page; a text from a model or a manifest is shown as text, whatever it holds."""
+    """Return the page. All text of models and manifests is escaped."""
     style = files("editloupe.evals.report").joinpath("page.css").read_text("utf-8")
     with ExitStack() as stack:
         page = _Page(drawings, stack)
-        body = "\n".join(part for block in blocks for part in page.shown(block))
+        body = "\n".join(part for block in blocks for part in page.render(block))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
@@ -42,19 +42,19 @@ def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, m
 
 
 def _render_contents(headings: Sequence[Heading]) -> str:
-    """Return a list of what the page holds, where that is much."""
-    listed = [(number, one) for number, one in enumerate(headings, start=1) if one.level <= 3]
+    """Return the table of contents, or an empty string for a short page."""
+    listed = [(number, heading) for number, heading in enumerate(headings, start=1) if heading.level <= 3]
     if len(listed) < LONG:
         return ""
     items = "".join(
-        f'<li class="level-{one.level}"><a href="#section-{number}">{for_html(one.text)}</a></li>'
-        for number, one in listed
+        f'<li class="level-{heading.level}"><a href="#section-{number}">{for_html(heading.text)}</a></li>'
+        for number, heading in listed
     )
     return f'<nav class="contents" aria-label="Contents"><ul>{items}</ul></nav>\n'
 
 
 class _Page:
-    """Renders blocks one by one; opens each run once for its pictures and traces."""
+    """Renders blocks one by one. Each run is opened once for its pictures and traces."""
 
     def __init__(self, drawings: Mapping[str, Draw], stack: ExitStack) -> None:
         self._drawings = drawings
@@ -63,7 +63,7 @@ class _Page:
         self._cases = self._tables = 0
         self.headings: list[Heading] = []
 
-    def shown(self, block: Block) -> Iterator[str]:
+    def render(self, block: Block) -> Iterator[str]:
         if isinstance(block, Heading):
             self.headings.append(block)
             name = f"section-{len(self.headings)}"
@@ -103,10 +103,12 @@ class _Page:
         level = min(6, 1 + (self.headings[-1].level if self.headings else 1))
         edit, pictures, _ = run.edit(item.edit_id)
         small = make_thumbnails(run, edit, pictures)
-        shown = _render_pictures(small) if small else "<p>The run did not keep the pictures of this edit.</p>"
+        pictures_html = _render_pictures(small) if small else "<p>The run did not keep the pictures of this edit.</p>"
         gone = [role for role, shas in pictures.items() if shas and run.damage.holds(PICTURES, shas[0])]
         if gone:
-            shown = f"{_render_pictures(small)}<p>Missing from the run, or damaged: {for_html(', '.join(gone))}.</p>"
+            pictures_html = (
+                f"{_render_pictures(small)}<p>Missing from the run, or damaged: {for_html(', '.join(gone))}.</p>"
+            )
         title = cases.titles.get(item.criterion, item.criterion)
         facts = {
             title: item.label,
@@ -118,15 +120,15 @@ class _Page:
         }
         listed = "".join(f"<dt>{for_html(n)}</dt><dd>{for_html(v)}</dd>" for n, v in facts.items() if v)
         traces = run.load_trace(item.edit_id, item.criterion, item.repeat)
-        told = "".join(_render_trace(run, trace) for trace in traces)
+        trace_html = "".join(_render_trace(run, trace) for trace in traces)
         command = (
             f"<code>{for_html(format_trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))}</code>"
         )
-        details = f"<details><summary>Trace: what the judge did</summary>{told}</details>" if told else ""
+        details = f"<details><summary>Trace: what the judge did</summary>{trace_html}</details>" if trace_html else ""
         return (
             f'<section class="case" id="case-{self._cases}"><h{level}>{for_html(item.edit_id)} '
             f'<span class="kind">{item.kind}</span></h{level}><p class="instruction">“{for_html(item.instruction)}”</p>'
-            f"{shown}<dl>{listed}</dl>{command}{details}</section>"
+            f"{pictures_html}<dl>{listed}</dl>{command}{details}</section>"
         )
 
 
@@ -140,26 +142,26 @@ def _render_table(grid: PrintedTable, number: int) -> str:
     name = for_html(" ".join(filter(None, (f"Table {number}:", grid.columns[0] if grid.columns else ""))))
     table = f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
     table += f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    # Outside of what scrolls: a caption of the table itself is as wide as the table, wider than a phone.
+    # The caption is outside the scrolling area; inside, it would be as wide as the table.
     return f"<figure>{table}<figcaption>{for_html(grid.note)}</figcaption></figure>" if grid.note else table
 
 
 def _render_cell(text: str) -> str:
-    """Set an interval smaller than its value."""
-    if found := _INTERVAL.match(text):
-        return f'{for_html(found[1])} <span class="interval">{for_html(found[2])}</span>'
+    """Render the interval of a cell in smaller type."""
+    if match := _INTERVAL.match(text):
+        return f'{for_html(match[1])} <span class="interval">{for_html(match[2])}</span>'
     return for_html(text)
 
 
 def _render_pictures(small: Sequence[Thumbnail]) -> str:
-    return '<div class="pictures">' + "".join(_render_picture(one) for one in small) + "</div>"
+    return '<div class="pictures">' + "".join(_render_picture(thumbnail) for thumbnail in small) + "</div>"
 
 
-def _render_picture(one: Thumbnail) -> str:
-    width, height = one.size
-    caption = for_html(one.caption)
+def _render_picture(thumbnail: Thumbnail) -> str:
+    width, height = thumbnail.size
+    caption = for_html(thumbnail.caption)
     return (
-        f'<figure><img src="{one.address}" width="{width}" height="{height}" alt="{caption}">'
+        f'<figure><img src="{thumbnail.address}" width="{width}" height="{height}" alt="{caption}">'
         f"<figcaption>{caption}</figcaption></figure>"
     )
 
@@ -172,9 +174,11 @@ def _render_trace(run: Run, trace: Trace) -> str:
 def _render_step(run: Run, step: Step) -> str:
     parts = [f'<div class="thought">{for_html(step.thought)}</div>'] if step.thought else []
     for call in step.calls:
-        given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items())
-        parts.append(f"<div><code>{for_html(f'{call.name}({given})')}</code></div>")
-    parts += [_render_observation(run, seen) for seen in step.observations]
+        arguments = ", ".join(
+            f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items()
+        )
+        parts.append(f"<div><code>{for_html(f'{call.name}({arguments})')}</code></div>")
+    parts += [_render_observation(run, observation) for observation in step.observations]
     if step.problem:
         parts.append(f'<div class="problem">Not usable: {for_html(step.problem)}</div>')
     if step.answer is not None:
@@ -182,14 +186,14 @@ def _render_step(run: Run, step: Step) -> str:
     return f"<li>{''.join(parts)}</li>"
 
 
-def _render_observation(run: Run, seen: Observation) -> str:
+def _render_observation(run: Run, observation: Observation) -> str:
     small, gone = [], 0
-    for place, sha in enumerate(seen.pictures):
-        caption = seen.captions[place] if place < len(seen.captions) else "picture"
-        if (one := make_tool_thumbnail(run, sha, caption)) is not None:
-            small.append(one)
+    for index, sha in enumerate(observation.pictures):
+        caption = observation.captions[index] if index < len(observation.captions) else "picture"
+        if (thumbnail := make_tool_thumbnail(run, sha, caption)) is not None:
+            small.append(thumbnail)
         else:
             gone += 1
-    kind = ' class="problem"' if seen.failed else ""
+    kind = ' class="problem"' if observation.failed else ""
     lost = f"<div>{gone} of its pictures missing from the run, or damaged</div>" if gone else ""
-    return f"<div{kind}>→ {for_html(seen.text)}</div>{_render_pictures(small) if small else ''}{lost}"
+    return f"<div{kind}>→ {for_html(observation.text)}</div>{_render_pictures(small) if small else ''}{lost}"

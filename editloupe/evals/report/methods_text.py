@@ -1,4 +1,4 @@
-"""A methods paragraph for a paper: every number and name in it is read from the run, so it is true by construction."""
+"""Write a methods paragraph for a paper. All its numbers and names are read from the run."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _MODES: Mapping[str, str] = {
 }
 
 
-def write_methods(table: Table, scores: Scores, how: Resampling, agreement: Agreement | None = None) -> str:
-    """Return the paragraph: judge, versions, mode, protocol, settings, n, what is unjudged, and how intervals were made."""
+def write_methods(table: Table, scores: Scores, resampling: Resampling, agreement: Agreement | None = None) -> str:
+    """Return a paragraph on judge, versions, mode, protocol, settings, counts, unjudged verdicts and intervals."""
     used = dict.fromkeys(kind.configuration for kind in table.unit_columns.counts)
-    known = {entry["name"]: entry for entry in table.about.get("configurations", ())}
-    configurations = [known[name] for name in used if name in known]
+    by_name = {entry["name"]: entry for entry in table.about.get("configurations", ())}
+    configurations = [by_name[name] for name in used if name in by_name]
     sentences = [
         _describe_judging(table, configurations),
         *_describe_settings(table, configurations, unrecorded=len(configurations) < len(used)),
         _describe_coverage(scores),
         scores.arithmetic,
-        _describe_intervals(scores, how),
+        _describe_intervals(scores, resampling),
         *_describe_labels(agreement),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
@@ -60,9 +60,9 @@ def _format_judge(name: str) -> str:
 
 
 def _describe_settings(table: Table, configurations: list[Mapping[str, Any]], unrecorded: bool) -> list[str]:
-    told = []
-    for number, one in enumerate(configurations, start=1):
-        settings, profile = one.get("settings", {}), one.get("profile", {})
+    sentences = []
+    for number, configuration in enumerate(configurations, start=1):
+        settings, profile = configuration.get("settings", {}), configuration.get("profile", {})
         parts = [
             _format_setting(settings, "max_turns", "at most {} replies a case"),
             _format_setting(settings, "max_repairs", "at most {} unreadable replies sent back"),
@@ -70,16 +70,16 @@ def _describe_settings(table: Table, configurations: list[Mapping[str, Any]], un
             _format_temperature(settings, profile),
             _format_setting(settings, "max_output_tokens", "at most {} output tokens a reply"),
             _format_setting(settings, "min_confidence", "verdicts below a confidence of {} left unjudged", unless=0.0),
-            f"served from {redact_url(str(one['base_url']))}" if one.get("base_url") else "",
+            f"served from {redact_url(str(configuration['base_url']))}" if configuration.get("base_url") else "",
         ]
         head = f"Settings ({number} of {len(configurations)})" if len(configurations) > 1 else "Settings"
-        told.append(f"{head}: {', '.join(filter(None, parts))}.")
-        # What a note says after its first stop is advice for the user of that day.
-        if notes := [re.split(r"[:;]", str(note))[0] for note in one.get("notes", ())]:
-            told.append(f"Announced when it ran: {'; '.join(notes)}.")
+        sentences.append(f"{head}: {', '.join(filter(None, parts))}.")
+        # After the first colon or semicolon, a note is advice for the user at the time.
+        if notes := [re.split(r"[:;]", str(note))[0] for note in configuration.get("notes", ())]:
+            sentences.append(f"Announced when it ran: {'; '.join(notes)}.")
     if unrecorded:
-        told.append("The settings of some verdicts are not recorded in the run.")
-    return told
+        sentences.append("The settings of some verdicts are not recorded in the run.")
+    return sentences
 
 
 def _format_setting(settings: Mapping[str, Any], name: str, words: str, unless: Any = None) -> str:
@@ -116,12 +116,12 @@ def _describe_coverage(scores: Scores) -> str:
     )
 
 
-def _describe_intervals(scores: Scores, how: Resampling) -> str:
+def _describe_intervals(scores: Scores, resampling: Resampling) -> str:
     both = "source" in scores.overall.intervals
     unit = "edits and of source images (several edits share one), the wider of the two" if both else "edits"
     return (
-        f"Intervals are {how.percent} percentile bootstrap intervals over {how.resamples} resamples of {unit}; "
-        f"scores are resampled within instruction types (seed {how.seed})."
+        f"Intervals are {resampling.percent} percentile bootstrap intervals over {resampling.resamples} resamples of {unit}; "
+        f"scores are resampled within instruction types (seed {resampling.seed})."
     )
 
 

@@ -1,4 +1,4 @@
-"""The edits a reader learns most from: disagreements with people, unjudged ones, low confidence, repeats that differ."""
+"""Select the most informative edits of a run: disagreements with people, unjudged, low confidence, differing repeats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kind = Literal["disagrees with people", "unjudged", "low confidence", "repeats d
 
 
 class NotableEdit(Record):
-    """One edit and criterion worth looking at, and why."""
+    """An edit and criterion worth looking at, and the reason."""
 
     edit_id: str
     criterion: str
@@ -40,23 +40,23 @@ class NotableEdit(Record):
 
 
 def find_notable_edits(table: Table, people: Human, most: int = 10) -> tuple[NotableEdit, ...]:
-    """Return up to `most` edits, the kinds taking turns and the strongest case of each kind first; an edit comes once."""
+    """Return up to `most` distinct edits, alternating between the kinds, with the strongest case of each kind first."""
     kinds = (
         _find_disagreements(table, people),
         _find_unjudged(table),
         _find_low_confidence(table),
         _find_differing_repeats(table),
     )
-    found: dict[str, NotableEdit] = {}
-    for places in zip_longest(*kinds):
-        if len(found) >= most:
+    notable_edits: dict[str, NotableEdit] = {}
+    for candidates in zip_longest(*kinds):
+        if len(notable_edits) >= most:
             break
-        for place in places:
-            if place is not None and len(found) < most:
-                number, criterion, kind, because, repeat = place
-                one = _build_notable_edit(table, people, number, criterion, kind, because, repeat)
-                found.setdefault(one.edit_id, one)
-    return tuple(found.values())
+        for candidate in candidates:
+            if candidate is not None and len(notable_edits) < most:
+                number, criterion, kind, because, repeat = candidate
+                notable = _build_notable_edit(table, people, number, criterion, kind, because, repeat)
+                notable_edits.setdefault(notable.edit_id, notable)
+    return tuple(notable_edits.values())
 
 
 _Candidate = tuple[int, str, Kind, str, int]
@@ -69,39 +69,40 @@ def _find_disagreements(table: Table, people: Human) -> Iterator[_Candidate]:
         gap, scale = np.abs(row_means(judge) - row_means(ratings)), scale_of(table, criterion)
         span = scale[-1] - scale[0] if len(scale) > 1 else float(np.nanmax(gap, initial=1))
         gaps += [
-            (float(gap[place]) / span, float(gap[place]), int(place), criterion) for place in np.flatnonzero(gap > 0)
+            (float(gap[number]) / span, float(gap[number]), int(number), criterion)
+            for number in np.flatnonzero(gap > 0)
         ]
-    for _, apart, number, criterion in sorted(gaps, key=lambda one: (-one[0], one[2])):
+    for _, apart, number, criterion in sorted(gaps, key=lambda entry: (-entry[0], entry[2])):
         because = f"{apart:.3g} away from people on the rubric's scale"
         yield number, criterion, "disagrees with people", because, _first_judged(table, number, criterion)
 
 
 def _find_unjudged(table: Table) -> Iterator[_Candidate]:
     units, row_of = table.unit_columns, table.row_of_unit
-    for place in np.flatnonzero(~units.judged).tolist():
-        (unit,) = units.units(place, place + 1)
+    for index in np.flatnonzero(~units.judged).tolist():
+        (unit,) = units.units(index, index + 1)
         if isinstance(outcome := unit.outcome, Unjudged):
-            yield int(row_of[place]), unit.criterion, "unjudged", outcome.detail, unit.repeat
+            yield int(row_of[index]), unit.criterion, "unjudged", outcome.detail, unit.repeat
 
 
 def _find_low_confidence(table: Table) -> Iterator[_Candidate]:
     units, row_of = table.unit_columns, table.row_of_unit
     weak = np.flatnonzero(units.judged & (units.confidence > 0) & (units.confidence < LOW))
-    for place in weak[np.lexsort((row_of[weak], units.confidence[weak]))].tolist():
-        (unit,) = units.units(place, place + 1)
+    for index in weak[np.lexsort((row_of[weak], units.confidence[weak]))].tolist():
+        (unit,) = units.units(index, index + 1)
         because = f"confidence {unit.confidence:.2f}"
-        yield int(row_of[place]), unit.criterion, "low confidence", because, unit.repeat
+        yield int(row_of[index]), unit.criterion, "low confidence", because, unit.repeat
 
 
 def _find_differing_repeats(table: Table) -> Iterator[_Candidate]:
-    found = []
+    spreads = []
     for criterion in table.criteria:
         judge = table.scores(criterion, "score")
-        known = np.isfinite(judge).any(1)
+        judged_rows = np.isfinite(judge).any(1)
         spread: Floats = np.zeros(len(judge))
-        spread[known] = np.nanmax(judge[known], 1) - np.nanmin(judge[known], 1)
-        found += [(float(spread[number]), int(number), criterion) for number in np.flatnonzero(spread)]
-    for spread_, number, criterion in sorted(found, key=lambda one: (-one[0], one[1])):
+        spread[judged_rows] = np.nanmax(judge[judged_rows], 1) - np.nanmin(judge[judged_rows], 1)
+        spreads += [(float(spread[number]), int(number), criterion) for number in np.flatnonzero(spread)]
+    for spread_, number, criterion in sorted(spreads, key=lambda entry: (-entry[0], entry[1])):
         because = f"repeats lie {spread_:.3g} apart on the rubric's scale"
         yield number, criterion, "repeats differ", because, _first_judged(table, number, criterion)
 
@@ -116,7 +117,7 @@ def _build_notable_edit(
 ) -> NotableEdit:
     row = table.rows[number]
     outcome = next(unit.outcome for unit in row.units[criterion] if unit.repeat == repeat)
-    given = people.counting((row.name, criterion))
+    human_scores = people.counting((row.name, criterion))
     if isinstance(outcome, Verdict):
         label = outcome.label or ("see values" if outcome.score is None else f"{outcome.score:g}")
     else:
@@ -131,6 +132,6 @@ def _build_notable_edit(
         instruction_type=row.edit.instruction_type,
         model=row.edit.model,
         label=label,
-        human=tuple(name_of(table, criterion, score) for score in given),
+        human=tuple(name_of(table, criterion, score) for score in human_scores),
         rationale=outcome.rationale if isinstance(outcome, Verdict) else outcome.detail,
     )

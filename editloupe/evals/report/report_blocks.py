@@ -1,4 +1,4 @@
-"""What a report says, in order, as blocks that every renderer knows how to show."""
+"""Turn a report or a leaderboard into blocks."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ VERSIONS = "A judge was served in several versions, see above."
 
 
 def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[Block]:
-    """Tell a report: the answer, how sure it is, the tables, the edits to look at, and how it was made."""
+    """Yield the blocks of a report: answer, certainty, tables, notable edits, methods."""
     what = " · ".join(filter(None, (report.judge, report.protocol, f"{report.mode} mode", report.differs)))
     yield Heading(f"{report.run}: {what}", level)
     yield Paragraph(report.answer, "answer")
     if report.baseline:
         yield Paragraph(report.baseline, "warning")
-    for said in report.version_notes:
-        yield Paragraph(said, "warning")
+    for note in report.version_notes:
+        yield Paragraph(note, "warning")
     yield Heading("How sure is that?", level + 1)
     yield Points((*report.certainty, *report.notes))
     corrected = corrected_blocks(report.corrected, report.titles, level + 1) if report.corrected else ()
@@ -52,7 +52,7 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
 
 
 def _with_versions(grid: PrintedTable, report: Report) -> PrintedTable:
-    """Return a table that says where its judge was served in several versions."""
+    """Add a note to a table if its judge was served in several versions."""
     if not report.version_notes or report.version_notes[0] in grid.note:
         return grid
     return replace(grid, notes=(*grid.notes, VERSIONS))
@@ -74,7 +74,7 @@ def _score_blocks(report: Report, level: int) -> Iterator[Block]:
             yield build_models_table(ranking)
     for field, values in report.by.items():
         if any(len(score.group) > 1 for score in values.values()):
-            continue  # a table of its own above
+            continue  # has its own table above
         yield Heading(f"By {field.replace('_', ' ')}", level + 1)
         ranked = sorted(values.items(), key=lambda item: -(item[1].value if item[1].value is not None else -1))
         yield (
@@ -108,7 +108,7 @@ def _table_blocks(tables: Sequence[PrintedTable], level: int) -> Iterator[Block]
 
 
 def format_p_value(value: float | None) -> str:
-    """Write a p-value for a table.
+    """Format a p-value for a table.
 
     >>> p_value(0.0004), p_value(0.0312), p_value(None)
     ('< 0.001', '0.031', '–')
@@ -117,19 +117,19 @@ def format_p_value(value: float | None) -> str:
 
 
 def _describe_size_trend(report: Report, criterion: str) -> str:
-    one = report.areas[criterion]
-    if len(one.models) > 1:
-        told = "; ".join(f"{model} {_format_correlation(own)}" for model, own in one.models.items())
-        return f"{report.titles[criterion]}: Pearson r with log area, {told}."
+    trend = report.areas[criterion]
+    if len(trend.models) > 1:
+        correlations = "; ".join(f"{model} {_format_correlation(own)}" for model, own in trend.models.items())
+        return f"{report.titles[criterion]}: Pearson r with log area, {correlations}."
     return (
-        f"{report.titles[criterion]}: Pearson r with log area {_format_correlation(next(iter(one.models.values())))}."
+        f"{report.titles[criterion]}: Pearson r with log area {_format_correlation(next(iter(trend.models.values())))}."
     )
 
 
-def _format_correlation(one: SizeTrend) -> str:
-    if one.r is None or one.p is None:
-        return f"none ({one.why})"
-    return f"{one.r:.2f}, {'p < 0.001' if one.p < 0.001 else f'p = {one.p:.3f}'}, {number_of(one.n, 'edit')}"
+def _format_correlation(trend: SizeTrend) -> str:
+    if trend.r is None or trend.p is None:
+        return f"none ({trend.why})"
+    return f"{trend.r:.2f}, {'p < 0.001' if trend.p < 0.001 else f'p = {trend.p:.3f}'}, {number_of(trend.n, 'edit')}"
 
 
 def _build_score_table(report: Report, lines: Mapping[str, Score], head: str) -> PrintedTable:
@@ -146,18 +146,18 @@ def _build_score_table(report: Report, lines: Mapping[str, Score], head: str) ->
 
 
 def _build_model_table(report: Report, lines: Mapping[str, Score]) -> PrintedTable:
-    """Show the editing models with the ranks that the tests leave open, and nothing edited as the last line."""
+    """Build the table of editing models with their possible ranks; the unedited baseline is the last row."""
     plain = _build_score_table(report, lines, "model")
     (ranking,) = report.rankings
-    entries = {one.model: one for one in ranking.models}
+    entries = {entry.model: entry for entry in ranking.models}
     rows = []
     for model, row in zip(lines, plain.rows, strict=True):
-        one = entries.get(model)
-        found = one.unedited.copies + one.unedited.alike if one else 0
-        # all of the model's verdicts, as its tables count them: a score may leave out a level
+        entry = entries.get(model)
+        unedited = entry.unedited.copies + entry.unedited.alike if entry else 0
+        # all verdicts of the model, as in its tables: a score may leave out a level
         part = report.parts.get(model)
         counts = map(str, (part.coverage.edits, part.coverage.judged, part.coverage.unjudged)) if part else row[-3:]
-        rows.append((model, format_ranks(one.ranks) if one else "–", *row[1:-3], *counts, str(found)))
+        rows.append((model, format_ranks(entry.ranks) if entry else "–", *row[1:-3], *counts, str(unedited)))
     rows.append(build_reference_row(ranking.reference, plain.columns[2:-3] and list(report.by_criterion), 4))
     note = f"{plain.note} {RANKS} {UNEDITED} {describe_reference_row(ranking.reference)}".strip()
     return PrintedTable("", (plain.columns[0], "rank", *plain.columns[1:], "unedited"), tuple(rows), (note,))
@@ -166,49 +166,50 @@ def _build_model_table(report: Report, lines: Mapping[str, Score]) -> PrintedTab
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def letter_name(place: int) -> str:
-    """Return a short name for the model at a place: A to Z, then AA, AB and so on.
+def letter_name(index: int) -> str:
+    """Return A to Z, then AA, AB and so on.
 
     >>> letter(0), letter(25), letter(26), letter(53)
     ('A', 'Z', 'AA', 'BB')
     """
-    more, rest = divmod(place, len(LETTERS))
+    more, rest = divmod(index, len(LETTERS))
     return (letter_name(more - 1) if more else "") + LETTERS[rest]
 
 
 def assign_short_names(models: Sequence[str]) -> list[str]:
-    """Return a short name for every model: its letter, or its number where a letter would be another model's own name.
+    """Assign a letter to every model, or a number if a letter is the name of another model.
 
     >>> short_names(["painter", "tiny"]), short_names(["A", "B"]), short_names(["painter", "A"])
     (['A', 'B'], ['A', 'B'], ['#1', '#2'])
     """
-    letters = [letter_name(place) for place in range(len(models))]
+    letters = [letter_name(index) for index in range(len(models))]
     taken = any(name in letters and name != own for name, own in zip(models, letters, strict=True))
-    return [f"#{place}" for place in range(1, len(models) + 1)] if taken else letters
+    return [f"#{index}" for index in range(1, len(models) + 1)] if taken else letters
 
 
-def build_models_table(found: ModelComparison) -> PrintedTable:
-    """Show editing models with short names, scores, open ranks and cases, and nothing edited as the last line."""
-    short = assign_short_names([one.model for one in found.models])
+def build_models_table(comparison: ModelComparison) -> PrintedTable:
+    """Build a table of editing models with scores, possible ranks and cases; the unedited baseline is the last row."""
+    short = assign_short_names([entry.model for entry in comparison.models])
     rows = [
         (
-            f"{short[place]} {one.model}",
-            format_ranks(one.ranks),
-            "–" if one.overall is None else f"{one.overall:.1f}",
-            str(one.cases),
-            str(one.lacks),
-            str(one.unjudged),
-            str(one.unedited.copies + one.unedited.alike),
+            f"{short[index]} {entry.model}",
+            format_ranks(entry.ranks),
+            "–" if entry.overall is None else f"{entry.overall:.1f}",
+            str(entry.cases),
+            str(entry.lacks),
+            str(entry.unjudged),
+            str(entry.unedited.copies + entry.unedited.alike),
         )
-        for place, one in enumerate(found.models)
+        for index, entry in enumerate(comparison.models)
     ]
     return PrintedTable(
         "",
         ("model", "rank", "score", "cases", "lacks", "unjudged", "unedited"),
-        (*rows, build_reference_row(found.reference, (), 4)),
+        (*rows, build_reference_row(comparison.reference, (), 4)),
         (
-            f"{found.common} of {number_of(found.cases, 'case')} {verb(found.common, 'is', 'are')} common to all models. "
-            f"{describe_reference_row(found.reference)} "
+            f"{comparison.common} of {number_of(comparison.cases, 'case')} "
+            f"{verb(comparison.common, 'is', 'are')} common to all models. "
+            f"{describe_reference_row(comparison.reference)} "
             f"Rank: the best and worst that the corrected tests leave open. {UNEDITED}",
         ),
     )
@@ -219,7 +220,7 @@ UNEDITED = "Unedited: outputs that are the source itself or got its verdicts."
 
 
 def format_ranks(span: tuple[int, int]) -> str:
-    """Write the ranks that are left open.
+    """Format the range of possible ranks.
 
     >>> ranks((1, 1)), ranks((2, 4))
     ('1', '2–4')
@@ -227,16 +228,16 @@ def format_ranks(span: tuple[int, int]) -> str:
     return str(span[0]) if span[0] == span[1] else f"{span[0]}–{span[1]}"
 
 
-def build_reference_row(one: Reference, criteria: Sequence[str], more: int) -> tuple[str, ...]:
-    """Return the reference as a line behind the models: no rank, its score, its criteria, and nothing in further columns."""
-    parts = [one.criteria[name].told(1) if name in one.criteria else "–" for name in criteria]
-    return (f"({one.name}: reference)", "–", one.overall.told(1), *parts, *["–"] * more)
+def build_reference_row(reference: Reference, criteria: Sequence[str], more: int) -> tuple[str, ...]:
+    """Return the row of the unedited baseline: no rank, its scores, and dashes in further columns."""
+    parts = [reference.criteria[name].told(1) if name in reference.criteria else "–" for name in criteria]
+    return (f"({reference.name}: reference)", "–", reference.overall.told(1), *parts, *["–"] * more)
 
 
-def describe_reference_row(one: Reference) -> str:
-    """Say where the reference's numbers come from, or why it has none."""
-    lacking = f"There is no overall score for it: {one.overall.why}. " if one.overall.value is None else ""
-    return f"Reference, not ranked: every source handed in unedited. {lacking}{one.why}"
+def describe_reference_row(reference: Reference) -> str:
+    """Explain where the scores of the unedited baseline come from, or why there are none."""
+    lacking = f"There is no overall score for it: {reference.overall.why}. " if reference.overall.value is None else ""
+    return f"Reference, not ranked: every source handed in unedited. {lacking}{reference.why}"
 
 
 MEASURES_SHOWN = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic", "krippendorff_alpha_with_judge")
@@ -246,14 +247,14 @@ def _agreement_blocks(report: Report, level: int) -> Iterator[Block]:
     if report.agreement is None:
         return
     yield Heading("Agreement with people", level)
-    given = ", ".join(f"{name} {count}" for name, count in report.agreement.annotators.items())
-    yield Paragraph(f"Labels from {report.agreement.origin} ({given}). {report.agreement.consensus}")
+    counts = ", ".join(f"{name} {count}" for name, count in report.agreement.annotators.items())
+    yield Paragraph(f"Labels from {report.agreement.origin} ({counts}). {report.agreement.consensus}")
     yield from build_agreement_tables(report.agreement.criteria, report.titles)
     yield Drawing("confusion", "Labels of people (rows) and of the judge (columns).")
     yield Heading("Agreement by type", level + 1)
-    for criterion, whole in report.agreement.criteria.items():
-        if whole.by_type:
-            yield build_measures_table(report.titles.get(criterion, criterion), whole.by_type)
+    for criterion, measures in report.agreement.criteria.items():
+        if measures.by_type:
+            yield build_measures_table(report.titles.get(criterion, criterion), measures.by_type)
     yield from build_field_tables(report.agreement, report.titles)
     if len(report.agreement.by.get("model", {})) > 1:
         yield Drawing(
@@ -266,72 +267,83 @@ def _agreement_blocks(report: Report, level: int) -> Iterator[Block]:
 
 
 def build_agreement_tables(criteria: Mapping[str, Measures], titles: Mapping[str, str]) -> Iterator[PrintedTable]:
-    """Show every measure of every criterion, one row a measure, with what people reach among themselves."""
-    for criterion, whole in criteria.items():
-        ceiling = getattr(whole, "ceiling", None)
+    """Yield a table per criterion with one row per measure, next to the agreement among annotators."""
+    for criterion, measures in criteria.items():
+        ceiling = getattr(measures, "ceiling", None)
         rows, whys = [], []
         for name in MEASURES_SHOWN:
-            one: Estimate = getattr(whole, name)
+            estimate: Estimate = getattr(measures, name)
             among = getattr(ceiling, name, None) if ceiling else None
             if name == "krippendorff_alpha_with_judge":
-                among = whole.krippendorff_alpha_annotators
+                among = measures.krippendorff_alpha_annotators
             reach = "–" if among is None else among.told()
             title = "Krippendorff α (judge as annotator)" if name.endswith("with_judge") else TITLES[name]
-            rows.append((title, one.told(), reach, str(one.n)))
-            whys += [f"{title}: {one.why}."] if one.why else []
+            rows.append((title, estimate.told(), reach, str(estimate.n)))
+            whys += [f"{title}: {estimate.why}."] if estimate.why else []
         note = " ".join(dict.fromkeys(whys))
-        if whole.left_out:
-            note = f"{note} {whole.left_out} labelled edits are unjudged and left out.".strip()
+        if measures.left_out:
+            note = f"{note} {measures.left_out} labelled edits are unjudged and left out.".strip()
         yield PrintedTable(
             "", (titles.get(criterion, criterion), "judge", "people among themselves", "edits"), tuple(rows), (note,)
         )
 
 
 def build_measures_table(title: str, lines: Mapping[str, Measures]) -> PrintedTable:
-    """Show the main measures of several groups, one row a group."""
-    shown = ("spearman", "mae", "accuracy", "krippendorff_alpha")
-    rows = [(name, *(getattr(one, m).told() for m in shown), str(one.n)) for name, one in lines.items()]
-    raters = "annotators" if any(one.raters == "annotators" for one in lines.values()) else "annotator and judge"
-    heads = [f"Krippendorff α, {raters}" if m == "krippendorff_alpha" else TITLES[m] for m in shown]
-    absent = [f"{name}: {one.spearman.why}." for name, one in lines.items() if one.spearman.value is None]
+    """Build a table of the main measures with one row per group."""
+    columns = ("spearman", "mae", "accuracy", "krippendorff_alpha")
+    rows = [
+        (name, *(getattr(measures, m).told() for m in columns), str(measures.n)) for name, measures in lines.items()
+    ]
+    raters = (
+        "annotators" if any(measures.raters == "annotators" for measures in lines.values()) else "annotator and judge"
+    )
+    heads = [f"Krippendorff α, {raters}" if m == "krippendorff_alpha" else TITLES[m] for m in columns]
+    absent = [
+        f"{name}: {measures.spearman.why}." for name, measures in lines.items() if measures.spearman.value is None
+    ]
     return PrintedTable("", (title, *heads, "edits"), tuple(rows), (f"No ρ – {' '.join(absent)}" if absent else "",))
 
 
-def build_field_tables(found: Agreement, titles: Mapping[str, str]) -> Iterator[PrintedTable]:
-    """Show agreement by the editing model and by other fields, a table a field and criterion."""
-    for field, values in found.by.items():
+def build_field_tables(agreement: Agreement, titles: Mapping[str, str]) -> Iterator[PrintedTable]:
+    """Yield tables of agreement by editing model and other fields, one per field and criterion."""
+    for field, values in agreement.by.items():
         words = " and ".join(name.strip().replace("_", " ") for name in field.split(","))
-        for criterion in found.criteria:
+        for criterion in agreement.criteria:
             lines = {value: by_criterion[criterion] for value, by_criterion in values.items()}
-            if any(one.n or one.left_out for one in lines.values()):
+            if any(measures.n or measures.left_out for measures in lines.values()):
                 yield build_measures_table(f"{titles.get(criterion, criterion)}, by {words}", lines)
 
 
-def people_blocks(found: Agreement, titles: Mapping[str, str], level: int = 2) -> Iterator[Block]:
-    """Tell how well people agree among themselves, on every criterion: of all types, by type, and two by two."""
-    known = {criterion: whole.people for criterion, whole in found.criteria.items() if whole.people is not None}
-    if known:
+def people_blocks(agreement: Agreement, titles: Mapping[str, str], level: int = 2) -> Iterator[Block]:
+    """Yield tables of the agreement among annotators per criterion: overall, by type, and by pairs of annotators."""
+    people_by_criterion = {
+        criterion: measures.people for criterion, measures in agreement.criteria.items() if measures.people is not None
+    }
+    if people_by_criterion:
         yield Heading("People among themselves", level)
-    for criterion, one in known.items():
+    for criterion, people in people_by_criterion.items():
         title = titles.get(criterion, criterion)
-        lines = [_annotator_row("all types", one), *(_annotator_row(name, part) for name, part in one.by_type.items())]
+        lines = [
+            _annotator_row("all types", people),
+            *(_annotator_row(name, part) for name, part in people.by_type.items()),
+        ]
         note = "same label: share of equal labels among all pairs of labels of the same edit."
         yield PrintedTable("", (title, *_ANNOTATOR_COLUMNS), tuple(lines), (note,))
-        if one.raters > 2:
-            left = f"{one.pairs_left_out} more pairs share fewer edits." if one.pairs_left_out else ""
-            pairs = [_annotator_row(" and ".join(pair.names), pair) for pair in one.pairs]
+        if people.raters > 2:
+            left = f"{people.pairs_left_out} more pairs share fewer edits." if people.pairs_left_out else ""
+            pairs = [_annotator_row(" and ".join(pair.names), pair) for pair in people.pairs]
             yield PrintedTable("", (f"{title}, two by two", *_ANNOTATOR_COLUMNS), tuple(pairs), (left,))
 
 
 _ANNOTATOR_COLUMNS = ("Krippendorff α", "same label", "annotators", "edits")
 
 
-def _annotator_row(name: str, one: Among) -> tuple[str, ...]:
-    return name, one.krippendorff_alpha.told(), one.exact.told(), str(one.raters), str(one.n)
+def _annotator_row(name: str, people: Among) -> tuple[str, ...]:
+    return name, people.krippendorff_alpha.told(), people.exact.told(), str(people.raters), str(people.n)
 
 
 def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
-    """Tell a leaderboard, then every run's own report."""
+    """Yield the blocks of a leaderboard, followed by every run's report."""
     yield Heading("Leaderboard", 1)
     yield Paragraph(board.answer, "answer")
     if board.notes:
@@ -343,26 +355,24 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
     for entry in board.leaderboard:
         parts = [entry.criteria[name].told(1) if name in entry.criteria else "not asked" for name in criteria]
         coverage = f"{entry.coverage.judged} of {entry.coverage.units}"
-        place = format_ranks(entry.ranks) if entry.ranks else "–" if entry.rank is None else str(entry.rank)
-        rows.append(
-            (entry.run, place, entry.overall.told(1), *parts, entry.judge, entry.mode, entry.protocol, coverage)
-        )
+        rank = format_ranks(entry.ranks) if entry.ranks else "–" if entry.rank is None else str(entry.rank)
+        rows.append((entry.run, rank, entry.overall.told(1), *parts, entry.judge, entry.mode, entry.protocol, coverage))
     note = RANKS if any(entry.ranks for entry in board.leaderboard) else ""
-    for one in board.rankings:
-        name, *rest = build_reference_row(one.reference, criteria, 4)
-        rows.append((BETWEEN.join((name, *one.part)), *rest))
-        note = f"{note} {describe_reference_row(one.reference)}".strip()
+    for ranking in board.rankings:
+        name, *rest = build_reference_row(ranking.reference, criteria, 4)
+        rows.append((BETWEEN.join((name, *ranking.part)), *rest))
+        note = f"{note} {describe_reference_row(ranking.reference)}".strip()
     yield PrintedTable("", (*columns, "judged"), tuple(rows), (note,))
     yield Drawing("leaderboard", "Overall scores with intervals.")
     yield Drawing("types_by_run", "Scores by instruction type, run by run.")
     if any(entry.agreement for entry in board.leaderboard):
         yield Heading("Agreement with people")
-        known = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
+        labelled = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
         lines = [
-            (entry.run, *(entry.agreement[name].told() if name in entry.agreement else "–" for name in known))
+            (entry.run, *(entry.agreement[name].told() if name in entry.agreement else "–" for name in labelled))
             for entry in board.leaderboard
         ]
-        yield PrintedTable("", ("Spearman ρ with people", *(titles[name] for name in known)), tuple(lines))
+        yield PrintedTable("", ("Spearman ρ with people", *(titles[name] for name in labelled)), tuple(lines))
         yield Drawing(
             "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
         )
@@ -371,6 +381,8 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         yield from report_blocks(report, level=2, within=f"{report.run}/")
 
 
-def build_blocks(found: Report | Leaderboard) -> Sequence[Block]:
+def build_blocks(report_or_board: Report | Leaderboard) -> Sequence[Block]:
     """Return all blocks of a report or a leaderboard."""
-    return tuple(report_blocks(found) if isinstance(found, Report) else leaderboard_blocks(found))
+    return tuple(
+        report_blocks(report_or_board) if isinstance(report_or_board, Report) else leaderboard_blocks(report_or_board)
+    )

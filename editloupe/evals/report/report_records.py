@@ -1,4 +1,4 @@
-"""What a report is: the scores of a run with everything a reader needs to trust or doubt them."""
+"""Records of a report and of a leaderboard. Their field names are the keys of the JSON form."""
 
 from __future__ import annotations
 
@@ -21,71 +21,71 @@ from editloupe.types import Record
 
 
 class UsageTotals(Record):
-    """What the verdicts took."""
+    """Requests, tokens, cost and time of all verdicts."""
 
     requests: int
     input_tokens: int
     output_tokens: int
     cost: Number | None
-    """In US dollars; None where a price is not known."""
+    """In US dollars; None if a price is unknown."""
     seconds: Number
-    """Waiting time of all units together."""
+    """Sum over all units."""
 
 
 ReportTable = Annotated[
     PrintedTable, PlainSerializer(lambda table: {"protocol": table.protocol, **table_to_dict(table)})
 ]
-"""A table as the JSON form of a report holds it."""
+"""A table, serialized as in the JSON form of a report."""
 
 
 class Report(Scores):
-    """One run, told from the answer to the details; its JSON form has the scores at the top."""
+    """The report of one run. Its JSON form has the scores at the top level."""
 
     run: str
     folder: str
-    """As the user named it."""
+    """Path as given by the user."""
     judge: str
     mode: str
     differs: str = ""
-    """What tells this configuration from an earlier one of the run with the same judge, protocol and mode."""
+    """How this configuration differs from an earlier one with the same judge, protocol and mode."""
     answer: str
     certainty: tuple[str, ...]
-    """How sure the answer is, one sentence each."""
+    """Sentences on how certain the answer is."""
     baseline: str | None
-    """Said where the rule-based judge gave the verdicts."""
+    """A note if the embedded rule-based judge gave the verdicts."""
     versions: tuple[ServedVersion, ...] = ()
-    """What the providers say served the verdicts; empty where they said nothing."""
+    """Model versions reported by the providers; empty if none was reported."""
     version_notes: tuple[str, ...] = ()
-    """Said where one judge was served in several versions."""
+    """Notes if one judge was served in several versions."""
     titles: Mapping[str, str]
     """Criteria to their titles."""
     agreement: Agreement | None
-    """None where people labelled nothing."""
+    """None without human labels."""
     corrected: CorrectedScores | None = None
-    """The scores corrected by people's labels, where that was asked for."""
+    """Scores corrected by human labels, if requested."""
     rankings: tuple[ModelComparison, ...]
-    """What can be said about the order of the editing models, by paired tests, and what nothing edited scores; one for
-    every value of what the paper keeps apart, usually one."""
+    """Paired comparisons of the editing models and the score of the unedited baseline. One per group that the paper keeps
+    separate, usually one."""
     tables: tuple[ReportTable, ...]
-    """What the protocol's paper prints, and what several fields to group by make."""
+    """The paper's tables, and tables for groupings by several fields."""
     distributions: Mapping[str, Distribution]
     areas: Mapping[str, AreaTrend]
     instructive: tuple[NotableEdit, ...]
     spent: UsageTotals
     methods: str
     editloupe: str
-    """The version that made the report."""
+    """Version of EditLoupe that built the report."""
 
 
 class LeaderboardEntry(Record):
     """One line of a leaderboard."""
 
     rank: int | None
-    """By overall score; None where the run has none."""
+    """Rank by overall score; None without one."""
     ranks: tuple[int, int] | None = None
-    """The best and the worst rank that the paired tests leave open; None where they were not compared."""
+    """Best and worst rank that the paired tests allow; None if not compared."""
     run: str
-    """The run and, where it holds several, the editing model."""
+    """The run and, if it has several, the editing model."""
     model: str | None = None
     judge: str
     mode: str
@@ -94,7 +94,7 @@ class LeaderboardEntry(Record):
     criteria: Mapping[str, Estimate]
     coverage: Coverage
     agreement: Mapping[str, Estimate] = Field(default_factory=dict)
-    """Criterion to Spearman's ρ with people."""
+    """Spearman's ρ with people by criterion."""
 
 
 class Leaderboard(Record):
@@ -102,9 +102,9 @@ class Leaderboard(Record):
 
     answer: str
     rankings: tuple[ModelComparison, ...] = ()
-    """The editing models of all runs, where one judge judged them by one protocol."""
+    """Comparisons of the editing models of all runs, if judge and protocol are the same."""
     leaderboard: tuple[LeaderboardEntry, ...]
     tables: tuple[ReportTable, ...] = ()
-    """The papers' tables with the models of all runs as rows, protocol by protocol."""
+    """The papers' tables per protocol, with the models of all runs as rows."""
     notes: tuple[str, ...]
     reports: tuple[Report, ...]

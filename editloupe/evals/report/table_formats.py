@@ -1,4 +1,4 @@
-"""One table as LaTeX, CSV, Markdown or JSON: what a paper, a spreadsheet or a program takes."""
+"""Format tables as LaTeX, CSV, Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from editloupe._util.text import for_csv, for_json, for_markdown, one_line
 from editloupe.rubrics.tables import Cell, PrintedTable
 
 NONE = "–"
-"""What stands where there is no value."""
+"""Shown for a missing value."""
 LOW, HIGH, SD = " low", " high", " SD"
-"""What the columns of an interval and of a standard deviation end in."""
+"""Suffixes of the columns of an interval and a standard deviation."""
 _ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -45,11 +45,11 @@ _SYMBOLS = {
     "”": "''",
     "’": "'",
 }
-"""What our tables and notes hold beyond ASCII; other letters, such as those of names, stay as they are."""
+"""Non-ASCII characters of our tables and notes; others, such as letters of names, are kept."""
 
 
 def cell_text(value: Cell) -> str:
-    """Return a cell as a reader sees it: two digits behind the point, counts without, a dash where there is nothing.
+    """Format a cell: two decimals, integers without, a dash for a missing value.
 
     >>> cell_text(83.812), cell_text(7), cell_text("a"), cell_text(None)
     ('83.81', '7', 'a', '–')
@@ -62,27 +62,27 @@ def cell_text(value: Cell) -> str:
 
 
 def merge_intervals(table: PrintedTable) -> PrintedTable:
-    """Return a table for readers: a value with its spread and its interval in one cell.
+    """Merge each value with its standard deviation and interval into one cell.
 
     >>> table = PrintedTable("t", ("model", "AD", "AD low", "AD high"), (("a", 50.0, 40.0, 61.5),))
     >>> merge_intervals(table).columns, merge_intervals(table).rows
     (('model', 'AD'), (('a', '50.00 [40.00, 61.50]'),))
     """
     columns = list(table.columns)
-    places = {name: place for place, name in enumerate(columns)}
+    index_of = {name: index for index, name in enumerate(columns)}
     more = {
-        place: [places.get(f"{name}{end}") for end in (SD, LOW, HIGH)]
-        for place, name in enumerate(columns)
-        if f"{name}{SD}" in places or (f"{name}{LOW}" in places and f"{name}{HIGH}" in places)
+        index: [index_of.get(f"{name}{end}") for end in (SD, LOW, HIGH)]
+        for index, name in enumerate(columns)
+        if f"{name}{SD}" in index_of or (f"{name}{LOW}" in index_of and f"{name}{HIGH}" in index_of)
     }
-    hidden = {place for ends in more.values() for place in ends if place is not None}
-    shown = [place for place in range(len(columns)) if place not in hidden]
-    rows = tuple(tuple(_merge_cell(row, place, more.get(place)) for place in shown) for row in table.rows)
-    return replace(table, columns=tuple(columns[place] for place in shown), rows=rows)
+    hidden = {index for ends in more.values() for index in ends if index is not None}
+    visible = [index for index in range(len(columns)) if index not in hidden]
+    rows = tuple(tuple(_merge_cell(row, index, more.get(index)) for index in visible) for row in table.rows)
+    return replace(table, columns=tuple(columns[index] for index in visible), rows=rows)
 
 
-def _merge_cell(row: Sequence[Cell], place: int, ends: Sequence[int | None] | None) -> Cell:
-    value = row[place]
+def _merge_cell(row: Sequence[Cell], index: int, ends: Sequence[int | None] | None) -> Cell:
+    value = row[index]
     if ends is None or value is None:
         return value
     sd, low, high = (None if end is None else row[end] for end in ends)
@@ -95,7 +95,7 @@ def _merge_cell(row: Sequence[Cell], place: int, ends: Sequence[int | None] | No
 
 
 def latex_text(text: str) -> str:
-    r"""Return text on one line as it may stand in LaTeX.
+    r"""Escape text for LaTeX, on one line.
 
     >>> print(latex_text("50 % of a_b – √2"))
     50 \% of a\_b -- $\surd$2
@@ -131,12 +131,12 @@ def to_latex(section: PrintedTable) -> str:
 
 def _latex_row(cells: Sequence[str]) -> str:
     row = " & ".join(map(latex_text, cells))
-    # A bracket at the beginning of a row would be read as an argument of the row's end before it.
+    # A leading bracket would be read as an argument of the previous row end.
     return f"{{}}{row} \\\\" if row.startswith("[") else f"{row} \\\\"
 
 
 def to_csv(section: PrintedTable) -> str:
-    """Return a table as CSV with a header; numbers are whole, an empty cell has no value, title and notes are left out.
+    """Return a table as CSV with a header. Numbers are not rounded, missing values are empty, title and notes are omitted.
 
     >>> print(to_csv(PrintedTable("Scores", ("model", "IF"), (("a", 75.93), ("b", None)))), end="")
     model,IF
@@ -169,7 +169,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 def table_to_dict(section: PrintedTable) -> dict[str, Any]:
-    """Return a table as JSON holds it."""
+    """Return a table as a dictionary for JSON."""
     return {
         "title": section.title,
         "columns": list(section.columns),
@@ -179,7 +179,7 @@ def table_to_dict(section: PrintedTable) -> dict[str, Any]:
 
 
 def to_json(section: PrintedTable) -> str:
-    """Return a table as one JSON object: title, columns, rows, notes."""
+    """Return a table as a JSON object with title, columns, rows and notes."""
     return for_json(table_to_dict(section), 2) + "\n"
 
 
@@ -189,18 +189,18 @@ FORMATS: Mapping[str, Callable[[PrintedTable], str]] = {
     "md": to_markdown,
     "json": to_json,
 }
-"""How one table is written, by the name of the format."""
+"""Functions that format one table, by format name."""
 
 
 def all_to_latex(sections: Sequence[PrintedTable]) -> str:
-    """Return several tables as LaTeX, one behind the other; `booktabs` has to be loaded."""
+    """Return several tables as LaTeX; they need the package `booktabs`."""
     return "\n".join(("% needs \\usepackage{booktabs}\n", *map(to_latex, sections)))
 
 
 def all_to_csv(sections: Sequence[PrintedTable]) -> str:
-    """Return several tables as one CSV: a line with the title before each, an empty line behind.
+    """Return several tables as one CSV, each with a title line before it and an empty line after it.
 
-    A single table is its own header and rows alone, as any reader of CSV expects.
+    A single table has only its header and rows, as CSV readers expect.
     """
     if len(sections) == 1:
         return to_csv(sections[0])

@@ -1,4 +1,4 @@
-"""A report in the terminal."""
+"""Render blocks as terminal text or Markdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from editloupe.evals.report.table_formats import cell_text, markdown_rows
 from editloupe.rubrics.tables import PrintedTable
 
 WIDTH = 110
-"""Columns where nothing else is known, as in a file."""
+"""Default width in characters, for files."""
 
 
 _PADDING = 3
@@ -28,7 +28,7 @@ _PADDING = 3
 
 
 def print_blocks(blocks: Sequence[Block], console: Console) -> None:
-    """Print blocks; figures have no place in a terminal and are left out."""
+    """Print blocks to a terminal, without figures."""
     for block in blocks:
         for part in _render_block(block, console.width):
             console.print(part)
@@ -67,43 +67,41 @@ def _render_block(block: Block, width: int) -> list[RenderableType]:
 def _render_table(grid: PrintedTable, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
     rows = [[cell_text(cell) for cell in row] for row in grid.rows]
-    needs = _measure_columns(grid.columns, rows)
-    for places in _split_columns(needs, width):
+    widths = _measure_columns(grid.columns, rows)
+    for columns in _split_columns(widths, width):
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-        heads = [printable(grid.columns[place]) for place in places]
-        wide = [max(needs[place], len(head)) for place, head in zip(places, heads, strict=True)]
-        if (
-            sum(wide) + _PADDING * len(wide) > width
-        ):  # rich would break words to make room; a word a line takes the least
-            heads = ["\n".join(head.split()) if place else head for place, head in zip(places, heads, strict=True)]
-        for place, head in zip(places, heads, strict=True):
-            table.add_column(Text(head), justify="right" if place else "left", overflow="fold")
+        heads = [printable(grid.columns[column]) for column in columns]
+        wide = [max(widths[column], len(head)) for column, head in zip(columns, heads, strict=True)]
+        if sum(wide) + _PADDING * len(wide) > width:  # rich would break words; one word per line is the narrowest
+            heads = ["\n".join(head.split()) if column else head for column, head in zip(columns, heads, strict=True)]
+        for column, head in zip(columns, heads, strict=True):
+            table.add_column(Text(head), justify="right" if column else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(row[place]) for place in places))
+            table.add_row(*(Text(row[column]) for column in columns))
         parts.append(table)
     return [*parts, Text(printable(grid.note), style="dim"), Text()] if grid.note else parts
 
 
 def _measure_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the width that breaks no cell of a column and no word of its heading."""
-    return [max(map(len, (*column.split(), *(row[place] for row in rows), ""))) for place, column in enumerate(columns)]
+    """Return the width per column that breaks no cell and no word of its heading."""
+    return [max(map(len, (*column.split(), *(row[index] for row in rows), ""))) for index, column in enumerate(columns)]
 
 
-def _split_columns(needs: list[int], width: int) -> list[list[int]]:
-    """Return the columns to show side by side: all, or as many as fit, each time behind the first one.
+def _split_columns(widths: list[int], width: int) -> list[list[int]]:
+    """Split the columns into tables that fit the width; each repeats the first column.
 
-    A number is never broken, nor a word of a heading; a first column of long texts may be.
+    Numbers and words of headings are never broken. Long texts in the first column may be.
     """
-    first = min(needs[0], width // 3)
+    first = min(widths[0], width // 3)
     pages: list[list[int]] = [[0]]
     room = width - first - 2 * _PADDING
     left = room
-    for place in range(1, len(needs)):
-        wanted = needs[place] + _PADDING
+    for column in range(1, len(widths)):
+        wanted = widths[column] + _PADDING
         if wanted > left and len(pages[-1]) > 1:
             pages.append([0])
             left = room
-        pages[-1].append(place)
+        pages[-1].append(column)
         left -= wanted
     return pages
 
@@ -121,7 +119,7 @@ def _render_case(cases: Cases, item: NotableEdit) -> list[RenderableType]:
 
 
 def as_markdown(blocks: Sequence[Block], pictures: Mapping[str, str] | None = None) -> str:
-    """Return blocks as Markdown; figures are linked where `pictures` says by name where they are."""
+    """Return blocks as Markdown. `pictures` maps figure names to link targets; other figures are left out."""
     return "\n\n".join(part for block in blocks for part in _block_to_markdown(block, pictures or {})) + "\n"
 
 
@@ -147,9 +145,9 @@ def _cases_to_markdown(cases: Cases) -> list[str]:
 def _case_to_markdown(cases: Cases, number: int, item: NotableEdit) -> str:
     title = cases.titles.get(item.criterion, item.criterion)
     human = f"; people: {format_counts(item.human)}" if item.human else ""
-    said = for_markdown(f"{title}: {item.label}{human}")
+    verdict = for_markdown(f"{title}: {item.label}{human}")
     command = code_for_markdown(format_trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))
     return (
         f"{number}. **{for_markdown(item.edit_id)}**, {item.kind} ({for_markdown(item.because)}): "
-        f"“{for_markdown(item.instruction)}” – {said}. {command}"
+        f"“{for_markdown(item.instruction)}” – {verdict}. {command}"
     )

@@ -1,4 +1,4 @@
-"""Small pictures for a page: source and edit, the target enlarged, and what the judge's tools showed."""
+"""Make thumbnails of source, edit, target and tool pictures for a page."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ QUALITY = 82
 PICTURES = "pictures"
 _FRAME = (213, 94, 0)
 _MOST_OF_PICTURE = 0.4
-"""Targets that take up more than this share of the picture need no enlargement."""
+"""Targets above this share of the picture are not enlarged."""
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture inside the page, with the words for those who do not see it."""
+    """A picture embedded in a page, with its caption."""
 
     address: str
     """A data URI."""
@@ -33,33 +33,33 @@ class Thumbnail:
 
 
 def make_thumbnails(run: Run, edit: Edit, pictures: dict[str, list[Sha]]) -> list[Thumbnail]:
-    """Return source and edit, both enlarged at the target, and the reference; what is gone is noted as damage."""
+    """Return thumbnails of source, edit, enlarged target and reference. Missing pictures are noted as damage."""
     opened = {role: _open_picture(run, shas[0]) for role, shas in pictures.items() if shas}
     source, edited = opened.get("source"), opened.get("edited")
-    found = []
+    thumbnails = []
     if source is not None:
         name = "source, target framed" if edit.target_boxes else "source"
-        found.append(_make_thumbnail(_draw_frames(source, edit.target_boxes), name, LONG_SIDE))
+        thumbnails.append(_make_thumbnail(_draw_frames(source, edit.target_boxes), name, LONG_SIDE))
     if edited is not None:
-        found.append(_make_thumbnail(edited, "edited", LONG_SIDE))
+        thumbnails.append(_make_thumbnail(edited, "edited", LONG_SIDE))
     region = _find_region(edit.target_boxes, source.size) if source is not None else None
     if source is not None and edited is not None and region is not None:
-        found.append(_make_thumbnail(_crop(source, region), "target in the source", CROP_SIDE, enlarge=True))
+        thumbnails.append(_make_thumbnail(_crop(source, region), "target in the source", CROP_SIDE, enlarge=True))
         there = map_box(region, source.size, edited.size)
-        found.append(_make_thumbnail(_crop(edited, there), "same place in the edit", CROP_SIDE, enlarge=True))
+        thumbnails.append(_make_thumbnail(_crop(edited, there), "same place in the edit", CROP_SIDE, enlarge=True))
     if (reference := opened.get("reference")) is not None:
-        found.append(_make_thumbnail(reference, "reference", CROP_SIDE))
-    return found
+        thumbnails.append(_make_thumbnail(reference, "reference", CROP_SIDE))
+    return thumbnails
 
 
 def make_tool_thumbnail(run: Run, sha: Sha, caption: str) -> Thumbnail | None:
-    """Return a picture a tool showed, None where the run did not keep it."""
+    """Return a thumbnail of a tool's picture; None if the run does not have it."""
     picture = _open_picture(run, sha)
     return None if picture is None else _make_thumbnail(picture, caption, TRACE_SIDE)
 
 
 def _open_picture(run: Run, sha: Sha) -> Image.Image | None:
-    """Open a picture of the run; one that is gone or damaged is noted as such."""
+    """Open a picture of the run; note it as damage if it is missing or broken."""
     path = run.pictures.find(sha)
     try:
         if path is not None:
@@ -82,17 +82,17 @@ def _draw_frames(picture: Image.Image, boxes: tuple[Box, ...]) -> Image.Image:
 
 
 def _find_region(boxes: tuple[Box, ...], size: tuple[int, int]) -> Box | None:
-    """Return the part of the source to enlarge: around all targets, None where that is most of the picture anyway."""
+    """Return the region of the source around all targets; None if that is most of the picture."""
     inside = [part for box in boxes if (part := box.clamped(*size))]
     if not inside:
         return None
-    whole = Box(
+    union = Box(
         x1=min(box.x1 for box in inside),
         y1=min(box.y1 for box in inside),
         x2=max(box.x2 for box in inside),
         y2=max(box.y2 for box in inside),
     )
-    region = add_context(whole, 0.5, min(64, *size), size)
+    region = add_context(union, 0.5, min(64, *size), size)
     return region if region.area < _MOST_OF_PICTURE * size[0] * size[1] else None
 
 

@@ -1,4 +1,4 @@
-"""Statistics of traces as blocks: tools, turns, labels, and agreement with people."""
+"""Turn trace statistics into blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from editloupe.rubrics.tables import PrintedTable
 
 
 def statistics_blocks(counted: TraceStatistics, searched: int) -> tuple[Block, ...]:
-    """Tell what the verdicts that fit a filter have in common."""
+    """Return the blocks on the verdicts that match a filter."""
     return tuple(_blocks(counted, searched))
 
 
@@ -63,30 +63,30 @@ def _blocks(counted: TraceStatistics, searched: int) -> Iterator[Block]:
         yield Paragraph(NO_EXPERIMENT, "warning")
 
 
-def _criterion(one: CriterionStatistics) -> Iterator[Block]:
-    given = [name for name in one.labels if one.counts.get(name)]
-    rows = [("all verdicts", *(str(one.counts[name]) for name in given))]
-    rows += [(tool, *(str(by.get(name, 0)) for name in given)) for tool, by in one.by_tool.items()]
-    if given:
-        yield PrintedTable("", ("Called ↓, label →", *given), tuple(rows))
-    if not one.agreement.of:
+def _criterion(statistics: CriterionStatistics) -> Iterator[Block]:
+    labels = [name for name in statistics.labels if statistics.counts.get(name)]
+    rows = [("all verdicts", *(str(statistics.counts[name]) for name in labels))]
+    rows += [(tool, *(str(by.get(name, 0)) for name in labels)) for tool, by in statistics.by_tool.items()]
+    if labels:
+        yield PrintedTable("", ("Called ↓, label →", *labels), tuple(rows))
+    if not statistics.agreement.of:
         return
     yield PrintedTable(
         "",
-        ("People ↓, judge →", *one.labels),
-        tuple((name, *map(str, counts)) for name, counts in zip(one.labels, one.confusion, strict=True)),
+        ("People ↓, judge →", *statistics.labels),
+        tuple((name, *map(str, counts)) for name, counts in zip(statistics.labels, statistics.confusion, strict=True)),
     )
-    yield Paragraph(f"Judge and people gave the same in {format_share(one.agreement)}.")
-    if one.tools:
+    yield Paragraph(f"Judge and people gave the same in {format_share(statistics.agreement)}.")
+    if statistics.tools:
         compared = tuple(
             (each.tool, format_share(each.used), format_share(each.unused), format_difference(each.difference))
-            for each in one.tools
+            for each in statistics.tools
         )
         yield PrintedTable("", ("Agreement with people", "with a call", "without", "difference"), compared)
 
 
 def format_share(share: Share) -> str:
-    """Return a share with its interval, in words."""
+    """Format a share with its interval."""
     if share.interval is None:
         return "none"
     low, high = share.interval
@@ -94,8 +94,8 @@ def format_share(share: Share) -> str:
 
 
 def format_difference(difference: tuple[float, float, float] | None) -> str:
-    """Return a difference of shares with its interval, in points."""
+    """Format a difference of shares with its interval, in percentage points."""
     if difference is None:
         return "–"
-    value, low, high = (100 * one for one in difference)
+    value, low, high = (100 * part for part in difference)
     return f"{value:+.0f} [{low:+.0f}, {high:+.0f}]"

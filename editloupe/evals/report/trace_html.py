@@ -1,4 +1,4 @@
-"""The traces of an edit as one HTML file to send to somebody: pictures inside, no script, nothing loaded from elsewhere."""
+"""Render the traces of an edit as one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from editloupe.pictures.pixels import ImageError
 from editloupe.types import Observation, Sha, Step, Trace, Usage, Verdict
 
 LARGEST = 600_000
-"""Bytes up to which a picture goes in as it is; larger ones are shrunk."""
+"""Size in bytes up to which a picture is embedded unchanged; larger ones are shrunk."""
 LONG_SIDE = 1400
 QUALITY = 88
 _KINDS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".webp": "webp", ".gif": "gif"}
@@ -38,20 +38,24 @@ class _EmbeddedPicture(NamedTuple):
 
 
 def render_trace_html(
-    run: Run, kept: StoredEdit, stories: Iterable[Story], people: Mapping[str, str] | None = None
+    run: Run, stored: StoredEdit, stories: Iterable[Story], people: Mapping[str, str] | None = None
 ) -> str:
-    """Return one page with everything behind some verdicts of an edit; `people` gives their labels by criterion.
+    """Return one page with the traces of some verdicts of an edit. All text of models and manifests is escaped.
 
-    Text of a model or a manifest is shown as text, whatever it holds. A picture the run lost is named as missing.
+    Args:
+        run: The run that holds the edit.
+        stored: The edit and its pictures.
+        stories: Units with their traces.
+        people: Human labels by criterion.
     """
     page = _Page(run)
-    body = "\n".join(page.whole(kept, stories, people or {}))
+    body = "\n".join(page.render(stored, stories, people or {}))
     style = files("editloupe.evals.report").joinpath("trace.css").read_text("utf-8")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{for_html(kept.edit.id)} · trace</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n"
+        f"<title>{for_html(stored.edit.id)} · trace</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n"
         f"</main>\n</body>\n</html>\n"
     )
 
@@ -62,13 +66,13 @@ class _Page:
         self._inside: dict[Sha, _EmbeddedPicture | None] = {}
         self._traces = 0
 
-    def whole(self, kept: StoredEdit, stories: Iterable[Story], people: Mapping[str, str]) -> Iterator[str]:
-        edit = kept.edit
+    def render(self, stored: StoredEdit, stories: Iterable[Story], people: Mapping[str, str]) -> Iterator[str]:
+        edit = stored.edit
         yield f"<h1>{for_html(edit.instruction)}</h1>"
         about = (edit.id, edit.instruction_type, edit.model, f"from the run {self._run.folder.resolve().name}")
         yield f'<p class="soft">{for_html(" · ".join(filter(None, about)))}</p>'
-        roles = [(role, sha) for role, shas in kept.pictures.items() for sha in shas]
-        ordered = sorted(roles, key=lambda one: {"source": 0, "edited": 1}.get(one[0], 2))
+        roles = [(role, sha) for role, shas in stored.pictures.items() for sha in shas]
+        ordered = sorted(roles, key=lambda item: {"source": 0, "edited": 1}.get(item[0], 2))
         yield self._pictures([(sha, role.capitalize()) for role, sha in ordered], "pictures pair")
         for unit, traces in stories:
             yield from self._story(unit, traces, people.get(unit.criterion))
@@ -109,42 +113,44 @@ class _Page:
             yield f"<h3>Target {trace.target + 1}</h3>"
         yield from (f'<p class="soft">Note: {for_html(note)}</p>' for note in trace.notes)
         yield _render_details("The prompt", "\n\n".join(trace.prompt))
-        steps = "".join(self._step(step, place) for place, step in enumerate(trace.steps, start=1))
+        steps = "".join(self._step(step, number) for number, step in enumerate(trace.steps, start=1))
         yield f"<ol>{steps}</ol>"
 
-    def _step(self, step: Step, place: int) -> str:
-        anchor = f"trace-{self._traces}-step-{place}"
+    def _step(self, step: Step, number: int) -> str:
+        anchor = f"trace-{self._traces}-step-{number}"
         facts = " · ".join(filter(None, (f"{step.seconds:.1f} s", _format_tokens(step.usage))))
-        parts = [f'<h3><a href="#{anchor}">Step {place}</a> <span class="soft">{facts}</span></h3>']
+        parts = [f'<h3><a href="#{anchor}">Step {number}</a> <span class="soft">{facts}</span></h3>']
         if step.sent:
-            shown = self._pictures([(one.sha, f"Shown: {one.name}, {one.size[0]}×{one.size[1]}") for one in step.sent])
-            parts.append(f"<details><summary>{_format_count(len(step.sent))}</summary>{shown}</details>")
+            pictures = self._pictures(
+                [(picture.sha, f"Shown: {picture.name}, {picture.size[0]}×{picture.size[1]}") for picture in step.sent]
+            )
+            parts.append(f"<details><summary>{_format_count(len(step.sent))}</summary>{pictures}</details>")
         parts.append(f'<p class="thought">{for_html(step.thought)}</p>' if step.thought else "")
         for call in step.calls:
-            given = ", ".join(f"{name}={_format_json(value)}" for name, value in call.parameters.items())
-            parts.append(f"<p><code>{for_html(f'{call.name}({given})')}</code></p>")
-        parts += [self._observation(seen) for seen in step.observations]
+            arguments = ", ".join(f"{name}={_format_json(value)}" for name, value in call.parameters.items())
+            parts.append(f"<p><code>{for_html(f'{call.name}({arguments})')}</code></p>")
+        parts += [self._observation(observation) for observation in step.observations]
         parts.append(f'<p class="problem">Not usable: {for_html(step.problem)}</p>' if step.problem else "")
         parts.append(f"<p>Answer: <strong>{for_html(step.answer)}</strong></p>" if step.answer is not None else "")
         parts.append(_render_details("The reply as it came", step.raw) if step.raw != step.thought else "")
         return f'<li class="step" id="{anchor}">{"".join(parts)}</li>'
 
-    def _observation(self, seen: Observation) -> str:
-        captions = [*seen.captions, *["picture"] * len(seen.pictures)]
-        shown = self._pictures(list(zip(seen.pictures, captions, strict=False)))
-        kind = "seen problem" if seen.failed else "seen"
-        how = "from memory" if seen.cached else f"{seen.seconds * 1000:.0f} ms"
-        return f'<div class="{kind}"><p>{for_html(seen.text)} <span class="soft">{how}</span></p>{shown}</div>'
+    def _observation(self, observation: Observation) -> str:
+        captions = [*observation.captions, *["picture"] * len(observation.pictures)]
+        pictures = self._pictures(list(zip(observation.pictures, captions, strict=False)))
+        kind = "seen problem" if observation.failed else "seen"
+        timing = "from memory" if observation.cached else f"{observation.seconds * 1000:.0f} ms"
+        return f'<div class="{kind}"><p>{for_html(observation.text)} <span class="soft">{timing}</span></p>{pictures}</div>'
 
     def _pictures(self, listed: Sequence[tuple[Sha, str]], kind: str = "pictures") -> str:
         figures = []
         for sha, caption in listed:
-            found, words = self._picture(sha), for_html(caption)
-            if found is None:
+            picture, words = self._picture(sha), for_html(caption)
+            if picture is None:
                 figures.append(f'<p class="soft">{words}: missing from the run, or damaged.</p>')
                 continue
-            width, height = found.size
-            image = f'<img src="{found.address}" width="{width}" height="{height}" alt="{words}">'
+            width, height = picture.size
+            image = f'<img src="{picture.address}" width="{width}" height="{height}" alt="{words}">'
             figures.append(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
         return f'<div class="{kind}">{"".join(figures)}</div>' if figures else ""
 
@@ -177,8 +183,8 @@ def _render_details(title: str, text: str) -> str:
 
 
 def _format_tokens(usage: Usage) -> str:
-    known = usage.input_tokens or usage.output_tokens
-    return f"{usage.input_tokens} + {usage.output_tokens} tokens" if known else ""
+    is_known = usage.input_tokens or usage.output_tokens
+    return f"{usage.input_tokens} + {usage.output_tokens} tokens" if is_known else ""
 
 
 def _format_json(value: object) -> str:

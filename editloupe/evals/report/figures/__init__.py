@@ -1,4 +1,4 @@
-"""Figures for papers and reports: readable in print, without colour vision, and made without a display."""
+"""Figures for papers and reports. They are readable in greyscale and need no display."""
 
 from editloupe.evals.report.figures.agreement import confusion_matrix, judges_against_people, whiskers
 from editloupe.evals.report.figures.manifests import area_curves, area_intervals, samples_by_type

@@ -1,4 +1,4 @@
-"""Figures of agreement with people: confusion matrices, measures with intervals and a ceiling, several judges at once."""
+"""Figures of agreement with people."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from editloupe.evals.stats.bootstrap import Estimate
 
 
 def confusion_matrix(matrices: Mapping[str, Confusion], rows: str = "people", columns: str = "judge") -> Figure:
-    """Draw one confusion matrix a criterion: counts in the cells, shade by share of the row."""
+    """Draw one confusion matrix per criterion, with counts in the cells and shades by row share."""
     with use_style():
         figure, panels = new_figure(3.7 if len(matrices) > 1 else 4.4, len(matrices))
-        for axes, (title, one) in zip(panels, matrices.items(), strict=True):
-            counts = np.array(one.counts, float)
+        for axes, (title, confusion) in zip(panels, matrices.items(), strict=True):
+            counts = np.array(confusion.counts, float)
             shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
             picture = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1.15)
             for (row, column), count in np.ndenumerate(counts):
                 colour = contrast_colour(picture.cmap(shares[row, column] / 1.15))
                 weight = "bold" if row == column else "normal"
                 axes.text(column, row, f"{count:.0f}", ha="center", va="center", color=colour, fontweight=weight)
-            names = [escape_text(fill(name, 13)) for name in one.labels]
+            names = [escape_text(fill(name, 13)) for name in confusion.labels]
             axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor", fontsize=8)
             axes.set_yticks(range(len(names)), names, fontsize=8)
             axes.set_xlabel(columns)
@@ -54,26 +54,31 @@ def whiskers(
     ceilings: Mapping[str, Estimate] | None = None,
     span: tuple[float, float] = (-0.05, 1.02),
 ) -> Figure:
-    """Draw a measure with intervals, one panel a criterion, one row a method or type; dashed: people among themselves."""
+    """Draw a measure with intervals: one panel per criterion, one row per method or type.
+
+    The dashed line is the agreement among people.
+    """
     most = max(len(lines) for lines in groups.values())
     lowest = min((e.low for lines in groups.values() for _, e in lines if e.low is not None), default=0.0)
     with use_style():
         figure, panels = new_figure(1.0 + 0.32 * most, len(groups), sharey=True)
         for axes, (title, lines) in zip(panels, groups.items(), strict=True):
-            places = np.arange(len(lines))[::-1]
-            for place, (_, one) in zip(places, lines, strict=True):
-                if one.value is None:
-                    axes.text(max(0.0, span[0]), place, "not defined", va="center", fontsize=7.5, color=MUTED)
+            rows = np.arange(len(lines))[::-1]
+            for row, (_, estimate) in zip(rows, lines, strict=True):
+                if estimate.value is None:
+                    axes.text(max(0.0, span[0]), row, "not defined", va="center", fontsize=7.5, color=MUTED)
                     continue
-                if one.low is not None and one.high is not None:
-                    axes.plot([one.low, one.high], [place, place], color=BLUE, linewidth=1.6, solid_capstyle="butt")
-                axes.plot([one.value], [place], "o", color=BLUE, markersize=5)
+                if estimate.low is not None and estimate.high is not None:
+                    axes.plot(
+                        [estimate.low, estimate.high], [row, row], color=BLUE, linewidth=1.6, solid_capstyle="butt"
+                    )
+                axes.plot([estimate.value], [row], "o", color=BLUE, markersize=5)
             ceiling = (ceilings or {}).get(title)
             if ceiling is not None and ceiling.value is not None:
                 axes.axvline(ceiling.value, color=INK, linestyle="--", linewidth=1)
                 if ceiling.low is not None and ceiling.high is not None:
                     axes.axvspan(ceiling.low, ceiling.high, color=GRID, alpha=0.6, linewidth=0)
-            axes.set_yticks(places, [escape_text(name) for name in shorten_names([name for name, _ in lines], 30)])
+            axes.set_yticks(rows, [escape_text(name) for name in shorten_names([name for name, _ in lines], 30)])
             axes.set_ylim(-0.6, most - 0.4)
             axes.set_xlim(min(span[0], lowest - 0.05), span[1])
             axes.set_xlabel(measure)
@@ -84,20 +89,24 @@ def whiskers(
 
 
 MEASURES = {"spearman": "Spearman ρ", "pearson": "Pearson r", "mae": "MAE, on the rubric's scale"}
-"""What judges are held against people by (DLEBench, Figure 8); of the last one less is better."""
+"""Measures of agreement with people (DLEBench, Figure 8). For MAE, less is better."""
 
 
 def judges_against_people(
     criteria: Mapping[str, Mapping[str, Measures]], ceilings: Mapping[str, Ceiling] | None = None
 ) -> Figure:
-    """Draw ρ, r and MAE of several judges: a row of panels a criterion, a panel a measure, a line with its interval a judge.
+    """Draw ρ, r and MAE of several judges: one row of panels per criterion, one panel per measure, one line per judge.
 
-    The judge with the highest ρ stands on top, and the best of a panel is filled. Dashed: what one annotator reaches
-    against the others.
+    The judge with the highest ρ is on top, and the best value of a panel is filled. The dashed line is the agreement of one
+    annotator with the others.
     """
     judges = list(dict.fromkeys(name for by_judge in criteria.values() for name in by_judge))
-    judges.sort(key=lambda name: -sum(one[name].spearman.value or 0.0 for one in criteria.values() if name in one))
-    places = dict(zip(judges, range(len(judges))[::-1], strict=True))
+    judges.sort(
+        key=lambda name: (
+            -sum(measures[name].spearman.value or 0.0 for measures in criteria.values() if name in measures)
+        )
+    )
+    judge_rows = dict(zip(judges, range(len(judges))[::-1], strict=True))
     with use_style():
         height = len(criteria) * (0.75 + 0.34 * len(judges))
         figure = Figure(figsize=(WIDTH, height + 0.3), layout="constrained")
@@ -105,14 +114,14 @@ def judges_against_people(
         for row, (title, by_judge) in enumerate(criteria.items()):
             panels, ceiling = rows[row], (ceilings or {}).get(title)
             for axes, (measure, name) in zip(panels, MEASURES.items(), strict=True):
-                found = {judge: getattr(one, measure) for judge, one in by_judge.items()}
-                _draw_judges(axes, found, places, largest=measure != "mae")
+                estimates = {judge: getattr(measures, measure) for judge, measures in by_judge.items()}
+                _draw_judges(axes, estimates, judge_rows, largest=measure != "mae")
                 if ceiling is not None and (reach := getattr(ceiling, measure).value) is not None:
                     axes.axvline(reach, color=INK, linestyle="--", linewidth=1)
                 axes.set_title(escape_text(title) if measure == "spearman" else "", fontsize=9)
                 axes.set_xlabel(name if row == len(criteria) - 1 else "")
             panels[0].set_yticks(
-                list(places.values()), [fill(escape_text(name), 24) for name in shorten_names(judges, 48)]
+                list(judge_rows.values()), [fill(escape_text(name), 24) for name in shorten_names(judges, 48)]
             )
             panels[0].set_ylim(-0.6, len(judges) - 0.4)
         for panel in rows[:, 2]:
@@ -120,17 +129,17 @@ def judges_against_people(
     return figure
 
 
-def _draw_judges(axes: Axes, found: Mapping[str, Estimate], places: Mapping[str, int], largest: bool) -> None:
-    known = [one.value for one in found.values() if one.value is not None]
-    best = (max if largest else min)(known) if known else None
-    for judge, one in found.items():
-        place = places[judge]
-        if one.value is None:
-            axes.text(0.02, place, "not defined", transform=axes.get_yaxis_transform(), va="center", fontsize=7.5)
+def _draw_judges(axes: Axes, estimates: Mapping[str, Estimate], judge_rows: Mapping[str, int], largest: bool) -> None:
+    values = [estimate.value for estimate in estimates.values() if estimate.value is not None]
+    best = (max if largest else min)(values) if values else None
+    for judge, estimate in estimates.items():
+        row = judge_rows[judge]
+        if estimate.value is None:
+            axes.text(0.02, row, "not defined", transform=axes.get_yaxis_transform(), va="center", fontsize=7.5)
             continue
-        if one.low is not None and one.high is not None:
-            axes.plot([one.low, one.high], [place, place], color=BLUE, linewidth=1.6, solid_capstyle="butt")
-        filled = BLUE if one.value == best else "white"
-        axes.plot([one.value], [place], "o", color=BLUE, markerfacecolor=filled, markersize=5)
+        if estimate.low is not None and estimate.high is not None:
+            axes.plot([estimate.low, estimate.high], [row, row], color=BLUE, linewidth=1.6, solid_capstyle="butt")
+        filled = BLUE if estimate.value == best else "white"
+        axes.plot([estimate.value], [row], "o", color=BLUE, markerfacecolor=filled, markersize=5)
     axes.grid(axis="x")
     axes.set_axisbelow(True)

@@ -1,4 +1,4 @@
-"""Figures of several editing models: scores by type and criterion, and scores by the size of the target."""
+"""Figures of several editing models, by type and by target size."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from editloupe.evals.report.figures.style import (
 from editloupe.evals.stats.scores.distribution import AreaTrend, SizeTrend
 
 ACROSS = 3
-"""Panels side by side."""
+"""Panels per row."""
 OVERALL = "overall"
 _STEPS = (0.0, 50 / 3, 50.0, 250 / 3, 100.0)
-"""Where four labels' scores (0, 33, 67, 100) are told apart; means over repeats or targets fall in between."""
+"""Boundaries between the scores of four labels (0, 33, 67, 100); means over repeats or targets fall in between."""
 
 
 def types_by_model(criteria: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> Figure:
-    """Draw scores by type and model (DLEBench, Figure 7), a panel a criterion: a row a model, a column a type.
+    """Draw scores by type and model (DLEBench, Figure 7): one panel per criterion, one row per model, one column per type.
 
-    Shade and number say the same, so that the figure can be read without colours; what has no score has a dash.
+    Every cell has its number, so the figure can be read without colours. A missing score is a dash.
     """
     models = list(dict.fromkeys(name for by_model in criteria.values() for name in by_model))
     types = list(dict.fromkeys(kind for by_model in criteria.values() for line in by_model.values() for kind in line))
@@ -50,9 +50,9 @@ def types_by_model(criteria: Mapping[str, Mapping[str, Mapping[str, float | None
             values = np.array([[_or_nan(by_model.get(name, {}).get(kind)) for kind in types] for name in models])
             axes.imshow(np.ma.masked_invalid(values), cmap=scale, vmin=0, vmax=100, aspect="auto")
             for (row, column), value in np.ndenumerate(values):
-                known = np.isfinite(value)
-                ink = contrast_colour(scale(value / 100)) if known else MUTED
-                text = f"{value:.1f}" if known else "–"
+                is_known = np.isfinite(value)
+                ink = contrast_colour(scale(value / 100)) if is_known else MUTED
+                text = f"{value:.1f}" if is_known else "–"
                 axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=ink)
             axes.set_yticks(range(len(models)), [escape_text(name) for name in shorten_names(models, 26)])
             axes.set_title(escape_text(title), fontsize=9)
@@ -70,9 +70,9 @@ def _or_nan(value: float | None) -> float:
 
 
 def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Figure:
-    """Draw the targets' width against height, coloured by score, and the sliding mean over their area, for every model.
+    """Draw target width against height, coloured by score, and the sliding mean of the score over the area, per model.
 
-    All axes of size are logarithmic, every target of an edit is a point, and Pearson's r of score and log area stands above the
+    Size axes are logarithmic and every target of an edit is a point. Pearson's r of score and log area is above the sliding
     mean of ten neighbours (DLEBench, Figure 6).
     """
     models = trend.models
@@ -86,14 +86,16 @@ def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Fi
         norm = BoundaryNorm(_STEPS, colours.N)
         means: Axes | None = None
         targets: Axes | None = None
-        for number, (name, one) in enumerate(models.items()):
+        for number, (name, model_trend) in enumerate(models.items()):
             row, column = divmod(number, across)
             upper = figure.add_subplot(grid[2 * row, column], sharex=means, sharey=means)
             lower = figure.add_subplot(grid[2 * row + 1, column], sharex=targets, sharey=targets)
             means, targets = means or upper, targets or lower
-            _draw_sliding_mean(upper, one)
-            _draw_targets(lower, one, colours, norm)
-            upper.set_title(f"{escape_text(shorten_names([name], 24)[0])}\n{format_correlation(one)}", fontsize=8)
+            _draw_sliding_mean(upper, model_trend)
+            _draw_targets(lower, model_trend, colours, norm)
+            upper.set_title(
+                f"{escape_text(shorten_names([name], 24)[0])}\n{format_correlation(model_trend)}", fontsize=8
+            )
             upper.set_xlabel(f"area, {unit}", fontsize=8)
             lower.set_xlabel(f"width, {unit}", fontsize=8)
             if column == 0:
@@ -104,18 +106,18 @@ def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Fi
     return figure
 
 
-def format_correlation(one: SizeTrend) -> str:
-    """Say Pearson's r with its p, or that there is none."""
-    if one.r is None or one.p is None:
-        return f"no r, n = {one.n}"
-    p = "p < 0.001" if one.p < 0.001 else f"p = {one.p:.3f}"
-    return f"r = {one.r:.2f}, {p}, n = {one.n}"
+def format_correlation(trend: SizeTrend) -> str:
+    """Format Pearson's r with its p-value, or say that there is none."""
+    if trend.r is None or trend.p is None:
+        return f"no r, n = {trend.n}"
+    p = "p < 0.001" if trend.p < 0.001 else f"p = {trend.p:.3f}"
+    return f"r = {trend.r:.2f}, {p}, n = {trend.n}"
 
 
-def _draw_sliding_mean(axes: Axes, one: SizeTrend) -> None:
-    """Draw the mean score of ten neighbours by area; fewer edits than that have none."""
-    if one.sliding:
-        axes.plot(one.middles, one.sliding, color=BLUE, linewidth=1.3)
+def _draw_sliding_mean(axes: Axes, trend: SizeTrend) -> None:
+    """Draw the sliding mean of ten neighbours by area, if there are at least ten edits."""
+    if trend.sliding:
+        axes.plot(trend.middles, trend.sliding, color=BLUE, linewidth=1.3)
     else:
         axes.text(0.5, 0.5, "fewer than 10 edits", transform=axes.transAxes, ha="center", fontsize=7.5, color=MUTED)
     axes.set_ylim(-5, 105)
@@ -126,12 +128,12 @@ def _draw_sliding_mean(axes: Axes, one: SizeTrend) -> None:
     axes.tick_params(labelsize=7.5)
 
 
-def _draw_targets(axes: Axes, one: SizeTrend, colours: ListedColormap, norm: BoundaryNorm) -> None:
-    sides = np.array(one.sides).reshape(-1, 2)
+def _draw_targets(axes: Axes, trend: SizeTrend, colours: ListedColormap, norm: BoundaryNorm) -> None:
+    sides = np.array(trend.sides).reshape(-1, 2)
     axes.scatter(
         sides[:, 0],
         sides[:, 1],
-        c=one.side_scores,
+        c=trend.side_scores,
         cmap=colours,
         norm=norm,
         s=12,
@@ -149,7 +151,7 @@ def _draw_targets(axes: Axes, one: SizeTrend, colours: ListedColormap, norm: Bou
 
 
 def _set_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis in plain numbers: the fewer powers of ten it spans, the more numbers between them."""
+    """Label a logarithmic axis with plain numbers; the shorter the axis, the more numbers."""
     low, high = axis.get_view_interval()
     decades = float(np.log10(high / low)) if 0 < low < high else 0.0
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 1.3 else (1.0, 3.0), numticks=9))
@@ -158,9 +160,9 @@ def _set_log_ticks(axis: Axis) -> None:
 
 
 def _add_legend(figure: Figure, colours: ListedColormap, labels: Sequence[str]) -> None:
-    """Explain the colours by the labels' names, or by scores where there are not four labels."""
+    """Add a legend of the colours with label names, or with scores if there are not four labels."""
     names = labels if len(labels) == colours.N else ("0 to 17", "17 to 50", "50 to 83", "83 to 100")
-    shades = [colours(place) for place in range(colours.N)]
+    shades = [colours(index) for index in range(colours.N)]
     marks = [
         Line2D([], [], marker="o", linestyle="none", color=c, markeredgecolor=INK, markeredgewidth=0.25) for c in shades
     ]

@@ -1,4 +1,4 @@
-"""The figures of a report, by the names its blocks use; each is drawn when it is asked for."""
+"""Figures of a report or leaderboard by name, drawn on demand."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 Draw = Callable[[], "Figure"]
 
 
-def build_figures(found: Report | Leaderboard) -> dict[str, Draw]:
-    """Return what can be drawn; figures of a leaderboard's single reports are named `RUN/figure`."""
-    if isinstance(found, Report):
-        return _build_report_figures(found)
-    own = _build_leaderboard_figures(found)
-    for report in found.reports:
+def build_figures(report_or_board: Report | Leaderboard) -> dict[str, Draw]:
+    """Return functions that draw the figures, by name. Figures of the runs of a leaderboard are named `RUN/figure`."""
+    if isinstance(report_or_board, Report):
+        return _build_report_figures(report_or_board)
+    own = _build_leaderboard_figures(report_or_board)
+    for report in report_or_board.reports:
         own |= {f"{report.run}/{name}": draw for name, draw in _build_report_figures(report).items()}
     return own
 
@@ -31,62 +31,66 @@ def build_figures(found: Report | Leaderboard) -> dict[str, Draw]:
 def _build_report_figures(report: Report) -> dict[str, Draw]:
     from editloupe.evals.report import figures
 
-    found: dict[str, Draw] = {}
+    draw_by_name: dict[str, Draw] = {}
     titles = report.titles
     if report.by_type:
-        found["score_per_type"] = lambda: figures.score_per_type({report.run: report}, titles)
+        draw_by_name["score_per_type"] = lambda: figures.score_per_type({report.run: report}, titles)
     elif by_criterion := _collect_types_by_model(report):
-        found["types_by_model"] = lambda: figures.types_by_model(by_criterion)
+        draw_by_name["types_by_model"] = lambda: figures.types_by_model(by_criterion)
     if len(models := report.by.get("model", {})) > 1:
-        found["models"] = lambda: figures.leaderboard({**models, **_find_reference(report.rankings)})
+        draw_by_name["models"] = lambda: figures.leaderboard({**models, **_find_reference(report.rankings)})
     if report.distributions:
         named = {titles[name]: one for name, one in report.distributions.items()}
-        found["label_distribution"] = lambda: figures.label_distribution(named)
+        draw_by_name["label_distribution"] = lambda: figures.label_distribution(named)
     if report.areas and all(len(one.models) == 1 for one in report.areas.values()):
-        found["score_by_area"] = lambda: figures.score_by_area({titles[n]: one for n, one in report.areas.items()})
+        draw_by_name["score_by_area"] = lambda: figures.score_by_area(
+            {titles[n]: one for n, one in report.areas.items()}
+        )
     for name, trend in report.areas.items():
-        found[f"target_sizes_{name}"] = _draw_target_sizes(report, name, trend)
+        draw_by_name[f"target_sizes_{name}"] = _draw_target_sizes(report, name, trend)
     if report.agreement:
         agreed = report.agreement.criteria
         matrices = {titles[name]: one.confusion for name, one in agreed.items() if one.confusion}
         if matrices:
-            found["confusion"] = lambda: figures.confusion_matrix(matrices)
+            draw_by_name["confusion"] = lambda: figures.confusion_matrix(matrices)
         labelled = {name: one for name, one in agreed.items() if one.by_type and one.n}
         if labelled:
-            found["agreement_by_type"] = lambda: _draw_agreement_by_type(labelled, titles)
+            draw_by_name["agreement_by_type"] = lambda: _draw_agreement_by_type(labelled, titles)
         if len(by_model := report.agreement.by.get("model", {})) > 1 and any(one.n for one in agreed.values()):
-            found["agreement_by_model"] = lambda: _draw_agreement_by_model(by_model, agreed, titles)
-    return found
+            draw_by_name["agreement_by_model"] = lambda: _draw_agreement_by_model(by_model, agreed, titles)
+    return draw_by_name
 
 
 def _find_reference(rankings: Sequence[ModelComparison]) -> dict[str, Estimate]:
-    """Return nothing edited as a line of a figure, where its score is known and there is one."""
+    """Return the unedited baseline as a row of a figure, if there is exactly one with a score."""
     if len(rankings) != 1 or rankings[0].reference.overall.value is None:
         return {}
     return {f"({rankings[0].reference.name}: reference)": rankings[0].reference.overall}
 
 
 MOST_CRITERIA = 5
-"""Criteria up to which each has a panel of its own beside the score."""
+"""Up to this number of criteria, each has its own panel in addition to the score."""
 
 
 def _collect_types_by_model(report: Report) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Return criterion to model to type to score, the types' own scores last; nothing where no edit has a type."""
+    """Return scores by criterion, model and type, the overall score last; empty if no edit has a type."""
     lines = {label: {**part.by_type, "overall": part.overall} for label, part in report.parts.items() if part.by_type}
     if not lines:
         return {}
     criteria = [
-        name for name in report.titles if any(name in one.criteria for line in lines.values() for one in line.values())
+        name
+        for name in report.titles
+        if any(name in score.criteria for line in lines.values() for score in line.values())
     ]
-    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    tables: dict[str, dict[str, dict[str, float | None]]] = {}
     for name in criteria if len(criteria) <= MOST_CRITERIA else ():
-        found[report.titles[name]] = {
-            label: {kind: one.criteria[name].value for kind, one in line.items() if name in one.criteria}
+        tables[report.titles[name]] = {
+            label: {kind: score.criteria[name].value for kind, score in line.items() if name in score.criteria}
             for label, line in lines.items()
         }
-    if len(found) != 1:
-        found["Score"] = {label: {kind: one.value for kind, one in line.items()} for label, line in lines.items()}
-    return found
+    if len(tables) != 1:
+        tables["Score"] = {label: {kind: score.value for kind, score in line.items()} for label, line in lines.items()}
+    return tables
 
 
 def _draw_target_sizes(report: Report, criterion: str, trend: AreaTrend) -> Draw:
@@ -100,10 +104,13 @@ def _draw_agreement_by_type(agreed: Mapping[str, CriterionAgreement], titles: Ma
     from editloupe.evals.report import figures
 
     groups = {
-        titles[name]: [*((kind, m.spearman) for kind, m in one.by_type.items()), ("all edits", one.spearman)]
-        for name, one in agreed.items()
+        titles[name]: [
+            *((kind, m.spearman) for kind, m in agreement.by_type.items()),
+            ("all edits", agreement.spearman),
+        ]
+        for name, agreement in agreed.items()
     }
-    ceilings = {titles[name]: one.ceiling.spearman for name, one in agreed.items() if one.ceiling}
+    ceilings = {titles[name]: agreement.ceiling.spearman for name, agreement in agreed.items() if agreement.ceiling}
     return figures.whiskers(groups, "Spearman ρ with people", ceilings)
 
 
@@ -112,15 +119,15 @@ def _draw_agreement_by_model(
 ) -> Figure:
     from editloupe.evals.report import figures
 
-    labelled = {name: one for name, one in agreed.items() if one.n}
+    labelled = {name: agreement for name, agreement in agreed.items() if agreement.n}
     groups = {
         titles[name]: [
-            *((model, found[name].spearman) for model, found in by_model.items()),
-            ("all edits", one.spearman),
+            *((model, by_criterion[name].spearman) for model, by_criterion in by_model.items()),
+            ("all edits", agreement.spearman),
         ]
-        for name, one in labelled.items()
+        for name, agreement in labelled.items()
     }
-    ceilings = {titles[name]: one.ceiling.spearman for name, one in labelled.items() if one.ceiling}
+    ceilings = {titles[name]: agreement.ceiling.spearman for name, agreement in labelled.items() if agreement.ceiling}
     return figures.whiskers(groups, "Spearman ρ with people", ceilings)
 
 
@@ -128,7 +135,7 @@ def _build_leaderboard_figures(board: Leaderboard) -> dict[str, Draw]:
     from editloupe.evals.report import figures
 
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
-    found: dict[str, Draw] = {
+    draw_by_name: dict[str, Draw] = {
         "leaderboard": lambda: figures.leaderboard(
             {entry.run: entry.overall for entry in board.leaderboard} | _find_reference(board.rankings)
         )
@@ -140,27 +147,27 @@ def _build_leaderboard_figures(board: Leaderboard) -> dict[str, Draw]:
         if part.by_type
     }
     if parts:
-        found["types_by_run"] = lambda: figures.score_per_type(parts)
+        draw_by_name["types_by_run"] = lambda: figures.score_per_type(parts)
     agreed = _collect_agreement(board)
     if agreed:
         ceilings = {
-            titles[name]: one.ceiling
+            titles[name]: agreement.ceiling
             for report in board.reports
             if report.agreement
-            for name, one in report.agreement.criteria.items()
-            if one.ceiling
+            for name, agreement in report.agreement.criteria.items()
+            if agreement.ceiling
         }
-        found["agreement_by_run"] = lambda: figures.judges_against_people(agreed, ceilings)
-    return found
+        draw_by_name["agreement_by_run"] = lambda: figures.judges_against_people(agreed, ceilings)
+    return draw_by_name
 
 
 def _collect_agreement(board: Leaderboard) -> dict[str, dict[str, Measures]]:
-    """Return criterion to judge to its agreement with people; a judge and mode that several runs share go by the run."""
+    """Return agreement with people by criterion and judge; runs with the same judge and mode are named by run."""
     ways = [(report.judge, report.mode) for report in board.reports]
-    found: dict[str, dict[str, Measures]] = {}
+    by_criterion: dict[str, dict[str, Measures]] = {}
     for report, way in zip(board.reports, ways, strict=True):
         label = ", ".join(way) if ways.count(way) == 1 else report.run
-        for name, one in report.agreement.criteria.items() if report.agreement else ():
-            if one.n:
-                found.setdefault(report.titles[name], {})[label] = one
-    return found
+        for name, measures in report.agreement.criteria.items() if report.agreement else ():
+            if measures.n:
+                by_criterion.setdefault(report.titles[name], {})[label] = measures
+    return by_criterion

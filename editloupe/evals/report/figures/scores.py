@@ -1,4 +1,4 @@
-"""Figures of scores: per type, per answer, by target area, and the leaderboard."""
+"""Figures of scores by type, answer and target area, and of a leaderboard."""
 
 from __future__ import annotations
 
@@ -28,24 +28,26 @@ from editloupe.evals.stats.scores.run_scores import PartScores, Scores
 from editloupe.types import UNJUDGED
 
 WHOLE = "score"
-"""The series of types' scores beside those of the criteria."""
+"""Name of the overall series next to those of the criteria."""
 MOST_LINES = 16
-"""Types up to which the criteria are drawn beside the scores."""
+"""Up to this number of types, the criteria are drawn next to the scores."""
 
 
 def score_per_type(runs: Mapping[str, Scores | PartScores], titles: Mapping[str, str] | None = None) -> Figure:
-    """Draw scores per type with intervals: of one run its criteria and the type's score, of several the types' scores."""
+    """Draw scores per type with intervals. For one run, criteria are shown as well."""
     titles = titles or {}
     kinds = list(dict.fromkeys(kind for scores in runs.values() for kind in scores.by_type))
     lines = [*kinds, "overall"]
     if len(runs) == 1:
         (scores,) = runs.values()
-        found = {**scores.by_type, "overall": scores.overall}
+        score_by_line = {**scores.by_type, "overall": scores.overall}
         criteria = list(scores.overall.criteria)
-        series = {titles.get(name, name): [found[line].criteria.get(name) for line in lines] for name in criteria}
+        series = {
+            titles.get(name, name): [score_by_line[line].criteria.get(name) for line in lines] for name in criteria
+        }
         if len(criteria) > 1:
             series = series if len(lines) <= MOST_LINES else {}
-            series[WHOLE] = [found[line] for line in lines]
+            series[WHOLE] = [score_by_line[line] for line in lines]
     else:
         tables = {name: {**scores.by_type, "overall": scores.overall} for name, scores in runs.items()}
         series = {name: [table.get(line) for line in lines] for name, table in tables.items()}
@@ -59,24 +61,22 @@ def score_per_type(runs: Mapping[str, Scores | PartScores], titles: Mapping[str,
 
 
 def _draw_dots(axes: Axes, lines: Sequence[str], series: Mapping[str, Sequence[Estimate | None]]) -> None:
-    """Draw one row a line, one mark a series, whiskers for the intervals."""
-    places = np.arange(len(lines))[::-1].astype(float)
+    """Draw one row per line and one mark per series, with whiskers for intervals."""
+    rows = np.arange(len(lines))[::-1].astype(float)
     reach_out = 0.24 if len(series) < 4 else 0.36
     offsets = np.linspace(reach_out, -reach_out, len(series)) if len(series) > 1 else np.zeros(1)
     names = shorten_names(list(series))
     for number, (name, values) in enumerate(series.items()):
-        known = [
-            (place, *_interval_ends(value)) for place, value in zip(places, values, strict=True) if _has_value(value)
-        ]
-        x = np.array([middle for _, _, middle, _ in known])
+        points = [(row, *_interval_ends(value)) for row, value in zip(rows, values, strict=True) if _has_value(value)]
+        x = np.array([middle for _, _, middle, _ in points])
         reach = np.array(
-            [[middle - low for _, low, middle, _ in known], [high - middle for _, _, middle, high in known]]
+            [[middle - low for _, low, middle, _ in points], [high - middle for _, _, middle, high in points]]
         )
         colour = INK if name == WHOLE else SERIES[number % len(SERIES)]
         axes.errorbar(
             x,
-            [place + offsets[number] for place, *_ in known],
-            xerr=np.maximum(reach, 0) if known else None,
+            [row + offsets[number] for row, *_ in points],
+            xerr=np.maximum(reach, 0) if points else None,
             fmt=MARKERS[number % len(MARKERS)],
             color=colour,
             markersize=5,
@@ -84,7 +84,7 @@ def _draw_dots(axes: Axes, lines: Sequence[str], series: Mapping[str, Sequence[E
             capsize=2.5,
             label=escape_text(names[number]),
         )
-    axes.set_yticks(places, [escape_text(name) for name in shorten_names(lines)])
+    axes.set_yticks(rows, [escape_text(name) for name in shorten_names(lines)])
     axes.set_ylim(-0.6, len(lines) - 0.4)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
@@ -96,40 +96,40 @@ def _has_value(value: Estimate | None) -> bool:
     return value is not None and value.value is not None
 
 
-def _interval_ends(one: Estimate | None) -> tuple[float, float, float]:
-    """Return low, value and high of an estimate that has a value; without an interval all three are the value."""
-    value = one.value if one and one.value is not None else 0.0
-    low, high = (one.low, one.high) if one else (None, None)
+def _interval_ends(estimate: Estimate | None) -> tuple[float, float, float]:
+    """Return low, value and high of an estimate; without an interval all three are the value."""
+    value = estimate.value if estimate and estimate.value is not None else 0.0
+    low, high = (estimate.low, estimate.high) if estimate else (None, None)
     return value if low is None else low, value, value if high is None else high
 
 
 def label_distribution(distributions: Mapping[str, Distribution]) -> Figure:
-    """Draw how often each answer was given, one panel a criterion, one bar a group, the worst answer first."""
-    groups = max(len(one.counts) for one in distributions.values())
+    """Draw the share of each answer: one panel per criterion, one bar per group, the worst answer first."""
+    groups = max(len(distribution.counts) for distribution in distributions.values())
     with use_style():
         figure = Figure(figsize=(7.0, (1.05 + 0.34 * groups) * len(distributions)), layout="constrained")
         panels = figure.subplots(len(distributions), 1, squeeze=False)[:, 0]
-        for axes, (title, one) in zip(panels, distributions.items(), strict=True):
-            _draw_bars(axes, title, one)
+        for axes, (title, distribution) in zip(panels, distributions.items(), strict=True):
+            _draw_bars(axes, title, distribution)
         panels[-1].set_xlabel("share of verdicts, %")
     return figure
 
 
-def _draw_bars(axes: Any, title: str, one: Distribution) -> None:
-    colours = ordinal_colours(len(one.answers) - 1)
-    names = list(one.counts)
-    places = np.arange(len(names))[::-1]
-    totals = np.array([max(1, sum(line)) for line in one.counts.values()])
+def _draw_bars(axes: Any, title: str, distribution: Distribution) -> None:
+    colours = ordinal_colours(len(distribution.answers) - 1)
+    names = list(distribution.counts)
+    rows = np.arange(len(names))[::-1]
+    totals = np.array([max(1, sum(line)) for line in distribution.counts.values()])
     left = np.zeros(len(names))
-    for column, answer in enumerate(one.answers):
-        counts = np.array([line[column] for line in one.counts.values()])
+    for column, answer in enumerate(distribution.answers):
+        counts = np.array([line[column] for line in distribution.counts.values()])
         if answer == UNJUDGED and not counts.any():
             continue
         shares = counts / totals * 100
         spare = answer == UNJUDGED
         colour = "white" if spare else colours[column]
         axes.barh(
-            places,
+            rows,
             shares,
             left=left,
             color=colour,
@@ -139,12 +139,12 @@ def _draw_bars(axes: Any, title: str, one: Distribution) -> None:
             height=0.72,
             label=escape_text(answer),
         )
-        for place, share, start, count in zip(places, shares, left, counts, strict=True):
+        for row, share, start, count in zip(rows, shares, left, counts, strict=True):
             if share >= 4:
                 box = {"facecolor": "white", "edgecolor": "none", "pad": 1} if spare else None
                 axes.text(
                     start + share / 2,
-                    place,
+                    row,
                     str(count),
                     ha="center",
                     va="center",
@@ -153,7 +153,7 @@ def _draw_bars(axes: Any, title: str, one: Distribution) -> None:
                     bbox=box,
                 )
         left += shares
-    axes.set_yticks(places, [escape_text(name) for name in shorten_names(names, 24)])
+    axes.set_yticks(rows, [escape_text(name) for name in shorten_names(names, 24)])
     axes.set_xlim(0, 100)
     axes.set_title(escape_text(title), pad=20)
     axes.tick_params(axis="y", length=0)
@@ -161,7 +161,7 @@ def _draw_bars(axes: Any, title: str, one: Distribution) -> None:
 
 
 def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
-    """Draw scores against target area on a log scale, with the sliding mean of ten and Pearson's r and p."""
+    """Draw scores against target area on a log scale, with the sliding mean of ten and Pearson's r."""
     with use_style():
         figure, panels = new_figure(2.9, len(trends), sharey=True)
         for axes, (title, trend) in zip(panels, trends.items(), strict=True):
@@ -186,8 +186,8 @@ def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
             axes.set_xlabel(f"target area, {trend.unit}")
             axes.grid(axis="y")
             axes.set_axisbelow(True)
-            told = "no r" if trend.r is None else f"r = {trend.r:.2f}, {_format_p(trend.p)}"
-            axes.set_title(escape_text(f"{title}: {told}"), fontsize=9)
+            correlation = "no r" if trend.r is None else f"r = {trend.r:.2f}, {_format_p(trend.p)}"
+            axes.set_title(escape_text(f"{title}: {correlation}"), fontsize=9)
         panels[0].set_ylabel("score, 0 to 100")
         panels[0].legend(loc="lower left", fontsize=7.5, frameon=True, framealpha=0.9, edgecolor="none")
     return figure
@@ -205,11 +205,11 @@ def leaderboard(entries: Mapping[str, Estimate]) -> Figure:
     with use_style():
         figure, (axes,) = new_figure(0.8 + 0.36 * len(ordered))
         _draw_dots(axes, [name for name, _ in ordered], {"overall": [value for _, value in ordered]})
-        for place, (_, value) in zip(range(len(ordered))[::-1], ordered, strict=True):
+        for row, (_, value) in zip(range(len(ordered))[::-1], ordered, strict=True):
             if value.value is not None:
                 axes.annotate(
                     f"{value.value:.1f}",
-                    (value.value, place),
+                    (value.value, row),
                     xytext=(0, 6),
                     textcoords="offset points",
                     ha="center",

@@ -1,4 +1,4 @@
-"""One look for all figures, and how they become files."""
+"""Shared style of all figures, and saving them to files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from editloupe._util.files import make_folder, whole_file
 from editloupe._util.text import one_line
 
 WIDTH = 7.0
-"""Inches; a text column of a page."""
+"""Width in inches of a text column."""
 BLUE, ORANGE, GREEN, PINK, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 SERIES = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
-"""The palette of Okabe and Ito, which people without full colour vision can tell apart."""
+"""The palette of Okabe and Ito, which is safe for colour-blind readers."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""Every series also has its own mark, so that a grey print can be read; seven to six colours, so that pairs stay unlike."""
+"""Markers distinguish series in greyscale. Seven markers and six colours keep combinations distinct."""
 INK, MUTED, GRID = "#1b1f24", "#5b6470", "#d5dae0"
 _SETTINGS: Any = {
     "font.family": "sans-serif",
@@ -43,42 +43,42 @@ _SETTINGS: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "editloupe",
     "pdf.fonttype": 42,
-    "svg.fonttype": "none",  # letters as letters: a fifth of the size, found by a search and read out
+    "svg.fonttype": "none",  # keep text as text: smaller, searchable and readable by screen readers
 }
 
 
 @contextmanager
 def use_style() -> Iterator[None]:
-    """Use our settings while a figure is drawn, and leave the user's own alone."""
+    """Apply our matplotlib settings while a figure is drawn; the user's own stay unchanged."""
     with matplotlib.rc_context(_SETTINGS):
         yield
 
 
 def new_figure(height: float, panels: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure of the common width with panels side by side."""
+    """Return an empty figure of the common width with panels in one row."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, list(figure.subplots(1, panels, squeeze=False, **options)[0])
 
 
 def ordinal_colours(count: int) -> list[Any]:
-    """Return colours from the worst answer (yellow, light) to the best (blue, dark), whose order survives a grey print."""
+    """Return colours from the worst answer (light yellow) to the best (dark blue); the order is visible in greyscale."""
     scale = score_colours()
-    return [scale(0.05 + 0.87 * place / max(1, count - 1)) for place in range(count)]
+    return [scale(0.05 + 0.87 * index / max(1, count - 1)) for index in range(count)]
 
 
 def score_colours() -> Any:
-    """Return the one colour scale of scores: blue is good, as on the studio's pages, in every figure."""
+    """Return the colour scale of scores used in all figures and in the studio; blue is good."""
     return matplotlib.colormaps["cividis_r"]
 
 
 def contrast_colour(colour: Any) -> str:
-    """Return black or white, whichever can be read on a colour."""
+    """Return black or white, whichever has more contrast to a colour."""
     red, green, blue = matplotlib.colors.to_rgb(colour)
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
 
 
 def shorten_names(names: Sequence[str], most: int = 34) -> list[str]:
-    """Return names that fit beside an axis; long ones lose their middle.
+    """Shorten long names in the middle so that they fit next to an axis.
 
     >>> shortened(["a-very-long-name-of-a-run"], 11)
     ['a-ver…a-run']
@@ -88,12 +88,12 @@ def shorten_names(names: Sequence[str], most: int = 34) -> list[str]:
 
 
 def escape_text(text: str) -> str:
-    """Return text that matplotlib can draw and does not take for a formula."""
+    """Escape text so that matplotlib does not read it as a formula."""
     return one_line(text).replace("$", r"\$")
 
 
 def as_svg(figure: Figure) -> bytes:
-    """Return a figure as SVG; same figure, same bytes."""
+    """Return a figure as SVG. The bytes are reproducible."""
     return _render("svg", figure, metadata={"Date": None})
 
 
@@ -103,7 +103,7 @@ def as_png(figure: Figure, dpi: int = 200) -> bytes:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure as what its suffix says: .svg, .pdf or .png."""
+    """Write a figure in the format of the suffix (.svg, .pdf or .png)."""
     make_folder(path.parent)
     with whole_file(path) as part:
         part.write_bytes(_render(path.suffix.removeprefix("."), figure, dpi=200))
@@ -113,7 +113,7 @@ def save(figure: Figure, path: Path) -> Path:
 def _render(kind: str, figure: Figure, **options: Any) -> bytes:
     target = io.BytesIO()
     with use_style(), warnings.catch_warnings():
-        # A name in a script the font does not have is drawn as boxes; the tables beside the figure have it whole.
+        # Characters missing from the font are drawn as boxes; the tables have them.
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(target, format=kind, facecolor="white", **options)
     return target.getvalue()
