@@ -122,9 +122,10 @@ def command_sections(name: str) -> Iterator[str]:
     command: Any = typer.main.get_command(build_app(name)).commands[name]  # type: ignore[attr-defined]
     if hasattr(command, "commands"):
         yield f"## {name}\n\n{plain(command.help)}\n"
-        for inner in command.commands.values():
+        for inner_name in command.list_commands(None):
+            inner = command.get_command(None, inner_name)
             if not inner.hidden:
-                yield command_section(f"{name} {inner.name}", inner, "###")
+                yield command_section(f"{name} {inner_name}", inner, "###")
     else:
         yield command_section(name, command, "##")
 

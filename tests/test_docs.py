@@ -139,5 +139,6 @@ def test_the_command_line_reference_has_every_command_with_its_options(site: Pat
     for command in COMMANDS:
         assert f"\n## {command.name}\n" in text
     assert "\n### run merge\n" in text
+    assert "\n### make dlebench\n" in text
     assert "| `--judge` `TEXT` |" in text
     assert "`SOURCE`" in text
