@@ -1,8 +1,8 @@
-"""Asks a reward server in its own dialect: start one with `editloupe serve`, then
+"""Ask a running reward server for scores. Start one with `editloupe serve`, then
 
     python examples/ask_reward_server.py http://127.0.0.1:8645
 
-A server that is busy answers 429 and says when to come back; what could not be judged has no score, and a reason.
+A busy server answers 429 with Retry-After. An edit that could not be judged has a reason instead of a score.
 """
 
 import base64
@@ -16,18 +16,18 @@ from editloupe.demo import demo_manifest
 
 
 def ask(url: str, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Send edits, as often as it takes to be let in."""
+    """Send edits, and try again while the server is busy."""
     while True:
         answer = httpx.post(f"{url}/v1/judge", json={"edits": edits}, timeout=60)
         if answer.status_code != 429:
             answer.raise_for_status()
-            found: list[dict[str, Any]] = answer.json()["results"]
-            return found
+            results: list[dict[str, Any]] = answer.json()["results"]
+            return results
         time.sleep(float(answer.headers["retry-after"]))
 
 
 def main() -> None:
-    """Ask about the asked edit, and about a picture that is none."""
+    """Score an edit that does what was asked, and one whose picture is broken."""
     url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8645"
     pictures = demo_manifest().parent / "pictures"
     source, edited = (

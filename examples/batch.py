@@ -1,4 +1,4 @@
-"""Judges a manifest into a run and prints its scores; the same command again continues the run.
+"""Judge a manifest into a run and print its scores. Run the same command again to continue.
 
 python examples/batch.py runs/example
 EDITLOUPE_JUDGE=openai:gpt-5.1 python examples/batch.py runs/example       # with OPENAI_API_KEY set
@@ -24,9 +24,9 @@ def main(out: Path) -> None:
     )
     ending = judge_batch(batch, quiet=True)
     print(f"{ending.judge} judged into {out}: {'complete' if ending.complete else ending.why}")
-    found = compute_scores(out)
-    print(f"overall {found.overall.told(1)} of 100, {found.coverage.unjudged} unjudged")
-    for row in found.rows():
+    scores = compute_scores(out)
+    print(f"overall {scores.overall.told(1)} of 100, {scores.coverage.unjudged} unjudged")
+    for row in scores.rows():
         if row["group"] == "type" and row["criterion"] == "final":
             print(f"{row['name']}: {row['value']}")
 

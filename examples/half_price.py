@@ -1,10 +1,10 @@
-"""Judges the bundled edits through a provider's batch files, at half the price and within a day.
+"""Judge the bundled edits through a provider's batch files, at half the price and within a day.
 
     EDITLOUPE_JUDGE=openai:gpt-4.1 python examples/half_price.py runs/half        # with OPENAI_API_KEY set
     EDITLOUPE_JUDGE=google_genai:gemini-2.5-flash python examples/half_price.py runs/half
 
-In the terminal: editloupe batch … --mode plain --executor batch-api. Stop it when you like, also with kill -9: the same command
-goes on with the jobs that are under way, and sends nothing twice.
+In the terminal: editloupe batch … --mode plain --executor batch-api. You can stop it at any time, even with kill -9: the
+same command continues with the jobs in progress and sends nothing twice.
 """
 
 import os
@@ -19,7 +19,7 @@ from editloupe.evals.stats import compute_scores
 
 
 def main(out: Path) -> None:
-    """Send one request a criterion in a file, wait for the job, and print the scores."""
+    """Send one request per criterion in a file, wait for the job, and print the scores."""
     batch = Batch(
         edits=partial(load_manifest, demo_manifest()),
         out=out,

@@ -1,4 +1,4 @@
-"""A task of Inspect whose model edits pictures, scored by a judge of edits; here with Inspect's mock model, which answers twice.
+"""Score an Inspect task whose model edits pictures. Inspect's mock model stands in for a real one.
 
     python examples/inspect_task.py logs
 
@@ -27,27 +27,27 @@ PICTURES = demo_manifest().parent / "pictures"
 
 
 def picture(name: str) -> ContentImage:
-    """Return a picture as messages hold it."""
+    """Return a picture as a part of a message."""
     return ContentImage(image=f"data:image/jpeg;base64,{base64.b64encode((PICTURES / name).read_bytes()).decode()}")
 
 
 @task
 def remove_the_rod() -> Task:
-    """One edit, asked for twice."""
+    """Ask for one edit twice."""
     words = ContentText(text="Remove the white rod from the top of the lattice tower to the right of the rocket.")
-    asked = [ChatMessageUser(content=[picture("rocket.jpg"), words])]
-    return Task(dataset=[Sample(id="first", input=asked), Sample(id="second", input=asked)], scorer=edit_judge())
+    messages = [ChatMessageUser(content=[picture("rocket.jpg"), words])]
+    return Task(dataset=[Sample(id="first", input=messages), Sample(id="second", input=messages)], scorer=edit_judge())
 
 
-def answered(*content: ContentImage | ContentText) -> ModelOutput:
-    """Return what the mock model answers, with its tokens."""
+def make_output(*content: ContentImage | ContentText) -> ModelOutput:
+    """Return an output of the mock model, with its tokens."""
     output = ModelOutput.from_message(ChatMessageAssistant(content=list(content)))
     return output.model_copy(update={"usage": ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)})
 
 
 def main() -> None:
-    """Score an answer that holds the edited picture, and one that holds none."""
-    answers = [answered(picture("rocket-rod-edited.jpg")), answered(ContentText(text="I would rather not."))]
+    """Score an output with an edited picture, and one without."""
+    answers = [make_output(picture("rocket-rod-edited.jpg")), make_output(ContentText(text="I would rather not."))]
     model = get_model("mockllm/model", custom_outputs=answers)
     folder = sys.argv[1] if len(sys.argv) > 1 else "logs"
     (log,) = eval(remove_the_rod(), model=model, log_dir=folder, display="none", max_samples=1)

@@ -1,4 +1,4 @@
-"""An evaluator for LangSmith and openevals, called here as they call it.
+"""Call the evaluator for LangSmith and openevals as they call it.
 
     python examples/langsmith_evaluator.py
 
@@ -10,7 +10,7 @@ from editloupe.evaluators import edit_evaluator
 
 
 def main() -> None:
-    """Evaluate an output that holds the asked edit, and one that holds no picture."""
+    """Evaluate an output with an edited picture, and one without."""
     pictures = demo_manifest().parent / "pictures"
     inputs = {
         "source": str(pictures / "rocket.jpg"),

@@ -1,9 +1,9 @@
-"""Make a benchmark of six questions about the demo's photographs, from the questions to the manifest.
+"""Make a benchmark from six questions about the demo's photographs, from the questions to the manifest.
 
 Run it: python examples/make_benchmark.py bench
 
-Both models are played by a small server in this file, so that nothing needs a key and nothing is paid: one writes what was
-planned for each question, the other paints. With real ones, leave the server and the two addresses out.
+A small server in this file plays both models, so no key is needed and nothing is paid. One model writes the planned metadata
+for each question, the other paints. With real models, leave out the server and the two addresses.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ PLANNED = [
 
 
 class Models(BaseHTTPRequestHandler):
-    """Plays a chat model that knows the plan and an image editor that paints the middle of what it is shown."""
+    """Play a chat model that knows the plan and an image editor that paints the middle of a picture."""
 
     protocol_version = "HTTP/1.1"
 
@@ -128,7 +128,7 @@ class Models(BaseHTTPRequestHandler):
         if self.path.endswith("/images/edits"):
             png = re.search(rb"\x89PNG.*IEND\xaeB`\x82", body, re.DOTALL)
             assert png is not None
-            answer = {"created": 1, "data": [{"b64_json": base64.b64encode(painted(png[0])).decode()}]}
+            answer = {"created": 1, "data": [{"b64_json": base64.b64encode(paint_middle(png[0])).decode()}]}
         else:
             text = json.dumps(json.loads(body)["messages"], ensure_ascii=False)
             facts = next(facts for _, question, _, _, facts in PLANNED if question in text)
@@ -151,11 +151,11 @@ class Models(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing about requests."""
+        """Log nothing."""
 
 
-def painted(png: bytes) -> bytes:
-    """Return a picture whose middle has other colors, and whose tone has drifted a little, as that of real editors does."""
+def paint_middle(png: bytes) -> bytes:
+    """Change the colors in the middle of a picture, and its tone a little, as real editors do."""
     pixels = decode(png, "a crop").pixels.astype(np.float32)
     height, width = pixels.shape[:2]
     spot = np.zeros((height, width), np.float32)
@@ -166,7 +166,7 @@ def painted(png: bytes) -> bytes:
 
 
 def write_questions(folder: Path) -> Path:
-    """Write the question set beside copies of its pictures."""
+    """Write the question set and copies of its pictures into a folder."""
     rows = []
     for number, (picture, question, options, boxes, _) in enumerate(PLANNED, start=1):
         shutil.copy(PICTURES / picture, folder)
@@ -186,7 +186,7 @@ def write_questions(folder: Path) -> Path:
 
 
 def main(out: Path) -> None:
-    """Make the samples, review them as the studio would write it, and write the manifest."""
+    """Make the samples, review them as people do in the studio, and write the manifest."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Models)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"

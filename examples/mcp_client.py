@@ -1,8 +1,8 @@
-"""Asks the MCP server as an assistant does: it starts `editloupe mcp`, has an edit judged and looks closely.
+"""Use the MCP server as an assistant does: start `editloupe mcp`, judge an edit and zoom in.
 
     python examples/mcp_client.py
 
-Needs pip install 'editloupe[mcp]'. An assistant's own settings say the same: a command, editloupe, and its arguments.
+Needs pip install 'editloupe[mcp]'. In an assistant's settings, name the same command and arguments.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from editloupe.demo import demo_manifest
 
 
 async def main() -> None:
-    """Judge the asked edit, and show a region of both pictures."""
+    """Judge an edit, and show a region of both pictures."""
     pictures = demo_manifest().parent / "pictures"
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "editloupe", "mcp", "--root", str(pictures), "--judge", "rules"]

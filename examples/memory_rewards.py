@@ -1,4 +1,4 @@
-"""Rewards candidates that were never files: PIL images and arrays, judged as they come out of a model.
+"""Reward candidates that were never files: PIL images and arrays, as a model returns them.
 
 python examples/memory_rewards.py
 EDITLOUPE_JUDGE=openai:gpt-5.1 python examples/memory_rewards.py
@@ -12,14 +12,14 @@ from editloupe.demo import demo_manifest
 
 
 def main() -> None:
-    """Compare the asked edit, the untouched source, and a candidate in which something broke."""
+    """Compare the edit that was asked for, the unedited source, and a broken candidate."""
     pictures = demo_manifest().parent / "pictures"
     source = Image.open(pictures / "rocket.jpg")
-    asked = Image.open(pictures / "rocket-rod-edited.jpg")
+    edited = Image.open(pictures / "rocket-rod-edited.jpg")
     broken = np.full((64, 64, 3), np.nan)
     instruction = "Remove the white rod from the top of the lattice tower to the right of the rocket."
-    candidates = {"as asked": asked, "untouched": np.asarray(source), "broken": broken}
-    edits = [Edit(source=source, edited=one, instruction=instruction) for one in candidates.values()]
+    candidates = {"as asked": edited, "untouched": np.asarray(source), "broken": broken}
+    edits = [Edit(source=source, edited=candidate, instruction=instruction) for candidate in candidates.values()]
     with Judge(protocol="dlebench") as judge:
         for name, score in zip(candidates, reward(edits, judge), strict=True):
             print(f"{name}: {'unjudged' if score is None else f'{score:.2f}'}")

@@ -1,9 +1,9 @@
-"""Judges one edit and prints what was decided about it.
+"""Judge one edit and print the verdicts.
 
     python examples/one_edit.py
     EDITLOUPE_JUDGE=openai:gpt-5.1 python examples/one_edit.py       # with OPENAI_API_KEY set
 
-Without EDITLOUPE_JUDGE the embedded judge `rules` answers: a rule-based baseline that needs no key and no network.
+Without EDITLOUPE_JUDGE the embedded judge `rules` answers, a rule-based baseline that needs no key and no network.
 """
 
 from editloupe import Edit, Judge, Verdict

@@ -1,10 +1,10 @@
-"""Judges an edit by a rubric of your own: a YAML file, no code.
+"""Judge an edit by your own rubric, which is a YAML file.
 
     EDITLOUPE_JUDGE=openai:gpt-5.1 python examples/own_rubric.py       # with OPENAI_API_KEY set
     python examples/own_rubric.py
 
-The embedded judge `rules` knows two criteria only. Asked anything else, it leaves the edit unjudged and says why, as the
-second command shows.
+The embedded judge `rules` knows two criteria only. For any other it leaves the edit unjudged with a reason, as the second
+command shows.
 """
 
 from itertools import islice
@@ -17,7 +17,7 @@ RUBRIC = Path(__file__).with_name("visible_at_a_glance.yaml")
 
 
 def main() -> None:
-    """Judge the first bundled edit by the rubric beside this script."""
+    """Judge the first bundled edit by the rubric next to this script."""
     with Judge(rubrics=[RUBRIC]) as judge:
         for edit in islice(load_manifest(demo_manifest()), 1):
             for outcome in judge(edit).verdicts:

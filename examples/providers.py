@@ -1,10 +1,10 @@
-"""Asks judges of several providers about the same edit: those named, or all whose key or address is set.
+"""Ask judges of several providers about the same edit: the named ones, or all whose key or address is set.
 
     ANTHROPIC_API_KEY=… OPENROUTER_API_KEY=… python examples/providers.py
     python examples/providers.py ollama:qwen3-vl:8b openrouter:qwen/qwen3-vl-30b-a3b-instruct@novita
 
 Only the spec differs. Keys come from the environment; anthropic, bedrock and ollama need an extra, such as
-pip install 'editloupe[anthropic]'. A provider that cannot be asked is told in a sentence, and the others go on.
+pip install 'editloupe[anthropic]'. A provider that cannot be asked is reported in a sentence, and the others go on.
 """
 
 import os
@@ -19,18 +19,18 @@ PROVIDERS = {
     "anthropic:claude-sonnet-5": "ANTHROPIC_API_KEY",
     "azure_openai:my-deployment": "AZURE_OPENAI_API_KEY",  # and AZURE_OPENAI_ENDPOINT
     "bedrock:anthropic.claude-sonnet-5": "AWS_BEARER_TOKEN_BEDROCK",  # or AWS's other credentials; and AWS_REGION
-    "openrouter:qwen/qwen3-vl-30b-a3b-instruct@novita": "OPENROUTER_API_KEY",  # after the @: who is to serve it
+    "openrouter:qwen/qwen3-vl-30b-a3b-instruct@novita": "OPENROUTER_API_KEY",  # after the @: the host
     "ollama:qwen3-vl:8b": "OLLAMA_HOST",
 }
-"""A judge of each provider, and what is set in the environment of somebody who uses it."""
+"""A judge of each provider, and the environment variable that it needs."""
 
 
 def ask(spec: str, edit: Edit) -> str:
-    """Return what one judge says, in a line."""
+    """Return the verdict of one judge in a line."""
     try:
         with Judge(spec, protocol="dlebench", mode="plain", criteria=["instruction_following"]) as judge:
             (outcome,) = judge(edit).verdicts
-    except UserError as error:  # no key, an extra that is not installed, a model nobody serves
+    except UserError as error:  # no key, an extra that is not installed, an unknown model
         return f"not asked: {error}"
     if isinstance(outcome, Verdict):
         return f"{outcome.label}, {outcome.usage.input_tokens} + {outcome.usage.output_tokens} tokens"
@@ -38,7 +38,7 @@ def ask(spec: str, edit: Edit) -> str:
 
 
 def main() -> None:
-    """Ask every provider that was named, or that is set up."""
+    """Ask every provider that is named or set up."""
     pictures = demo_manifest().parent / "pictures"
     edit = Edit(
         source=pictures / "chelsea.jpg",

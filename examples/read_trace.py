@@ -1,4 +1,4 @@
-"""Keeps one judgement in a run and reads it back step by step: what the judge thought, asked for and saw.
+"""Keep one judgement in a run and read it back step by step.
 
 python examples/read_trace.py runs/example-trace
 editloupe trace runs/example-trace rocket-emblem                  # the same in the terminal
@@ -15,7 +15,7 @@ EDIT = "rocket-emblem"
 
 
 def main(out: Path) -> None:
-    """Judge one bundled edit, then open the run as anyone could later."""
+    """Judge one bundled edit, then read its trace from the run."""
     edit = next(edit for edit in load_manifest(demo_manifest()) if edit.id == EDIT)
     with Judge(mode="tools") as judge, Run.write(out) as run:
         run.save(judge(edit), configuration=run.configure(judge.describe()))
@@ -26,8 +26,8 @@ def main(out: Path) -> None:
                 print(f"  step {step.index + 1}: {step.thought[:100]}")
                 for call in step.calls:
                     print(f"    asked for {call.name} {dict(call.parameters)}")
-                for seen in step.observations:
-                    print(f"    saw {seen.text[:100]} ({len(seen.pictures)} pictures)")
+                for observation in step.observations:
+                    print(f"    saw {observation.text[:100]} ({len(observation.pictures)} pictures)")
                 if step.answer is not None:
                     print(f"    answered {step.answer}")
 

@@ -1,9 +1,9 @@
-"""Starts a reward server beside a training, asks it in the dialects of three trainers, and ends it.
+"""Start a reward server, ask it in the dialects of three trainers, and stop it.
 
     python examples/serve_rewards.py
     EDITLOUPE_JUDGE=openai:gpt-5.1 python examples/serve_rewards.py
 
-Needs pip install 'editloupe[serve]'. A trainer is given the address alone; what is sent here is what its client sends.
+Needs pip install 'editloupe[serve]'. A trainer needs only the address; the requests here are those its client sends.
 """
 
 import base64
@@ -24,33 +24,33 @@ INSTRUCTION = "Remove the white rod from the top of the lattice tower to the rig
 
 @contextmanager
 def reward_server(*options: str) -> Iterator[str]:
-    """Run `editloupe serve` on a free port and give its address; it is ended as Ctrl-C would, what is begun has five seconds."""
+    """Run `editloupe serve` on a free port and yield its address. The server ends with the context."""
     command = [sys.executable, "-m", "editloupe", "serve", "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
-        told = []
+        output = []
         for line in server.stderr:
-            told.append(line)
+            output.append(line)
             if "http://" in line:
                 break
-        else:  # it ended, and has said why
-            raise SystemExit("".join(told))
+        else:  # it ended; the output says why
+            raise SystemExit("".join(output))
         try:
             yield line.split()[-1]
         finally:
             server.terminate()
 
 
-def base64_of(name: str) -> str:
-    """Return a picture as requests hold it."""
+def encode_base64(name: str) -> str:
+    """Return a picture in base64."""
     return base64.b64encode((PICTURES / name).read_bytes()).decode()
 
 
 def main() -> None:
     """Ask for the same edit three times; it is judged once."""
-    source, edited = base64_of("rocket.jpg"), base64_of("rocket-rod-edited.jpg")
+    source, edited = encode_base64("rocket.jpg"), encode_base64("rocket-rod-edited.jpg")
     history = [{"text": "", "image_b64": source}, {"text": INSTRUCTION, "image_b64": edited}]
-    asked: dict[str, dict[str, Any]] = {
+    requests: dict[str, dict[str, Any]] = {
         "/score": {"requests": [{"history": history, "required_rewards": ["editloupe", "visual_consistency"]}]},
         "/compute": {"prompt": [INSTRUCTION], "image": [edited], "condition_images": [[source]]},
         "/get_reward": {
@@ -64,7 +64,7 @@ def main() -> None:
         print(
             f"{health['judge']} gives {', '.join(health['rewards'])} from {health['scale'][0]} to {health['scale'][1]}"
         )
-        for path, body in asked.items():
+        for path, body in requests.items():
             answer = client.post(path, json=body, timeout=60).json()
             print(f"{path}: {answer['results'][0] if 'results' in answer else answer['rewards']}")
         lines = client.get("/metrics").text.splitlines()

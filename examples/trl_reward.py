@@ -1,4 +1,4 @@
-"""A reward function for TRL: called here as its trainers call it, with completions that hold pictures.
+"""Call the reward function for TRL as its trainers do, with completions that contain pictures.
 
     python examples/trl_reward.py
 
@@ -12,10 +12,10 @@ from editloupe.rewards import trl
 
 
 def main() -> None:
-    """Reward a completion with the asked edit, one with the untouched picture, and one without any."""
+    """Reward a completion with the edited picture, one with the unedited one, and one without a picture."""
     pictures = demo_manifest().parent / "pictures"
-    asked, source = (pictures / name for name in ("rocket-rod-edited.jpg", "rocket.jpg"))
-    urls = [f"data:image/jpeg;base64,{base64.b64encode(path.read_bytes()).decode()}" for path in (asked, source)]
+    edited, source = (pictures / name for name in ("rocket-rod-edited.jpg", "rocket.jpg"))
+    urls = [f"data:image/jpeg;base64,{base64.b64encode(path.read_bytes()).decode()}" for path in (edited, source)]
     completions = [[{"role": "assistant", "content": text}] for text in (*urls, "I would rather not.")]
     instruction = "Remove the white rod from the top of the lattice tower to the right of the rocket."
     prompts = [[{"role": "user", "content": instruction}]] * len(completions)

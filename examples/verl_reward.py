@@ -1,9 +1,9 @@
-"""A reward for verl, called here as its reward manager calls `compute_score`: one sample at a time.
+"""Call the reward for verl as its reward manager calls `compute_score`, one sample at a time.
 
     python examples/verl_reward.py
 
 In training: reward.custom_reward_function.path=pkg://editloupe.rewards reward.custom_reward_function.name=verl, and the judge
-in reward_kwargs. A sample that could not be judged has no number: it raises, or is not a number where that is asked for.
+in reward_kwargs. A sample that could not be judged raises an error, or scores NaN with `unjudged="nan"`.
 """
 
 from editloupe.demo import demo_manifest
@@ -11,7 +11,7 @@ from editloupe.rewards import NotJudged, verl
 
 
 def main() -> None:
-    """Score the asked edit, and a solution that holds no picture."""
+    """Score an edited picture, and a solution without a picture."""
     pictures = demo_manifest().parent / "pictures"
     sample = {
         "source": str(pictures / "rocket.jpg"),
@@ -21,8 +21,8 @@ def main() -> None:
     print(verl("my-edits", "", None, sample, solution_image=edited, mode="plain"))
     try:
         verl("my-edits", "I would rather not.", None, sample, mode="plain")
-    except NotJudged as left:
-        print(left)
+    except NotJudged as error:
+        print(error)
     print(verl("my-edits", "I would rather not.", None, sample, mode="plain", unjudged="nan"))
 
 

@@ -80,9 +80,9 @@ def test_many_edits_are_judged_once_and_scored(example: RunExample, tmp_path: Pa
 
 
 def test_an_own_rubric_is_left_open_by_the_embedded_judge(example: RunExample) -> None:
-    (said,) = example("own_rubric.py")
+    (line,) = example("own_rubric.py")
 
-    assert said.startswith("visible_at_a_glance: unjudged (not_understood)")
+    assert line.startswith("visible_at_a_glance: unjudged (not_understood)")
 
 
 def test_an_own_rubric_is_scored_by_a_server(example: RunExample, ask_a_server: Callable[..., None]) -> None:
@@ -91,12 +91,12 @@ def test_an_own_rubric_is_scored_by_a_server(example: RunExample, ask_a_server: 
     assert example("own_rubric.py") == ["visible_at_a_glance: 4, that is 75 of 100"]
 
 
-def test_the_reward_prefers_the_asked_edit(example: RunExample) -> None:
-    found = {name: float(value) for name, value in (line.split(": ") for line in example("reward_function.py"))}
+def test_the_reward_prefers_the_edit_that_was_asked_for(example: RunExample) -> None:
+    advantages = {name: float(value) for name, value in (line.split(": ") for line in example("reward_function.py"))}
 
-    assert list(found) == ["rocket-rod-edited", "rocket-emblem-edited", "rocket"]
-    assert found["rocket-rod-edited"] == max(found.values()) > 0
-    assert sum(found.values()) == pytest.approx(0, abs=0.02)
+    assert list(advantages) == ["rocket-rod-edited", "rocket-emblem-edited", "rocket"]
+    assert advantages["rocket-rod-edited"] == max(advantages.values()) > 0
+    assert sum(advantages.values()) == pytest.approx(0, abs=0.02)
 
 
 def test_a_candidate_without_a_verdict_has_no_reward(example: RunExample, ask_a_server: Callable[..., None]) -> None:
@@ -106,35 +106,35 @@ def test_a_candidate_without_a_verdict_has_no_reward(example: RunExample, ask_a_
 
 
 def test_candidates_that_were_never_files_are_rewarded(example: RunExample) -> None:
-    asked, untouched, broken = (line.partition(": ")[2] for line in example("memory_rewards.py"))
+    edited, untouched, broken = (line.partition(": ")[2] for line in example("memory_rewards.py"))
 
-    assert float(asked) > float(untouched)
+    assert float(edited) > float(untouched)
     assert broken == "unjudged"
 
 
-def test_a_trainer_is_given_rewards_and_none_where_there_is_no_picture(example: RunExample) -> None:
-    asked, untouched, left = example("trl_reward.py")
+def test_a_trainer_gets_rewards_and_none_without_a_picture(example: RunExample) -> None:
+    edited, untouched, left = example("trl_reward.py")
 
-    assert float(asked) > float(untouched)
+    assert float(edited) > float(untouched)
     assert left == "no reward"
 
 
 def test_a_reward_server_is_asked(example: RunExample) -> None:
     with running(Judge("rules")) as server:
-        asked, broken = example("ask_reward_server.py", server.url)
+        edited, broken = example("ask_reward_server.py", server.url)
 
-    assert float(asked.partition(": ")[2]) > 0.5
+    assert float(edited.partition(": ")[2]) > 0.5
     assert "is not a picture this program reads" in broken
 
 
 @pytest.mark.long
 def test_an_assistant_asks_the_mcp_server(example: RunExample) -> None:
     pytest.importorskip("mcp")
-    following, consistency, said, caption, picture = example("mcp_client.py")
+    following, consistency, sentence, caption, picture = example("mcp_client.py")
 
     assert following.startswith("instruction_following: ")
     assert consistency == "visual_consistency: Perfect Consistency"
-    assert said.startswith("Left of the red line: First Image, region")
+    assert sentence.startswith("Left of the red line: First Image, region")
     assert caption.startswith("Picture 1: ")
     assert picture == "a picture, image/jpeg"
 
@@ -142,17 +142,17 @@ def test_an_assistant_asks_the_mcp_server(example: RunExample) -> None:
 @pytest.mark.long
 def test_a_task_of_inspect_is_scored(example: RunExample, tmp_path: Path) -> None:
     pytest.importorskip("inspect_ai")
-    asked, left = example("inspect_task.py", tmp_path / "logs")
+    edited, left = example("inspect_task.py", tmp_path / "logs")
 
-    assert float(asked.partition(": ")[2]) > 0.5
+    assert float(edited.partition(": ")[2]) > 0.5
     assert left == "second: unscored, the model's output holds no picture"
     assert len(list((tmp_path / "logs").glob("*.eval"))) == 1
 
 
 def test_an_evaluator_of_langsmith_has_no_score_without_a_picture(example: RunExample) -> None:
-    asked, left = example("langsmith_evaluator.py")
+    edited, left = example("langsmith_evaluator.py")
 
-    assert float(asked.partition(": ")[2].partition(",")[0]) > 0.5
+    assert float(edited.partition(": ")[2].partition(",")[0]) > 0.5
     assert left == "edit: None, unjudged: there is no edited picture"
 
 
@@ -166,7 +166,7 @@ def test_a_reward_server_is_started_and_asked_in_three_dialects(example: RunExam
     assert counted == ['editloupe_edits_total{outcome="judged"} 1', 'editloupe_edits_total{outcome="known"} 2']
 
 
-def test_a_reward_of_verl_is_no_number_where_there_is_no_picture(example: RunExample) -> None:
+def test_a_reward_of_verl_is_nan_without_a_picture(example: RunExample) -> None:
     scored, raised, left = example("verl_reward.py")
 
     assert scored.startswith("{'score': 0.")
@@ -187,9 +187,9 @@ def test_every_provider_is_asked_the_same_way(
     addresses |= dict.fromkeys((*keys, "AWS_BEARER_TOKEN_BEDROCK"), "key-of-the-examples")
     for name, value in {**addresses, "AWS_REGION": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
-    said = example("providers.py")
+    lines = example("providers.py")
 
-    assert [line.partition(":")[0] for line in said] == [
+    assert [line.partition(":")[0] for line in lines] == [
         "openai",
         "google_genai",
         "anthropic",
@@ -198,7 +198,7 @@ def test_every_provider_is_asked_the_same_way(
         "openrouter",
         "ollama",
     ]
-    assert {line.rpartition(": ")[2].partition(",")[0] for line in said} == {"Wrong Action"}
+    assert {line.rpartition(": ")[2].partition(",")[0] for line in lines} == {"Wrong Action"}
     assert [request.provider for request in server.requests if len(request.images) == 2] == [
         "openai",
         "gemini",
@@ -210,14 +210,14 @@ def test_every_provider_is_asked_the_same_way(
     ]
 
 
-def test_a_provider_that_cannot_be_asked_is_told_in_a_sentence(
+def test_a_provider_that_cannot_be_asked_is_reported_in_a_sentence(
     example: RunExample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    (said,) = example("providers.py", "anthropic:claude-sonnet-5")
+    (line,) = example("providers.py", "anthropic:claude-sonnet-5")
 
-    assert said.startswith("anthropic:claude-sonnet-5: not asked: anthropic:claude-sonnet-5 needs a key")
+    assert line.startswith("anthropic:claude-sonnet-5: not asked: anthropic:claude-sonnet-5 needs a key")
 
 
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-flash"])
@@ -245,11 +245,11 @@ def test_edits_are_judged_through_batch_files(
 
 
 def test_a_trace_is_read_back_from_a_run(example: RunExample, tmp_path: Path) -> None:
-    told = "\n".join(example("read_trace.py", tmp_path / "run"))
+    output = "\n".join(example("read_trace.py", tmp_path / "run"))
 
-    assert "asked for localize_differences" in told
-    assert "saw About " in told
-    assert "answered Multiple Anomalies" in told
+    assert "asked for localize_differences" in output
+    assert "saw About " in output
+    assert "answered Multiple Anomalies" in output
 
 
 def test_six_questions_become_a_benchmark(example: RunExample, tmp_path: Path) -> None:
