@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.report import judgements  # noqa: E402
 from editloupe.evals.runs.store import Run  # noqa: E402
 from editloupe.evals.runs.unit_rows import JudgementRecord  # noqa: E402
-from editloupe.evals.traces.finding import searching  # noqa: E402
+from editloupe.evals.traces.trace_search import search_run  # noqa: E402
 from editloupe.rubrics.registry import protocol  # noqa: E402
 from editloupe.types import Judgement, Observation, Step, ToolCall, Trace, Usage, Verdict  # noqa: E402
 
@@ -51,9 +51,10 @@ def main() -> None:
             print(f"made {options.edits} edits in {time.perf_counter() - began:.0f} s, {_size(place, 'run')} MB")
         with Run.open(place) as run:
             began = time.perf_counter()
-            with searching(run) as opened:
+            with search_run(run) as opened:
                 print(
-                    f"index: {time.perf_counter() - began:.1f} s for {opened.whole()} verdicts, {_size(place, 'trace_index')} MB"
+                    f"index: {time.perf_counter() - began:.1f} s for {opened.count_all()} verdicts, "
+                    f"{_size(place, 'trace_index')} MB"
                 )
             for where in (*FILTERS, *SEARCHES):
                 ask(run, where)
@@ -65,7 +66,7 @@ def ask(run: Run, where: str) -> None:
     found = 0
     for _ in range(PASSES):
         began = time.perf_counter()
-        with searching(run, where) as opened:
+        with search_run(run, where) as opened:
             found = opened.count()
             list(opened.hits("confident", 50))
             took.append(time.perf_counter() - began)

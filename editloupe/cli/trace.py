@@ -100,10 +100,10 @@ def chosen_kind(format: str | None, out: Path | None) -> str:
 def _write_page(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, ...]]], out: Path) -> None:
     """Write the verdicts of an edit as one HTML file, with people's labels."""
     from editloupe.evals.report.trace_html import render_trace_html
-    from editloupe.evals.traces.finding import searching
+    from editloupe.evals.traces.trace_search import search_run
 
-    with searching(run) as opened:
-        people = opened.people_about(name)
+    with search_run(run) as opened:
+        people = opened.consensus(name)
     write_text(out, render_trace_html(run, run.edit(name), stories, people))
     whole = (
         "the trace without pictures that are gone" if run.damage.sentences() else "the whole trace with its pictures"

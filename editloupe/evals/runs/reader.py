@@ -62,7 +62,7 @@ class AnswerMark(NamedTuple):
 
 
 class VerdictRecord(NamedTuple):
-    """An answer with what its unit says, as the index of traces keeps it."""
+    """An answer with what its unit says, as the index of a run keeps it. A number that is not one is None, a count 0."""
 
     answer: int
     edit: int
@@ -91,32 +91,11 @@ class VerdictRecord(NamedTuple):
     cost: float | None
     seconds: float
     finished_at: str
-    rationale: str | None
-    raw: str | None
-    """The reply as the model gave it, if the outcome keeps it."""
 
     @property
     def mark(self) -> AnswerMark:
         """What identifies the answer."""
         return AnswerMark(self.answer, self.edit, self.unit, self.finished_at)
-
-
-class UnitSummary(NamedTuple):
-    """A unit as the studio's table of edits needs it."""
-
-    name: str
-    asked: str
-    criterion: str
-    protocol: str
-    status: str
-    label: str | None
-    score: float | None
-    score_100: float | None
-    reason: str | None
-    steps: int
-    seconds: float
-    cost: float | None
-    confidence: float | None
 
 
 class StepEffort(NamedTuple):
@@ -132,23 +111,37 @@ class StepEffort(NamedTuple):
     observed_seconds: float
 
 
+_TOTALS = (
+    "steps",
+    "requests",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "seconds",
+)
 _ANSWER_COLUMNS = frozenset({"answer", "edit", "unit", "criterion", "asked", "repeat"})
 _SPECIAL_COLUMNS = {
     "configuration": (
         "coalesce((SELECT configuration FROM configurations WHERE configurations.asked = answers.asked "
         "ORDER BY configurations.rowid LIMIT 1), units.configuration)"
     ),
-    "label": "CASE WHEN status = 'judged' THEN coalesce(label, printf('%g', score)) END",
-    **{name: _OUTCOME_FIELD.format(name) for name in ("confidence", "rationale", "raw")},
+    "label": (
+        "CASE WHEN status = 'judged' THEN "
+        "coalesce(label, CASE WHEN typeof(score) IN ('real', 'integer') THEN printf('%g', score) END) END"
+    ),
+    "confidence": _COLUMNS["confidence"],
+    **{
+        name: f"CASE WHEN typeof({name}) IN ('real', 'integer') THEN {name}{otherwise} END"
+        for names, otherwise in ((("score", "score_100", "cost"), ""), (_TOTALS, " ELSE 0"))
+        for name in names
+    },
 }
 _VERDICT_RECORDS = "SELECT {} FROM answers CROSS JOIN units ON units.unit = answers.unit".format(
     ", ".join(
         _SPECIAL_COLUMNS.get(name, f"{'answers' if name in _ANSWER_COLUMNS else 'units'}.{name}")
         for name in VerdictRecord._fields
     )
-)
-_UNIT_SUMMARIES = "SELECT {} FROM verdicts".format(
-    ", ".join(_OUTCOME_FIELD.format(name) if name == "confidence" else name for name in UnitSummary._fields)
 )
 _MARKS = "SELECT answers.answer, answers.edit, answers.unit, finished_at FROM answers JOIN units USING (unit)"
 _EDIT_RECORDS = f"SELECT {', '.join(EditRecord._fields[:-1])} FROM edits"  # without `files"
@@ -216,13 +209,12 @@ class RunReader:
 
     # Edits
 
-    def edit_records(self, names: Sequence[str] | None = None) -> Iterator[EditRecord]:
-        """Yield the rows of all edits, or of those with these names."""
-        if names is None:
-            yield from starmap(EditRecord, iter_rows(self.connection.execute(_EDIT_RECORDS)))
-            return
-        query = f"{_EDIT_RECORDS} WHERE name IN ({_marks(names)})"
-        yield from starmap(EditRecord, self.connection.execute(query, names))
+    def edit_records(self, edits: Sequence[int] | None = None) -> Iterator[EditRecord]:
+        """Yield the rows of all edits, or of those with these numbers."""
+        query, numbers = (
+            (_EDIT_RECORDS, ()) if edits is None else (f"{_EDIT_RECORDS} WHERE edit IN ({_marks(edits)})", edits)
+        )
+        yield from starmap(EditRecord, iter_rows(self.connection.execute(query, numbers)))
 
     def holds_edit(self, name: str) -> bool:
         """True if an edit has this name or id."""
@@ -243,15 +235,9 @@ class RunReader:
         query = f"SELECT name FROM edits WHERE edit IN (SELECT edit FROM answers WHERE {OF_CONFIGURATION})"
         return {str(name) for (name,) in self.connection.execute(query, (configuration,))}
 
-    def names_changed_since(self, answer: int, edit: int) -> set[str]:
-        """Return the names of edits with an answer of at least this number, or that themselves have a higher number."""
-        answered = "SELECT DISTINCT name FROM answers JOIN edits USING (edit) WHERE answer >= ?"
-        added = "SELECT name FROM edits WHERE edit > ?"
-        return {
-            name
-            for query, value in ((answered, answer), (added, edit))
-            for (name,) in self.connection.execute(query, (value,))
-        }
+    def edits_after(self, edit: int) -> list[int]:
+        """Return the numbers of the edits that were added after one."""
+        return [number for (number,) in self.connection.execute("SELECT edit FROM edits WHERE edit > ?", (edit,))]
 
     def last_edit(self) -> int:
         """Return the highest number of an edit, 0 if there is none."""
@@ -291,10 +277,10 @@ class RunReader:
         query = f"{_VERDICT_RECORDS} WHERE answers.unit IN ({_marks(units)}) AND answers.answer <= ?"
         return [VerdictRecord._make(row) for row in self.connection.execute(query, (*units, last))]
 
-    def unit_summaries(self, names: Sequence[str]) -> Iterator[UnitSummary]:
-        """Yield the units of edits by name, repeats in order."""
-        query = f"{_UNIT_SUMMARIES} WHERE name IN ({_marks(names)}) ORDER BY repeat"
-        yield from map(UnitSummary._make, self.connection.execute(query, names))
+    def unit_texts(self, units: Sequence[int]) -> Iterator[tuple[int, str | None, str | None]]:
+        """Yield the number, the rationale and, if the outcome keeps it, the raw reply of units."""
+        fields = ", ".join(_OUTCOME_FIELD.format(name) for name in ("rationale", "raw"))
+        yield from self.connection.execute(f"SELECT unit, {fields} FROM units WHERE unit IN ({_marks(units)})", units)
 
     def unit_columns(self, configuration: str, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the units of a configuration in the manifest's order, many at a time.

@@ -18,7 +18,7 @@ from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.runs.run_folder import TRACE_NOTES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import timestamp
-from editloupe.evals.traces.index_store import recall, remember, stamp
+from editloupe.evals.traces.index_file import recall, remember, stamp
 from editloupe.types import UserError
 
 FILE = TRACE_NOTES
@@ -77,7 +77,7 @@ def write_note(folder: Path, place: TracePlace, tags: Iterable[str], note: str) 
     return written
 
 
-def take_notes(index: sqlite3.Connection, run: Run) -> None:
+def update_notes(index: sqlite3.Connection, run: Run) -> None:
     """Bring the notes of the index up to date."""
     marks = [recall(index, "state"), stamp(run.folder / FILE)]
     if recall(index, "notes") == marks:

@@ -33,7 +33,7 @@ def rubric_of(protocol: str, criterion: str) -> Rubric | None:
     return next((rubric for rubric in rubrics if rubric.criterion == criterion), None)
 
 
-def rubric_read(wording: Mapping[str, Any]) -> Rubric | None:
+def parse_rubric(wording: Mapping[str, Any]) -> Rubric | None:
     """Return a rubric as a run kept its words, without what a mode adds; None where that is no rubric."""
     known = {name: value for name, value in wording.items() if name in Rubric.model_fields}
     try:

@@ -53,7 +53,7 @@ class ChartCache:
         self._lock = threading.Lock()
         self._loading: threading.Thread | None = None
         self._beginning = threading.Lock()
-        self._kept: dict[tuple[str, str], tuple[tuple[int, int], Charts]] = {}
+        self._kept: dict[tuple[str, str], tuple[str, Charts]] = {}
 
     def make_ready(self) -> None:
         """Load in the background what charts are made with, once; most of a first chart's time would go to it."""

@@ -99,7 +99,7 @@ def rubric_forms(one: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
     """Return what is asked of an edit, in the protocols' order."""
     found: dict[str, RubricForm] = {}
     for unit in one.units(name):
-        rubric = rubric_for(unit.protocol, unit.criterion, edit) or one.index.rubric(unit.protocol, unit.criterion)
+        rubric = rubric_for(unit.protocol, unit.criterion, edit) or one.rubric(unit.protocol, unit.criterion)
         if rubric is not None and unit.criterion not in found:
             found[unit.criterion] = rubric_form(rubric, unit.protocol)
     order = [rubric.criterion for known in protocols() for rubric in known.rubrics]

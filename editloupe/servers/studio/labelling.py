@@ -15,7 +15,6 @@ from editloupe.rubrics.model import ChecksAnswer
 from editloupe.servers.studio.label_form import RubricForm, can_be_labelled
 from editloupe.servers.studio.labels import Said
 from editloupe.servers.studio.library import OpenRun
-from editloupe.servers.studio.queries import criteria_of
 from editloupe.servers.studio.worklists import Worklist, differing, settled_places
 from editloupe.types import Boxes, Record, UserError
 
@@ -103,12 +102,10 @@ def all_done(forms: Iterable[RubricForm], said: Mapping[str, Said]) -> bool:
 def given_by(one: OpenRun, edit_name: str) -> dict[str, dict[str, str]]:
     """Return everybody's labels of an edit, by criterion and annotator, by the rule of `agree`."""
     found: dict[str, dict[str, str]] = {}
-    with one.index.reading():
-        by_protocol = one.index.people.given
-    for protocol, given in by_protocol.items():
+    for protocol, given in one.index.people().given.items():
         for (name, criterion), scores in given.items():
             if name == edit_name and criterion not in found:
-                rubric = one.index.rubric(protocol, criterion)
+                rubric = one.rubric(protocol, criterion)
                 answer = rubric.answer if rubric else None
                 found[criterion] = {who: name_of_score(answer, score) for who, score in scores.items()}
     return found
@@ -149,15 +146,14 @@ def progress(one: OpenRun, works: Mapping[str, Worklist]) -> dict[str, dict[str,
 def _wanted(one: OpenRun) -> dict[str, set[str]]:
     """Return the criteria that can be labelled, by edit."""
     found: dict[str, set[str]] = {}
-    with one.index.reading() as rows:
-        usable = {
-            pair
-            for pair in criteria_of(rows)
-            if (rubric := one.index.rubric(pair[1], pair[0])) and can_be_labelled(rubric.answer)
-        }
-        for row in rows.execute("SELECT DISTINCT name, criterion, protocol FROM cells"):
-            if (row["criterion"], row["protocol"]) in usable:
-                found.setdefault(row["name"], set()).add(row["criterion"])
+    usable = {
+        (criterion, protocol)
+        for criterion, protocol in one.index.criteria()
+        if (rubric := one.rubric(protocol, criterion)) and can_be_labelled(rubric.answer)
+    }
+    for name, criterion, protocol in one.index.criteria_of_edits():
+        if (criterion, protocol) in usable:
+            found.setdefault(name, set()).add(criterion)
     return found
 
 
@@ -165,11 +161,10 @@ def _labelled(one: OpenRun, name: str) -> dict[str, set[str]]:
     """Return what an annotator labelled, by edit."""
     found: dict[str, set[str]] = {}
     items: dict[str, int] = {}
-    with one.index.reading() as rows:
-        for criterion, protocol in criteria_of(rows):
-            rubric = one.index.rubric(protocol, criterion)
-            if rubric and isinstance(rubric.answer, ChecksAnswer):
-                items[criterion] = len(rubric.answer.checks)
+    for criterion, protocol in one.index.criteria():
+        rubric = one.rubric(protocol, criterion)
+        if rubric and isinstance(rubric.answer, ChecksAnswer):
+            items[criterion] = len(rubric.answer.checks)
     for who, place, said in one.labels.said():
         criterion = str(place.criterion)
         if who == name and (said.label is not None or len(said.checks) >= items.get(criterion, 1)):

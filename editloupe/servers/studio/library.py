@@ -6,19 +6,23 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from editloupe.evals.runs.configurations import recorded_rubrics
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.run_folder import FILE, PictureFolder
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.stats.scores.run_table import version_notes, versions_counted
-from editloupe.servers.studio.index import RunIndex
+from editloupe.evals.traces.run_index import RunIndex
+from editloupe.rubrics.model import Rubric
+from editloupe.servers.studio.answer_choices import parse_rubric, rubric_of
 from editloupe.servers.studio.labels import FILE as LABELS
 from editloupe.servers.studio.labels import LabelBook
 from editloupe.servers.studio.settings import StudioSettings
@@ -42,8 +46,10 @@ class OpenRun:
     index: RunIndex
     mark: Mark = ()
     """Which file is open: a run that was deleted and made anew is another file."""
-    _served: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict, repr=False, compare=False)
+    _served: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict, repr=False, compare=False)
     """Notes on served versions by configuration, with the state of the run that they were counted in."""
+    _rubrics: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Rubrics the run recorded, with the state of the run."""
 
     def edit(self, name: str) -> StoredEdit:
         """Return one edit by its name, with the hashes of its pictures by role."""
@@ -52,22 +58,15 @@ class OpenRun:
 
     def siblings(self, edit_id: str) -> list[tuple[str, str | None]]:
         """Return the edits of one id: their names and editing models."""
-        with self.index.reading() as rows:
-            query = "SELECT name, model FROM edits WHERE edit_id = ? ORDER BY position, name"
-            return [(row["name"], row["model"]) for row in rows.execute(query, (edit_id,))]
+        return self.index.edits_with_id(edit_id)
 
     def content(self, name: str) -> Content | None:
         """Return what an edit is about: the hashes of its two pictures and its instruction; None where they are not known."""
-        query = "SELECT source, edited, instruction FROM edits WHERE name = ?"
-        with self.index.reading() as rows:
-            found = rows.execute(query, (name,)).fetchone()
-        return (found[0], found[1], found[2]) if found and found[0] and found[1] else None
+        return self.index.content(name)
 
     def alike(self, content: Content) -> list[str]:
         """Return the names of the edits that are about the same pictures and instruction."""
-        query = "SELECT name FROM edits WHERE source = ? AND edited = ? AND instruction = ? ORDER BY position, name"
-        with self.index.reading() as rows:
-            return [row["name"] for row in rows.execute(query, content)]
+        return self.index.edits_with_content(content)
 
     def units(self, name: str) -> list[Unit]:
         """Return the units of one edit, of every configuration."""
@@ -88,16 +87,11 @@ class OpenRun:
         return self._placed(unit)[0]
 
     def _placed(self, unit: Unit) -> tuple[int, str]:
-        joined = "FROM asked JOIN configurations USING (configuration) WHERE asked = ? ORDER BY place"
-        with self.index.reading() as rows:
-            found = rows.execute(f"SELECT place, configuration {joined}", (unit.asked,)).fetchone()
-            return (found["place"], found["configuration"]) if found else (0, "")
+        return self.index.configurations_of_questions().get(unit.asked, (0, ""))
 
     def asks(self, configuration: str, asked: str) -> bool:
         """True where a configuration asks in this way."""
-        with self.index.reading() as rows:
-            query = "SELECT 1 FROM asked WHERE asked = ? AND configuration = ?"
-            return rows.execute(query, (asked, configuration)).fetchone() is not None
+        return self.index.asks(configuration, asked)
 
     def served_notes(self, configuration: str) -> tuple[str, ...]:
         """Return a note if a configuration's judge was served in several versions; count again only if the run changed."""
@@ -109,9 +103,24 @@ class OpenRun:
             counted = self._served[configuration] = state, version_notes(versions_counted(counts))
         return counted[1]
 
+    def rubric(self, protocol: str, criterion: str) -> Rubric | None:
+        """Return a criterion's rubric, by a protocol of this version or as the run recorded it; None if it is not known."""
+        return rubric_of(protocol, criterion) or self._recorded_rubrics().get(criterion)
+
+    def _recorded_rubrics(self) -> Mapping[str, Rubric]:
+        state = self.index.state()
+        if self._rubrics.get("state") != state:
+            with raise_run_damaged(self.name):
+                records = recorded_rubrics(self.run.about())
+            parsed = {criterion: parse_rubric(record) for criterion, record in records.items()}
+            own = {criterion: rubric for criterion, rubric in parsed.items() if rubric is not None}
+            self._rubrics.update(state=state, rubrics=own)
+        rubrics: Mapping[str, Rubric] = self._rubrics["rubrics"]
+        return rubrics
+
     def title_of(self, criterion: str, protocol: str) -> str:
         """Return a criterion's title, as this run's rubric has it."""
-        rubric = self.index.rubric(protocol, criterion)
+        rubric = self.rubric(protocol, criterion)
         return rubric.title if rubric else criterion.replace("_", " ").capitalize()
 
     def close(self) -> None:
@@ -295,7 +304,7 @@ class Library:
             return
         path = folder / LABELS if key == HERE else self._settings.labels or self._own_labels(folder)
         labels = LabelBook(path, partial(_named, run))
-        self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels, name), file)
+        self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels.path, name), file)
 
 
 def _named(run: Run, edit_id: str, model: str | None) -> str:

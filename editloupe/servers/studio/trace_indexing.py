@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
-from editloupe.evals.traces.index_file import behind, open_index
+from editloupe.evals.traces.index_update import count_unread, open_index
 from editloupe.servers.studio.library import OpenRun
 from editloupe.types import UserError
 
@@ -42,7 +42,7 @@ class TraceIndexing:
             job = self._jobs.get(one.key)
             if job is None:
                 with raise_run_damaged(one.name):
-                    left = behind(one.run)
+                    left = count_unread(one.run)
                 if left <= AT_ONCE:
                     return None
                 job = self._jobs[one.key] = _Job(whole=left)

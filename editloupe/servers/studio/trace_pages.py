@@ -10,17 +10,17 @@ from urllib.parse import urlencode
 
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.unit_rows import Unit
-from editloupe.evals.traces.finding import ORDERS, SearchedRun, TraceHit, searching
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes
+from editloupe.evals.traces.trace_search import ORDERS, RunSearch, TraceHit, search_run
 
 if TYPE_CHECKING:
     from editloupe.servers.studio.library import OpenRun
 
 
 @contextmanager
-def asking(one: OpenRun, where: str = "") -> Iterator[SearchedRun]:
+def asking(one: OpenRun, where: str = "") -> Iterator[RunSearch]:
     """Give a run of the studio ready to be asked, with the labels the studio writes."""
-    with raise_run_damaged(one.name), searching(one.run, where, studio=one.labels.path) as opened:
+    with raise_run_damaged(one.name), search_run(one.run, where, studio=one.labels.path) as opened:
         yield opened
 
 
@@ -29,15 +29,11 @@ class Links:
 
     def __init__(self, one: OpenRun) -> None:
         self._one = one
-        with one.index.reading() as rows:
-            query = (
-                "SELECT asked, configuration FROM asked JOIN configurations USING (configuration) ORDER BY place DESC"
-            )
-            self._of_asked = {row["asked"]: row["configuration"] for row in rows.execute(query)}
+        self._configurations = one.index.configurations_of_questions()
 
     def place(self, hit: TraceHit) -> str:
         """Return configuration and repeat, which tell a verdict from others of the same edit and criterion."""
-        return f"{self._of_asked.get(hit.asked, '')}~{hit.repeat}"
+        return f"{self._configurations.get(hit.asked, (0, ''))[1]}~{hit.repeat}"
 
     def trace(self, hit: TraceHit, **more: Any) -> str:
         """Return the address of a trace."""

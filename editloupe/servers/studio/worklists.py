@@ -119,10 +119,7 @@ def keep_random_subset(one: OpenRun, size: int, seed: int) -> str:
 
     The same size and seed are the same subset; a file that is there is left as it is, for labels may have been drawn by it.
     """
-    with one.index.reading() as rows:
-        asked = set(labelled_edits(one))
-        query = "SELECT edit_id, name, model FROM edits ORDER BY position, edit_id, name"
-        edits = [(row["edit_id"], row["name"], row["model"]) for row in rows.execute(query) if row["name"] in asked]
+    edits = [(edit_id, name, model) for name, edit_id, model in one.index.asked_edits()]
     if not edits:
         raise UserError("this run holds no edits yet")
     path = one.labels.path.with_name(f"random-{min(size, len(edits))}-of-{len(edits)}-seed-{seed}{SUFFIX}")
@@ -136,9 +133,7 @@ def keep_random_subset(one: OpenRun, size: int, seed: int) -> str:
 
 def labelled_edits(one: OpenRun) -> list[str]:
     """Return the edits of which something is asked, in the manifest's order."""
-    query = "SELECT name FROM edits WHERE name IN (SELECT DISTINCT name FROM cells) ORDER BY position, edit_id, name"
-    with one.index.reading() as rows:
-        return [row["name"] for row in rows.execute(query)]
+    return [name for name, _, _ in one.index.asked_edits()]
 
 
 def differing(one: OpenRun) -> dict[str, set[str]]:
@@ -148,7 +143,7 @@ def differing(one: OpenRun) -> dict[str, set[str]]:
     """
     order = labelled_edits(one)
     found: dict[str, set[str]] = {}
-    for given in one.index.people.given.values():
+    for given in one.index.people().given.values():
         for (name, criterion), scores in given.items():
             if len(set(scores.values())) > 1:
                 found.setdefault(name, set()).add(criterion)
@@ -163,5 +158,4 @@ def open_differences(one: OpenRun) -> int:
 
 def settled_places(one: OpenRun) -> set[tuple[str, str]]:
     """Return what was adjudicated, as (edit, criterion)."""
-    with one.index.reading():
-        return {place for people in one.index.people.by_protocol.values() for place in people.adjudicated}
+    return {place for people in one.index.people().by_protocol.values() for place in people.adjudicated}

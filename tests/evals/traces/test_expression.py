@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.evals.traces.as_sql import Known, as_sql
-from editloupe.evals.traces.expression import Comparison, ExpressionError, Joined, Not, parse
-from editloupe.evals.traces.vocabulary import EXAMPLES, FIELDS
+from editloupe.evals.traces.filter_parser import Comparison, ExpressionError, Joined, Not, parse
+from editloupe.evals.traces.filter_sql import EXAMPLES, FIELDS, FilterNames, translate_filter
 
-KNOWN = Known({"style", "language"}, {"zoom_in_image"})
+KNOWN = FilterNames({"style", "language"}, {"zoom_in_image"})
 
 
 def test_or_binds_less_than_and_and_both_less_than_not() -> None:
@@ -23,17 +22,17 @@ def test_or_binds_less_than_and_and_both_less_than_not() -> None:
 
 def test_an_empty_filter_asks_for_nothing() -> None:
     assert parse("  ") is None
-    assert as_sql(None, Known()).sql == "1"
+    assert translate_filter(None, FilterNames()).sql == "1"
 
 
 @pytest.mark.parametrize("text", [text for text, _ in EXAMPLES])
 def test_every_example_is_understood(text: str) -> None:
-    assert as_sql(parse(text), KNOWN).sql
+    assert translate_filter(parse(text), KNOWN).sql
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_field_can_be_asked_for(name: str) -> None:
-    assert FIELDS[name].sql in as_sql(parse(f"{name} is not null"), Known()).sql
+    assert FIELDS[name].sql in translate_filter(parse(f"{name} is not null"), FilterNames()).sql
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_every_field_can_be_asked_for(name: str) -> None:
 )
 def test_a_mistake_is_one_sentence_with_its_place(text: str, place: int | None, sentence: str) -> None:
     with pytest.raises(ExpressionError) as told:
-        as_sql(parse(text), KNOWN)
+        translate_filter(parse(text), KNOWN)
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
     if place is not None:
@@ -93,7 +92,7 @@ def test_a_mistake_is_one_sentence_with_its_place(text: str, place: int | None, 
 
 def test_what_a_user_types_is_never_part_of_the_sql() -> None:
     nasty = "x' OR 1=1; DROP TABLE verdicts; --"
-    asked = as_sql(
+    asked = translate_filter(
         parse(f'label = "{nasty}" or said("{nasty}") or tool("zoom_in_image") = 1 or style ~ "{nasty}"'), KNOWN
     )
     assert "DROP" not in asked.sql

@@ -11,9 +11,9 @@ import pytest
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces import find_traces
-from editloupe.evals.traces import index_file as files
-from editloupe.evals.traces.index_file import open_index
-from editloupe.evals.traces.index_store import FILE
+from editloupe.evals.traces import index_update as files
+from editloupe.evals.traces.index_file import FILE
+from editloupe.evals.traces.index_update import open_index
 from tests.evals.sample_runs import IF
 from tests.evals.traces.samples import FIND, ZOOM, Told, _filing, write_run
 from tests.evals.watched_run import WatchedRun
@@ -50,8 +50,8 @@ def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     folder = write_run(tmp_path / "run", [Told(f"e{number}") for number in range(5)])
     assert len(names(folder)) == 5
     read: list[int] = []
-    usual = files._facts
-    monkeypatch.setattr(files, "_facts", lambda source, units: read.extend(units) or usual(source, units))
+    usual = files._read_steps
+    monkeypatch.setattr(files, "_read_steps", lambda source, units: read.extend(units) or usual(source, units))
     assert len(names(folder)) == 5
     assert read == []
     write_run(folder, [Told("e5")])
@@ -197,7 +197,7 @@ def test_a_verdict_that_answers_two_questions_of_its_edit_is_found_once(tmp_path
 def test_a_disk_that_is_full_is_no_reason_not_to_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_run(tmp_path / "run", [Told("a")])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    usual, places = files._take_edits, []
+    usual, places = files._scan_edits, []
 
     def full(index: sqlite3.Connection, source: sqlite3.Connection) -> None:
         places.append(index.execute("PRAGMA database_list").fetchone()["file"])
@@ -205,6 +205,6 @@ def test_a_disk_that_is_full_is_no_reason_not_to_search(tmp_path: Path, monkeypa
             raise sqlite3.OperationalError("database or disk is full")
         usual(index, source)
 
-    monkeypatch.setattr(files, "_take_edits", full)
+    monkeypatch.setattr(files, "_scan_edits", full)
     assert names(folder)[:1] == ["a"]
     assert places[:3] == [str(folder / FILE), places[1], ""], "in the run, in the cache, in memory"

@@ -8,9 +8,8 @@ import pytest
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces import find_traces
-from editloupe.evals.traces.differing import differences, page_of_differences
-from editloupe.evals.traces.finding import searching
 from editloupe.evals.traces.trace_notes import FILE, TraceNote, TracePlace, read_notes, write_note
+from editloupe.evals.traces.trace_search import compare_runs, read_pairs, search_run
 from editloupe.types import UserError
 from tests.evals.traces.samples import Told, write_run
 
@@ -40,7 +39,7 @@ def test_case_is_the_same_beyond_ascii_in_tags_and_fields_and_no_note_says_other
     folder = write_run(tmp_path / "run", [Told("a", model="éditeur"), Told("b", model="other")])
     write_note(folder, place_of(folder, "a"), ["été"], "")
     for where in ('tagged("ÉTÉ")', 'model = "ÉDITEUR"'):
-        with Run.open(folder) as run, searching(run, where) as found:
+        with Run.open(folder) as run, search_run(run, where) as found:
             assert [hit.name for hit in found.hits()] == ["a"]
             assert found.notes == ()
 
@@ -74,9 +73,9 @@ def test_two_runs_are_paired_by_their_pictures_and_never_by_id(tmp_path: Path) -
         ],
         judge="openai:gpt-6",
     )
-    with Run.open(first) as one, Run.open(second) as two, searching(one) as left, searching(two) as right:
-        found = differences(left, right)
-        rows = page_of_differences(left, right, found, 10)
+    with Run.open(first) as one, Run.open(second) as two, search_run(one) as left, search_run(two) as right:
+        found = compare_runs(left, right)
+        rows = read_pairs(left, right, found, 10)
     assert found.shared == 3
     assert [(row.first.name, row.second.name) for row in rows] == [("c", "c"), ("a", "other-a")], "unjudged comes first"
     assert [(row.first.label, row.second.label) for row in rows][1] == ("Wrong Action", "Flawless Execution")
@@ -90,10 +89,10 @@ def test_the_filter_of_the_first_run_chooses_among_the_pairs(tmp_path: Path) -> 
     with (
         Run.open(first) as one,
         Run.open(second) as two,
-        searching(one, 'label = "Wrong Action"') as left,
-        searching(two) as right,
+        search_run(one, 'label = "Wrong Action"') as left,
+        search_run(two) as right,
     ):
-        found = differences(left, right)
+        found = compare_runs(left, right)
     assert (found.shared, len(found.pairs)) == (1, 1)
 
 
@@ -105,9 +104,9 @@ def test_edits_that_show_the_same_are_paired_each_with_its_own(tmp_path: Path) -
         [Told("a", picture=1, model="n"), Told("a", "Over Modification", picture=1, model="m")],
         "rules",
     )
-    with Run.open(first) as one, Run.open(second) as two, searching(one) as left, searching(two) as right:
-        found = differences(left, right)
-        rows = page_of_differences(left, right, found, 10)
+    with Run.open(first) as one, Run.open(second) as two, search_run(one) as left, search_run(two) as right:
+        found = compare_runs(left, right)
+        rows = read_pairs(left, right, found, 10)
     assert (found.shared, found.several) == (3, ()), "nothing was judged in several ways"
     pairs = {(row.first.edit_id, row.first.model): (row.second.edit_id, row.second.model) for row in rows}
     assert pairs == {("a", "m"): ("a", "m"), ("a", "n"): ("a", "n"), ("b", None): ("a", "n")}
@@ -117,6 +116,6 @@ def test_an_edit_judged_in_several_ways_is_told(tmp_path: Path) -> None:
     first = write_run(tmp_path / "one", [Told("a", picture=1)])
     write_run(tmp_path / "one", [Told("a", "Wrong Action", picture=1)], "rules")
     second = write_run(tmp_path / "two", [Told("a", "Wrong Action", picture=1)])
-    with Run.open(first) as one, Run.open(second) as two, searching(one) as left, searching(two) as right:
-        found = differences(left, right)
+    with Run.open(first) as one, Run.open(second) as two, search_run(one) as left, search_run(two) as right:
+        found = compare_runs(left, right)
     assert (found.shared, len(found.pairs), found.several) == (1, 1, ("one",))

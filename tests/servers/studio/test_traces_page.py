@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.traces.index_file import Progress
+from editloupe.evals.traces.index_update import Progress
 from tests.evals.sample_runs import IF
 from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
 from tests.servers.studio.conftest import OpenStudio

@@ -22,7 +22,6 @@ from editloupe.servers.studio.labelling import (
     progress,
 )
 from editloupe.servers.studio.library import OpenRun
-from editloupe.servers.studio.queries import criteria_of
 from editloupe.servers.studio.request import parse_json
 from editloupe.servers.studio.studio import Studio, studio_of
 from editloupe.servers.studio.worklists import (
@@ -160,8 +159,7 @@ def annotators(request: Request, key: str, work: Work = ALL) -> Response:
     """Return everybody's progress and how well they agree."""
     studio = studio_of(request)
     one = studio.run(key)
-    with one.index.reading() as rows:
-        criteria, people = criteria_of(rows), one.index.people.given
+    criteria, people = one.index.criteria(), one.index.people().given
     agreement = []
     for criterion, protocol in criteria:
         value, why, shared = alpha(by for (_, c), by in people.get(protocol, {}).items() if c == criterion)

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.stats.trust.label_queue import FILE, LabelQueue, join_queues
+from editloupe.evals.traces.run_index import TableFacts
 from editloupe.servers.studio.library import OpenRun
-from editloupe.servers.studio.queries import Facts, facts_of
 from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.worklists import proposed_work, queue_files
 from editloupe.types import UserError
@@ -32,8 +32,7 @@ def corrected(
     if not chosen and not names:
         proposed = proposed_work(one, studio.settings.queues)
         names = [proposed] if proposed == FILE or files.get(proposed) in studio.settings.queues else []
-    with one.index.reading() as rows:
-        facts = facts_of(rows, configuration)
+    facts = one.index.facts(configuration)
     blocks: list[Any] = []
     why = ""
     try:
@@ -53,7 +52,7 @@ def corrected(
     )
 
 
-def _blocks(one: OpenRun, facts: Facts, queue: LabelQueue | None) -> Any:
+def _blocks(one: OpenRun, facts: TableFacts, queue: LabelQueue | None) -> Any:
     if not facts.configuration:
         raise UserError("nothing has been judged in this run yet")
     try:

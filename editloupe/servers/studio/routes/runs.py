@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from editloupe.evals.forks.fork_groups import count_forks
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
+from editloupe.evals.traces.run_index import AGREEMENTS, ORDERS, STATUSES, TableFacts, TableQuery
 from editloupe.rubrics.registry import protocols
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.servers.studio.answer_choices import choices
 from editloupe.servers.studio.charts import TITLES
 from editloupe.servers.studio.library import ClosedRun, OpenRun
-from editloupe.servers.studio.queries import AGREEMENTS, ORDERS, STATUSES, Facts, Wanted, page_of
 from editloupe.servers.studio.studio import studio_of
 from editloupe.types import UNJUDGED, UserError
 
@@ -29,7 +29,7 @@ class RunCard:
     """A run as the list shows it: what it holds, or why that cannot be told."""
 
     run: OpenRun | ClosedRun
-    facts: Facts | None = None
+    facts: TableFacts | None = None
     versions: tuple[str, ...] = ()
     """A sentence for each judge that was served in several versions."""
     forks: int = 0
@@ -76,7 +76,7 @@ def one_run(
     """Return the table of a run, or only its rows where the page's script asks for them."""
     studio = studio_of(request)
     one = studio.run(key)
-    wanted = Wanted(
+    wanted = TableQuery(
         text=text,
         type=type,
         model=model,
@@ -88,9 +88,8 @@ def one_run(
         page=page,
     )
     facts = one.index.facts(configuration)
-    with one.index.reading() as rows:
-        wanted = replace(wanted, configuration=facts.configuration if len(facts.configurations) > 1 else "")
-        found = page_of(rows, wanted)
+    wanted = replace(wanted, configuration=facts.configuration if len(facts.configurations) > 1 else "")
+    found = one.index.page(wanted)
     values: dict[str, Any] = {
         "one": one,
         "wanted": wanted,
@@ -112,8 +111,8 @@ def one_run(
         agreements=AGREEMENTS,
         bars=_bars(one, facts),
         repeated=facts.repeats > 1,
-        faults=one.index.people.faults,
-        label_notes=one.index.people.notes,
+        faults=one.index.label_faults,
+        label_notes=one.index.label_notes,
         versions=one.served_notes(facts.configuration),
         forks=forks,
     )
@@ -146,18 +145,18 @@ def _configuration(one: OpenRun, wanted: str) -> str:
     return one.index.facts(wanted).configuration
 
 
-def _criteria(facts: Facts) -> list[tuple[str, str]]:
+def _criteria(facts: TableFacts) -> list[tuple[str, str]]:
     """Return criteria with their protocols, in the protocols' order."""
     order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
     return sorted(facts.criteria, key=lambda one: order.index(one[0]) if one[0] in order else len(order))
 
 
-def _bars(one: OpenRun, facts: Facts) -> list[dict[str, Any]]:
+def _bars(one: OpenRun, facts: TableFacts) -> list[dict[str, Any]]:
     """Return the shares of every criterion's labels, worst first, unjudged last."""
     bars = []
     for criterion, protocol in _criteria(facts):
         counts = dict(facts.counts.get(criterion, {}))
-        rubric = one.index.rubric(protocol, criterion)
+        rubric = one.rubric(protocol, criterion)
         known = {choice.value: choice.place for choice in (choices(rubric.answer) if rubric else ())}
         names = [
             name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)

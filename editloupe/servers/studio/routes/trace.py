@@ -73,7 +73,7 @@ class VerdictView:
     @property
     def rubric(self) -> Rubric | None:
         """The criterion's rubric."""
-        return self.one.index.rubric(self.unit.protocol, self.unit.criterion)
+        return self.one.rubric(self.unit.protocol, self.unit.criterion)
 
     def link(self, **more: Any) -> str:
         """Return the address of this verdict."""

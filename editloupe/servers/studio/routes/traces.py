@@ -12,14 +12,13 @@ from starlette.responses import Response
 from editloupe._util.errors import first_error
 from editloupe.evals.report.trace_html import render_trace_html
 from editloupe.evals.runs.damage import raise_run_damaged
-from editloupe.evals.traces.differing import differences, page_of_differences
-from editloupe.evals.traces.expression import LONGEST, ExpressionError
-from editloupe.evals.traces.finding import ORDERS, WORKLIST
+from editloupe.evals.traces.filter_parser import LONGEST, ExpressionError
+from editloupe.evals.traces.filter_sql import COUNTS, EXAMPLES, FIELDS, SEARCHES
+from editloupe.evals.traces.run_index import PAGE_SIZE
 from editloupe.evals.traces.trace_notes import TracePlace, write_note
+from editloupe.evals.traces.trace_search import ORDERS, WORKLIST, compare_runs, read_pairs
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT
-from editloupe.evals.traces.vocabulary import COUNTS, EXAMPLES, FIELDS, SEARCHES
 from editloupe.servers.studio.library import OpenRun
-from editloupe.servers.studio.queries import PAGE_SIZE
 from editloupe.servers.studio.request import parse_json
 from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.trace_pages import Links, asking, narrowed, traces_link
@@ -57,7 +56,7 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
     total = whole = 0
     try:
         with asking(one, where) as opened:
-            whole, total, notes = opened.whole(), opened.count(), opened.notes
+            whole, total, notes = opened.count_all(), opened.count(), opened.notes
             page = max(1, min(page, -(-total // PAGE_SIZE)))
             hits = list(opened.hits(order, PAGE_SIZE, (page - 1) * PAGE_SIZE))
     except ExpressionError as error:
@@ -115,10 +114,10 @@ def differing(request: Request, key: str, other: Id = "", where: Where = "", pag
     fault, shared, total, several = "", 0, 0, tuple[str, ...]()
     try:
         with asking(one, where) as left, asking(second) as right:
-            found = differences(left, right)
+            found = compare_runs(left, right)
             shared, total, several = found.shared, len(found.pairs), found.several
             page = max(1, min(page, -(-total // PAGE_SIZE)))
-            pairs = page_of_differences(left, right, found, PAGE_SIZE, (page - 1) * PAGE_SIZE)
+            pairs = read_pairs(left, right, found, PAGE_SIZE, (page - 1) * PAGE_SIZE)
             rows = _rows(one, second, pairs)
     except ExpressionError as error:
         fault = str(error)
@@ -178,8 +177,7 @@ def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked
     ]
     if not units:
         raise HTTPException(404, "There is no such trace in this run.")
-    with one.index.reading() as rows:
-        people = dict(rows.execute("SELECT criterion, label FROM people WHERE name = ?", (kept.name,)).fetchall())
+    people = one.index.consensus(kept.name)
     with raise_run_damaged(one.name):
         text = render_trace_html(one.run, kept, [(unit, one.traces(unit)) for unit in units], people)
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in kept.edit.id)[:60] or "trace"

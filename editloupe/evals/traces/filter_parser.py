@@ -131,7 +131,7 @@ def parse(text: str) -> Condition | None:
     >>> parse("label = ")
     Traceback (most recent call last):
     ...
-    editloupe.evals.traces.expression.ExpressionError: the filter, at character 9: a value is missing before the end
+    editloupe.evals.traces.filter_parser.ExpressionError: the filter, at character 9: a value is missing before the end
     """
     if len(text) > LONGEST:
         raise ExpressionError(f"it has {len(text)} characters, and {LONGEST} are the most", LONGEST)

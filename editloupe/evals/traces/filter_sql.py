@@ -1,14 +1,15 @@
-"""A filter's tree as SQL over the index: names are looked up in a list, everything a user typed is a bound value."""
+"""The filter language as SQL on the index: its fields and functions, and the translation of a parsed filter."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
-from editloupe.evals.traces.expression import (
+from editloupe.evals.traces.filter_parser import (
     CONTAINS,
     Among,
     Call,
@@ -16,12 +17,88 @@ from editloupe.evals.traces.expression import (
     Condition,
     ExpressionError,
     Joined,
-    Literal,
     Missing,
+    Name,
     Not,
     Operand,
 )
-from editloupe.evals.traces.vocabulary import COLUMN, COUNTS, FIELDS, FUNCTIONS, SEARCHES, TAGGED, Kind
+from editloupe.evals.traces.filter_parser import Literal as LiteralValue
+
+Kind = Literal["text", "number", "truth", "time", "column"]
+"""What a value is; a column of the manifest may hold anything."""
+
+
+@dataclass(frozen=True)
+class FilterField:
+    """A value every verdict has, or has not."""
+
+    kind: Kind
+    sql: str
+    """Where it stands: v is the verdict, e its edit, u what its trace amounts to, p the people, n the notes."""
+    meaning: str
+
+
+FIELDS: Mapping[str, FilterField] = {
+    "label": FilterField("text", "v.label", "the judge's label; the number where a criterion takes numbers"),
+    "score": FilterField("number", "v.score", "on the rubric's own scale"),
+    "score_100": FilterField("number", "v.score_100", "from 0 to 100"),
+    "confidence": FilterField("number", "v.confidence", "from 0 to 1, where the judge gave one"),
+    "status": FilterField("text", "v.status", "judged or unjudged"),
+    "reason": FilterField("text", "v.reason", "why it is unjudged, such as unreadable_answer"),
+    "human": FilterField("text", "p.label", "what people said, by the rule of `editloupe agree`"),
+    "human_score": FilterField("number", "p.score", "the same on the rubric's scale"),
+    "people": FilterField("number", "p.count", "how many people labelled it"),
+    "agrees": FilterField("truth", "(v.score = p.score)", "whether judge and people gave the same"),
+    "criterion": FilterField("text", "v.criterion", "such as instruction_following"),
+    "protocol": FilterField("text", "v.protocol", "the set of rubrics that was asked"),
+    "model": FilterField("text", "e.model", "the editing model"),
+    "judge": FilterField("text", "v.judge", "who judged"),
+    "mode": FilterField("text", "v.mode", "tools, oracle or plain"),
+    "configuration": FilterField("text", "v.configuration", "the run's name for judge and settings"),
+    "edit": FilterField("text", "e.edit_id", "the edit's id"),
+    "name": FilterField("text", "e.name", "the edit's name, unique in its run: the id, or id@model"),
+    "instruction": FilterField("text", "e.instruction", "what was asked of the editing model"),
+    "instruction_type": FilterField("text", "e.instruction_type", "such as Change Color"),
+    "turn": FilterField("number", "e.turn", "of an edit that is one of a chain"),
+    "rationale": FilterField("text", "u.rationale", "the reason the judge gave"),
+    "turns": FilterField("number", "u.turns", "replies that could be used"),
+    "repairs": FilterField("number", "u.repairs", "replies that could not"),
+    "steps": FilterField("number", "v.steps", "all replies"),
+    "cost": FilterField("number", "v.cost", "in dollars, where the price is known"),
+    "seconds": FilterField("number", "v.seconds", "from the first request to the verdict"),
+    "requests": FilterField("number", "v.requests", "requests that were made"),
+    "input_tokens": FilterField("number", "v.input_tokens", "of all requests together"),
+    "output_tokens": FilterField("number", "v.output_tokens", "of all replies together"),
+    "cached_tokens": FilterField("number", "v.cached_tokens", "those of the input that the provider remembered"),
+    "reasoning_tokens": FilterField("number", "v.reasoning_tokens", "those of the output that were thought"),
+    "repeat": FilterField("number", "v.repeat", "counted from 0"),
+    "finished_at": FilterField("time", "v.finished_at", 'when it was judged, as text: finished_at > "2026-11-01"'),
+    "note": FilterField("text", "n.note", "what somebody noted about the trace in the studio"),
+}
+COUNTS: Mapping[str, tuple[str, str]] = {
+    "tool": ("calls", 'how often a tool was called: tool("zoom_in_image"); tool() of any'),
+    "failed": ("failed", "how often it failed"),
+    "cached": ("cached", "how often its answer came from memory"),
+}
+"""Functions that count, with their column; a tool's name is given, or none."""
+SEARCHES: Mapping[str, tuple[str, str]] = {
+    "said": ("", "these words, one after the other, anywhere in the trace"),
+    "thought": ("thought", "the same in the judge's thoughts"),
+    "called": ("called", "in its calls: names and parameters"),
+    "observed": ("observed", "in what the tools answered"),
+    "replied": ("replied", "in the raw replies"),
+}
+"""Functions that search texts, with their column."""
+COLUMN, TAGGED = "column", "tagged"
+FUNCTIONS = (*COUNTS, *SEARCHES, COLUMN, TAGGED)
+EXAMPLES: tuple[tuple[str, str], ...] = (
+    ('label = "Over Modification" and tool("zoom_in_image") = 0 and human != label', "never looked closely, and erred"),
+    ("human != label and confidence >= 0.9", "sure and wrong"),
+    ("failed() > 0 or repairs > 0", "something went wrong on the way"),
+    ('status = "unjudged" and reason in ("unreadable_answer", "truncated")', "no verdict for these reasons"),
+    ('thought("looks identical") and not observed("no difference")', "words of the judge, not of a tool"),
+    ('model ~ "flux" and instruction_type = "Remove Object" and turns > 5', "long stories about one model"),
+)
 
 _WORD = re.compile(r"\w+\*?")
 _UNSPACED = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
@@ -30,7 +107,7 @@ _KINDS = {"text": "a text", "number": "a number", "truth": "true or false", "tim
 
 
 @dataclass(frozen=True)
-class Known:
+class FilterNames:
     """What there is to ask about in the runs that are searched."""
 
     columns: Collection[str] = ()
@@ -47,29 +124,29 @@ class _Value:
 
 
 @dataclass
-class Query:
+class FilterSql:
     """A condition in SQL, with its values in order."""
 
     sql: str = "1"
     values: list[Any] = field(default_factory=list)
 
 
-def as_sql(condition: Condition | None, known: Known) -> Query:
+def translate_filter(condition: Condition | None, known: FilterNames) -> FilterSql:
     """Return the SQL of a filter; a name that does not exist is told with the nearest one that does.
 
     A comparison with something unknown is false, and so its opposite by `not` is true.
 
-    >>> from editloupe.evals.traces.expression import parse
+    >>> from editloupe.evals.traces.filter_parser import parse
     >>> as_sql(parse("label = 'x'"), Known()).sql
     'v.label = ? COLLATE NOCASE'
     """
     if condition is None:
-        return Query()
+        return FilterSql()
     writer = _Writer(known)
-    return Query(writer.write(condition, exact=False), writer.values)
+    return FilterSql(writer.write(condition, exact=False), writer.values)
 
 
-def spaced(text: str) -> str:
+def separate_words(text: str) -> str:
     """Return a text as it is searched: signs of scripts without spaces stand apart."""
     return _UNSPACED.sub(r" \1 ", text)
 
@@ -80,7 +157,7 @@ def fts_query(words: str, column: str) -> str | None:
     >>> fts_query('Over modif*', "thought"), fts_query("!?", "")
     ('{thought} : ("over" + "modif" *)', None)
     """
-    found = _WORD.findall(spaced(words).casefold().replace("_", " "))
+    found = _WORD.findall(separate_words(words).casefold().replace("_", " "))
     if not found:
         return None
     parts = [f'"{word.rstrip("*")}"' for word in found]
@@ -89,7 +166,7 @@ def fts_query(words: str, column: str) -> str | None:
 
 
 class _Writer:
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: FilterNames) -> None:
         self._known = known
         self.values: list[Any] = []
 
@@ -180,7 +257,7 @@ class _Writer:
         return ExpressionError(f"{said}; the two cannot be compared", place)
 
     def _value(self, operand: Operand) -> _Value:
-        if isinstance(operand, Literal):
+        if isinstance(operand, LiteralValue):
             kind: Kind = (
                 "truth" if isinstance(operand.value, bool) else "text" if isinstance(operand.value, str) else "number"
             )
@@ -274,3 +351,56 @@ def _as_number(value: _Value) -> _Value:
     if value.kind != "column":
         return value
     return _Value("number", f"as_number({value.sql})", value.values, value.called)
+
+
+CHECKED = {
+    "label": "verdicts v",
+    "human": "people p",
+    "status": "verdicts v",
+    "reason": "verdicts v",
+    "criterion": "verdicts v",
+    "protocol": "verdicts v",
+    "judge": "verdicts v",
+    "mode": "verdicts v",
+    "model": "edits e",
+    "instruction_type": "edits e",
+}
+"""Fields that take few values, and where they stand."""
+MOST = 200
+
+
+def find_unknown_values(index: sqlite3.Connection, condition: Condition | None) -> tuple[str, ...]:
+    """Return a sentence for every value that is compared with a field and that the run has nowhere in it."""
+    found: dict[str, None] = {}
+    for name, value in dict.fromkeys(_asked(condition)):
+        sql, table = FIELDS[name].sql, CHECKED[name]
+        same = f"{sql} = ? COLLATE NOCASE" if value.isascii() else f"folded({sql}) = folded(?)"
+        if index.execute(f"SELECT 1 FROM {table} WHERE {same} LIMIT 1", (value,)).fetchone():
+            continue
+        rows = index.execute(f"SELECT DISTINCT {sql} FROM {table} WHERE {sql} IS NOT NULL LIMIT {MOST}")
+        there = sorted(str(row[0]) for row in rows)
+        near = get_close_matches(value, there, 1, 0.6)
+        known = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(map(repr, there[:8])) or 'none at all'}"
+        found[f"No verdict has {name} {value!r}; {known}"] = None
+    return tuple(found)
+
+
+def _asked(condition: Condition | None) -> Iterator[tuple[str, str]]:
+    """Yield fields with the texts they are compared with."""
+    if isinstance(condition, Joined):
+        for part in condition.parts:
+            yield from _asked(part)
+    elif isinstance(condition, Not):
+        yield from _asked(condition.inner)
+    elif isinstance(condition, Comparison) and condition.sign in ("=", "!="):
+        for one, other in ((condition.left, condition.right), (condition.right, condition.left)):
+            if isinstance(one, Name) and isinstance(other, LiteralValue):
+                yield from _texts(one, other)
+    elif isinstance(condition, Among) and isinstance(condition.value, Name):
+        for literal in condition.listed:
+            yield from _texts(condition.value, literal)
+
+
+def _texts(name: Name, literal: LiteralValue) -> Iterator[tuple[str, str]]:
+    if name.name.lower() in CHECKED and isinstance(literal.value, str):
+        yield name.name.lower(), literal.value

@@ -6,36 +6,44 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.store import Run
-from editloupe.servers.studio.index import RunIndex
+from editloupe.evals.traces import find_traces
+from editloupe.evals.traces.run_index import (
+    PAGE_SIZE,
+    RunIndex,
+    TableQuery,
+    build_conditions,
+    build_statement,
+    count_facts,
+    read_page,
+)
 from editloupe.servers.studio.labels import LabelBook
-from editloupe.servers.studio.queries import PAGE_SIZE, Wanted, conditions, facts_of, page_of, statement
 from editloupe.types import Edit, Judgement, Verdict
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.watched_run import WatchedRun
-from tests.servers.studio.conftest import OpenStudio
 from tests.servers.studio.samples import LABELS, TYPES, many_edits, outcome
 
 FOLLOWING, JUDGE = "instruction_following", "openai:gpt-5.1"
 
 
 def opened(folder: Path) -> RunIndex:
-    return RunIndex(Run.open(folder), LabelBook(folder / "labels.jsonl"))
+    return RunIndex(Run.open(folder))
 
 
 @pytest.fixture(scope="module")
-def index(thousands: Path) -> RunIndex:
-    return opened(thousands)
+def index(tmp_path_factory: pytest.TempPathFactory) -> RunIndex:
+    return opened(many_edits(tmp_path_factory.mktemp("many"), 5000))
 
 
 def ids(index: RunIndex, **wanted: object) -> list[str]:
     with index.reading() as rows:
-        return [row.edit["edit_id"] for row in page_of(rows, Wanted(**wanted)).rows]  # type: ignore[arg-type]
+        return [row.edit["edit_id"] for row in read_page(rows, TableQuery(**wanted)).rows]  # type: ignore[arg-type]
 
 
 def total(index: RunIndex, **wanted: object) -> int:
     with index.reading() as rows:
-        return page_of(rows, Wanted(**wanted)).total  # type: ignore[arg-type]
+        return read_page(rows, TableQuery(**wanted)).total  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -74,7 +82,7 @@ def test_disagreement_with_people_can_be_asked_for(index: RunIndex) -> None:
 def test_the_order_can_be_chosen(index: RunIndex) -> None:
     with index.reading() as rows:
         for order, name in (("worst", "place"), ("best", "place"), ("unsure", "confidence")):
-            found = page_of(rows, Wanted(order=order, criterion=FOLLOWING)).rows
+            found = read_page(rows, TableQuery(order=order, criterion=FOLLOWING)).rows
             values = [row.cells[FOLLOWING][name] for row in found]
             assert values == sorted(values, reverse=order == "best")
             assert len(values) == PAGE_SIZE
@@ -84,12 +92,12 @@ def test_a_page_is_read_off_an_index_and_not_sorted_whole(index: RunIndex) -> No
     with index.reading() as rows:
         plan = [
             row["detail"]
-            for row in rows.execute(f"EXPLAIN QUERY PLAN {statement(Wanted())}", {"size": 50, "skipped": 0})
+            for row in rows.execute(f"EXPLAIN QUERY PLAN {build_statement(TableQuery())}", {"size": 50, "skipped": 0})
         ]
         assert plan == ["SCAN edits USING INDEX edits_in_order"]
-        wanted = Wanted(criterion=FOLLOWING, label="Wrong Action", status="judged", apart="people", type=TYPES[0])
-        values = {**conditions(wanted)[1], "size": 50, "skipped": 0}
-        plan = [row["detail"] for row in rows.execute(f"EXPLAIN QUERY PLAN {statement(wanted)}", values)]
+        wanted = TableQuery(criterion=FOLLOWING, label="Wrong Action", status="judged", apart="people", type=TYPES[0])
+        values = {**build_conditions(wanted)[1], "size": 50, "skipped": 0}
+        plan = [row["detail"] for row in rows.execute(f"EXPLAIN QUERY PLAN {build_statement(wanted)}", values)]
     assert not [line for line in plan if line.startswith("SCAN") and "edits" not in line]
     assert any("edits_by_type" in line for line in plan)
 
@@ -112,7 +120,7 @@ def test_the_table_grows_with_the_run_and_shows_what_was_judged_again(tmp_path: 
             run.save(Judgement(edit=edit, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=(verdict,)))
         assert total(index) == 4
         with index.reading() as rows:
-            found = {row.edit["edit_id"]: row.cells[FOLLOWING]["label"] for row in page_of(rows, Wanted()).rows}
+            found = {row.edit["edit_id"]: row.cells[FOLLOWING]["label"] for row in read_page(rows, TableQuery()).rows}
         assert (found["edit-00002"], found["later"]) == ("Wrong Action", "Wrong Action")
         other = verdict.model_copy(update={"label": "Flawless Execution", "score": 4, "score_100": 100.0})
         again = Judgement(edit=last, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=(other,))
@@ -126,7 +134,7 @@ def test_verdicts_committed_while_the_table_is_brought_up_to_date_come_with_the_
     folder = many_edits(tmp_path, 3)
     watched = WatchedRun.open(folder)
     assert isinstance(watched, WatchedRun)
-    index = RunIndex(watched, LabelBook(folder / "labels.jsonl"))
+    index = RunIndex(watched)
     with Run.write(folder) as writer:
 
         def judge_again(*names: str) -> None:
@@ -138,11 +146,13 @@ def test_verdicts_committed_while_the_table_is_brought_up_to_date_come_with_the_
 
         assert total(index) == 3
         judge_again("edit-00002")
-        watched.watch("FROM answers JOIN edits", lambda: judge_again("edit-00000", "edit-00001"))
+        watched.watch("WHERE answers.answer > ", lambda: judge_again("edit-00000", "edit-00001"))
         assert total(index) == 3
         assert watched.was_called, "verdicts were committed during the reading"
         with index.reading() as rows:
-            repeats = {row.edit["edit_id"]: row.cells[FOLLOWING]["repeats"] for row in page_of(rows, Wanted()).rows}
+            repeats = {
+                row.edit["edit_id"]: row.cells[FOLLOWING]["repeats"] for row in read_page(rows, TableQuery()).rows
+            }
             units = rows.execute("SELECT sum(units) FROM configurations").fetchone()[0]
     assert repeats == {"edit-00000": 2, "edit-00001": 2, "edit-00002": 2}
     assert units == 9
@@ -152,32 +162,19 @@ def test_verdicts_committed_while_the_table_is_brought_up_to_date_come_with_the_
 def test_labels_given_by_people_come_into_the_table_at_once(tmp_path: Path) -> None:
     folder = many_edits(tmp_path, 3)
     book = LabelBook(folder / "labels.jsonl")
-    index = RunIndex(Run.open(folder), book)
+    index = RunIndex(Run.open(folder), book.path)
     assert total(index, apart="people") == 1
     for name, label in (("ana", 0), ("ben", 3), ("cy", 0)):
         book.give(name, "edit-00001", FOLLOWING, LABELS[FOLLOWING][label])
     with index.reading() as rows:
-        found = {row.edit["edit_id"]: row.people for row in page_of(rows, Wanted()).rows}
+        found = {row.edit["edit_id"]: row.people for row in read_page(rows, TableQuery()).rows}
         assert found["edit-00001"][FOLLOWING]["label"] == LABELS[FOLLOWING][0]
         assert found["edit-00001"][FOLLOWING]["count"] == 3
-        assert facts_of(rows).labelled == 2
+        assert count_facts(rows).labelled == 2
     book.undo("ana")
     with index.reading() as rows:
-        found = {row.edit["edit_id"]: row.people for row in page_of(rows, Wanted()).rows}
+        found = {row.edit["edit_id"]: row.people for row in read_page(rows, TableQuery()).rows}
     assert found["edit-00001"][FOLLOWING]["count"] == 2
-
-
-@pytest.mark.long
-def test_the_page_shows_only_its_rows_and_says_how_long_it_took(studio: OpenStudio, thousands: Path) -> None:
-    client = studio(runs=(thousands,))
-    page = client.get("/runs/run", params={"type": TYPES[0], "page": 2})
-    assert page.text.count('<tr data-edit="') == PAGE_SIZE
-    assert "Page 2 of" in page.text
-    assert page.headers["server-timing"].startswith("studio;dur=")
-    part = client.get("/runs/run", params={"type": TYPES[0], "page": 2}, headers={"x-part": "rows"}).text
-    assert part.count('<tr data-edit="') == PAGE_SIZE
-    assert "<html" not in part
-    assert "No edit fits" in client.get("/runs/run", params={"text": "no such thing"}).text
 
 
 def test_scores_without_a_label_can_be_filtered_like_labels(tmp_path: Path) -> None:
@@ -189,9 +186,9 @@ def test_scores_without_a_label_can_be_filtered_like_labels(tmp_path: Path) -> N
             run.save(Judgement(edit=edit, protocol="wiseedit", mode="plain", judge="rules", verdicts=(verdict,)))
     index = opened(folder)
     with index.reading() as rows:
-        first, second = (one["configuration"] for one in facts_of(rows).configurations)
-        assert facts_of(rows, second).counts == {"visual_quality": {"7": 1, "8": 1}}
-        assert set(facts_of(rows).counts) == set(LABELS)
+        first, second = (one["configuration"] for one in count_facts(rows).configurations)
+        assert count_facts(rows, second).counts == {"visual_quality": {"7": 1, "8": 1}}
+        assert set(count_facts(rows).counts) == set(LABELS)
     assert ids(index, criterion="visual_quality", label="8", configuration=second) == ["edit-00001"]
     assert ids(index, criterion="visual_quality", label="8", configuration=first) == []
 
@@ -215,8 +212,8 @@ def two_models_two_judges(folder: Path) -> Path:
 def test_models_under_one_id_are_rows_of_their_own_and_can_be_filtered(tmp_path: Path) -> None:
     index = opened(two_models_two_judges(tmp_path))
     with index.reading() as rows:
-        found = page_of(rows, Wanted()).rows
-        assert facts_of(rows).models == ("A", "B", "(no model)")
+        found = read_page(rows, TableQuery()).rows
+        assert count_facts(rows).models == ("A", "B", "(no model)")
     told = [(row.edit["name"], row.edit["edit_id"], row.edit["model"], row.cells[FOLLOWING]["score"]) for row in found]
     assert told == [("a", "a", "A", 4), ("a@B", "a", "B", 1), ("b", "b", None, 2)]
     assert [total(index, model=model) for model in ("A", "B", "(no model)", "C")] == [1, 1, 1, 0]
@@ -226,13 +223,13 @@ def test_models_under_one_id_are_rows_of_their_own_and_can_be_filtered(tmp_path:
 def test_two_judges_of_one_run_are_never_mixed(tmp_path: Path) -> None:
     index = opened(two_models_two_judges(tmp_path))
     with index.reading() as rows:
-        first, second = facts_of(rows).configurations
+        first, second = count_facts(rows).configurations
         assert [one["title"] for one in (first, second)] == [
             "openai:gpt-5.1 · dlebench · tools mode",
             "openai:other · dlebench · tools mode",
         ]
-        counts = [facts_of(rows, one["configuration"]).counts[FOLLOWING] for one in (first, second)]
-        found = page_of(rows, Wanted(configuration=second["configuration"])).rows
+        counts = [count_facts(rows, one["configuration"]).counts[FOLLOWING] for one in (first, second)]
+        found = read_page(rows, TableQuery(configuration=second["configuration"])).rows
     assert [sum(one.values()) for one in counts] == [3, 4]
     assert [(row.edit["name"], row.cells[FOLLOWING]["score"]) for row in found] == [
         ("a", 1),
@@ -241,3 +238,33 @@ def test_two_judges_of_one_run_are_never_mixed(tmp_path: Path) -> None:
         ("c", 4),
     ]
     assert ids(index, text="c", configuration=first["configuration"], model="B") == ["a"]
+
+
+def test_a_run_that_is_opened_again_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = many_edits(tmp_path, 3)
+    first = opened(folder)
+    assert total(first) == 3
+    first.close()
+    monkeypatch.setattr(RunReader, "verdict_records", lambda *_: pytest.fail("the verdicts were read again"))
+    assert total(opened(folder)) == 3
+
+
+def test_edits_that_are_taken_back_leave_the_table(tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 3)
+    index = opened(folder)
+    assert ids(index) == ["edit-00000", "edit-00001", "edit-00002"]
+    with Run.write(folder) as run:
+        with run.reader() as reader:
+            (number,) = reader.connection.execute("SELECT edit FROM edits WHERE edit_id = 'edit-00001'").fetchone()
+        run.delete_edits([number])
+    assert ids(index) == ["edit-00000", "edit-00002"]
+    assert total(index, criterion=FOLLOWING, status="judged") == 2
+
+
+def test_the_table_and_the_search_share_one_index(tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 3)
+    index = opened(folder)
+    assert total(index) == 3
+    assert len(list(find_traces(folder, 'criterion = "instruction_following"'))) == 3
+    with index.reading() as rows:
+        assert rows.execute("SELECT count(*) FROM units").fetchone()[0] == 6

@@ -1,0 +1,438 @@
+"""Searches the traces of one or several runs with a filter, and compares two runs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from editloupe.evals.runs.store import Run
+from editloupe.evals.traces.filter_parser import parse
+from editloupe.evals.traces.filter_sql import FilterNames, FilterSql, find_unknown_values, translate_filter
+from editloupe.evals.traces.index_file import FILE
+from editloupe.evals.traces.index_update import Progress, open_index, update_people
+from editloupe.evals.traces.trace_notes import update_notes
+from editloupe.evals.traces.trace_statistics import TraceStatistics, count_traces
+from editloupe.types import Record, UserError
+
+FROM = (
+    "FROM verdicts v JOIN edits e ON e.edit = v.edit LEFT JOIN units u ON u.unit = v.unit "
+    "LEFT JOIN people p ON p.edit = v.edit AND p.criterion = v.criterion AND p.protocol = v.protocol "
+    "LEFT JOIN notes n ON n.answer = v.answer"
+)
+_MANIFEST = "e.position, e.edit_id, e.name, v.criterion, v.repeat, v.answer"
+ORDERS: Mapping[str, tuple[str, str]] = {
+    "manifest": ("Manifest order", _MANIFEST),
+    "confident": ("Most confident first", f"v.confidence IS NULL, v.confidence DESC, {_MANIFEST}"),
+    "unsure": ("Least confident first", f"v.confidence IS NULL, v.confidence, {_MANIFEST}"),
+    "apart": ("Furthest from people first", f"abs(v.score_100 - p.place) DESC, {_MANIFEST}"),
+    "turns": ("Most turns first", f"v.steps DESC, {_MANIFEST}"),
+    "costly": ("Most costly first", f"v.cost IS NULL, v.cost DESC, v.output_tokens DESC, {_MANIFEST}"),
+    "slow": ("Slowest first", f"v.seconds DESC, {_MANIFEST}"),
+}
+WORKLIST = ("human != label", "confident")
+"""Filter and order that list the verdicts on which judge and people disagree, the most confident first."""
+_HIT = (
+    "SELECT v.*, e.name, e.edit_id, e.model, e.instruction, e.instruction_type, e.source, e.edited, "
+    "u.turns, u.repairs, p.label AS human, p.score AS human_score, p.place AS human_place, n.note, "
+    "(SELECT group_concat(tool || char(31) || calls, char(30)) FROM tool_counts t WHERE t.unit = v.unit) AS tools, "
+    "(SELECT group_concat(tag, char(30)) FROM tags WHERE tags.answer = v.answer) AS tags"
+)
+
+
+class TraceHit(Record):
+    """A verdict that matches a filter, with what is needed to open its trace."""
+
+    run: str
+    """The run's name."""
+    folder: Path
+    name: str
+    """The edit's name, unique in the run; `editloupe trace RUN NAME` shows it."""
+    edit_id: str
+    model: str | None
+    criterion: str
+    protocol: str
+    configuration: str | None
+    asked: str
+    """The key of the question."""
+    judge: str
+    mode: str
+    repeat: int
+    status: str
+    label: str | None
+    score: float | None
+    score_100: float | None
+    confidence: float | None
+    reason: str | None
+    human: str | None
+    human_score: float | None
+    instruction: str | None
+    instruction_type: str | None
+    turns: int | None
+    repairs: int | None
+    tools: Mapping[str, int]
+    """Calls per tool."""
+    cost: float | None
+    seconds: float | None
+    input_tokens: int
+    output_tokens: int
+    tags: tuple[str, ...] = ()
+    note: str | None = None
+    source: str | None = None
+    """Hashes of the two pictures, if the run kept them."""
+    edited: str | None = None
+    human_place: float | None = None
+    """The position of people's label on the scale, from 0 to 100."""
+    answer: int = 0
+    """The verdict's number in the run."""
+
+
+@dataclass(frozen=True)
+class RunSearch:
+    """A search in one open run."""
+
+    run: Run
+    index: sqlite3.Connection
+    filter: FilterSql
+    notes: tuple[str, ...] = ()
+    """What a reader should know: about the labels of people, and about values that do not occur."""
+
+    @cached_property
+    def matching(self) -> str:
+        """FROM and WHERE of the verdicts that match; the filter is evaluated only once."""
+        if self.filter.sql == "1":
+            return f"{FROM} WHERE v.twin = 0"
+        self.index.execute("CREATE TEMP TABLE fits (answer INTEGER PRIMARY KEY)")
+        matches = f"INSERT INTO fits SELECT v.answer {FROM} WHERE v.twin = 0 AND {self.filter.sql}"
+        self.index.execute(matches, self.filter.values)
+        return FROM.replace("FROM verdicts v", "FROM fits CROSS JOIN verdicts v ON v.answer = fits.answer")
+
+    def count(self) -> int:
+        """Return the number of verdicts that match."""
+        return int(self.index.execute(f"SELECT count(*) {self.matching}").fetchone()[0])
+
+    def count_all(self) -> int:
+        """Return the number of verdicts in the run."""
+        return int(self.index.execute("SELECT count(*) FROM verdicts WHERE twin = 0").fetchone()[0])
+
+    def hits(self, order: str = "manifest", limit: int | None = None, skip: int = 0) -> Iterator[TraceHit]:
+        """Yield the verdicts that match."""
+        window = f"LIMIT {-1 if limit is None else int(limit)} OFFSET {int(skip)}"
+        for row in self.index.execute(f"{_HIT} {self.matching} ORDER BY {_order_sql(order)} {window}"):
+            yield _build_hit(row, self.run.folder)
+
+    def numbers(self, order: str = "manifest") -> list[int]:
+        """Return the numbers of all verdicts that match, in order."""
+        return [row[0] for row in self.index.execute(f"SELECT v.answer {self.matching} ORDER BY {_order_sql(order)}")]
+
+    def hit(self, answer: int) -> TraceHit | None:
+        """Return a verdict by its number, whether it matches or not."""
+        row = self.index.execute(f"{_HIT} {FROM} WHERE v.answer = ?", (answer,)).fetchone()
+        return _build_hit(row, self.run.folder) if row else None
+
+    def consensus(self, name: str) -> dict[str, str]:
+        """Return the consensus of people on an edit, per criterion."""
+        query = "SELECT criterion, label FROM people JOIN edits USING (edit) WHERE name = ?"
+        return {str(row[0]): str(row[1]) for row in self.index.execute(query, (name,))}
+
+    def number_of(self, name: str, criterion: str, repeat: int, asked: str) -> int | None:
+        """Return the number of a verdict, None if it is not in the run."""
+        query = (
+            "SELECT min(other.answer) FROM verdicts v JOIN edits e ON e.edit = v.edit JOIN verdicts other "
+            "ON other.unit = v.unit AND other.edit = v.edit AND other.repeat = v.repeat "
+            "WHERE e.name = ? AND v.criterion = ? AND v.repeat = ? AND v.asked = ?"
+        )
+        row = self.index.execute(query, (name, criterion, repeat, asked)).fetchone()
+        return None if row[0] is None else int(row[0])
+
+    def statistics(self) -> TraceStatistics:
+        """Return the statistics of the verdicts that match."""
+        return count_traces(self.index, self.matching)
+
+
+@contextmanager
+def search_run(
+    run: Run,
+    where: str = "",
+    human: Iterable[str | Path] = (),
+    studio: Path | None = None,
+    progress: Progress | None = None,
+    names: FilterNames | None = None,
+) -> Iterator[RunSearch]:
+    """Search an open run.
+
+    Args:
+        run: The run.
+        where: The filter; empty for all verdicts.
+        human: Further files of human labels.
+        studio: The label file of the studio, if it is not the one in the run's folder.
+        progress: Called while the index is built.
+        names: Columns and tools of other runs that are searched with the same filter.
+
+    Raises:
+        ExpressionError: The filter has a mistake.
+    """
+    condition = parse(where)
+    with open_index(run, progress) as index:
+        labels = update_people(index, run, human, studio)
+        update_notes(index, run)
+        own = read_names(index)
+        if names is not None:
+            own = FilterNames({*own.columns, *names.columns}, {*own.tools, *names.tools})
+        faults = (f"A label does not count: {fault}" for fault in labels.faults)
+        notes = (*faults, *labels.notes, *find_unknown_values(index, condition))
+        try:
+            yield RunSearch(run, index, translate_filter(condition, own), notes)
+        except sqlite3.DatabaseError as error:
+            raise UserError(
+                f"the index {run.folder / FILE} cannot be read ({error}); delete it and search again"
+            ) from None
+
+
+def read_names(index: sqlite3.Connection) -> FilterNames:
+    """Return the manifest's columns, and the tools that were offered in a run."""
+    columns = {str(row[0]) for row in index.execute("SELECT name FROM columns")}
+    used = index.execute("SELECT DISTINCT tool FROM tool_counts")
+    offered = index.execute("SELECT DISTINCT value FROM offered, json_each(offered.tools)")
+    return FilterNames(columns, {str(row[0]) for rows in (used, offered) for row in rows})
+
+
+@dataclass(frozen=True)
+class FoundTraces:
+    """The result of a search in one or several runs. The runs are read when something is asked for.
+
+    Iterate over it for the hits.
+
+    Args:
+        folders: The folders of the runs.
+        where: The filter.
+        human: Further files of human labels.
+        order: One of ORDERS; it holds within each run.
+        progress: Called while an index is built, with the verdicts done and all verdicts.
+    """
+
+    folders: tuple[Path, ...]
+    where: str
+    human: tuple[Path, ...] = ()
+    order: str = "manifest"
+    progress: Progress | None = None
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know about labels and damage; complete when the hits were read."""
+
+    def __iter__(self) -> Iterator[TraceHit]:
+        """Yield all hits, run by run."""
+        for search in self._search_each():
+            yield from search.hits(self.order)
+
+    @cached_property
+    def total(self) -> int:
+        """The number of verdicts that match."""
+        return sum(search.count() for search in self._search_each())
+
+    @cached_property
+    def searched(self) -> int:
+        """The number of verdicts in the runs."""
+        return sum(search.count_all() for search in self._search_each())
+
+    def statistics(self) -> TraceStatistics:
+        """Return the statistics of all hits together."""
+        return sum((search.statistics() for search in self._search_each()), TraceStatistics())
+
+    def standings(self) -> Iterator[str]:
+        """Yield the progress of each configuration that is not complete."""
+        query = "SELECT title, standing FROM configurations WHERE standing <> '' ORDER BY place"
+        for folder in self.folders:
+            with Run.open(folder) as run, open_index(run, self.progress) as index:
+                for title, standing in index.execute(query):
+                    yield f"{folder.resolve().name}, {title}: {standing}"
+
+    def check(self) -> None:
+        """Check the filter against the names of all runs; raise ExpressionError if it has a mistake."""
+        for _ in self._search_each():
+            return
+
+    def _search_each(self) -> Iterator[RunSearch]:
+        names = self._all_names
+        for folder in self.folders:
+            with (
+                Run.open(folder) as run,
+                search_run(run, self.where, self.human, progress=self.progress, names=names) as search,
+            ):
+                yield search
+                for note in (*search.notes, *run.damage.sentences()):
+                    text = f"{folder.name}: {note}" if len(self.folders) > 1 else note
+                    if text not in self.notes:
+                        self.notes.append(text)
+
+    @cached_property
+    def _all_names(self) -> FilterNames | None:
+        """The columns and tools of all runs: a filter may use a column that only some runs have."""
+        if len(self.folders) < 2:
+            return None
+        columns: set[str] = set()
+        tools: set[str] = set()
+        for folder in self.folders:
+            with Run.open(folder) as run, open_index(run, self.progress) as index:
+                own = read_names(index)
+                columns.update(own.columns)
+                tools.update(own.tools)
+        return FilterNames(columns, tools)
+
+
+def find_traces(
+    runs: str | Path | Sequence[str | Path],
+    where: str = "",
+    *,
+    human: str | Path | Sequence[str | Path] = (),
+    order: str = "manifest",
+    progress: Progress | None = None,
+) -> FoundTraces:
+    """Find the verdicts that match a filter, such as `human != label and tool("zoom_in_image") = 0`.
+
+    docs/reference/filters.md describes the filter language.
+
+    Args:
+        runs: The folder of a run, or several.
+        where: The filter; empty for all verdicts.
+        human: A file of human labels, or several, in addition to those of the manifest and of the run's folder.
+        order: `manifest`, `confident`, `unsure`, `apart`, `turns`, `costly` or `slow`; within each run.
+        progress: Called while an index is built, with the number of verdicts done and of all verdicts.
+
+    Returns:
+        The hits, when iterated over; `total` and `statistics()` are about all of them.
+
+    Raises:
+        ExpressionError: The filter has a mistake. Raised at once, not when the hits are read.
+    """
+    _order_sql(order)
+    folders = [runs] if isinstance(runs, (str, Path)) else list(runs)
+    files = [human] if isinstance(human, (str, Path)) else list(human)
+    if not folders:
+        raise UserError("name at least one run to search")
+    traces = FoundTraces(tuple(map(Path, folders)), where, tuple(map(Path, files)), order, progress)
+    traces.check()
+    return traces
+
+
+def _order_sql(name: str) -> str:
+    if name not in ORDERS:
+        raise UserError(f'an order is one of {", ".join(ORDERS)}, not "{name}"')
+    return ORDERS[name][1]
+
+
+def _build_hit(row: sqlite3.Row, folder: Path) -> TraceHit:
+    names = set(row.keys()) & TraceHit.model_fields.keys() - {"tools", "tags"}
+    pairs = (text.split("\x1f") for text in (row["tools"] or "").split("\x1e") if text)
+    tags = tuple(filter(None, (row["tags"] or "").split("\x1e")))
+    counts = {tool: int(calls) for tool, calls in pairs}
+    values = {name: row[name] for name in names}
+    return TraceHit(run=folder.resolve().name, folder=folder, tools=counts, tags=tags, **values)
+
+
+# Two runs compared
+
+
+class _Side(NamedTuple):
+    edit: int
+    edit_id: str
+    model: str | None
+    answer: int
+    status: str
+    label: str | None
+    score: float | None
+    score_100: float | None
+
+
+@dataclass(frozen=True)
+class VerdictPair:
+    """A verdict of either run on the same edit, criterion and repeat."""
+
+    first: TraceHit
+    second: TraceHit
+
+
+@dataclass(frozen=True)
+class RunDifferences:
+    """The verdicts of two runs that differ on the same pictures and instruction."""
+
+    shared: int
+    """Verdicts of the first run that have a counterpart in the second."""
+    pairs: tuple[tuple[int, int], ...]
+    """Numbers of the verdicts that differ, in the first run and in the second, furthest apart first."""
+    several: tuple[str, ...] = ()
+    """Runs that judged the same edits in several ways; only the first way is compared."""
+
+
+def compare_runs(first: RunSearch, second: RunSearch) -> RunDifferences:
+    """Pair the verdicts of two runs by content and return the pairs that differ; the first run's filter selects them.
+
+    Verdicts are paired by source picture, edited picture, instruction, criterion and repeat, never by id: two runs may use
+    one id for different edits. If several edits of the second run have the same content, the one with the same id and model
+    is taken, then one with the same id, then the first.
+    """
+    selected = set(first.numbers())
+    left, several_left = _sides_by_content(first.index)
+    right, several_right = _sides_by_content(second.index)
+    shared, pairs = 0, []
+    for content in left.keys() & right.keys():
+        others = _first_of_each(right[content].values())
+        for side in left[content].values():
+            if side.answer not in selected:
+                continue
+            other = next(others[name] for name in _names_of(side) if name in others)
+            shared += 1
+            if (side.status, side.label, side.score) != (other.status, other.label, other.score):
+                same_status = side.status == other.status
+                apart = abs((side.score_100 or 0.0) - (other.score_100 or 0.0)) if same_status else 1000.0
+                pairs.append((-apart, side.answer, other.answer))
+    several = tuple(
+        search.run.folder.resolve().name
+        for search, is_several in ((first, several_left), (second, several_right))
+        if is_several
+    )
+    return RunDifferences(shared, tuple((a, b) for _, a, b in sorted(pairs)), several)
+
+
+def read_pairs(
+    first: RunSearch, second: RunSearch, differences: RunDifferences, limit: int, skip: int = 0
+) -> list[VerdictPair]:
+    """Return a page of the pairs that differ."""
+    pairs = []
+    for left, right in differences.pairs[skip : skip + limit]:
+        one_side, other_side = first.hit(left), second.hit(right)
+        if one_side is not None and other_side is not None:
+            pairs.append(VerdictPair(one_side, other_side))
+    return pairs
+
+
+def _names_of(side: _Side) -> tuple[tuple[str | None, ...], ...]:
+    """Return what a counterpart is looked up by, the closest first."""
+    return (side.edit_id, side.model), (side.edit_id,), ()
+
+
+def _first_of_each(sides: Iterable[_Side]) -> dict[tuple[str | None, ...], _Side]:
+    by_name: dict[tuple[str | None, ...], _Side] = {}
+    for side in sides:
+        for name in _names_of(side):
+            by_name.setdefault(name, side)
+    return by_name
+
+
+def _sides_by_content(index: sqlite3.Connection) -> tuple[dict[tuple[str, str, int], dict[int, _Side]], bool]:
+    """Return verdicts by content, criterion and repeat, then by edit, and whether some edits were judged in several ways."""
+    query = (
+        "SELECT e.content, v.criterion, v.repeat, e.edit, e.edit_id, e.model, v.answer, v.status, v.label, v.score, "
+        "v.score_100 FROM verdicts v JOIN edits e ON e.edit = v.edit WHERE v.twin = 0 AND e.content IS NOT NULL "
+        "ORDER BY v.answer"
+    )
+    by_content: dict[tuple[str, str, int], dict[int, _Side]] = {}
+    is_several = False
+    for content, criterion, repeat, *rest in index.execute(query):
+        sides, side = by_content.setdefault((content, criterion, repeat), {}), _Side(*rest)
+        is_several = is_several or side.edit in sides
+        sides.setdefault(side.edit, side)
+    return by_content, is_several
