@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationInfo, fie
 
 from editloupe._util.errors import UserError as UserError
 from editloupe._util.json_safe import writable
+from editloupe._util.tables import data_frame, format_cell, html_table
+from editloupe._util.text import one_line
 from editloupe.pictures.memory import MemoryPicture, PictureField, PictureSource, read_picture
 
 T = TypeVar("T")
@@ -432,5 +434,48 @@ class Judgement(Record):
 
     @property
     def judged(self) -> bool:
-        """True where every criterion has a verdict."""
+        """True if every criterion has a verdict."""
         return all(v.status == "judged" for v in self.verdicts)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one plain row per criterion; a criterion without a verdict has a reason and a detail."""
+        about = {"edit_id": self.edit.id, "protocol": self.protocol, "mode": self.mode, "judge": self.judge}
+        fields = ("criterion", "status", "label", "score", "score_100", "confidence", "reason", "detail", "rationale")
+        return [{**about, **{name: getattr(outcome, name, None) for name in fields}} for outcome in self.verdicts]
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas data frame.
+
+        Raises:
+            UserError: If pandas is not installed.
+        """
+        return data_frame(self.rows())
+
+    def __repr__(self) -> str:
+        lines = (f"  {outcome.criterion}: {describe_outcome(outcome)}" for outcome in self.verdicts)
+        return "\n".join((f"Judgement of {self.edit.id!r} by {self.judge} ({self.protocol}, {self.mode})", *lines))
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        columns = ("criterion", "label", "score (0–100)", "rationale or reason")
+        rows = [
+            (outcome.criterion, UNJUDGED, None, f"{outcome.reason.value}: {outcome.detail}")
+            if isinstance(outcome, Unjudged)
+            else (outcome.criterion, outcome.label, outcome.score_100, outcome.rationale)
+            for outcome in self.verdicts
+        ]
+        return html_table(f"{self.edit.id}: {self.protocol}, {self.mode}, judged by {self.judge}", columns, rows)
+
+
+def describe_outcome(outcome: Verdict | Unjudged) -> str:
+    """Return an outcome in a few words.
+
+    >>> describe_outcome(Verdict(criterion="following", label="Wrong Action", score=1, score_100=33.333))
+    'Wrong Action (33.33 of 100)'
+    """
+    if isinstance(outcome, Unjudged):
+        return f"{UNJUDGED} ({outcome.reason.value}): {one_line(outcome.detail)}"
+    values = ", ".join(f"{name}: {format_cell(value)}" for name, value in outcome.values.items())
+    score = "" if outcome.score_100 is None else f" ({format_cell(outcome.score_100)} of 100)"
+    return f"{format_cell(outcome.label or values or 'judged')}{score}"

@@ -324,7 +324,7 @@ class JudgeOptions:
             judging["retry"] = {**preset.judging.get("retry", {}), **judging["retry"]}
         memory = {} if self.tool_memory is None else {"memory_bytes": self.tool_memory}
         preset = preset.with_settings(judging=judging, tools={**self.tool_values(), **memory})
-        return preset if self.shared_results is None else preset.sharing(self.shared_results)
+        return preset if self.shared_results is None else preset.with_cache_folder(self.shared_results)
 
     def settings(self) -> JudgeSettings:
         """Return how the judge is asked."""

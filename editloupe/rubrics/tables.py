@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from editloupe._util.tables import data_frame, html_table, text_table
 from editloupe.types import Edit
 
 Cell = str | int | float | None
@@ -40,6 +42,20 @@ class PrintedTable:
     def note(self) -> str:
         """All notes as one text."""
         return " ".join(filter(None, self.notes))
+
+    def to_pandas(self) -> Any:
+        """Return the table as a pandas data frame.
+
+        Raises:
+            UserError: If pandas is not installed.
+        """
+        return data_frame(dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, (self.title, text_table(self.columns, self.rows), *self.notes)))
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, self.columns, self.rows, self.notes)
 
 
 Section = PrintedTable

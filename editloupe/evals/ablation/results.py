@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from editloupe._util.tables import data_frame
 from editloupe.evals.ablation.combinations import LOOKS, Combination, JudgedCombination, judge_combinations
 from editloupe.evals.batch.batch import Batch
 from editloupe.evals.batch.traffic import Limits
@@ -16,7 +17,7 @@ from editloupe.evals.labels.human import Files, load_human_labels
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
-from editloupe.evals.stats.bootstrap import Estimate, Number, Resampling, finite, frame, missing
+from editloupe.evals.stats.bootstrap import Estimate, Number, Resampling, finite, missing
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, compare_runs
 from editloupe.evals.stats.scores.run_table import BASELINE, Table, table_of_configuration
 from editloupe.evals.stats.scores.run_units import RunUnit
@@ -104,9 +105,12 @@ class Ablation(Record):
             for criterion, cell in row.criteria.items()
         ]
 
-    def frame(self) -> Any:
-        """Return the records as a pandas data frame, where pandas is installed."""
-        return frame(self.records())
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas data frame. Raise UserError if pandas is not installed."""
+        return data_frame(self.records())
+
+    frame = to_pandas
+    """The former name of `to_pandas`."""
 
 
 def _flat(cell: AblationCell) -> dict[str, Any]:

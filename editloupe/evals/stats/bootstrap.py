@@ -7,9 +7,8 @@ whole batch of resamples is one matrix product. The draws are seeded: the same d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Annotated, Any
 
 import numpy as np
@@ -76,15 +75,6 @@ def finite(value: Any) -> float | None:
     """
     number = float(value)
     return number if np.isfinite(number) else None
-
-
-def frame(rows: Iterable[Mapping[str, Any]]) -> Any:
-    """Return rows as a pandas data frame; pandas is not needed for anything else here."""
-    try:
-        pandas = import_module("pandas")
-    except ImportError:
-        raise UserError("a data frame needs pandas, which is not installed; `.rows()` gives plain records") from None
-    return pandas.DataFrame(list(rows))
 
 
 @dataclass(frozen=True)

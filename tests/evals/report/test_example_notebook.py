@@ -19,6 +19,8 @@ def test_the_notebook_runs_and_prints_what_it_promises(
     for number, cell in enumerate(cells):
         exec(compile("".join(cell["source"]), f"{NOTEBOOK.name}, cell {number}", "exec"), names)
     told = capsys.readouterr().out
+    assert "Judgement of " in told
+    assert "<table>" in names["judgement"]._repr_html_()
     assert "overall " in told
     assert "instruction_following mae " in told
     assert "A - B: " in told

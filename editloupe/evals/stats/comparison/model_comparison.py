@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from editloupe._util.tables import data_frame
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import NOTHING_EDITED
-from editloupe.evals.stats.bootstrap import Bools, Estimate, Floats, Ints, Number, Resampling, finite, frame
+from editloupe.evals.stats.bootstrap import Bools, Estimate, Floats, Ints, Number, Resampling, finite
 from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, Change, differences, holm
 from editloupe.evals.stats.comparison.run_comparison import Side, better_side, edited, same_judge, same_protocol
 from editloupe.evals.stats.scores import unedited_baseline as ref
@@ -113,9 +114,12 @@ class ModelComparison(Record):
                 )
         return lines
 
-    def frame(self) -> Any:
-        """Return the rows as a pandas data frame, where pandas is installed."""
-        return frame(self.rows())
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas data frame. Raise UserError if pandas is not installed."""
+        return data_frame(self.rows())
+
+    frame = to_pandas
+    """The former name of `to_pandas`."""
 
 
 def compare_apart(

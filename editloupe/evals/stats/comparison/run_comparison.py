@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from editloupe._util.tables import data_frame
 from editloupe.evals.labels.human import Files, Human, load_human_labels
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.coefficients import HIGHER_IS_BETTER, MEASURES, MOST_VALUES, Pairing, confusion
@@ -29,7 +30,6 @@ from editloupe.evals.stats.bootstrap import (
     bootstrap,
     clusterings,
     estimate,
-    frame,
     kinds_of,
     missing,
 )
@@ -286,9 +286,12 @@ class RunComparison(Record):
         """Return the edits on which the runs disagree as plain records."""
         return [one.model_dump() for one in self.disagreements]
 
-    def frame(self) -> Any:
-        """Return the rows as a pandas data frame, where pandas is installed."""
-        return frame(self.rows())
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas data frame. Raise UserError if pandas is not installed."""
+        return data_frame(self.rows())
+
+    frame = to_pandas
+    """The former name of `to_pandas`."""
 
 
 def compare_runs(

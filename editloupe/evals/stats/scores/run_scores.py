@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from editloupe._util.tables import data_frame, html_table, text_table
 from editloupe._util.text import number_of, verb
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.bootstrap import (
@@ -22,7 +23,6 @@ from editloupe.evals.stats.bootstrap import (
     Resampling,
     estimate,
     finite,
-    frame,
     missing,
 )
 from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
@@ -149,9 +149,26 @@ class Scores(Record):
                 lines.append({"group": kind, "name": name, "criterion": criterion, **numbers})
         return lines
 
-    def frame(self) -> Any:
-        """Return the rows as a pandas data frame, where pandas is installed."""
-        return frame(self.rows())
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas data frame. Raise UserError if pandas is not installed."""
+        return data_frame(self.rows())
+
+    frame = to_pandas
+    """The former name of `to_pandas`."""
+
+    def _table(self) -> tuple[str, tuple[str, ...], list[tuple[Any, ...]]]:
+        columns = ("group", "name", "criterion", "value", "low", "high", "n")
+        rows = [tuple(row[name] for name in columns) for row in self.rows()]
+        return f"Scores by {self.protocol}", columns, rows
+
+    def __repr__(self) -> str:
+        title, columns, rows = self._table()
+        return f"{title}\n{text_table(columns, rows)}"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._table(), self.notes)
 
 
 def compute_scores(
