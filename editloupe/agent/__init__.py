@@ -1,6 +1,6 @@
-"""Who is asked and how it is said: chat models and their providers, messages, the answer grammar, the embedded judge.
+"""Chat models and their providers, messages, the answer grammar, and the embedded judge.
 
-Its public names are imported when they are first used, so that a light part such as `agent.secrets` stays light.
+Public names are imported on first use, so that light modules such as `agent.transport.secrets` stay light.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class AnswerWithUsage(Generic[T]):
-    """What was read, and what it took."""
+    """A parsed answer and the tokens it took."""
 
     value: T
     usage: Usage
@@ -35,11 +35,11 @@ class AnswerWithUsage(Generic[T]):
 
 @dataclass(frozen=True)
 class Asker:
-    """A model to ask in words, or about a picture."""
+    """Asks a model single questions, in words or about a picture."""
 
     chat: Chat
     name: str = ""
-    """The model, as records name it."""
+    """The model's name in records."""
     repairs: int = 2
     wire: WireLimits = WireLimits()
 

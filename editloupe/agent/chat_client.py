@@ -1,7 +1,8 @@
-"""Asks a model: one request in, one reply out, with kept replies, traffic control and retries around it.
+"""Ask a model behind a LangChain client, with stored replies, rate limits and retries.
 
-Whatever goes wrong ends in one of three ways: it is tried again; or `ModelFailed`, which leaves this case unjudged; or
-`ModelRejected`, a wrong key or an unknown model, which is the user's mistake and stops everything at once.
+An error has one of three outcomes: the request is retried; `ModelFailed` is raised, which leaves this case unjudged; or
+`ModelRejected` is raised (a wrong key, an unknown model), which stops the whole run because the user must change
+something.
 """
 
 from __future__ import annotations
@@ -44,11 +45,14 @@ from editloupe.types import Reason, Usage
 
 _LOG = logging.getLogger("editloupe")
 CLOCK_ERROR = 0.05
-"""Seconds by which a timer may ring early."""
+"""Seconds by which a timer may fire early."""
 
 
 class LoopClients:
-    """Opens a client for every loop that asks; the first is opened at once, so that what is wrong with it is told at once."""
+    """Opens one client per event loop, because a connection belongs to the loop it was opened on.
+
+    The first client is opened at once, so that errors show up early.
+    """
 
     def __init__(self, open_client: Callable[[], Client]) -> None:
         self._open = open_client
@@ -75,7 +79,7 @@ class LoopClients:
             await client.aclose()
 
     def drop(self) -> None:
-        """Have every loop that still runs close its connections when it comes to it; waits for nothing."""
+        """Ask every loop that still runs to close its connections; do not wait for it."""
         with self._lock:
             clients, self._by_loop = list(self._by_loop.items()), weakref.WeakKeyDictionary()
         for loop, client in clients:
@@ -97,7 +101,7 @@ def _close_soon(client: Client) -> None:
 
 
 class ModelChat:
-    """A model behind a LangChain chat client."""
+    """A model that is asked through a LangChain chat client."""
 
     def __init__(
         self,
@@ -133,11 +137,11 @@ class ModelChat:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know about how the model was asked: parameters left out, tokens estimated."""
+        """What a user should know about the requests, such as parameters left out or tokens estimated."""
         return tuple(self._notes.values())
 
     async def reply(self, request: ChatRequest) -> Reply:
-        """Ask the model, or return the reply kept for exactly this request."""
+        """Ask the model, or return the reply stored for exactly this request."""
         started = time.perf_counter()
         key = self._key(request) if self._replies else ""
         if self._replies and (stored := self._replies.get(key)):
@@ -168,18 +172,18 @@ class ModelChat:
         return Reply(message, asking.usage, seconds, asking.attempts, facts=facts, waited=waited, key=key)
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; another loop, or a later request, opens its own."""
+        """Close the connections of the running event loop; another loop or a later request opens its own."""
         await self._clients.aclose()
 
     def drop(self) -> None:
-        """Have the connections of all loops closed without waiting for it."""
+        """Ask all loops to close their connections; do not wait for it."""
         self._clients.drop()
 
     def _facts(self, message: AIMessage) -> ReplyFacts:
         return read_reply_facts(message, self._provider)
 
     def _fitting(self, request: ChatRequest) -> WireLimits:
-        """Return how the pictures of a request are encoded: more tightly where it would be larger than the provider takes."""
+        """Return limits for encoding the pictures, tighter ones if the request would exceed the provider's maximum."""
         most = self.profile.max_request_bytes
         limits = fit_limits(find_pictures(request.messages), request.album, request.limits, most)
         if most and limits.packed:
@@ -191,7 +195,7 @@ class ModelChat:
         return limits
 
     def _bound(self, client: Client, request: ChatRequest) -> Any:
-        """Return the client's model as this request wants it."""
+        """Return the client's model with the tools or the schema of this request."""
         if request.tools:
             choice = {} if request.may_call else self._provider.no_calls
             if choice is None:
@@ -220,7 +224,7 @@ class ModelChat:
         raise ModelFailed(Reason.MODEL_ERROR, "no attempt was made")
 
     async def _once(self, asking: _Asking, attempt: int) -> AIMessage | None:
-        """Send one request; None where it is to be sent again at once, without a parameter the server does not take."""
+        """Send one request; return None if it must be sent again at once, without a parameter the server does not accept."""
         left_out = frozenset(self._gate.left_out)
         async with self._turn() as (slot, sent):
             asking.attempts += 1
@@ -262,7 +266,7 @@ class ModelChat:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[tuple[RequestSlot, float]]:
-        """Wait for a place and until the server's limit lets a request out; give the slot and the time it goes out."""
+        """Wait for a slot and for the end of any pause; yield the slot and the time the request goes out."""
         while True:
             waited = await self._wait_out_pause()
             async with self._traffic.request(self._name) as slot:
@@ -276,7 +280,7 @@ class ModelChat:
                 return
 
     async def _wait_out_pause(self) -> bool:
-        """Wait until no pause is left; False if the traffic control ended the wait early, as it does to stop requests."""
+        """Wait until no pause is left; return False if the rate limiter ended the wait early in order to stop requests."""
         while (seconds := self._pauses.seconds_left) > 0:
             begun = time.monotonic()
             await self._traffic.pause(seconds)
@@ -285,7 +289,7 @@ class ModelChat:
         return True
 
     def _paused(self, fault: Fault, asking: _Asking, slot: RequestSlot, sent: float) -> bool:
-        """Pause all requests after a refusal without a time to wait; False if it counts as a failed attempt."""
+        """Pause all requests after a 429 without a time to wait; return False if it counts as a failed attempt."""
         seconds = self._pauses.note_refused(sent)
         if seconds is None:
             return False
@@ -304,7 +308,7 @@ class ModelChat:
         left_out: frozenset[str],
         error: Exception | None = None,
     ) -> None:
-        """Raise what a fault leads to: another try, the end of this case or of everything; return to ask again at once."""
+        """Raise the consequence of a fault; return if the request must be sent again at once."""
         asking.lose(slot, fault.paid)
         if fault.slow_down:
             slot.record_refusal(fault.retry_after)
@@ -319,7 +323,7 @@ class ModelChat:
         raise _Again(fault) from error
 
     def _leave_out(self, fault: Fault, request: ChatRequest, left_out: frozenset[str]) -> bool:
-        """Leave a parameter out of all further requests; False where that was so already when this one was refused."""
+        """Leave a parameter out of all further requests; return False if the refused request did not carry it."""
         name = str(fault.parameter)
         if request.tools and (name == "tools" or (name == "tool_choice" and name in left_out)):
             # Without its tools it would be another judge: that is for the user to say.
@@ -333,7 +337,7 @@ class ModelChat:
         return True
 
     def _sent(self, request: ChatRequest) -> set[str]:
-        """Return which of the parameters that could be left out a request carries."""
+        """Return those parameters of a request that could be left out."""
         names = set(self._provider.limits) if "max_tokens" in self._parameters else set()
         names |= {name for name in ("temperature", "top_p", "seed") if name in self._parameters}
         if request.tools:
@@ -341,7 +345,7 @@ class ModelChat:
         return names | ({"response_format"} if request.schema else set())
 
     def _note(self, about: str, sentence: str) -> None:
-        """Tell the user once."""
+        """Log a note once and keep it."""
         if about not in self._notes:
             self._notes[about] = sentence
             _LOG.warning("editloupe: %s", sentence)
@@ -353,7 +357,7 @@ class ModelChat:
         return wait_random_exponential(multiplier=self._retry.first_wait, max=self._retry.longest_wait)(state)
 
     def _key(self, request: ChatRequest) -> str:
-        """Return the hash of everything that decides this reply; pictures count by hash and by how they are sent."""
+        """Return the hash of everything that determines this reply; pictures count by hash and by how they are sent."""
         facts = {
             "model": self._name,
             "parameters": self._parameters,
@@ -369,23 +373,23 @@ class ModelChat:
 
 @dataclass
 class _Asking:
-    """One request with all its tries."""
+    """One request with all its attempts."""
 
     client: Any
     wire: list[AnyMessage]
     request: ChatRequest
     attempts: int = 0
     seconds: float = 0.0
-    """Of all tries, without what lay between them."""
+    """Of all attempts, without the time between them."""
     usage: Usage = field(default_factory=Usage)
 
     def estimate(self) -> int:
-        """Estimate the tokens the request takes to read."""
+        """Estimate the input tokens of the request."""
         request = self.request
         return estimate_input(request.messages, request.tools, request.album, request.limits)
 
     def lose(self, slot: RequestSlot, paid: bool) -> None:
-        """Count a try that brought no reply; by estimate where the server was at work on it."""
+        """Count an attempt that brought no reply; its tokens are estimated if the server was working on it."""
         tokens = {"input_tokens": self.estimate(), "output_tokens": UNSEEN_REPLY} if paid else {}
         usage = Usage(requests=1, **tokens)
         self.usage += usage
@@ -399,13 +403,13 @@ class _Again(Exception):
 
 
 def _is_nothing(message: AIMessage, facts: ReplyFacts) -> bool:
-    """True where a reply holds neither words nor calls nor a reason for ending: no model answers so, a broken server does."""
+    """Return True if a reply has no text, no calls and no finish reason, which only a broken server sends."""
     empty = not message.content and not message.tool_calls and not message.invalid_tool_calls
     return empty and not facts.finish and facts.refusal is None
 
 
 def _canonical(message: AnyMessage, index: int) -> dict[str, Any]:
-    """Return what of a message decides the next reply; ids a client makes up at random do not."""
+    """Return what of a message determines the next reply; random ids of a client do not."""
     content = message.content
     if isinstance(content, list):
         content = [

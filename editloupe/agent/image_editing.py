@@ -1,4 +1,4 @@
-"""Somebody who edits pictures: a provider's image model behind its real client, with retries, no secret in what is told."""
+"""Edit pictures with a provider's image model, with retries and redacted errors."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from editloupe.agent.transport.secrets import remember_secrets, remember_url_sec
 from editloupe.types import Reason, Usage, UserError
 
 SECONDS = 180.0
-"""How long one picture is waited for: image models take up to a minute, and more where they are busy."""
+"""Timeout per picture: image models take up to a minute, and longer under load."""
 
 
 _NOTHING, _USUAL = Usage(), RetryPolicy()
 
 
 class EditRefused(Exception):
-    """The editor gave no picture for this request, and would not for the same one again; the sentence says why."""
+    """The editor returned no picture and would not for the same request again; the message says why."""
 
     def __init__(self, sentence: str, usage: Usage = _NOTHING) -> None:
         super().__init__(sentence)
         self.usage = usage
-        """What the reply without a picture took."""
+        """Tokens of the reply without a picture."""
 
 
 class ImageEditor:
-    """An image model that is given a picture and an instruction; belongs to one event loop."""
+    """An image model that edits a picture by an instruction; belongs to one event loop."""
 
     def __init__(
         self, name: str, provider: Provider, client: ImageClient, timeout: float, retry: RetryPolicy = _USUAL
@@ -43,10 +43,16 @@ class ImageEditor:
         self._provider, self._client, self._timeout, self._retry = provider, client, timeout, retry
 
     async def edit(self, picture: bytes, instruction: str) -> ImageReply:
-        """Return the edited picture of a PNG file.
+        """Return the edited picture.
 
-        Raises EditRefused where the editor declines or says something in place of a picture, ModelFailed where it could not be
-        reached, ModelRejected where trying again would not change anything.
+        Args:
+            picture: A PNG file.
+            instruction: The change to make.
+
+        Raises:
+            EditRefused: The editor declines, or sends text instead of a picture.
+            ModelFailed: The server could not be reached.
+            ModelRejected: Retrying would not change anything.
         """
         lost = 0
         for attempt in range(1, self._retry.max_attempts + 1):
@@ -81,7 +87,17 @@ class ImageEditor:
 def open_editor(
     spec: str, base_url: str | None = None, timeout: float = SECONDS, retry: RetryPolicy = _USUAL
 ) -> ImageEditor:
-    """Return the image model behind a spec; a missing key or a provider without one is the user's mistake, told at once."""
+    """Open the image model of a spec.
+
+    Args:
+        spec: `provider:model`.
+        base_url: Address of the server; None uses the provider's own.
+        timeout: Seconds to wait for a picture.
+        retry: How failed requests are retried.
+
+    Raises:
+        UserError: The key is missing, or the provider has no image models.
+    """
     named, model = split_spec(spec)
     names = [candidate.name for candidate in PROVIDERS if candidate.edit_images]
     provider = find_provider(named) if named != RULES else None

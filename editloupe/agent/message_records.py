@@ -17,9 +17,9 @@ from editloupe.types import RequestMessage, RequestPicture, Sha, Step, ToolCall
 
 
 def record_messages(messages: Sequence[AnyMessage]) -> tuple[RequestMessage, ...]:
-    """Return messages as a step keeps them; the first two of a conversation stand in the trace's prompt.
+    """Return messages as a step stores them; the first two of a conversation refer to the trace's prompt.
 
-    A reply that went back to the model stands as a mark: its words are in the step before.
+    A reply that was sent back to the model is stored as a marker only: its text is in the step before.
     """
     opens = bool(messages) and isinstance(messages[0], SystemMessage)
     return tuple(
@@ -50,13 +50,13 @@ def _asked_parts(content: str | list[Any], texts: bool) -> Iterator[str | Reques
 
 
 WRITTEN = "text_"
-"""How the ids begin of calls that stand in the text of a reply (`agent/calls.py`)."""
+"""Prefix of the ids of calls that are written in the text of a reply (see `replies/answers.py`)."""
 _CLIENTS_OWN = ("tool_calls", "function_call")
-"""Where clients repeat the calls of a reply; the message's own calls decide."""
+"""Fields in which clients repeat the calls of a reply; the message's own calls count."""
 
 
 def rebuild_reply(step: Step, native: bool) -> AIMessage:
-    """Return the reply of a step in a form every provider takes; without `native`, its calls are written in the text.
+    """Return the reply of a step as a message every provider accepts; without `native`, its calls are written as text.
 
     >>> step = Step(index=0, raw="I zoom.", calls=(ToolCall(id="c1", name="zoom", parameters={"x": 1}),))
     >>> rebuild_reply(step, native=False).content
@@ -69,9 +69,10 @@ def rebuild_reply(step: Step, native: bool) -> AIMessage:
 
 
 def is_same_reply(message: AIMessage, step: Step) -> bool:
-    """True where a kept message is the reply that a step was read from: the same words, and the same calls by their ids.
+    """Return True if a stored message is the reply a step was parsed from: same text, and same calls by id.
 
-    Two criteria often begin with the same words and the same call; a conversation that goes on needs its own ids.
+    Two criteria often begin with the same words and the same call, but a conversation can only continue with its own
+    ids.
     """
     functions = [call for call in step.calls if not call.id.startswith(WRITTEN)]
     if text_of(message) != step.raw:
@@ -82,15 +83,15 @@ def is_same_reply(message: AIMessage, step: Step) -> bool:
 
 
 def _is_same_call(message_call: LangChainCall, call: ToolCall) -> bool:
-    """True where a call of a message is that of a step; a provider that gives no ids leaves them out of it."""
+    """Return True if a call of a message is that of a step; some providers give no ids."""
     same_id = (message_call.get("id") or call.id) == call.id
     return same_id and message_call["name"] == call.name and dict(message_call["args"]) == dict(call.parameters)
 
 
 def change_reply(message: AIMessage, step: Step, thought: str | None, calls: Sequence[ToolCall]) -> AIMessage:
-    """Return the reply with another thought or other parameters of its calls; an answer it gave is left out.
+    """Return the reply with a different thought or other call parameters; its answer is dropped.
 
-    What a provider needs beside the text to go on, such as the signatures of thoughts, stays.
+    Fields that the provider needs to continue, such as signatures of thoughts, are kept.
     """
     functions = [call for call in calls if not call.id.startswith(WRITTEN)]
     content = change_reply_text(step, thought, calls)
@@ -101,7 +102,7 @@ def change_reply(message: AIMessage, step: Step, thought: str | None, calls: Seq
 
 
 def change_reply_text(step: Step, thought: str | None, calls: Sequence[ToolCall]) -> str:
-    """Return the text of a reply with another thought or other parameters of the calls that stand in it.
+    """Return the text of a reply with a different thought or other parameters of the calls written in it.
 
     >>> change_reply_text(Step(index=0, raw="I zoom.", thought="I zoom."), "I doubt it.", ())
     '<Start Thinking>I doubt it.</Start Thinking>'
@@ -117,7 +118,7 @@ def _functions(calls: Sequence[ToolCall]) -> list[dict[str, object]]:
 
 
 def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
-    """Return a text with calls behind it, as the text protocol writes them."""
+    """Append calls to a text in the syntax of the text protocol."""
     if not calls:
         return text
     lines = [json.dumps({"name": call.name, "parameters": dict(call.parameters)}, ensure_ascii=False) for call in calls]
@@ -129,7 +130,7 @@ ROLES = {"human": "user", "ai": "assistant"}
 
 
 def set_question_content(span: Span, messages: Sequence[AnyMessage], album: Album, limits: WireLimits) -> None:
-    """Put what is asked into a chat span."""
+    """Set the attributes of a chat span that describe the request: picture hashes, and messages if these are captured."""
     if not span:
         return
     span.set(editloupe__pictures=list(dict.fromkeys(_pictures(messages))))
@@ -138,7 +139,7 @@ def set_question_content(span: Span, messages: Sequence[AnyMessage], album: Albu
 
 
 def set_reply_content(span: Span, message: AIMessage, finish: str) -> None:
-    """Put what was answered into a chat span."""
+    """Set the reply's text on a chat span, if messages are captured."""
     if span and captures_content():
         record = {**_span_message(message, None, None), "finish_reason": finish}
         span.set(gen_ai__output__messages=_to_json([record]))

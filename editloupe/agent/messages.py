@@ -1,7 +1,7 @@
-"""The conversation as the graph keeps it: LangChain messages whose pictures are references, filled in only on the way out.
+"""LangChain messages whose pictures are references until a request is sent.
 
-Pictures a tool returns go back in a user message, after the tool messages of all calls: Chat Completions servers take only text
-in a tool message.
+Pictures that a tool returns go into a user message after the tool messages of all calls, because Chat Completions
+servers accept only text in a tool message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Block = dict[str, Any]
 
 
 def picture_block(sha: Sha, name: str) -> Block:
-    """Return a reference to a picture, as it stands in the graph's state."""
+    """Return a reference to a picture, as the graph's state stores it."""
     return {"type": PICTURE, "sha": sha, "name": name}
 
 
@@ -35,7 +35,7 @@ def text_block(text: str) -> Block:
 def announce_picture(
     name: str, sha: Sha, album: Album, limits: WireLimits, words: Wording = USUAL_WORDING
 ) -> list[Block]:
-    """Return a picture behind a line that gives its name and its size as sent."""
+    """Return a picture preceded by a line with its name and its size as sent."""
     width, height = album[sha].wire(limits).size
     line = filled(words.picture, name=name, width=width, height=height)
     return [*([text_block(line)] if line.strip() else []), picture_block(sha, name)]
@@ -48,7 +48,7 @@ def build_observations(
     limits: WireLimits,
     words: Wording = USUAL_WORDING,
 ) -> list[AnyMessage]:
-    """Return what the judge reads after its calls: a sentence for every call, then the pictures together."""
+    """Return the messages that follow the judge's calls: one sentence per call, then all pictures together."""
     native = {call["id"] for call in reply.tool_calls}
     messages: list[AnyMessage] = [
         ToolMessage(o.text, tool_call_id=o.call_id, name=o.tool, artifact=dict(o.data))
@@ -67,7 +67,7 @@ def build_observations(
 
 
 def build_correction(reply: AIMessage | None, sentence: str, words: Wording = USUAL_WORDING) -> list[AnyMessage]:
-    """Return what the judge reads when its reply could not be used; every call it made gets its answer too."""
+    """Return the messages that follow an unusable reply; every call in it gets an answer too."""
     calls = [*reply.tool_calls, *reply.invalid_tool_calls] if reply else []
     unanswered: list[AnyMessage] = [
         ToolMessage(words.not_carried_out, tool_call_id=str(call["id"]), name=call["name"], status="error")
@@ -85,7 +85,7 @@ def text_of(message: AIMessage) -> str:
 
 
 def reasoning_of(message: AIMessage) -> str:
-    """Return the reasoning that came beside a reply's text: in blocks of its own, or in a field."""
+    """Return the reasoning that came with a reply, either in blocks of its own or in a field."""
     if isinstance(message.content, list):
         blocks = (part for part in message.content if isinstance(part, dict))
         if reasoning := "\n".join(text for block in blocks if (text := _reasoning_in(block))):
@@ -102,7 +102,7 @@ def _reasoning_in(block: dict[str, Any]) -> str:
 
 
 _REASONING = ("thinking", "reasoning", "reasoning_content")
-"""What clients call a block of reasoning, and the field in it."""
+"""Names that clients give to a block of reasoning and to the field in it."""
 
 
 def _is_text(part: str | dict[str, Any]) -> bool:
@@ -112,9 +112,9 @@ def _is_text(part: str | dict[str, Any]) -> bool:
 def to_wire_messages(
     messages: Iterable[AnyMessage], form: PictureForm, album: Album, limits: WireLimits, attach: bool = True
 ) -> list[AnyMessage]:
-    """Return the conversation in a provider's form; its pictures stay references until the request leaves.
+    """Return the conversation in a provider's format; pictures stay references until the request is sent.
 
-    Without `attach`, for a client whose requests nothing joins on their way, the pictures are written out.
+    Without `attach`, the pictures are written into the messages, for clients whose requests no hook can change.
     """
     out: list[AnyMessage] = []
     for message in messages:
@@ -139,20 +139,20 @@ def _fill(block: Block, form: PictureForm, album: Album, limits: WireLimits, att
 
 
 def find_pictures(messages: Iterable[AnyMessage]) -> Iterator[Sha]:
-    """Yield the picture of every reference in these messages."""
+    """Yield the hash of every picture reference in these messages."""
     for message in messages:
         if isinstance(message.content, list):
             yield from (b["sha"] for b in message.content if isinstance(b, dict) and b.get("type") == PICTURE)
 
 
 def describe_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimits) -> tuple[Sent, ...]:
-    """Say how the pictures of these messages go out, for the trace."""
+    """Return how the pictures of these messages are sent, for the trace."""
     blocks = (part for m in messages if isinstance(m.content, list) for part in m.content if isinstance(part, dict))
     return tuple(album[b["sha"]].sent(b["name"], limits) for b in blocks if b.get("type") == PICTURE)
 
 
 def make_storable(message: AIMessage) -> AIMessage:
-    """Return a reply that can be kept, traced and sent back: half an emoji, endless nesting or NaN carry a mark."""
+    """Return a reply that can be stored and sent back: broken surrogates, extreme nesting and NaN are replaced by marks."""
     parts = {name: getattr(message, name) for name in _PARTS}
     marked = {name: storable(part) for name, part in parts.items() if not fits(part)}
     return message.model_copy(update=marked) if marked else message

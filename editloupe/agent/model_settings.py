@@ -1,4 +1,4 @@
-"""What a model can be told about how to answer, beyond the messages: the settings, as they are sent and as they are recorded."""
+"""The settings of a model, as users set them, as requests carry them and as runs record them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from editloupe.types import Record, UserError
 
 FLEX = "flex"
 FLEX_SECONDS = 900.0
-"""How long to wait for a reply of the flex tier: OpenAI's guide advises 15 minutes."""
+"""Timeout of the flex tier: OpenAI's guide advises 15 minutes."""
 _SECRET = re.compile(r"auth|key|token|secret|password|cookie|credential|signature", re.IGNORECASE)
 _HARMLESS = re.compile(
     r"(version|beta|region|project|organization|title|referer|tier|model|deployment)$", re.IGNORECASE
 )
-"""Headers whose values may be written down, unless they look like a key."""
+"""Headers whose values may be recorded, unless they look like a key."""
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_OURS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"})
 _OURS = "it is what the judge asks"
@@ -29,32 +29,32 @@ _ASKED = {
     "model": "the judge's own name says which model is asked",
     **dict.fromkeys(("messages", "contents", "input", "tools", "stream"), _OURS),
 }
-"""Fields of a body without which a run would not have asked what it records."""
+"""Body fields that users cannot set, because then a run would not have asked what it records."""
 ALTERNATIVES = {
     "reasoning_effort": "thinking_level",
     "thinking_level": "reasoning_effort",
     "thinking_budget": "reasoning_effort",
 }
-"""What other providers call something alike."""
+"""The closest parameter of other providers."""
 
 
 class ProviderParameters(Record):
-    """Parameters of a provider's interface; what is None, or empty, is not sent."""
+    """Parameters of a provider's interface; None and empty values are not sent."""
 
     reasoning_effort: str | None = Field(default=None, min_length=1)
-    """`low`, `medium`, `high` or another level of OpenAI's reasoning models and of servers that know the parameter."""
+    """`low`, `medium`, `high` or another level of OpenAI's reasoning models and of compatible servers."""
     thinking_level: str | None = Field(default=None, min_length=1)
-    """`minimal`, `low`, `medium` or `high`, of Gemini 3."""
+    """`minimal`, `low`, `medium` or `high`, for Gemini 3."""
     thinking_budget: Annotated[int, Field(ge=-1)] | None = None
-    """Tokens of thinking, of Gemini 2.5; 0 switches it off where it can be, -1 leaves it to the model."""
+    """Thinking tokens, for Gemini 2.5 and Claude; 0 switches thinking off if possible, -1 leaves it to the model."""
     seed: int | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     service_tier: str | None = Field(default=None, min_length=1)
-    """`flex` is slower and cheaper; a reply is then waited for 15 minutes unless `timeout` is set."""
+    """`flex` is slower and cheaper; the timeout is then 15 minutes unless `timeout` is set."""
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """Sent with every request. Values that may be secret are never written down."""
+    """Sent with every request. Values that may be secret are never recorded."""
     extra_body: Mapping[str, Any] = Field(default_factory=dict)
-    """Fields put into the body of every request; objects are joined with what is there."""
+    """Fields added to the body of every request; objects are merged with existing ones."""
 
     @field_validator("extra_body")
     @classmethod
@@ -82,31 +82,31 @@ class ProviderParameters(Record):
 
 
 class ModelSettings(ProviderParameters):
-    """How a model is asked."""
+    """Settings of a model."""
 
     tool_calls: Literal["auto", "native", "text"] = "auto"
     """`auto` follows the model's profile."""
     coordinates: Literal["auto", "pixels", "per_mille"] = "auto"
     structured: Literal["auto", "on", "off"] = "auto"
-    """Whether the provider is held to the answer's JSON schema; `auto` follows the model's profile."""
+    """Whether the provider enforces the answer's JSON schema; `auto` follows the model's profile."""
     written_reasoning: Literal["auto", "on", "off"] = "auto"
-    """Whether a reply held to JSON begins with reasoning step by step; `auto`: where the model has no reasoning of its own."""
+    """Whether a JSON reply begins with step-by-step reasoning; `auto`: only for models that do not reason by themselves."""
     temperature: float | None = None
-    """None: 0 where the model accepts it, nothing sent where it does not."""
+    """None: 0 if the model accepts a temperature; else none is sent."""
     max_output_tokens: int | None = None
     timeout: float = 90.0
-    """Seconds to wait for one reply; 900 with the service tier `flex`, where nothing else was set."""
+    """Seconds to wait for a reply; 900 for the service tier `flex` unless set."""
     retry: RetryPolicy = RetryPolicy()
 
     @property
     def patience(self) -> float:
-        """How many seconds a reply is really waited for."""
+        """The timeout in effect, in seconds."""
         waits = self.service_tier == FLEX and "timeout" not in self.model_fields_set
         return FLEX_SECONDS if waits else self.timeout
 
 
 def adjust_profile(profile: Profile, settings: ModelSettings) -> Profile:
-    """Return the profile as the user's settings have it."""
+    """Return the profile with the user's settings applied."""
     changes: dict[str, Any] = {}
     if settings.tool_calls != "auto":
         changes["native_tools"] = settings.tool_calls == "native"
@@ -120,7 +120,7 @@ def adjust_profile(profile: Profile, settings: ModelSettings) -> Profile:
 
 
 def build_sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
-    """Return the parameters that are sent, without secrets: temperature 0 where it is accepted, and what else was set."""
+    """Return the parameters that are sent, without secrets: temperature 0 if accepted, and everything that was set."""
     parameters: dict[str, Any] = {}
     if settings.temperature is not None:
         parameters["temperature"] = settings.temperature
@@ -132,12 +132,12 @@ def build_sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
 
 
 def redact_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers as they are written down, by lower-case name."""
+    """Return headers as they are recorded, by lower-case name."""
     return {name.lower(): redact_header(name, value) for name, value in sorted(headers.items())}
 
 
 def redact_header(name: str, value: str) -> str:
-    """Return the value of a header as it is written down: itself, nothing, or a hash that changes with it.
+    """Return a header's value as it is recorded: unchanged, a placeholder, or a hash that changes with the value.
 
     >>> redact_header("OpenAI-Beta", "x=v1"), redact_header("X-Api-Key", "abc"), redact_header("X-Route", "b")[:2]
     ('x=v1', '[secret]', '[s')
@@ -156,7 +156,7 @@ def list_parameters(settings: ProviderParameters) -> dict[str, Any]:
 
 
 def check_supported(settings: ProviderParameters, provider: Provider | None, spec: str) -> None:
-    """Raise UserError where a parameter was set that the judge's provider does not have."""
+    """Raise UserError if a parameter was set that the judge's provider does not have."""
     takes = provider.takes if provider else frozenset[str]()
     for name in list_parameters(settings):
         if name not in takes:

@@ -1,4 +1,4 @@
-"""Opens a judge by its spec: the chat client of its provider, or the embedded rules."""
+"""Open the judge of a spec, which is a provider's chat client or the embedded judge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from editloupe.agent.transport.secrets import remember_secrets, remember_url_sec
 from editloupe.types import UserError
 
 BY_THE_GATE = ("headers", "extra_body")
-"""Parameters that join a request on its way out; the client does not know them."""
+"""Parameters that the gate adds to requests; the client does not know them."""
 
 
 def open_chat(
@@ -29,7 +29,18 @@ def open_chat(
     replies: ReplyStore | None = None,
     traffic: RateLimiter | None = None,
 ) -> Chat:
-    """Return the judge behind a spec, ready to be asked; a missing key is the user's mistake and is told at once."""
+    """Open the judge of a spec.
+
+    Args:
+        spec: `provider:model`, or `rules`.
+        base_url: Address of the server; None uses the provider's variable or its own server.
+        settings: Settings of the model.
+        replies: Stores replies; None stores nothing.
+        traffic: Limits the rate of requests; None sends them at once.
+
+    Raises:
+        UserError: The spec is unknown, the key is missing, or a setting does not fit the provider.
+    """
     named, model = split_spec(spec)
     if base_url is not None:
         check_base_url(base_url)
@@ -71,7 +82,7 @@ def open_chat(
 
 
 def _open_client(provider: Provider, opening: Opening, spec: str) -> Client:
-    """Open a client; what goes wrong is told in one sentence without secrets."""
+    """Open a client; an error becomes one sentence without secrets."""
     try:
         if desk := current_queue():
             desk.take_over(provider, opening, spec)
@@ -90,7 +101,7 @@ def _open_client(provider: Provider, opening: Opening, spec: str) -> Client:
 
 
 def find_key(provider: Provider, base_url: str | None, spec: str) -> str:
-    """Return the key of a provider from the environment; a missing or broken one is the user's mistake."""
+    """Return the key of a provider from the environment; raise UserError if it is missing or malformed."""
     for name in provider.keys:
         value = os.environ.get(name, "")
         if key := value.strip():  # secrets mounted as files end with a line break

@@ -1,4 +1,4 @@
-"""What the judge is told: the fixed rubric text first, the way to answer, the worked examples; the edit's own text comes last."""
+"""Build the judge's prompt from a rubric, with the fixed text first and the edit's own text last."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from editloupe.rubrics.wording import USUAL_WORDING, Wording, filled
 from editloupe.types import Mode
 
 EARLIER_FINDINGS = "earlier_findings"
-"""The fact of a case that holds what was found out beforehand: introductions to texts."""
+"""Key of a case's facts with the findings of earlier steps: introductions mapped to texts."""
 
 
 def build_system_text(
@@ -35,9 +35,15 @@ def build_system_text(
     structured: bool = False,
     written: bool = False,
 ) -> str:
-    """Return the fixed text of a rubric in one mode; the same for every edit, so that providers can cache it.
+    """Return the fixed text of a rubric in one mode; it is the same for every edit, so that providers can cache it.
 
-    A `structured` reply is nothing but JSON; `written`: it begins with reasoning, for models that have none of their own.
+    Args:
+        rubric: The rubric.
+        mode: The mode of judging.
+        tools: Function descriptions of the tools.
+        native: Whether tools are called by the provider's function calling.
+        structured: Whether a reply is a JSON object and nothing else.
+        written: Whether such a reply begins with written reasoning.
     """
     mode_text, words = rubric.modes[mode], rubric.wording
     type_notes = rubric.type_notes if mode_text.type_notes else {}
@@ -61,7 +67,7 @@ def build_system_text(
 
 
 def build_task_text(case: Case, per_mille: bool, tools: bool) -> str:
-    """Return the edit's own text, which closes the request; whatever others wrote is quoted in it."""
+    """Return the edit's own text, which ends the request; text by other people is quoted."""
     tells, words = case.rubric.tells, case.rubric.wording
     lines = [_quote(words.instruction, case.edit.instruction)] if "instruction" in tells else []
     if case.edit.instruction_type and "type" in tells:
@@ -90,7 +96,7 @@ def format_answer_rules(
     written: bool = False,
     words: Wording = USUAL_WORDING,
 ) -> str:
-    """Say in which form a reply can be read; structured replies are nothing but their JSON object."""
+    """Describe the form of a reply that can be parsed; a structured reply is only its JSON object."""
     if structured:
         reasoning = {REASONING: words.step_by_step} if written and not isinstance(answer, TextAnswer) else {}
         shape = json.dumps({**reasoning, **_shape(answer, words)}, ensure_ascii=False)
@@ -103,7 +109,7 @@ def format_answer_rules(
 
 
 def format_final_answer(answer: Answer, words: Wording = USUAL_WORDING) -> str:
-    """Say what a final answer looks like."""
+    """Describe the form of a final answer."""
     if isinstance(answer, LabelAnswer):
         return filled(words.label_form, labels=", ".join(label.name for label in answer.labels))
     return filled(words.json_form, shape=json.dumps(_shape(answer, words), ensure_ascii=False))

@@ -1,8 +1,8 @@
-"""The fixed words of judge specs. They load nothing, so that tables and stores can compare specs without a model stack."""
+"""The fixed words of judge specs; this module imports nothing, so that light modules can compare specs."""
 
 from __future__ import annotations
 
 RULES = "rules"
-"""The spec of the embedded judge."""
+"""Spec of the embedded judge."""
 PANEL, CASCADE = "panel:", "cascade:"
-"""How the specs of several judges that answer together begin."""
+"""Prefixes of the specs of several judges that answer together."""

@@ -1,4 +1,4 @@
-"""Reads a judge's spec, such as `openai:gpt-5.1`: which provider, which model, and what that model's family is like."""
+"""Parse judge specs such as `openai:gpt-5.1` and find the profile of the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from editloupe.types import UserError
 
 
 def format_specs(last: str) -> str:
-    """Return how the judges of all providers are written, for a sentence: `openai:NAME` and so on."""
+    """Return the spec forms of all providers, such as `openai:NAME`, for a sentence."""
     return last.join(f"{provider.name}:NAME" for provider in PROVIDERS)
 
 
@@ -30,12 +30,12 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def find_profile(provider: str, name: str) -> Profile:
-    """Return the profile of a model: the first whose pattern the name starts with, behind any owner's name.
+    """Return the profile of a model: the first whose pattern matches the start of its name, after any owner's name.
 
-    A family is known by its name whatever the provider: a Gemini behind an OpenAI-compatible proxy counts in thousandths all
-    the same. What depends on the provider's own interface is not taken along: tools are called by the text protocol there, and
-    no schema is sent (Gemini 3 refuses function calls whose thought signatures a proxy's format lost on the way), and pictures
-    have the limits of whoever takes them.
+    A family is recognised by its name with every provider: a Gemini behind an OpenAI-compatible proxy counts in
+    thousandths too. Properties of the provider's own interface are not carried over: tools are called by the text
+    protocol, no schema is sent (Gemini 3 refuses function calls whose thought signatures the proxy's format lost), and
+    pictures have the limits of the provider that receives them.
 
     >>> find_profile("openai", "Qwen/Qwen3-VL-8B-Instruct").family
     'Qwen3-VL'
@@ -61,5 +61,5 @@ def find_profile(provider: str, name: str) -> Profile:
 
 
 def _default_profile(provider: Provider) -> Profile:
-    """Return the profile of a provider's models that no pattern knows."""
+    """Return the profile of a provider's models that match no pattern."""
     return next(profile for profile in provider.profiles if not profile.pattern)

@@ -1,7 +1,7 @@
-"""What a judge reads about its tools: their descriptions, what they say, and the lines before their pictures, in its wording.
+"""The texts a judge reads about its tools, in the wording of its rubric.
 
-A wording holds only words that differ from the tools' own, so that a file with all words in it, left as it is, asks the same
-questions.
+These are descriptions, results and captions. A wording holds only texts that differ from the tools' own, so that a file
+with all texts unchanged asks the same questions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from editloupe.types import Observation
 
 TOOLS = (ZoomInImage, LocalizeDifferences, DetectObject, ReadText)
 OTHER_FORMS = (LocalizePixelDifferences,)
-"""The same tools as other settings make them; their descriptions are usual, too."""
+"""Variants of the same tools under other settings; their descriptions are defaults too."""
 SAID = "{said}"
 
 
 def default_tool_words() -> dict[str, Any]:
-    """Return the tools' own words, as the fields of a wording have them."""
+    """Return the tools' own texts, by the fields of a wording."""
     return {
         "tool_descriptions": {tool.name: tool.description for tool in TOOLS},
         "tool_parameters": {tool.name: dict(tool.parameter_words) for tool in TOOLS},
@@ -35,7 +35,7 @@ def default_tool_words() -> dict[str, Any]:
 
 
 def drop_default_words(words: Wording) -> Wording:
-    """Return a wording without the words that the tools have by themselves."""
+    """Return a wording without the texts that equal the tools' own."""
     usual = default_tool_words()
     descriptions = {(tool.name, tool.description) for tool in (*TOOLS, *OTHER_FORMS)}
     parameters = {
@@ -56,7 +56,7 @@ def drop_default_words(words: Wording) -> Wording:
 
 
 def build_functions(tools: Iterable[Tool], view: View, per_mille: bool, words: Wording) -> list[dict[str, Any]]:
-    """Return tools as function descriptions, in these words."""
+    """Return tools as function descriptions in a wording."""
     return [
         {
             "type": "function",
@@ -71,7 +71,7 @@ def build_functions(tools: Iterable[Tool], view: View, per_mille: bool, words: W
 
 
 def reword_observation(seen: Observation, words: Wording) -> Observation:
-    """Return what a tool said and the lines before its pictures, in these words."""
+    """Return a tool's result and its captions in a wording."""
     if seen.failed:
         text, captions = filled(words.tool_error, said=seen.text), seen.captions
     else:

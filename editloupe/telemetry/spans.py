@@ -1,6 +1,7 @@
-"""Spans of judging for OpenTelemetry, by its conventions for generative AI: an edit, a criterion, a model call, a tool call.
+"""OpenTelemetry spans of edits, criteria, model calls and tool calls, by its conventions for generative AI.
 
-Switched off, a span costs one comparison and nothing of OpenTelemetry is imported. Pictures are named by their hashes.
+If spans are switched off, one costs a comparison and nothing of OpenTelemetry is imported. Pictures are identified by
+their hashes.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any
 from editloupe.types import Observation, Outcome, Reason, ToolCall, Usage, Verdict
 
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""Where it is `true`, spans hold the texts of messages, calls and results."""
+"""If it is `true`, spans contain the texts of messages, calls and results."""
 PICTURES_VARIABLE = "EDITLOUPE_OTEL_PICTURES"
-"""Where it is `bytes`, and texts are held too, pictures are in the messages whole."""
+"""If it is `bytes`, and texts are captured too, messages contain the pictures themselves."""
 AGENT = "editloupe"
 
 
 class Span:
-    """A span under way, or nothing at all where spans are switched off."""
+    """An open span, or a placeholder if spans are switched off."""
 
     def __init__(self, span: Any = None) -> None:
         self._span = span
@@ -30,12 +31,12 @@ class Span:
         return self._span is not None
 
     def set(self, **attributes: Any) -> None:
-        """Add what is known; dots are written as double underscores, and what is None is left out."""
+        """Set attributes; double underscores become dots, and None values are dropped."""
         if self._span is not None:
             self._span.set_attributes(_attributes(attributes))
 
     def event(self, name: str, **attributes: Any) -> None:
-        """Add something that happened."""
+        """Add an event."""
         if self._span is not None:
             self._span.add_event(name, _attributes(attributes))
 
@@ -53,7 +54,11 @@ _TRACER: Any = None
 
 
 def spans_to(provider: Any | None) -> None:
-    """Send spans to a tracer provider of OpenTelemetry from here on; None switches them off."""
+    """Send spans to an OpenTelemetry tracer provider from now on.
+
+    Args:
+        provider: The `TracerProvider`; None switches spans off.
+    """
     global _TRACER
     if provider is None:
         _TRACER = None
@@ -64,13 +69,13 @@ def spans_to(provider: Any | None) -> None:
 
 
 def spans_on() -> bool:
-    """True where spans are sent."""
+    """Return True if spans are sent."""
     return _TRACER is not None
 
 
 @contextmanager
 def edit_span(edit_id: str, protocol: str, mode: str, judge: str, repeat: int) -> Iterator[Span]:
-    """Give the span of one edit; the outcomes of its criteria become its events."""
+    """Yield the span of one edit; the outcomes of its criteria become its events."""
     facts = {"edit__id": edit_id, "protocol": protocol, "mode": mode, "judge": judge, "repeat": repeat}
     with _span(f"invoke_agent {AGENT}", "invoke_agent", {"gen_ai__agent__name": AGENT, **_own(facts)}) as span:
         yield span
@@ -78,7 +83,7 @@ def edit_span(edit_id: str, protocol: str, mode: str, judge: str, repeat: int) -
 
 @contextmanager
 def criterion_span(edit_id: str, criterion: str, target: int | None) -> Iterator[Span]:
-    """Give the span of one criterion of an edit, or of one of its targets."""
+    """Yield the span of one criterion of an edit, or of one of its targets."""
     facts = {"edit__id": edit_id, "criterion": criterion, "target": None if target is None else target + 1}
     named = {"gen_ai__agent__name": criterion, **_own(facts)}
     with _span(f"invoke_agent {criterion}", "invoke_agent", named) as span:
@@ -87,7 +92,7 @@ def criterion_span(edit_id: str, criterion: str, target: int | None) -> Iterator
 
 @contextmanager
 def chat_span(provider: str, model: str, parameters: Mapping[str, Any], address: str | None) -> Iterator[Span]:
-    """Give the span of one question to a model, with all its tries."""
+    """Yield the span of one question to a model, with all its attempts."""
     facts = {
         "gen_ai__provider__name": provider,
         "gen_ai__request__model": model,
@@ -102,7 +107,7 @@ def chat_span(provider: str, model: str, parameters: Mapping[str, Any], address:
 
 
 def set_reply(span: Span, metadata: Mapping[str, Any], finish: str, usage: Usage, attempts: int) -> None:
-    """Say of a chat span what came back."""
+    """Set the attributes of a chat span that describe the reply."""
     span.set(
         gen_ai__response__id=metadata.get("id"),
         gen_ai__response__model=metadata.get("model_name"),
@@ -117,7 +122,7 @@ def set_reply(span: Span, metadata: Mapping[str, Any], finish: str, usage: Usage
 
 @contextmanager
 def tool_span(call: ToolCall) -> Iterator[Span]:
-    """Give the span of one tool call."""
+    """Yield the span of one tool call."""
     facts: dict[str, Any] = {
         "gen_ai__tool__name": call.name,
         "gen_ai__tool__call__id": call.id,
@@ -130,7 +135,7 @@ def tool_span(call: ToolCall) -> Iterator[Span]:
 
 
 def set_observation(span: Span, seen: Observation) -> None:
-    """Say of a tool's span what it brought; its pictures by hash."""
+    """Set the attributes of a tool's span that describe its result; pictures by hash."""
     if not span:
         return
     span.set(editloupe__pictures=list(seen.pictures), editloupe__cached=seen.cached)
@@ -141,7 +146,7 @@ def set_observation(span: Span, seen: Observation) -> None:
 
 
 def add_evaluation(span: Span, outcome: Outcome) -> None:
-    """Add an outcome to a span, as the event of an evaluation; an unjudged one has an error and no score."""
+    """Add an outcome to a span as an evaluation event; an unjudged one has an error and no score."""
     if not span:
         return
     if isinstance(outcome, Verdict):
@@ -159,7 +164,7 @@ def add_evaluation(span: Span, outcome: Outcome) -> None:
 
 
 def set_decision(span: Span, criterion: str, label: str | None, score_100: float | None, reason: Reason | None) -> None:
-    """Say of a criterion's span how it ended."""
+    """Set the outcome of a criterion on its span."""
     span.set(
         gen_ai__evaluation__name=criterion,
         gen_ai__evaluation__score__label=label,
@@ -170,12 +175,12 @@ def set_decision(span: Span, criterion: str, label: str | None, score_100: float
 
 
 def captures_content() -> bool:
-    """True where the texts of messages are wanted in spans."""
+    """Return True if spans should contain the texts of messages."""
     return os.environ.get(CONTENT_VARIABLE, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
 
 
 def captures_pictures() -> bool:
-    """True where pictures are wanted in spans whole."""
+    """Return True if spans should contain the pictures themselves."""
     return captures_content() and os.environ.get(PICTURES_VARIABLE, "").strip().lower() == "bytes"
 
 

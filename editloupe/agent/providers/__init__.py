@@ -1,4 +1,4 @@
-"""The providers whose models can be judges: one file each, behind one interface."""
+"""The providers whose models can be judges, one file per provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claude, by Anthropic's Messages interface."""
+"""Claude, through Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
 LARGEST_PICTURE = 5 * 2**20 * 3 // 4
-"""Of 5 MB as the service counts them, which is in base64."""
+"""The service's limit of 5 MB applies to base64."""
 LARGEST_REQUEST = 30 * 2**20
-"""Of the pictures in one request; all of it may have 32 MB."""
+"""Limit of the pictures in one request; the whole request may have 32 MB."""
 LONG_SIDE = 2000
-"""Pixels a side may have once a request holds more than 20 pictures, as those of long conversations do. A picture keeps the size
-it was announced with, so the limit holds from the first request on."""
+"""Maximum side in pixels if a request holds more than 20 pictures, as in long conversations. A picture keeps the size
+it was announced with, so the limit applies from the first request on."""
 LONGEST_REPLY = 16_000
-"""Tokens of a reply where the user set no limit, for the interface insists on one; thinking counts towards it."""
+"""Maximum tokens of a reply if the user sets no limit, because the API requires one; thinking counts towards it."""
 
 # Sources: Anthropic's vision guide and the model table of langchain-anthropic 1.7.7 (which models refuse a temperature).
 _CLAUDE = Profile(
@@ -69,10 +69,10 @@ PICTURES = PictureForm(_picture, _text, mark="editloupe-picture:", fields=("data
 
 @cache
 def hide_address(plain: type[ChatAnthropic]) -> type[ChatAnthropic]:
-    """Return the client as it may be shown to a tracer: an address may carry a key."""
+    """Return a client class that hides the server's address from tracers, because it may contain a key."""
 
     class ShownChatAnthropic(plain):  # type: ignore[valid-type, misc]
-        """Speaks as ChatAnthropic does; a tracer is not told the server's address."""
+        """ChatAnthropic without the server's address in traces."""
 
         @property
         def lc_secrets(self) -> dict[str, str]:
@@ -83,7 +83,7 @@ def hide_address(plain: type[ChatAnthropic]) -> type[ChatAnthropic]:
 
 
 def open_client(opening: Opening) -> Client:
-    """Open a client that sends through the gate; where it cannot be given our HTTP client, nothing is sent at all."""
+    """Open a client that sends through the gate; if it does not accept our HTTP client, raise and send nothing."""
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from langchain_anthropic import ChatAnthropic
 
@@ -121,7 +121,7 @@ def open_client(opening: Opening) -> Client:
 
 
 def _speak_through(model: ChatAnthropic, client: Any) -> None:
-    """Give the model our client: its class makes one of its own when first asked for it, with an HTTP client shared by all."""
+    """Set the model's private `_async_client`; langchain-anthropic accepts no HTTP client and would use a shared one."""
     if "_async_client" not in dir(type(model)):
         raise AttributeError("requests do not go through the model's `_async_client`")
     model.__dict__["_async_client"] = client
@@ -130,7 +130,7 @@ def _speak_through(model: ChatAnthropic, client: Any) -> None:
 
 
 def convert_thinking(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the parameters as the client has them, and what a user should know of that.
+    """Return the parameters as the client expects them, and notes for the user.
 
     >>> convert_thinking({"thinking_budget": 2048, "temperature": 0.0})[0]
     {'thinking': {'type': 'enabled', 'budget_tokens': 2048}}
@@ -153,7 +153,7 @@ def convert_thinking(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tup
 
 
 def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that hold a reply to a schema; the client takes out what the provider does not know."""
+    """Return the parameters that enforce a schema on a reply; the client removes what the provider does not support."""
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
 
@@ -169,7 +169,7 @@ def leave_out(body: dict[str, Any], names: set[str]) -> None:
 
 
 def refusal(message: AIMessage) -> str | None:
-    """Say so where the provider's classifiers stopped the reply."""
+    """Return a sentence if the provider's classifiers stopped the reply."""
     return "the provider stopped the reply (stop reason refusal)" if read_finish_reason(message) == "refusal" else None
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's models as Azure serves them: the name is that of a deployment."""
+"""OpenAI's models on Azure, where the model name is that of a deployment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 VERSION = "OPENAI_API_VERSION"
 USUAL_VERSION = "2024-10-21"
-"""The last dated version of the interface that is no preview."""
+"""The latest dated version of the API that is not a preview."""
 ADDRESS = "AZURE_OPENAI_ENDPOINT"
 
 PROFILES = tuple(profile.model_copy(update={"provider": "azure_openai"}) for profile in openai.PROFILES)
@@ -25,10 +25,10 @@ PROFILES = tuple(profile.model_copy(update={"provider": "azure_openai"}) for pro
 
 @cache
 def hide_address(plain: type[AzureChatOpenAI]) -> type[AzureChatOpenAI]:
-    """Return the client as it may be shown to a tracer: its endpoint is nobody's business."""
+    """Return a client class that hides the endpoint from tracers."""
 
     class ShownAzureChatOpenAI(plain):  # type: ignore[valid-type, misc]
-        """Speaks as AzureChatOpenAI does; a tracer is not told the endpoint."""
+        """AzureChatOpenAI without its endpoint in traces."""
 
         @property
         def lc_secrets(self) -> dict[str, str]:

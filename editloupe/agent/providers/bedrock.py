@@ -1,4 +1,4 @@
-"""Models on Amazon Bedrock, by its Converse interface; the credentials are AWS's own."""
+"""Models on Amazon Bedrock, through its Converse API and AWS's own credentials."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
 THREADS = 64
-"""Requests under way at one time: the client has no asynchronous form, so each takes a thread."""
+"""Maximum requests in flight: the client is synchronous, so each takes a thread."""
 LONG_SIDE = 8000
 _WHERE = r"(?:[a-z-]+\.)*"
-"""Before a name may stand the region that serves it, such as `us.`."""
+"""A name may begin with the region that serves it, such as `us.`."""
 _CLAUDE = Profile(
     family="Claude on Bedrock",
     provider="bedrock",
@@ -74,10 +74,10 @@ PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture")
 
 @cache
 def run_in_threads(plain: type[ChatBedrockConverse]) -> type[ChatBedrockConverse]:
-    """Return the client with threads of its own: the event loop's are for pictures, and they are few."""
+    """Return a client class with threads of its own, because the event loop's few threads are for pictures."""
 
     class ThreadedChatBedrock(plain):  # type: ignore[valid-type, misc]
-        """Speaks as ChatBedrockConverse does."""
+        """ChatBedrockConverse that runs its synchronous requests in threads."""
 
         async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
             ask = partial(copy_context().run, self._generate, messages, stop, None, **kwargs)
@@ -92,7 +92,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def open_client(opening: Opening) -> Client:
-    """Open a client whose requests and replies are seen to by hooks, as those of others are by the gate."""
+    """Open a client whose event hooks do the work of the gate."""
     from langchain_aws import ChatBedrockConverse
 
     client = _runtime(opening)
@@ -114,7 +114,7 @@ def open_client(opening: Opening) -> Client:
 
 
 def _runtime(opening: Opening) -> Any:
-    """Return the client of the SDK: one request each, no retry of its own, credentials by AWS's usual ways."""
+    """Return the SDK's client: one request each, no retries, and AWS's usual credentials."""
     import boto3  # type: ignore[import-untyped, unused-ignore]
     from botocore.config import Config  # type: ignore[import-untyped, unused-ignore]
     from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped, unused-ignore]
@@ -157,7 +157,7 @@ def _runtime(opening: Opening) -> Any:
 
 
 def _outgoing(params: dict[str, Any], gate: Gate, **_: Any) -> dict[str, Any]:
-    """Put the pictures into a request, and take the left-out parameters out."""
+    """Insert the pictures into a request and remove the left-out parameters."""
     messages = [
         {**message, "content": [_fill(block) for block in message.get("content") or []]}
         for message in params.get("messages") or []
@@ -181,7 +181,7 @@ def _fill(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _incoming(response_dict: dict[str, Any], **_: Any) -> None:
-    """See to a reply before it is read: no redirect, no key, no endless body."""
+    """Check a reply before it is parsed: no redirect, no key, limited size."""
     status, headers = response_dict["status_code"], response_dict["headers"]
     if 300 <= status < 400:
         raise Redirected(status, str(headers.get("location") or "another path of the same server").partition("?")[0])
@@ -191,7 +191,7 @@ def _incoming(response_dict: dict[str, Any], **_: Any) -> None:
 
 
 def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that hold a reply to a schema."""
+    """Return the parameters that enforce a schema on a reply."""
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
 
@@ -207,12 +207,12 @@ def leave_out(body: dict[str, Any], names: set[str]) -> None:
 
 
 def finish(message: AIMessage) -> str:
-    """Return how a reply ended."""
+    """Return the finish reason of a reply."""
     return str(message.response_metadata.get("stopReason") or "")
 
 
 def refusal(message: AIMessage) -> str | None:
-    """Say so where a filter or a guardrail stopped the reply."""
+    """Return a sentence if a filter or guardrail stopped the reply."""
     word = finish(message)
     return f"the provider stopped the reply (stop reason {word})" if word in _DECLINED else None
 

@@ -1,4 +1,4 @@
-"""Gemini, by Google's own interface."""
+"""Gemini, through Google's own API, with batches and image output."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ PROFILES: tuple[Profile, ...] = (
 )
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
-"""The client writes bytes in the alphabet for addresses."""
+"""The client encodes bytes in the URL-safe alphabet."""
 _NO_COUNT = re.compile(rb'((?<!\\)"\w*TokenCount"\s*:)(?!\s*\d+\s*[,}])[^,}\]]+')
-"""A token count that is no whole number, for which Google's SDK would throw the whole reply away."""
+"""A token count that is not a whole number, for which Google's SDK would reject the whole reply."""
 _FIELDS = {
     "temperature": ("temperature",),
     "top_p": ("topP",),
@@ -74,7 +74,7 @@ _FIELDS = {
     "max_tokens": ("maxOutputTokens",),
     "response_format": ("responseMimeType", "responseSchema", "responseJsonSchema"),
 }
-"""What a body's `generationConfig` calls the parameters."""
+"""Names of the parameters in a body's `generationConfig`."""
 
 
 def _picture(text: str, media_type: str) -> dict[str, Any]:
@@ -101,10 +101,10 @@ PICTURES = PictureForm(
 
 @cache
 def hide_address(plain: type[ChatGoogleGenerativeAI]) -> type[ChatGoogleGenerativeAI]:
-    """Return the client as it may be shown to a tracer: an address may carry a key."""
+    """Return a client class that hides the server's address from tracers, because it may contain a key."""
 
     class ShownChatGemini(plain):  # type: ignore[valid-type, misc]
-        """Speaks as ChatGoogleGenerativeAI does; a tracer is told neither the server's address nor how it is reached."""
+        """ChatGoogleGenerativeAI without the server's address and connection options in traces."""
 
         @property
         def lc_secrets(self) -> dict[str, str]:
@@ -115,7 +115,7 @@ def hide_address(plain: type[ChatGoogleGenerativeAI]) -> type[ChatGoogleGenerati
 
 
 def open_client(opening: Opening) -> Client:
-    """Open a client that sends through the gate; where it cannot be given our HTTP client, nothing is sent at all."""
+    """Open a client that sends through the gate; if it does not accept our HTTP client, raise and send nothing."""
     import httpx
     from langchain_google_genai import ChatGoogleGenerativeAI
 
@@ -157,9 +157,9 @@ def open_client(opening: Opening) -> Client:
 
 
 def _speak_through(model: ChatGoogleGenerativeAI, http: httpx.AsyncClient, opening: Opening) -> None:
-    """Give the model our HTTP client: LangChain's class has no way to take one, the SDK's client behind it has.
+    """Give the model our HTTP client: LangChain's class accepts none, but the SDK's client does.
 
-    The SDK would otherwise take aiohttp where that is installed, and follow redirects.
+    The SDK would otherwise use aiohttp if it is installed, and follow redirects.
     """
     from google.genai import Client as GeminiClient
     from google.genai.types import HttpOptions
@@ -177,7 +177,7 @@ def _speak_through(model: ChatGoogleGenerativeAI, http: httpx.AsyncClient, openi
 
 
 def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that hold a reply to a schema."""
+    """Return the parameters that enforce a schema on a reply."""
     return {"response_mime_type": "application/json", "response_json_schema": dict(schema)}
 
 
@@ -197,13 +197,13 @@ def repair_token_counts(body: bytes) -> bytes:
 
 
 def refusal(message: AIMessage) -> str | None:
-    """Say so where the request itself was refused, so that there is no reply at all."""
+    """Return a sentence if the request itself was refused, so that there is no reply."""
     blocked = (message.response_metadata.get("prompt_feedback") or {}).get("block_reason")
     return "the provider's content filter refused the request" if blocked and not read_finish_reason(message) else None
 
 
 def _code(error: BaseException) -> Any:
-    """Return the status of Google's errors, which have it beside their `details`; elsewhere `code` may be anything."""
+    """Return the status of Google's errors, which also have `details`; in other errors `code` may be anything."""
     return getattr(error, "code", None) if hasattr(error, "details") else None
 
 
@@ -216,7 +216,7 @@ OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
 
 
 class GeminiBatches:
-    """Speaks to `files` and `batches`."""
+    """Gemini's batch API (`files` and `batches`)."""
 
     def __init__(self, opening: Opening) -> None:
         self._base = (opening.base_url or ADDRESS).rstrip("/")
@@ -224,12 +224,12 @@ class GeminiBatches:
         self._http = BatchHttp(opening, {"x-goog-api-key": opening.key})
 
     def line(self, key: str, path: str, body: bytes) -> bytes:
-        """Return a request as a line of a file; the body is put in as it is."""
+        """Return a request as a line of a file; the body is inserted unchanged."""
         head = json.dumps({"key": key})
         return head[:-1].encode() + b', "request": ' + body.replace(b"\n", b" ") + b"}\n"
 
     async def submit(self, mark: str, path: str, file: Path) -> str:
-        """Upload a file and have it worked on."""
+        """Upload a file and start a job."""
         size = file.stat().st_size
         started = await self._http.send(
             "POST",
@@ -260,7 +260,7 @@ class GeminiBatches:
         return next(names, None)
 
     async def state(self, job: str) -> BatchState:
-        """Ask how a job is getting on."""
+        """Return the progress of a job."""
         answer = await self._http.json("GET", f"{self._base}/v1beta/{job}")
         facts = answer.get("metadata") or {}
         word = str(facts.get("state") or "").removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
@@ -277,7 +277,7 @@ class GeminiBatches:
         await self._http.save(f"{self._base}/download/v1beta/{name}:download?alt=media", to)
 
     def result(self, line: bytes) -> BatchResult | None:
-        """Read a line of results."""
+        """Parse a line of results."""
         record: Any = json.loads(line)
         key, error = record.get("key"), record.get("error") or record.get("status")
         if not isinstance(key, str):
@@ -330,7 +330,7 @@ def open_image_client(opening: Opening) -> ImageClient:
 
 
 def _read_image(reply: Any) -> ImageReply:
-    """Return the last picture of a reply; the model may show drafts before it."""
+    """Return the last picture of a reply; the model may send drafts before it."""
     candidate = (reply.candidates or [None])[0]
     parts = (candidate.content.parts if candidate and candidate.content else None) or []
     pictures = [

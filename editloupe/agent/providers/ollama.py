@@ -1,4 +1,4 @@
-"""Ollama, by its own interface: open models on a machine of one's own."""
+"""Ollama, through its own API, for open models on the user's machine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from langchain_ollama import ChatOllama
 
 CONTEXT = 32_768
-"""Tokens of context that are asked for. Ollama's own default may be 4096, and it cuts off the beginning of what does not fit
-without a word: rubric first, then pictures."""
+"""Context length in tokens. Ollama's default may be 4096, and it silently cuts off the beginning of longer requests:
+the rubric first, then the pictures."""
 PROFILES: tuple[Profile, ...] = (Profile(family="Ollama", provider="ollama", pattern=r"", native_tools=False),)
-"""The open families are known by their names, which other providers list."""
+"""The open families are recognised by their names, which other providers list."""
 _OPTIONS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "max_tokens": "num_predict"}
 _THINKING = {"none": False, "on": True}
-"""What switches thinking off and on; levels such as `low` go out as they are."""
+"""Values that switch thinking off and on; levels such as `low` are sent unchanged."""
 
 
 def _picture(text: str, media_type: str) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def hide_address(plain: type[ChatOllama]) -> type[ChatOllama]:
 
 
 def open_client(opening: Opening) -> Client:
-    """Open a client that sends through the gate."""
+    """Open a client that sends through the gate; its connections can only be closed through the private `_async_client`."""
     from langchain_ollama import ChatOllama
 
     parameters = dict(opening.parameters)
@@ -89,7 +89,7 @@ def open_client(opening: Opening) -> Client:
 
 
 def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that hold a reply to a schema."""
+    """Return the parameters that enforce a schema on a reply."""
     return {"format": dict(schema)}
 
 
@@ -102,7 +102,7 @@ def leave_out(body: dict[str, Any], names: set[str]) -> None:
 
 
 def finish(message: AIMessage) -> str:
-    """Return how a reply ended."""
+    """Return the finish reason of a reply."""
     return str(message.response_metadata.get("done_reason") or "")
 
 

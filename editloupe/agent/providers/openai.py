@@ -1,4 +1,4 @@
-"""OpenAI, and every server that speaks its Chat Completions: vLLM, Ollama, LM Studio, LiteLLM's proxy, OpenRouter and more."""
+"""OpenAI and every server with its Chat Completions API, such as vLLM, LM Studio and LiteLLM's proxy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PROFILES: tuple[Profile, ...] = (
 
 _OPENAI = re.compile(r"(?:.*/)?(?:gpt-(?!oss)|chatgpt|o\d)", re.IGNORECASE)
 LIMIT, OLD_LIMIT = "max_completion_tokens", "max_tokens"
-"""OpenAI's models take the first; Ollama, LM Studio and others know the second only, and pass over the first in silence."""
+"""OpenAI's models take the first; Ollama, LM Studio and others only know the second and silently ignore the first."""
 
 
 def _picture(text: str, media_type: str) -> dict[str, Any]:
@@ -73,10 +73,10 @@ PICTURES = PictureForm(_picture, data_url, mark="editloupe-picture:", fields=("u
 
 @cache
 def hide_address(plain: type[ChatOpenAI]) -> type[ChatOpenAI]:
-    """Return the client as it may be shown to a tracer: its server's address, too, may carry a key."""
+    """Return a client class that hides the server's address from tracers, because it may contain a key."""
 
     class ShownChatOpenAI(plain):  # type: ignore[valid-type, misc]
-        """Speaks as ChatOpenAI does; a tracer is not told the server's address."""
+        """ChatOpenAI without the server's address in traces."""
 
         @property
         def lc_secrets(self) -> dict[str, str]:
@@ -135,7 +135,7 @@ def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) ->
 
 
 def leave_out(body: dict[str, Any], names: set[str]) -> None:
-    """Remove parameters from a request's body; a server that does not know the name of the limit is given the older one."""
+    """Remove parameters from a request's body; if the server does not know the name of the limit, use the older one."""
     for name in names:
         if name == LIMIT and name in body and OLD_LIMIT not in names:
             body[OLD_LIMIT] = body.pop(name)
@@ -144,7 +144,7 @@ def leave_out(body: dict[str, Any], names: set[str]) -> None:
 
 
 def finish(message: AIMessage) -> str:
-    """Return how a reply ended; the Responses interface gives a reason for an incomplete one, or a status alone."""
+    """Return the finish reason; the Responses API gives a reason for an incomplete reply, or only a status."""
     facts = message.response_metadata
     why = facts.get("incomplete_details") or {}
     reason = why.get("reason") if isinstance(why, dict) else None
@@ -153,19 +153,19 @@ def finish(message: AIMessage) -> str:
 
 
 def refusal(message: AIMessage) -> str | None:
-    """Return the model's own refusal, which has a field beside the text."""
+    """Return the model's own refusal, which has a field of its own."""
     words = message.additional_kwargs.get("refusal")
     return f"the model declined to answer: {words}" if words else None
 
 
 ROUTE_HEADERS = ("x-litellm-model-id", "x-litellm-model-region", "x-portkey-provider")
-"""Headers in which proxies say which deployment answered."""
+"""Headers in which proxies name the deployment that answered."""
 _PROVIDER = re.compile(rb'[{,]\s*"provider"\s*:\s*"([^"\\]{1,80})"')
-"""OpenRouter's word for who answered; inside a model's own text the quotes would be escaped."""
+"""OpenRouter's name of the host that answered; in a model's own text the quotes would be escaped."""
 
 
 def route(headers: Mapping[str, str], body: bytes) -> str:
-    """Return which deployment behind a proxy answered, as far as it says so."""
+    """Return the deployment of a proxy that answered, if it is reported."""
     deployments = [value for name in ROUTE_HEADERS if (value := headers.get(name))]
     if match := _PROVIDER.search(body):
         deployments.append(match[1].decode("utf-8", "replace"))
@@ -174,24 +174,24 @@ def route(headers: Mapping[str, str], body: bytes) -> str:
 
 ADDRESS = "https://api.openai.com/v1"
 MARK = "editloupe"
-"""The field of a job's metadata by which it is found again."""
+"""The field of a job's metadata that identifies it."""
 OVER = ("completed", "failed", "expired", "cancelled")
 
 
 class OpenAIBatches:
-    """Speaks to `/files` and `/batches`."""
+    """OpenAI's batch API (`/files` and `/batches`)."""
 
     def __init__(self, opening: Opening) -> None:
         self._base = (opening.base_url or ADDRESS).rstrip("/")
         self._http = BatchHttp(opening, {"Authorization": f"Bearer {opening.key}"})
 
     def line(self, key: str, path: str, body: bytes) -> bytes:
-        """Return a request as a line of a file; the body is put in as it is."""
+        """Return a request as a line of a file; the body is inserted unchanged."""
         head = json.dumps({"custom_id": key, "method": "POST", "url": _endpoint(path)})
         return head[:-1].encode() + b', "body": ' + body.replace(b"\n", b" ") + b"}\n"
 
     async def submit(self, mark: str, path: str, file: Path) -> str:
-        """Upload a file and have it worked on."""
+        """Upload a file and start a job."""
         with file.open("rb") as content:
             uploaded = await self._http.json(
                 "POST",
@@ -214,7 +214,7 @@ class OpenAIBatches:
         return next(names, None)
 
     async def state(self, job: str) -> BatchState:
-        """Ask how a job is getting on."""
+        """Return the progress of a job."""
         answer = await self._http.json("GET", f"{self._base}/batches/{job}")
         status, counts = str(answer.get("status")), answer.get("request_counts") or {}
         files = tuple(str(answer[name]) for name in ("output_file_id", "error_file_id") if answer.get(name))
@@ -229,7 +229,7 @@ class OpenAIBatches:
         await self._http.save(f"{self._base}/files/{name}/content", to)
 
     def result(self, line: bytes) -> BatchResult | None:
-        """Read a line of results."""
+        """Parse a line of results."""
         record: Any = json.loads(line)
         key, response, error = record.get("custom_id"), record.get("response"), record.get("error")
         if not isinstance(key, str):
@@ -249,12 +249,12 @@ class OpenAIBatches:
 
 
 def _endpoint(path: str) -> str:
-    """Return which interface a request is for, as a file names it: without what stands before the version."""
+    """Return the path of a request as a file names it, from its version on."""
     return "/v1" + path[path.rfind("/v1") + 3 :] if "/v1" in path else path
 
 
 ALWAYS_BASE64 = "gpt-image"
-"""Models of this family take no `response_format`; others give an address unless they are told otherwise."""
+"""Models of this family accept no `response_format`; others return a URL unless base64 is requested."""
 
 
 def open_image_client(opening: Opening) -> ImageClient:
@@ -287,7 +287,7 @@ def open_image_client(opening: Opening) -> ImageClient:
 
 
 def _image_file(item: Any) -> bytes | None:
-    """Return the file of a picture in base64; an address is not fetched, for it may lie anywhere."""
+    """Return the decoded picture; a URL is not fetched, because it may point anywhere."""
     text = getattr(item, "b64_json", None)
     url = getattr(item, "url", None)
     if not text and isinstance(url, str) and url.startswith("data:image/"):

@@ -1,4 +1,4 @@
-"""OpenRouter, with its route pinned: the same model has other weights, another precision and other limits at every host."""
+"""OpenRouter with a fixed route, because hosts of a model differ in weights, precision and limits."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MAKERS = {
     "qwen": "alibaba",
     "amazon": "amazon-bedrock",
 }
-"""What the hosts of those who make models are called, where they are not called as the owner in a model's name."""
+"""Host names of the makers of models, if they differ from the owner in a model's name."""
 
 PROFILES = tuple(profile.model_copy(update={"provider": "openrouter"}) for profile in openai.PROFILES)
 
 
 def split_route(name: str) -> tuple[str, list[str]]:
-    """Split a model's name from the hosts that may answer, in order; without any it is the host of whoever made the model.
+    """Split a model's name from the hosts that may answer, in order; the default host is that of the model's maker.
 
     >>> split_route("qwen/qwen3-vl-30b-a3b-instruct@deepinfra/fp8,novita")
     ('qwen/qwen3-vl-30b-a3b-instruct', ['deepinfra/fp8', 'novita'])
@@ -36,7 +36,7 @@ def split_route(name: str) -> tuple[str, list[str]]:
 
 
 def open_client(opening: Opening) -> Client:
-    """Open a client of OpenAI's interface whose requests go to the named hosts and to no other."""
+    """Open a client of OpenAI's API whose requests go only to the named hosts."""
     model, order = split_route(opening.model)
     parameters = dict(opening.parameters)
     body: dict[str, object] = {"provider": {"order": order, "allow_fallbacks": False}}

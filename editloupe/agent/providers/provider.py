@@ -1,4 +1,4 @@
-"""What a provider is: everything the rest of the package must know to ask a model behind its interface."""
+"""The records that describe a provider, its models and its clients."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Profile(Record):
-    """The habits of one model family; a part of the keys of the units it judges."""
+    """Properties of a model family; part of the keys of the units it judges."""
 
     family: str
     provider: str
-    """Whose interface the model is asked by."""
+    """The provider whose API serves the model."""
     pattern: str
-    """Matched against the model's name, ignoring case; a name may have an owner before a slash."""
+    """Matched against the model's name without its owner, ignoring case."""
     native_tools: bool
     """Whether the family calls tools by its provider's function calling; else by the papers' text protocol."""
     per_mille: bool = False
@@ -34,31 +34,31 @@ class Profile(Record):
     temperature: bool = True
     """Whether temperature 0 is accepted; reasoning models refuse it."""
     max_image_bytes: int = 15_000_000
-    """Largest encoded picture that is sent."""
+    """Maximum size of an encoded picture."""
     max_long_side: int | None = None
-    """Longest side of a picture in pixels, however many others are in the request; None where only the user's setting counts."""
+    """Maximum long side of a picture in pixels; None: only the user's setting counts."""
     max_request_bytes: int | None = None
-    """What the pictures of one request may come to, in base64; None where the provider sets no limit worth watching."""
+    """Maximum size of all pictures of one request, in base64; None: no relevant limit."""
     structured_output: bool = False
-    """Whether the provider can be told to answer in JSON."""
+    """Whether the provider can enforce a JSON schema."""
     reasons: bool = True
-    """Whether the family reasons by itself before it replies; else a reply held to JSON begins with written reasoning."""
+    """Whether the family reasons by itself; else a JSON reply begins with written reasoning."""
 
 
 RULES_PROFILE = Profile(family="Embedded rules", provider="rules", pattern=r"", native_tools=True)
-"""Of the embedded judge, which no provider has."""
+"""Profile of the embedded judge, which has no provider."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """With what a client is opened."""
+    """The settings with which a client is opened."""
 
     model: str
     key: str
     base_url: str | None
-    """The server's place alone; what else the address carries is added by the gate."""
+    """The server's address without credentials and query, which the gate adds."""
     parameters: Mapping[str, Any]
-    """What the client is told of how to answer: `temperature` and `max_tokens`, and what of the provider's `takes` was set."""
+    """Parameters of the client: `temperature`, `max_tokens`, and those of the provider's `takes` that were set."""
     timeout: float
     gate: Gate
     """Its hooks see every request and reply of the client."""
@@ -72,24 +72,24 @@ class Opening:
 
 
 def format_error(error: Exception) -> str:
-    """Return what is wrong in one line without secrets, for a note."""
+    """Return an error on one line without secrets."""
     return redact_text(f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def read_finish_reason(message: AIMessage) -> str:
-    """Return the word by which most clients say how a reply ended."""
+    """Return the finish reason, as most clients report it."""
     facts = message.response_metadata
     return str(facts.get("finish_reason") or facts.get("stop_reason") or "")
 
 
 ROUTE = "route"
-"""Where a reply keeps which of several deployments answered; the gate reads it off the response."""
+"""Key of a reply's metadata with the deployment that answered; the gate reads it from the response."""
 LONGEST_NAME = 120
-"""Letters of a version that are kept: a server may say anything."""
+"""Maximum length of a recorded version: a server may send anything."""
 
 
 def read_served(message: AIMessage) -> Served:
-    """Return what most clients know of who answered: version, fingerprint, service tier and route."""
+    """Return the version, fingerprint, service tier and route that answered, as most clients report them."""
     facts = message.response_metadata
 
     def text(name: str) -> str:
@@ -105,107 +105,106 @@ def read_served(message: AIMessage) -> Served:
 
 
 def no_refusal(message: AIMessage) -> str | None:
-    """Say nothing: the provider has no way of its own to decline."""
+    """Return None, for providers without a refusal of their own."""
     return None
 
 
 @dataclass(frozen=True)
 class ErrorForm:
-    """How the errors of a provider's client are read, beyond their `status_code` and `body`."""
+    """How to read the errors of a provider's client, beyond their `status_code` and `body`."""
 
     status: Callable[[BaseException], Any] = lambda error: None
-    """The HTTP status, where it has another name."""
+    """Returns the HTTP status if it has another name."""
     body: Callable[[BaseException], Any] = lambda error: None
-    """What the server said, where it has another name."""
+    """Returns the server's message if it has another name."""
     headers: Callable[[BaseException], Any] = lambda error: None
-    """The headers of the response, where they are not in its `response`."""
+    """Returns the headers of the response if they are not in its `response`."""
     versioned_path: str = ""
-    """What the client adds to an address that ends with a version such as /v1 at most servers."""
+    """The path that the client appends to an address, which at most servers ends with a version such as /v1."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """A LangChain chat client, and how its connections are closed."""
+    """A LangChain chat client and the function that closes its connections."""
 
     model: BaseChatModel
     aclose: Callable[[], Awaitable[None]]
     attaches: bool = True
-    """Whether a hook puts the pictures into its requests on their way; else they are written into its messages."""
+    """Whether a hook inserts the pictures into its requests; else they are written into its messages."""
     notes: tuple[str, ...] = ()
     """What a user should know about how this client was opened."""
 
 
 @dataclass(frozen=True)
 class ImageReply:
-    """What an image editor gave back for one picture."""
+    """The result of an image editor."""
 
     data: bytes | None
-    """The edited picture's file; None where there is none."""
+    """The edited picture's file; None if there is none."""
     usage: Usage
     said: str = ""
-    """What it said beside a picture, or in place of one."""
+    """Text that came with a picture or instead of one."""
 
 
 @dataclass(frozen=True)
 class ImageClient:
-    """A client that edits pictures, and how its connections are closed."""
+    """A client that edits pictures and the function that closes its connections."""
 
     edit: Callable[[bytes, str], Awaitable[ImageReply]]
-    """Sends a PNG file and an instruction; raises what the provider's client raises."""
+    """Sends a PNG file and an instruction; raises the errors of the provider's client."""
     aclose: Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class Provider:
-    """One interface models are asked by; each is declared once, in a file of its own, and listed in the registry."""
+    """An API through which models are asked; each is declared in a file of its own and listed in the registry."""
 
     name: str
-    """What a judge's spec begins with."""
+    """Prefix of a judge's spec."""
     keys: tuple[str, ...]
-    """The environment variables a key is looked for in."""
+    """Environment variables with the key."""
     base_url: str
-    """The environment variable with the server's address."""
+    """Environment variable with the server's address."""
     packages: tuple[str, ...]
-    """The packages whose versions a run records."""
+    """Packages whose versions a run records."""
     example: str
-    """A judge's spec to propose."""
+    """A spec to suggest."""
     profiles: tuple[Profile, ...]
-    """First match wins; one has no pattern and is that of all other models."""
+    """The first match wins; one profile has no pattern and applies to all other models."""
     open: Callable[[Opening], Client]
-    """Open a client; for every event loop one of its own."""
+    """Opens a client, one per event loop."""
     pictures: PictureForm
     structured: Callable[[BaseChatModel, Mapping[str, Any]], dict[str, Any]]
-    """What is bound to a client so that it holds its reply to a schema."""
+    """Returns the parameters that enforce a schema on a reply."""
     call_options: Mapping[str, Any] = field(default_factory=dict)
     """Options passed to the client with every request."""
     extra: str = ""
-    """The extra of EditLoupe that installs its client; empty where it comes with every installation."""
+    """The extra of EditLoupe that installs the client; empty if it is always installed."""
     needs_key: bool = True
-    """False where the provider's own server may want none, or the client finds its credentials by itself."""
+    """False if the provider's own server may work without a key, or the client finds its credentials by itself."""
     own_server: bool = True
-    """Whether an address may be that of somebody's own server, which wants no key."""
+    """Whether an address may be a user's own server, which needs no key."""
     without_key: str = ""
-    """What is done without one, for a list of what is ready."""
+    """What happens without a key, for a list of what is ready."""
     no_calls: Mapping[str, Any] | None = field(default_factory=lambda: {"tool_choice": "none"})
-    """What is bound beside the tools so that none is called; nothing where the provider cannot forbid it, None where the
-    tools are left out instead."""
+    """Options that forbid tool calls; empty if the provider cannot forbid them, None if the tools are left out instead."""
     takes: frozenset[str] = frozenset()
-    """Parameters beyond temperature and the longest reply that may be set for its models, by the names its client has."""
+    """Parameters, besides temperature and maximum output tokens, that may be set for its models, by the client's names."""
     bodies: BodyForm = BodyForm()
     errors: ErrorForm = ErrorForm()
     finish: Callable[[AIMessage], str] = read_finish_reason
-    """The provider's word for how a reply ended; empty where it says nothing."""
+    """Returns the provider's finish reason; empty if it gives none."""
     refusal: Callable[[AIMessage], str | None] = no_refusal
-    """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
+    """Returns why the provider or the model declined, if it says so other than by the finish reason."""
     limits: frozenset[str] = frozenset({"max_tokens", "max_completion_tokens"})
-    """The names a refusal may have for the longest reply, where it can be left out of a request."""
+    """Names that an error may use for the maximum output tokens, if these can be left out of a request."""
     batches: Callable[[Opening], BatchFiles] | None = None
-    """Speaks to the provider's batch interface, where it has one."""
+    """Opens the provider's batch interface, if it has one."""
     served: Callable[[AIMessage], Served] = read_served
-    """What the provider says answered."""
+    """Returns what the provider reports about the model that answered."""
     loggers: tuple[str, ...] = ()
-    """Loggers of the client that write down addresses or headers."""
+    """Loggers of the client that log addresses or headers."""
     edit_images: Callable[[Opening], ImageClient] | None = None
-    """Open a client that edits pictures, where the provider has models that do."""
+    """Opens a client that edits pictures, if the provider has such models."""
     in_spans: str = ""
-    """What OpenTelemetry's conventions call the provider, where that is not its name."""
+    """The provider's name in OpenTelemetry's conventions, if it differs."""

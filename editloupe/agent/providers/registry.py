@@ -1,4 +1,4 @@
-"""The providers whose models can be judges. Another one is a file like `openai.py`, and a line here."""
+"""The registry of providers; a new one is a file like `openai.py` and a line here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_provider(name: str) -> Provider:
 
 
 def list_client_packages(*specs: str) -> tuple[str, ...]:
-    """Return the packages whose versions a run records: of the clients every installation has, and of the judges' own."""
+    """Return the packages whose versions a run records: clients that are always installed, and those of the judges."""
     names = {spec.partition(":")[0] for spec in specs}
     own = (provider for provider in PROVIDERS if not provider.extra or provider.name in names)
     return tuple(dict.fromkeys(name for provider in own for name in provider.packages))

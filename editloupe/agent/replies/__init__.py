@@ -1,3 +1,3 @@
-"""Reading model replies: sections, tags, tool calls and the final answer."""
+"""Parse the replies of models."""
 
 __all__: list[str] = []

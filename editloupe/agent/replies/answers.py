@@ -1,19 +1,19 @@
-"""The answer grammar: reads a reply into thought + (calls | answer | problem), and never guesses.
+"""The answer grammar, which parses a reply into a thought and calls, an answer or a problem, and never guesses.
 
-An answer stands once, outside any thought, quotation or code example, at the end of a reply that was finished:
+An answer is given once, outside any thought, quotation or code example, at the end of a complete reply:
 
-- What stands in a thought is no answer, whatever its tag is called; a thought that was never closed is a problem.
-- Nothing may follow the answer but layout (nothing with a letter or a digit), a closing fence and end-of-turn tokens.
-- Answers that differ are a problem; the same answer given again is not.
-- An answer in quotation marks, in a line of code within a sentence, in a quoted block, between unknown tags, or introduced as an
-  example is not given but shown: it neither counts nor contradicts.
-- A sentence that merely speaks of an example makes what follows one only where an answer without such a sentence comes later.
-- A JSON object alone in a code fence is given, for so models write them; a label alone in a fence where the fence ends the reply.
-- An object within a sentence, with no mark in front of it that ends or opens one, is spoken of rather than given.
-- The form of an answer that was copied without being filled in is no answer.
+- Text in a thought is not an answer, whatever the name of its tag; a thought that is never closed is a problem.
+- Only layout (nothing with a letter or a digit), a closing fence and end-of-turn tokens may follow the answer.
+- Answers that differ are a problem; repeating the same answer is not.
+- An answer in quotation marks, in inline code within a sentence, in a quoted block, between unknown tags, or introduced as an
+  example is only quoted: it neither counts nor contradicts.
+- A sentence that merely mentions an example makes the following answer an example only if another answer comes later.
+- A JSON object alone in a code fence counts, because models write them so; a label alone in a fence if the fence ends the reply.
+- An object within a sentence, without punctuation before it, is mentioned rather than given.
+- An answer form that was copied without being filled in is not an answer.
 - A reply that was cut off is never read.
 
-A problem is a sentence the model is told, so that it can say the same thing again in a form that can be read.
+A problem is a sentence for the model, so that it can repeat its answer in a form that can be parsed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from editloupe.rubrics.model import (
 from editloupe.types import ToolCall
 
 LONGEST_REPLY = 1_000_000
-"""Characters; a longer reply is not read."""
+"""Characters; a longer reply is not parsed."""
 _MARKS = " \t\r\n*_`#>\"'“”‘’"
 _NOT_FILLED_IN = re.compile(r"\s*+(?:<[^<>]*+>|…|\.\.\.)\s*+")
 _LONGEST_LABEL = 400
@@ -54,7 +54,7 @@ _LONGEST_LABEL = 400
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """An answer that was read."""
+    """A parsed answer."""
 
     text: str
     """The label, or the answer as compact JSON."""
@@ -64,19 +64,19 @@ class ParsedAnswer:
     values: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
     reasoning: str = ""
-    """What was written out step by step before the decision, where a reply has room for it."""
+    """Step-by-step reasoning that was written before the decision, if the form has a field for it."""
 
 
 @dataclass(frozen=True)
 class ParsedReply:
-    """What a reply says: calls, or an answer, or a problem; never two of them."""
+    """The content of a reply: calls, an answer or a problem, and never two of them."""
 
     thought: str = ""
     calls: tuple[ToolCall, ...] = ()
     answer: ParsedAnswer | None = None
     problem: str | None = None
     called: bool = False
-    """True where the reply asks for tools, even for some that there are not."""
+    """True if the reply calls tools, even unknown ones."""
 
 
 def parse_reply(
@@ -88,9 +88,15 @@ def parse_reply(
     tools: Sequence[str] = (),
     unfinished: str | None = None,
 ) -> ParsedReply:
-    """Read one reply: its text, the provider's own tool calls, and those the provider could not parse.
+    """Parse one reply.
 
-    `unfinished` says why a reply is not whole; such a one is never read for calls or an answer.
+    Args:
+        text: The text of the reply.
+        answer: The form of the answer that the rubric asks for.
+        native_calls: The provider's own tool calls.
+        broken_calls: Tool calls that the provider could not parse.
+        tools: Names of the tools that may be called.
+        unfinished: Why the reply is incomplete; such a reply is not parsed for calls or an answer.
 
     >>> from editloupe.rubrics.model import YesNoAnswer
     >>> parse_reply('It is red. {"answer": "yes", "reason": "red"}', YesNoAnswer()).answer.score
@@ -122,7 +128,7 @@ def parse_reply(
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the one JSON object a reply ends in; raises Malformed where there is none, or where several differ."""
+    """Return the JSON object that ends a reply; raise Malformed if there is none, or several that differ."""
     if len(text) > LONGEST_REPLY:
         raise Malformed(f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
     sections = _drop_fence(split_sections(text, objects=True), objects=True)
@@ -131,7 +137,7 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def _drop_fence(sections: Sections, objects: bool) -> Sections:
-    """Take away a fence around the whole reply, thoughts apart, and one around a label that ends the reply."""
+    """Remove a fence around the whole reply (except thoughts) or around a label that ends the reply."""
     spoken = [part for part in sections.parts if not part.blank and part.kind != "thought"]
     if not spoken or spoken[-1].kind != "code":
         return sections
@@ -188,7 +194,7 @@ def _parse_label(sections: Sections, answer: LabelAnswer) -> ParsedAnswer:
 
 
 def normalize_label(text: str) -> str:
-    """Strip what may stray around a label: spaces, newlines, bold marks, quotes, boxes, a full stop.
+    """Strip spaces, newlines, bold marks, quotes, boxes and a full stop around a label.
 
     >>> normalize_label("  **Over  Modification.**\\n")
     'Over Modification'
@@ -243,12 +249,12 @@ def _check_filled(item: Mapping[str, Any]) -> None:
 
 
 def _keys(answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> tuple[str, ...]:
-    """Return the keys an answer decides by; objects without any of them are no rivals of it."""
+    """Return the keys that decide an answer; objects without any of them do not compete with it."""
     return tuple(check.key for check in answer.checks) if isinstance(answer, ChecksAnswer) else (answer.key,)
 
 
 def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
-    """Return the object a reply ends in; earlier ones must say the same under these keys, without keys in everything."""
+    """Return the object that ends a reply; earlier objects must agree with it in these keys, or in all if there are none."""
     parts = sections.parts
     objects = {i: value for i, part in enumerate(parts) if (value := _object_in(part)) is not None}
     positions = find_given(parts, list(objects))
@@ -269,7 +275,7 @@ def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _object_in(part: ReplyPart) -> dict[str, Any] | None:
-    """Return the object a part holds: itself, or all there is in a code fence or between the tags of an answer."""
+    """Return the object of a part: the part itself, or the only content of a code fence or of answer tags."""
     return _sole_object(part) if part.kind in ("object", "code", "answer") else None
 
 
@@ -285,7 +291,7 @@ def _sole_object(part: ReplyPart, depth: int = 2) -> dict[str, Any] | None:
 
 
 def _check_end(parts: Sequence[ReplyPart], index: int, what: str) -> None:
-    """Make sure that nothing is said behind the answer; a list around the one object is let pass."""
+    """Raise Malformed if anything follows the answer; a list around a single object is accepted."""
     behind = [part for part in parts[index + 1 :] if not part.blank]
     listed = parts[index].kind == "object" and index > 0 and parts[index - 1].text.rstrip().endswith("[")
     if behind and not (listed and len(behind) == 1 and behind[0].text.strip(" \t\r\n*_`") == "]"):
@@ -335,14 +341,14 @@ def _string(item: Mapping[str, Any], key: str) -> str:
 
 
 MOST_CALLS = 64
-"""Calls that are looked at in one reply; one with more of them is sent back whole."""
+"""Maximum number of calls in one reply; a reply with more is rejected."""
 _CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
 
 
 def parse_calls(
     sections: Sections, native: Sequence[Mapping[str, Any]], broken: Sequence[Mapping[str, Any]], tools: Sequence[str]
 ) -> tuple[ToolCall, ...]:
-    """Return the calls of a reply; raises Malformed where one cannot be read or there is no such tool."""
+    """Return the calls of a reply; raise Malformed if one cannot be parsed or its tool does not exist."""
     blocks = sections.calls
     if len(native) + len(broken) + len(blocks) > MOST_CALLS:
         raise _too_many()
@@ -373,7 +379,7 @@ def _too_many() -> Malformed:
 
 
 def _parse_call_block(block: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the calls of a block: JSON objects one after another, in a list, or behind a code fence."""
+    """Yield the calls of a block: JSON objects one after another, in a list, or in a code fence."""
     body = block.replace("```json", " ").replace("```", " ").strip()
     if not body:
         raise Malformed("Your tool_call block is empty; put one JSON object a call into it.")
@@ -402,7 +408,7 @@ def _objects_of(body: str) -> list[dict[str, Any]]:
 
 
 def _sequence(body: str) -> list[dict[str, Any]]:
-    """Decode JSON objects that follow each other, with commas, brackets or nothing between them."""
+    """Decode consecutive JSON objects, separated by commas, brackets or nothing."""
     items: list[dict[str, Any]] = []
     position = 0
     while True:
@@ -427,13 +433,13 @@ def _parse_object(text: str) -> Any:
 
 
 REASONING = "step_by_step"
-"""The field a model that does not reason by itself writes its reasoning in, before everything else."""
+"""The field for the written reasoning of a model that does not reason by itself; it comes first."""
 
 
 def build_answer_schema(answer: Answer, written: bool = False) -> dict[str, Any] | None:
-    """Return the schema of a rubric's answer, the reason first so that it comes before the decision; None for labels.
+    """Return the JSON schema of a rubric's answer, with the reason before the decision; None for labels.
 
-    Where reasoning is `written`, it has a field of its own before all others; a text that is read off needs none.
+    If reasoning is `written`, it has a field of its own before all others; an answer that is only text needs none.
 
     >>> build_answer_schema(NumberAnswer(low=1, high=5))["properties"]["score"]
     {'type': 'integer', 'minimum': 1, 'maximum': 5}

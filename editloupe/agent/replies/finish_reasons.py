@@ -1,4 +1,4 @@
-"""How a reply ended: what a judge says beyond its message, and whether what it said is whole."""
+"""Interpret how a reply ended: finish reasons, refusals, and incomplete replies."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 # Proxies hand on the words of the providers behind them, so all words are known whoever is asked.
 FILTERED = ("content_filter", "safety", "prohibited_content", "blocklist", "recitation", "spii", "image_safety")
-"""Finish reasons by which providers say that a filter held the reply back, or the rest of it."""
+"""Finish reasons that mean a content filter held back the reply or its rest."""
 CUT_OFF = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
-"""Finish reasons by which providers say that a reply reached the length limit."""
+"""Finish reasons that mean the reply reached the length limit."""
 BROKEN_OFF = ("incomplete", "failed", "cancelled", "abort", "aborted", "error", "other", "insufficient_system_resource")
-"""Finish reasons by which servers say that a reply ended early for another reason."""
+"""Finish reasons that mean the reply ended early for another reason."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a judge gives no answer, by its own words or its provider's."""
+    """Why a judge gives no answer, in its own words or its provider's."""
 
     reason: Reason
     detail: str
@@ -32,31 +32,31 @@ class Refusal:
 
 @dataclass(frozen=True)
 class ReplyFacts:
-    """What a judge says beyond its message."""
+    """Facts about a reply beyond its message."""
 
     finish: str = ""
-    """The provider's word for how the reply ended; empty where it says nothing."""
+    """The provider's finish reason; empty if it gives none."""
     refusal: Refusal | None = None
     confidence: float | None = None
-    """How sure the judge is of its answer, where it knows."""
+    """The judge's confidence in its answer, if known."""
     served: Served | None = None
-    """What the provider says answered."""
+    """The model version and deployment that answered, as reported by the provider."""
 
 
 @dataclass(frozen=True)
 class IncompleteReply:
-    """A reply that is not whole, so that nothing in it is an answer."""
+    """A reply that ended early, so that nothing in it counts as an answer."""
 
     problem: str
-    """What the model is told."""
+    """The message for the model."""
     detail: str
-    """What a person is told."""
+    """The message for the user."""
     truncated: bool = True
-    """True where the length limit was reached."""
+    """True if the length limit was reached."""
 
 
 def read_reply_facts(message: AIMessage, provider: Provider) -> ReplyFacts:
-    """Return what a model's reply says beyond its message, in the way of its provider."""
+    """Return the facts about a reply beyond its message, as its provider reports them."""
     finish = provider.finish(message)
     sentence = provider.refusal(message)
     if sentence is None and finish.lower() in FILTERED:
@@ -68,7 +68,7 @@ def read_reply_facts(message: AIMessage, provider: Provider) -> ReplyFacts:
 
 
 def find_incomplete(finish: str) -> IncompleteReply | None:
-    """Say in what way a reply that ended with this word is not whole; None where it is."""
+    """Return why a reply with this finish reason is incomplete; None if it is complete."""
     if finish.lower() in CUT_OFF:
         return IncompleteReply(
             f"Your reply was cut off by the length limit (finish reason: {finish}), so nothing in it counts; "

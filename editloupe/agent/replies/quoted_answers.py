@@ -1,4 +1,4 @@
-"""Tells the answers a reply gives from those it only shows: quoted, in code within a sentence, or introduced as an example."""
+"""Distinguish the answers a reply gives from those it only quotes, mentions in code or introduces as examples."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ _EXAMPLE = re.compile(
     r"\b(?:for instance|e\.g\.|such as|examples?|hypothetical(?:ly)?)(?!\w)" rf"|^\W*(?:the )?{_FORM}\W*$",
     re.IGNORECASE,
 )
-"""Speaks of an example, or of the form, in the sentence before an answer."""
+"""Mentions an example, or the form, in the sentence before an answer."""
 _FOR_EXAMPLE = re.compile(
     r"\b(?:for instance|e\.g\.?|such as|(?:for|an|another|one|some) examples?|hypothetical(?:ly)?)[\W_]*$"
     r"|^[\W_]*(?:the )?examples?(?: (?:answer|output|response|reply|json|format))?[\W_\d]*$"
     rf"|^\W*(?:the )?(?:required|expected) {_FORM}(?: is)?\W*$|^\W*(?:the )?{_FORM} is\W*$",
     re.IGNORECASE,
 )
-"""Introduces what stands directly behind it as an example."""
+"""Introduces what follows directly as an example."""
 _BEGINS_AN_EXAMPLE = re.compile(r"[\W_]*(?:for instance|for example|e\.g\.|hypothetically)(?!\w)", re.IGNORECASE)
 _GIVES = re.compile(
     r"answer|verdict|decision|decide|judge?ment|conclusion|label|score|rating|result|output|response|assessment|evaluation|final"
     r"|\b(?:so|therefore|thus|hence)\b|答案|结论|結論|判断|評価|评分|结果",
     re.IGNORECASE,
 )
-"""Introduces what stands behind it as the answer."""
+"""Introduces what follows as the answer."""
 _LEADS_IN = ":.!?—–…→>：。！？．"
-"""The marks that may stand between a sentence and an object on the same line."""
+"""Punctuation that may separate a sentence from an object on the same line."""
 _NAMES_IT = re.compile(
     r"\b(?:answer|verdict|decision|judge?ment|score|rating|result|output|response|json)\s*(?:is|=)$", re.IGNORECASE
 )
 _DENIES = re.compile(r"\b(?:not|never|cannot|no|told|asked|if|would)\b|n[’']t\b", re.IGNORECASE)
 _LONGEST_LEAD = 400
-"""Characters before an answer that are looked at for how it is introduced."""
+"""Characters before an answer that are searched for its introduction."""
 
 
 def require_own_line(parts: Sequence[ReplyPart], index: int) -> None:
-    """Make sure that an object is not the end of a sentence, which may say anything of it."""
+    """Raise Malformed if an object ends a sentence, which may say anything about it."""
     line = _before(parts, index).rpartition("\n")[2]
     if parts[index].kind != "object" or not has_content(line):
         return
@@ -55,7 +55,7 @@ def require_own_line(parts: Sequence[ReplyPart], index: int) -> None:
 
 
 def find_given(parts: Sequence[ReplyPart], indices: Sequence[int]) -> list[int]:
-    """Return which of these parts are given rather than shown."""
+    """Return those of these parts that are given rather than quoted."""
     unquoted = [index for index in indices if not _is_quoted(parts, index)]
     plainly = {index for index in unquoted if not _may_be_an_example(parts, index)}
     last = max(plainly, default=-1)
@@ -67,7 +67,7 @@ def _before(parts: Sequence[ReplyPart], index: int) -> str:
 
 
 def _is_quoted(parts: Sequence[ReplyPart], index: int) -> bool:
-    """True where a part is quoted, stands in code within a sentence, or is directly introduced as an example."""
+    """Return True if a part is quoted, in inline code within a sentence, or directly introduced as an example."""
     before = _before(parts, index)
     after = parts[index + 1].text if index + 1 < len(parts) and parts[index + 1].kind == "text" else ""
     line = before.rpartition("\n")[2]
@@ -90,7 +90,7 @@ def _may_be_an_example(parts: Sequence[ReplyPart], index: int) -> bool:
 
 
 def _lead(before: str) -> str:
-    """Return the last sentence before an answer, in the last line that says anything."""
+    """Return the last sentence before an answer, in the last line with content."""
     line = before[-_LONGEST_LEAD:].rstrip().rpartition("\n")[2]
     ends = [end.end() for end in _SENTENCE_END.finditer(line)]
     return line[ends[-1] :] if ends else line

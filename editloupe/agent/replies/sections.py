@@ -1,8 +1,8 @@
-"""Splits a reply into its parts: thoughts, tool calls, answers, code, quoted sections, JSON objects, and the prose between them.
+"""Split a reply into thoughts, tool calls, answers, code, quoted sections, JSON objects and the text between them.
 
-The slips of published transcripts are survived: a missing slash in a closing tag, a space inside a tag, other capitals, a
-thought that has only its end. What the parts mean is not decided here. A reply is read from left to right without going back: the
-work grows with its length, whatever stands in it.
+The slips of published transcripts are accepted: a missing slash in a closing tag, a space inside a tag, other capitals,
+a thought that has only its end. The meaning of the parts is not decided here. A reply is read from left to right
+without backtracking, so the work grows linearly with its length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEXT_QUOTED_LINE = re.compile(r"[^\n]*+(?:\n {0,3}+>[^\n]*+)*+")
 _BRACE = r"\{(?P<brace>)(?=\s*+(?:[\"“”'‘’`{}]|\w{1,80}+\s*+[:=]))"
 _BRACES = re.compile(r"[{}]")
 _MARKER = re.compile(r"<\|\w{1,40}+\|>")
-"""What chat templates put between turns, and some servers leave in a reply."""
+"""Tokens that chat templates put between turns and some servers leave in a reply."""
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _TAG = re.compile(TAG, _FLAGS)
 _MARK = re.compile(rf"{TAG}|<!--(?P<comment>)|{_QUOTED_LINE}|{_FENCE}", _FLAGS)
@@ -38,29 +38,29 @@ _MARK_OR_BRACE = re.compile(rf"{_MARK.pattern}|{_BRACE}", _FLAGS)
 _FENCE_LINE = re.compile(_FENCE, _FLAGS)
 _NEXT_WORD = re.compile(r"\s{0,8}+(\w{0,40}+)")
 _CONTENT = re.compile(r"[^\W_]|[~?？¿<＜{}\[\](（\"'“‘„«「『]")
-"""What is more than layout: letters and digits, doubt, a line struck out, and whatever begins a quotation, a tag or an object."""
+"""More than layout: letters and digits, question marks, strike-through, and whatever begins a quotation, a tag or an object."""
 OPENING, CLOSING = "\"'“‘„«「『`", "\"'”’“»」』`"
-"""Quotation marks; the backtick is the mark of code."""
+"""Quotation marks; the backtick marks code."""
 _CHANNEL = "channel"
 _OURSELVES = frozenset({"", "assistant", "model", "final"})
 """The speakers that are the judge itself."""
 MOST_BROKEN = 10
-"""Broken objects that are passed over in one reply; behind the last of them nothing is taken for an object."""
+"""Broken objects that are skipped in one reply; after the last of them nothing counts as an object."""
 MOST_MARKS = 5_000
-"""Tags, fences and objects that are looked at in one reply; an answer has a handful of them, and one with more is not read."""
+"""Maximum number of tags, fences and objects in one reply; an answer has a handful, and a reply with more is not parsed."""
 
 
 DEEPEST = 40
-"""Levels of lists and objects in a value that is taken; deeper ones could not be written down again."""
+"""Maximum nesting of a value; deeper ones could not be serialized again."""
 T = TypeVar("T")
 
 
 class Malformed(Exception):
-    """A reply that cannot be read; the sentence says exactly what is wrong."""
+    """A reply that cannot be parsed; the message says exactly what is wrong."""
 
 
 def check_depth(value: T) -> T:
-    """Return a JSON value, or raise Malformed where it is nested too deeply to be kept."""
+    """Return a JSON value; raise Malformed if it is nested too deeply to be stored."""
     level: list[Any] = [value]
     for _ in range(DEEPEST):
         containers = [item for item in level if isinstance(item, (dict, list))]
@@ -88,11 +88,11 @@ def _no_constants(name: str) -> Any:
 
 
 DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_pairs, parse_constant=_no_constants)
-"""Reads JSON without any guess: no key twice, no NaN, no Infinity. Newlines and tabs in a string may stand as they are."""
+"""Strict JSON decoder: no duplicate keys, no NaN, no Infinity. Newlines and tabs in strings are accepted."""
 
 
 def has_content(text: str) -> bool:
-    """True where a text is more than layout.
+    """Return True if a text is more than layout.
 
     >>> has_content("。 ✅"), has_content("or 3")
     (False, True)
@@ -107,15 +107,15 @@ class ReplyPart:
     kind: Kind
     text: str
     value: Any = None
-    """Of an object: what it holds."""
+    """The content of an object."""
     closed: bool = True
-    """False where the reply ends before the part does."""
+    """False if the reply ends before the part does."""
     source: str = ""
-    """Of code and quoted sections: the same with what marks them off."""
+    """Code and quoted sections with their delimiters."""
 
     @property
     def blank(self) -> bool:
-        """True where nothing is said, not even on the line of a fence that nothing closes."""
+        """True if the part has no content, not even on the line of an unclosed fence."""
         unclosed = self.kind == "code" and not self.closed
         text = _MARKER.sub("", self.source) if unclosed else self.text
         return self.kind in ("text", "code") and not has_content(text)
@@ -127,19 +127,19 @@ class Sections:
 
     parts: tuple[ReplyPart, ...] = ()
     broken: str = ""
-    """Why something that begins as a JSON object is none."""
+    """Why something that begins like a JSON object is not one."""
     scraps: tuple[str, ...] = ()
-    """What begins as a JSON object and is none, each up to its last brace, or to the end of the reply; quotations left out."""
+    """Texts that begin like a JSON object, each up to its last brace or to the end of the reply; without quotations."""
 
     @cached_property
     def thought(self) -> str:
-        """The thoughts together; what is said outside the tags where there are none."""
+        """All thoughts; the text outside the tags if there are none."""
         thoughts = [part.text.strip() for part in self.parts if part.kind == "thought"]
         return "\n".join(text for text in thoughts if text) or self.outside
 
     @cached_property
     def outside(self) -> str:
-        """What is said between the tags, objects and code included."""
+        """The text between the tags, including objects and code."""
         texts = [(p.source or p.text).strip() for p in self.parts if p.kind in ("text", "object", "code", "quoted")]
         return "\n".join(text for text in texts if text)
 
@@ -150,14 +150,15 @@ class Sections:
 
     @property
     def unclosed(self) -> bool:
-        """True where a thought has no end."""
+        """True if a thought has no end."""
         return any(part.kind == "thought" and not part.closed for part in self.parts)
 
 
 def split_sections(text: str, objects: bool = False) -> Sections:
-    """Split a reply into its parts; JSON objects outside the tags are parts of their own where they are asked for.
+    """Split a reply into its parts; with `objects`, JSON objects outside the tags are parts of their own.
 
-    Raises Malformed where there are more tags, fences and objects than a reply can mean.
+    Raises:
+        Malformed: There are too many tags, fences and objects.
 
     >>> [part.kind for part in split_sections("<think>Red.</think> So: <answer>Wrong Action</answer>").parts]
     ['thought', 'text', 'answer']
@@ -170,29 +171,29 @@ class _Scanner:
     text: str
     objects: bool = False
     thinking: bool = True
-    """False: the tags of thoughts are prose."""
+    """False: the tags of thoughts are plain text."""
     fences: bool = True
     parts: list[ReplyPart] = field(default_factory=list)
     past: list[ReplyPart] = field(default_factory=list)
-    """What turned out to be thought when its end came."""
+    """Parts that turned out to be thoughts when their end came."""
     done: int = 0
-    """Everything before this place is in a part."""
+    """Everything before this position is in a part."""
     since: int = 0
-    """Where a thought that has only its end began: the prompt has opened it."""
+    """Start of a thought that has only its end, because the prompt opened it."""
     thoughts: list[str] = field(default_factory=list)
-    """The names of the thoughts that are open, the outermost first."""
+    """Names of the open thoughts, the outermost first."""
     names: Counter[str] = field(default_factory=Counter)
-    """The same names, counted."""
+    """Counts of these names."""
     broken: str = ""
     scraps: list[str] = field(default_factory=list)
     spoilt: int = 0
-    """No object begins before this place: what stands there is part of a broken one."""
+    """No object begins before this position, because it is inside a broken one."""
     failures: int = 0
     marks: int = MOST_MARKS
-    """How many more are looked at."""
+    """Number of marks that may still be read."""
 
     def run(self) -> Sections:
-        """Go through the whole text."""
+        """Scan the whole text."""
         position = 0
         while match := self._pattern().search(self.text, position):
             position = self._take(match)
@@ -219,7 +220,7 @@ class _Scanner:
             raise Malformed(f"Your reply has more than {MOST_MARKS:,} tags and objects; give one answer in plain form.")
 
     def _take(self, match: re.Match[str]) -> int:
-        """Deal with one mark; return where to go on."""
+        """Handle one mark; return the position to continue from."""
         self._count()
         if match.lastgroup == "brace":
             return self._object(match.start())
@@ -255,7 +256,7 @@ class _Scanner:
         self.done = until
 
     def _section(self, kind: Kind, start: int, inside: int, close: int, end: int) -> int:
-        """Add a section; `close` is negative where the reply ends before it does."""
+        """Add a section; `close` is negative if the reply ends first."""
         self._say(start)
         closed = close >= 0
         close, end = (close, end) if closed else (len(self.text), len(self.text))
@@ -276,7 +277,7 @@ class _Scanner:
         return self._section(kind, tag.start, tag.end, -1, -1)
 
     def _object(self, start: int) -> int:
-        """Take a whole JSON object; nothing inside one that is broken is taken for an object."""
+        """Add a complete JSON object; objects inside a broken one do not count."""
         if start < self.spoilt:
             return start + 1
         try:
@@ -290,7 +291,7 @@ class _Scanner:
         return end
 
     def _spoil(self, start: int, error: str) -> None:
-        """Note a broken object: it goes on until its braces are even, or else to the end."""
+        """Record a broken object, which extends until its braces are balanced, or to the end."""
         self.broken = self.broken or error
         self.failures += 1
         depth, end = 0, len(self.text)
@@ -326,7 +327,7 @@ class _Scanner:
         return tag.end
 
     def _in_thought(self, tag: Tag) -> int:
-        """Look for the end of the thought; whatever else is spoken of in it does not count."""
+        """Look for the end of the thought; everything else in it is ignored."""
         position = tag.end
         if tag.kind == "thought":
             # The published slip: the closing tag without its slash.
@@ -351,7 +352,7 @@ class _Scanner:
         self.names[name] += 1
 
     def _close(self, name: str) -> None:
-        """Close the thought of this name and all inside it; a name that is not open closes them all: another slip."""
+        """Close the thought of this name and all inside it; a name that is not open closes them all, which is another slip."""
         is_open = self.names[name] > 0
         while self.thoughts:
             last = self.thoughts.pop()
@@ -360,7 +361,7 @@ class _Scanner:
                 return
 
     def _all_was_thought(self, tag: Tag) -> int:
-        """Take everything before a closing tag that was never opened for thought."""
+        """Turn everything before a closing tag that was never opened into a thought."""
         self.past.append(ReplyPart("thought", self.text[self.since : tag.start]))
         self.parts.clear()
         self.broken = ""
@@ -370,7 +371,7 @@ class _Scanner:
         return tag.end
 
     def _endless_thought(self) -> None:
-        """Keep the calls of a reply whose thought has no end, for those judge nothing; no answer is looked for in it."""
+        """Keep the calls of a reply whose thought has no end, because they judge nothing; it is not searched for an answer."""
         rest = _Scanner(self.text[self.done :], thinking=False).run()
         spoken = [part for part in rest.parts if part.kind in ("call", "answer")]
         if spoken and all(part.kind == "call" for part in spoken):
@@ -379,7 +380,7 @@ class _Scanner:
             self.parts.append(ReplyPart("thought", self.text[self.done :], closed=False))
 
     def _channel(self, tag: Tag) -> int:
-        """Deal with harmony's markers: every channel but the final one is thought; what others say is no part of the reply."""
+        """Handle harmony's markers: every channel but the final one is thought, and other speakers are ignored."""
         word = _NEXT_WORD.match(self.text, tag.end)
         if tag.kind == "speaker":
             named = tag.name in ("user", "assistant", "system")
@@ -397,7 +398,7 @@ class _Scanner:
         return self.done
 
     def _unknown(self, tag: Tag) -> int:
-        """Keep what stands between two unknown tags apart; one that is never closed is prose, unless it opens a quotation."""
+        """Keep the text between two unknown tags apart; an unclosed one is plain text, unless it opens a quotation."""
         closings = self._closings.get(tag.name, [])
         index = bisect_left(closings, (tag.end, 0))
         if index < len(closings):
@@ -408,7 +409,7 @@ class _Scanner:
 
     @cached_property
     def _closings(self) -> dict[str, list[tuple[int, int]]]:
-        """Where unknown tags are closed, by name."""
+        """Positions at which unknown tags are closed, by name."""
         closings: dict[str, list[tuple[int, int]]] = {}
         for tag in self._tags(0):
             if tag.kind == "unknown" and tag.closing:

@@ -1,7 +1,7 @@
-"""The tags of replies: which hold thoughts, tool calls or answers, and which mean nothing.
+"""The tags of replies, by what they contain: thoughts, tool calls, answers or nothing.
 
-Models write the papers' tags with slips, and the tags of their own families besides: `<think>`, harmony's channels, boxes,
-end-of-turn tokens. Tags that are not in these tables are `unknown`; what stands between two of them is no place for an answer.
+Models write the papers' tags with slips, and also the tags of their own families: `<think>`, harmony's channels, boxes,
+end-of-turn tokens. Tags that are not in these tables are `unknown`; the text between two of them cannot be an answer.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ TAG = (
     r"<(?!!--)(?P<tag>[^<>]*+)>|\[(?P<brackets>/?(?:think|thinking|thought|reasoning))\]|◁(?P<triangles>/?think)▷"
     r"|＜(?P<wide>[^＜＞<>]*+)＞|&lt;(?P<escaped>[^&<>]*+)&gt;"
 )
-"""Each alternative is read once from left to right: no text makes this pattern go back. Each begins with a plain character, so
-that `re` passes over prose at the speed of a search for that character."""
+"""Each alternative is matched from left to right without backtracking, and begins with a plain character, so that `re`
+skips text at the speed of a search for that character."""
 
 _TAG = re.compile(TAG, re.IGNORECASE)
 
@@ -49,7 +49,7 @@ _NOTHING = frozenset(
         "final decision",
     }
 )
-"""Layout, placeholders, and wrappers some models put around an answer: what stands inside reads as if they were not there."""
+"""Layout, placeholders, and wrappers that some models put around an answer; their content reads as if they were absent."""
 _ENDS = frozenset({"s", "eos", "eos token", "im end", "eot", "eot id", "eom id", "endoftext", "end of text"}) | {
     "end of turn",
     "end of sentence",
@@ -61,22 +61,22 @@ _TOKENS |= dict.fromkeys(("message", "begin of box", "end of box", "begin of sol
 _TOKENS |= {"end header id": "nothing"}
 """Control tokens, written <|name|>."""
 _HALVES = {"begin of thought": False, "end of thought": True, "unused94": False, "unused95": True}
-"""Thinking tags whose two ends have names of their own; True for the closing one."""
+"""Thinking tags whose two ends have different names; True for the closing one."""
 _HALF = re.compile(r"(start|begin|beginning|end|stop)(?: of)?(?: the| my)? (.+)")
-"""Other tags of thoughts and answers that name their end: <Start of Thinking> … <End Thinking>."""
+"""Other tags of thoughts and answers whose name contains their end: <Start of Thinking> … <End Thinking>."""
 _LIKE_A_THOUGHT = re.compile(
     r"think|thought|reasoning|monolog"
     r"|(?:^|[ :.])(?:reason|analy[sz]|reflect|scratch|deliberat|rational|ponder|brainstorm|contemplat|introspect|inner )"
     r"|(?:^|[ :.])plan(?:s|ning)?(?:[ :.]|$)"
 )
 _MOST_WORDS = 4
-"""Words of a tag that is a thought by the sound of its name; what has more of them is prose."""
+"""Maximum words of a tag that counts as a thought by its name; longer ones are plain text."""
 _OF_OTHERS = re.compile(r"example|quot|(?:^| )(?:user|human|system|tool)(?: |$)")
 _ATTRIBUTED = re.compile(r"/?\s*+([^\s=]++)\s++[\w:-]++\s*+=")
 _BETWEEN = re.compile(r"[\s_▁-]+")
 _WIDE_BAR = str.maketrans({"｜": "|"})
 _LONGEST = 60
-"""Characters of a tag's name, runs of spaces counted once; what is longer is prose."""
+"""Maximum characters of a tag's name, with runs of spaces counted once; longer ones are plain text."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Tag:
 
 
 def parse_tag(match: re.Match[str]) -> Tag | None:
-    """Return the tag a match of TAG stands for, or None where it is prose between angle brackets.
+    """Return the tag of a match of TAG, or None if it is plain text between angle brackets.
 
     >>> parse_tag(re.match(TAG, "< /Start   Thinking >")).name
     'start thinking'
@@ -122,12 +122,12 @@ def parse_tag(match: re.Match[str]) -> Tag | None:
 
 
 def quotes_others(name: str) -> bool:
-    """True for the names of tags behind which a model quotes, or speaks for somebody else."""
+    """Return True for names of tags that begin a quotation or another speaker's text."""
     return _OF_OTHERS.search(name) is not None
 
 
 def _half(half: re.Match[str], name: str, closing: bool) -> tuple[str, Kind, bool]:
-    """Return name, kind and whether it closes, of a tag that says itself whether it is the beginning or the end."""
+    """Return name, kind and whether it closes, of a tag whose name contains its beginning or end."""
     full_name = next((n for n in (f"start {half[2]}", half[2]) if _kind(n, False) in ("thought", "answer")), None)
     if full_name is None:
         return name, "unknown", closing
@@ -160,7 +160,7 @@ _KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
 
 
 def _is_a_name(words: str, name: str) -> bool:
-    """True for one word that begins with a letter; attributes behind it are cut off from `name` already."""
+    """Return True for a single word that begins with a letter; attributes are already removed from `name`."""
     first = next(iter(words.split(None, 1)), "")
     is_single_word = first == words or name == first.lower()
     return is_single_word and first[:1].isalpha() and all(c.isalnum() or c in "_-:." for c in first)

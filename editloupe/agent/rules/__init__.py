@@ -1,4 +1,4 @@
-"""The embedded judge `rules`: without weights, it decides from measured evidence."""
+"""The embedded judge `rules`, which decides from measured evidence without a model."""
 
 from __future__ import annotations
 

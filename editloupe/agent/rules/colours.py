@@ -1,4 +1,4 @@
-"""Colour names as people use them, told apart by perceptual distance (CIELAB)."""
+"""Common colour names, distinguished by perceptual distance (CIELAB)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _WEIGHTS = np.array([0.6, 1.0, 1.0], np.float32)
 
 
 def distances(values: Lab) -> dict[str, npt.NDArray[np.float32]]:
-    """Return, for every basic colour, how far each value lies from its nearest centre."""
+    """Return, for every basic colour, the distance of each value to its nearest centre."""
     flat = values.reshape(-1, 1, 3)
     gaps = np.sqrt((((flat - _CENTRES[None]) * _WEIGHTS) ** 2).sum(axis=2))
     owners = np.array(_OWNERS)
@@ -114,7 +114,7 @@ def share_named(values: Lab, name: str) -> float:
 
 
 def name_of(values: Lab) -> str:
-    """Return the basic colour that most of the values carry.
+    """Return the most frequent basic colour of the values.
 
     >>> name_of(to_lab(np.full((4, 4, 3), (220, 25, 30), np.uint8)))
     'red'

@@ -1,4 +1,4 @@
-"""Evidence for counts: the known instances give a template, and the template is looked for in the edited picture."""
+"""Count instances of an object by template matching, with a known instance as the template."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from editloupe.pictures.pixels import Pixels
 
 LONG_SIDE = 640
 PATTERN = 0.82
-"""Correlation of lightness from which a pattern counts as the instance's."""
+"""Minimum correlation of lightness with an instance's pattern."""
 MOST = 12
-"""More instances than this are not looked for."""
+"""Maximum number of further instances that are searched."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One counted thing: its pixels, and which of them belong to it."""
+    """One counted object: its pixels and its mask."""
 
     picture: Lab
     mask: Map
 
     def mirror(self) -> Instance:
-        """Return the same thing seen in a mirror."""
+        """Return the mirror image."""
         return Instance(np.ascontiguousarray(self.picture[:, ::-1]), np.ascontiguousarray(self.mask[:, ::-1]))
 
 
 @dataclass(frozen=True)
 class InstancePlace:
-    """Where an instance may be, and how far (CIELAB units) the picture is from it there."""
+    """A possible position of an instance, and the difference of the picture there (CIELAB units)."""
 
     gap: float
     x: int
@@ -44,10 +44,17 @@ class InstancePlace:
 def measure(
     source: Pixels, edited: Pixels, reference: Pixels | None, boxes: list[Rect], same: float = 15.0
 ) -> dict[str, float]:
-    """Count the instances in source and edited picture; `same` is the gap up to which a place shows the instance.
+    """Count the instances in source and edited picture.
 
-    The numbers: `before` known instances, `kept` those still there as they were, `recoloured` those still there in another
-    colour, `added` found at further places, `after` all of them together.
+    The numbers: `before` known instances, `kept` those still there unchanged, `recoloured` those still there in another
+    colour, `added` found at further positions, `after` all of them together.
+
+    Args:
+        source: The source picture.
+        edited: The edited picture.
+        reference: The reference edit, if there is one.
+        boxes: The known instances.
+        same: Maximum difference at which a position counts as the instance.
     """
     height, width = source.shape[:2]
     scale = min(1.0, LONG_SIDE / max(height, width))
@@ -75,7 +82,7 @@ def measure(
 
 
 def _instance(source: Lab, reference: Lab | None, rects: list[Rect]) -> Instance:
-    """Take the template from the instance that came or went in the reference, where its outline shows; else from a box."""
+    """Take the template from the instance that the reference adds or removes, if its outline is visible; else from a box."""
     if reference is not None:
         differs = (distance(source, reference) > DIFFERENT).astype(np.uint8)
         count, labels, stats, _ = cv2.connectedComponentsWithStats(cv2.morphologyEx(differs, cv2.MORPH_CLOSE, NINE))
@@ -100,7 +107,7 @@ def _instance(source: Lab, reference: Lab | None, rects: list[Rect]) -> Instance
 
 
 def _gaps(picture: Lab, instance: Instance) -> Map:
-    """Return how far the picture is from the instance or its mirror image, with the instance's corner at each pixel."""
+    """Return the difference to the instance or its mirror image, with the instance's corner at each pixel."""
     both = []
     for look in (instance, instance.mirror()):
         squares = cv2.matchTemplate(picture, look.picture, cv2.TM_SQDIFF, mask=cv2.merge([look.mask] * 3))
@@ -117,13 +124,13 @@ def _window(rect: Rect, instance: Instance, reach: int, shape: tuple[int, ...]) 
 
 
 def _at(picture: Lab, instance: Instance, rect: Rect, reach: int) -> float:
-    """Return how far the picture is from the instance at the best place around a known box."""
+    """Return the smallest difference to the instance around a known box."""
     x1, y1, x2, y2 = _window(rect, instance, reach, picture.shape)
     return float(_gaps(np.ascontiguousarray(picture[y1:y2, x1:x2]), instance).min())
 
 
 def _structure(picture: Lab, instance: Instance, rect: Rect, reach: int) -> tuple[float, Rect]:
-    """Return how well the lightness pattern of the instance shows around a known box, whatever its colour."""
+    """Return how well the instance's lightness pattern matches around a known box, in any colour."""
     x1, y1, x2, y2 = _window(rect, instance, reach, picture.shape)
     area = np.ascontiguousarray(picture[y1:y2, x1:x2, 0])
     best, at = -1.0, (x1, y1)
@@ -153,7 +160,7 @@ def _count_recoloured(
 
 
 def _pattern(edited: Lab, looks: list[Instance], candidate: InstancePlace) -> float:
-    """Return how well the lightness pattern of an instance shows at a place, its outline against the ground included."""
+    """Return how well an instance's lightness pattern, with its outline, matches at a position."""
     height, width = looks[0].picture.shape[:2]
     rect = (candidate.x, candidate.y, candidate.x + width, candidate.y + height)
     return max(_structure(edited, look, rect, 1)[0] for look in looks)
@@ -162,7 +169,7 @@ def _pattern(edited: Lab, looks: list[Instance], candidate: InstancePlace) -> fl
 def _find_elsewhere(
     edited: Lab, source: Lab, looks: list[Instance], rects: list[Rect], level: float
 ) -> list[InstancePlace]:
-    """Return places away from the known boxes, most alike first; places that looked like the instance before do not count."""
+    """Return positions away from the known boxes, best first; those that matched the instance before do not count."""
     gaps = np.minimum.reduce([_gaps(edited, look) for look in looks])
     before = cv2.erode(np.minimum.reduce([_gaps(source, look) for look in looks]), np.ones((5, 5), np.uint8))
     gaps = np.where(before < level, np.float32(99.0), gaps)

@@ -1,4 +1,4 @@
-"""Evidence for Instruction Following from crops of source, edited and reference around a known target."""
+"""Measure the change of a known target in crops of source, edited picture and reference."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from editloupe.agent.rules.pixels import (
 from editloupe.pictures.pixels import Pixels
 
 LONG_SIDE = 420
-"""Crops are compared at most this large: small targets keep every pixel, large ones lose only what nobody would miss."""
+"""Maximum side of the compared crops: small targets keep every pixel, large ones lose only unimportant detail."""
 DIFFERENT = 8.0
 """CIELAB units from which source and reference count as different; both are clean pictures."""
 FAR = 40.0
-"""Differences beyond this are all the same: something else."""
+"""Larger differences count the same."""
 REACH = 16
-"""Pixels by which a re-rendered or reframed picture may have moved."""
+"""Maximum shift in pixels of a re-rendered or reframed picture."""
 ROUNDS = 8
-"""Of k-means, which has settled by then."""
+"""Iterations of k-means, which has converged by then."""
 LIKE = 14.0
-"""CIELAB units within which a pixel counts as carrying one of a thing's colours."""
+"""CIELAB units within which a pixel has one of an object's colours."""
 
 
 @dataclass(frozen=True)
 class Crops:
-    """Source, edited and reference in CIELAB, in one frame, with the target's box in it."""
+    """Source, edited picture and reference in CIELAB at one size, with the target's box."""
 
     source: Lab
     edited: Lab
     reference: Lab
     box: Rect
     scale: float
-    """Of this frame over the source crop's pixels."""
+    """Scale of these crops relative to the source crop."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -61,7 +61,7 @@ class Crops:
 
 
 def build_crops(source: Pixels, edited: Pixels, reference: Pixels, box: Rect) -> Crops:
-    """Bring three crops into one frame of bounded size."""
+    """Scale three crops to one bounded size."""
     height, width = source.shape[:2]
     scale = min(1.0, LONG_SIDE / max(height, width))
     size = max(8, round(width * scale)), max(8, round(height * scale))
@@ -71,14 +71,14 @@ def build_crops(source: Pixels, edited: Pixels, reference: Pixels, box: Rect) ->
 
 @dataclass(frozen=True)
 class Fit:
-    """The edited crop laid over another one."""
+    """The edited crop aligned with another one."""
 
     edited: Lab
     gap: Map
 
 
 def lay_over(template: Lab, edited: Lab, rect: Rect, shifts: Sequence[tuple[int, int]]) -> Fit:
-    """Move the edited crop by the one of these shifts that leaves the smallest difference around the target."""
+    """Shift the edited crop by that of these shifts which leaves the smallest difference around the target."""
     x1, y1, x2, y2 = rect
     fits = []
     for dx, dy in shifts:
@@ -104,7 +104,7 @@ def find_shifts(crops: Crops, rect: Rect, reach: int) -> list[tuple[int, int]]:
 
 
 def find_asked_change(crops: Crops) -> tuple[Mask, Rect]:
-    """Return where the reference differs from the source around the target, and the rectangle that holds it and the box."""
+    """Return where the reference differs from the source around the target, and the rectangle of that and the box."""
     width, height = crops.size
     differs = (distance(crops.source, crops.reference) > DIFFERENT) & rect_mask(
         grow_rect(crops.box, 0.8, width, height), crops.source.shape
@@ -120,7 +120,7 @@ def find_asked_change(crops: Crops) -> tuple[Mask, Rect]:
 
 
 def build_palette(values: Lab, colours: int = 5) -> Lab:
-    """Return the few colours that stand for these values: k-means from a fixed start, the same for the same values."""
+    """Return the main colours of these values by k-means with a fixed start, so that the result is reproducible."""
     sample = values[:: max(1, len(values) // 600)].astype(np.float32)
     count = min(colours, len(sample))
     ordered = sample[np.argsort(sample[:, 0], kind="stable")]
@@ -134,20 +134,21 @@ def build_palette(values: Lab, colours: int = 5) -> Lab:
 
 
 def has_colours(values: Lab, colours: Lab) -> Mask:
-    """Say which values are close to one of the colours; lightness counts a little less than hue."""
+    """Return a mask of values close to one of the colours; lightness counts a little less than hue."""
     flat = values.reshape(-1, 1, 3)
     gaps = (((flat - colours[None]) * np.array([0.7, 1, 1], np.float32)) ** 2).sum(axis=2).min(axis=1)
     return cast(Mask, (gaps < LIKE**2).reshape(values.shape[:-1]))
 
 
 def measure(source: Pixels, edited: Pixels, reference: Pixels, box: Rect) -> dict[str, float]:
-    """Measure how the target changed, against the source and against the reference.
+    """Measure how the target changed, relative to the source and to the reference.
 
-    The numbers: `from_source` and `from_reference` are differences over the asked change, 1 meaning as far as source and
-    reference are apart; `box_reference` is the plain difference to the reference over the target's box, in CIELAB units;
-    `structure_source` and `structure_reference` correlate edges; `old_colours` and `new_colours` are shares of pixels that
-    carry the colours of source and reference; `detail` is log edge strength against the reference; `spill` is how much of the
-    surroundings took on the target's colours, `around` the share of them that changed, `far` how much the rest did.
+    The numbers: `from_source` and `from_reference` are differences over the asked change, where 1 is the difference
+    between source and reference; `box_reference` is the plain difference to the reference over the target's box, in
+    CIELAB units; `structure_source` and `structure_reference` correlate edges; `old_colours` and `new_colours` are
+    shares of pixels with the colours of source and reference; `detail` is log edge strength against the reference;
+    `spill` is how much of the surroundings took on the target's colours, `around` the share of them that changed, `far`
+    how much the rest did.
     """
     crops = build_crops(source, edited, reference, box)
     width, height = crops.size

@@ -19,27 +19,27 @@ LOCALIZATION_FAILURE, WRONG_ACTION, OVER_MODIFICATION, FLAWLESS = (
 COLLAPSE, MULTIPLE, SINGLE, PERFECT = "Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency"
 
 NOTHING_DIFFERS = 0.96
-"""How often nothing had happened where no place differed: 22 of 22 edits with known truth, as (22 + 1) / (22 + 2)."""
+"""How often nothing had happened if no region differed: 22 of 22 edits with known truth, as (22 + 1) / (22 + 2)."""
 
 
 @dataclass(frozen=True)
 class LabelDecision:
-    """A label with its reasons."""
+    """A label with its confidence and reasons."""
 
     label: str
     confidence: float
-    """The probability the fitted steps give this label."""
+    """Probability of this label by the fitted checks."""
     reasons: tuple[str, ...]
 
 
 def decide_no_change(reading: str) -> LabelDecision:
-    """Decide on a text edit where no place differs and the asked text is not read: there was no change to judge."""
+    """Decide a text edit in which no region differs and the asked text is not read: nothing changed."""
     reason = f"1. Did the change happen on the target? No place differs, and {reading} → it did not."
     return LabelDecision(LOCALIZATION_FAILURE, NOTHING_DIFFERS, (reason,))
 
 
 def decide_following(steps: FollowingChecks, numbers: Mapping[str, float]) -> LabelDecision:
-    """Walk the checks of Instruction Following strictly in the rubric's order; the first one failed gives the label."""
+    """Apply the checks of Instruction Following in the rubric's order; the first that fails gives the label."""
     checks = (
         (
             steps.hit,
@@ -64,7 +64,7 @@ def decide_following(steps: FollowingChecks, numbers: Mapping[str, float]) -> La
 
 
 SOFTNESS = 0.06
-"""How far around the threshold a region's significance leaves its being an anomaly in doubt."""
+"""Range around the threshold in which it is uncertain whether a region is an anomaly."""
 
 
 def find_anomalies(
@@ -74,9 +74,14 @@ def find_anomalies(
     limits: ConsistencyLimits,
     instances: bool,
 ) -> list[tuple[Rect, float]]:
-    """Return the changed regions that are not the target's own: neither at a target nor, for counts, another instance of it.
+    """Return the changed regions outside the target, and for counts also outside its other instances.
 
-    `own` are places where the reference differs from the source as well.
+    Args:
+        differences: The result of comparing source and edited picture.
+        targets: Boxes of the target.
+        own: Boxes in which the reference differs from the source too.
+        limits: The fitted limits.
+        instances: Whether regions of the target's size are further instances of it.
     """
     width, height = differences["size"]
     places = []
@@ -96,7 +101,7 @@ def find_anomalies(
 def decide_consistency(
     differences: Mapping[str, Any], places: Sequence[tuple[Rect, float]], limits: ConsistencyLimits, setting: str
 ) -> LabelDecision:
-    """Decide in the rubric's order: first the whole scene, then the number of distinct anomalies."""
+    """Decide Visual Consistency in the rubric's order: first the whole scene, then the number of anomalies."""
     share = float(differences["changed_share"])
     if differences["whole_scene"]:
         sure = 0.6 + 0.4 * min(1.0, share / 0.5)

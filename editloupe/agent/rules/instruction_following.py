@@ -1,4 +1,4 @@
-"""Instruction Following from measured numbers: crops around a known target, or whole pictures without one."""
+"""Measure the numbers for Instruction Following, in crops around a known target or in whole pictures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Numbers = dict[str, float]
 
 
 def knows_target(case: Case) -> bool:
-    """True where the case shows crops around an annotated target beside a reference."""
+    """Return True if the case has crops around an annotated target and a reference."""
     return bool(case.target_boxes.get(SOURCE)) and REFERENCE in case.pictures
 
 
@@ -32,7 +32,7 @@ def measure_crops(case: Case, album: Album, request: ChangeRequest, reading: Tex
 
 
 def compare_counts(counts: Mapping[str, float], request: ChangeRequest) -> Numbers:
-    """Compare counts with the asked one; without an old count in the words, the annotated instances are the old count."""
+    """Compare counts with the asked one; without an old count in the instruction, the annotated instances count."""
     target_count = float(request.new_count if request.new_count is not None else counts["before"])
     there = counts["kept"] + counts["recoloured"]
     return dict(counts) | {
@@ -49,7 +49,7 @@ def _rect(box: Any) -> Rect:
 
 @dataclass(frozen=True)
 class WholeEvidence:
-    """What was measured in whole pictures: all regions, the one taken for the target's change, and the decisive numbers."""
+    """Measurements of whole pictures: all regions, the one chosen as the target's change, and the numbers for the checks."""
 
     regions: tuple[regions.MeasuredRegion, ...]
     chosen: int | None
@@ -57,7 +57,7 @@ class WholeEvidence:
 
     @property
     def box(self) -> Rect | None:
-        """The region taken for the target's change."""
+        """The region chosen as the target's change."""
         return self.regions[self.chosen].box if self.chosen is not None else None
 
 
@@ -85,11 +85,11 @@ NOTHING: Numbers = dict.fromkeys(
     0.0,
 )
 MOST = 8
-"""More regions than this are not measured; the first ones are the most significant."""
+"""Maximum number of measured regions; the most significant come first."""
 
 
 def score_fit(request: ChangeRequest, numbers: Mapping[str, float]) -> float:
-    """Say how much a region's change is of the asked sort, from 0 to 1."""
+    """Return how well a region's change matches the asked kind, from 0 to 1."""
     match request.kind:
         case "color":
             return numbers["asked_colour"] * (1 - numbers["asked_colour_before"])
@@ -110,7 +110,7 @@ def score_fit(request: ChangeRequest, numbers: Mapping[str, float]) -> float:
 def measure_regions(
     case: Case, album: Album, request: ChangeRequest, differences: Mapping[str, Any]
 ) -> tuple[regions.MeasuredRegion, ...]:
-    """Measure the changed regions of whole pictures; where the whole scene changed there are none to tell apart."""
+    """Measure the changed regions of whole pictures; there are none if the whole scene changed."""
     places: Sequence[Mapping[str, Any]] = () if differences["whole_scene"] else differences["regions"][:MOST]
     if not places:
         return ()
@@ -128,7 +128,7 @@ def choose_region(
     target: LogisticCheck,
     reading: TextReading,
 ) -> WholeEvidence:
-    """Pick the region that looks most like the asked change, and gather the numbers the steps rest on."""
+    """Choose the region that looks most like the asked change, and collect the numbers for the checks."""
     scores = tuple(target.probability(region.numbers) for region in measured)
     chosen = max(range(len(scores)), key=lambda i: scores[i]) if scores else None
     numbers = dict(measured[chosen].numbers) if chosen is not None else dict(NOTHING)
@@ -142,14 +142,14 @@ def choose_region(
 
 
 def find_detected(detection: Mapping[str, Any], request: ChangeRequest) -> list[Rect]:
-    """Return where a detector saw the target in the source; of several, the one on the side the instruction names."""
+    """Return the boxes in which a detector found the target; of several, the one on the side the instruction names."""
     boxes = [_rect(thing["box"]) for thing in detection.get("objects", ())]
     ends = {"left": lambda b: b[0], "right": lambda b: -b[2], "top": lambda b: b[1], "bottom": lambda b: -b[3]}
     return [min(boxes, key=ends[request.place])] if request.place and boxes else boxes
 
 
 def _together(measured: Sequence[regions.MeasuredRegion], chosen: int | None, request: ChangeRequest) -> Numbers:
-    """Take the regions of the chosen one's size together: what came and went among them, for counts and copies."""
+    """Count what appeared and disappeared among regions of the chosen one's size, for counts and copies."""
     like = [r for r in measured if chosen is not None and is_alike(r.box, measured[chosen].box)]
     came = sum(r.numbers["added"] > 0.5 for r in like)
     went = sum(r.numbers["removed"] > 0.5 for r in like)
@@ -162,6 +162,6 @@ def _together(measured: Sequence[regions.MeasuredRegion], chosen: int | None, re
 
 
 def find_checks(request: ChangeRequest, reading: TextReading, table: Thresholds, target_known: bool) -> FollowingChecks:
-    """Return the steps fitted for this kind of request; text that nobody could read has its own."""
+    """Return the checks fitted for this kind of request; text that could not be read has its own."""
     name = "text_unread" if request.kind == "text" and not reading.done else request.kind
     return (table.oracle if target_known else table.whole)[name]

@@ -22,36 +22,36 @@ _PLACES = (
 
 @dataclass(frozen=True)
 class ChangeRequest:
-    """What an instruction asks for."""
+    """The change that an instruction asks for."""
 
     kind: Kind
     target: str
-    """The thing to be changed, with the words that tell it from others."""
+    """The object to change, with the words that identify it."""
     new: str = ""
-    """The value asked for: a colour, a material, a text, a shape, the object that comes in."""
+    """The requested value: a colour, a material, a text, a shape or the new object."""
     old: str = ""
     old_count: int | None = None
     new_count: int | None = None
 
     @property
     def new_colour(self) -> str | None:
-        """The basic colour asked for, where the request is about colour."""
+        """The requested basic colour, if the request is about colour."""
         return colour_of(self.new) if self.kind == "color" else None
 
     @property
     def target_colour(self) -> str | None:
-        """The colour the target is said to have before the edit: "the white bus", "from gray to red"."""
+        """The target's colour before the edit, as the instruction gives it: "the white bus", "from gray to red"."""
         return (colour_of(self.old) if self.kind == "color" and self.old else None) or colour_of(self.target)
 
     @property
     def place(self) -> str | None:
-        """Where the target is said to stand among its like: left, right, top or bottom."""
+        """The target's position among similar objects in the instruction: left, right, top or bottom."""
         # "the telephone on the right side of the lamp" is a place beside something else, not in the picture.
         words = re.sub(r"\b(?:left|right|top|bottom)(?:[- ]hand)?(?: side)? of\b.*", "", self.target.lower())
         return next((name for name, pattern in _PLACES if re.search(pattern, words)), None)
 
     def name_in(self, instruction: str) -> str:
-        """Return the target's name as a piece of the instruction, for a detector: without the place where that was moved.
+        """Return the target's name as it appears in the instruction, for a detector.
 
         >>> ChangeRequest("replacement", "spider on the blue sail", "dog").name_in("Change spider to dog on the blue sail")
         'spider'
@@ -61,7 +61,7 @@ class ChangeRequest:
         return next((piece for piece in pieces if piece.lower() in " ".join(instruction.lower().split())), "")
 
     def say(self) -> str:
-        """Put the request into words, for the thought."""
+        """Describe the request, for the thought."""
         if self.kind == "count":
             return f'count of "{self.target}" from {self.old_count if self.old_count is not None else "?"} to {self.new_count}'
         if self.kind == "removal":
@@ -86,11 +86,11 @@ TYPES: dict[str, Kind] = {
 
 
 LONGEST = 1_000
-"""Characters of an instruction these rules read; the work of some phrasings grows faster than the sentence."""
+"""Maximum length of an instruction; the work of some patterns grows faster than the sentence."""
 
 
 def parse_instruction(instruction: str, instruction_type: str | None = None) -> ChangeRequest | None:
-    """Return what is asked, or None where the sentence says nothing these rules know.
+    """Return the requested change, or None if the sentence matches none of the known patterns.
 
     >>> parse_instruction("Changed attribute of white handbag to black")
     ChangeRequest(kind='color', target='white handbag', new='black', old='', old_count=None, new_count=None)

@@ -1,4 +1,4 @@
-"""The embedded judge: it asks for the same tools as a model, looks at the same pictures, and answers from numbers."""
+"""The embedded judge, which calls the same tools as a model and answers from measured numbers."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ RulesReply = tuple[AIMessage, ReplyFacts]
 
 
 def knows_rubric(rubric: Rubric) -> bool:
-    """Return True for a rubric that the embedded judge can decide."""
+    """Return True if the embedded judge can decide this rubric."""
     return rubric.protocol == DEFAULT.name and rubric.criterion in CRITERIA
 
 
 class RulesJudge:
-    """A rule-based baseline, not a large multimodal model: same input, same verdict, always."""
+    """A rule-based baseline, not a large multimodal model; its verdicts are deterministic."""
 
     profile = RULES_PROFILE
     notes: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class RulesJudge:
         return await asyncio.to_thread(self.decide, request)
 
     def decide(self, request: ChatRequest) -> Reply:
-        """Return the next reply: a look at what is missing, or the answer."""
+        """Return the next reply: a tool call, or the answer."""
         if request.case is None:
             raise TypeError("the embedded judge decides cases, and this request has none")
         started = time.perf_counter()
@@ -64,14 +64,14 @@ class RulesJudge:
         return Reply(message, Usage(), time.perf_counter() - started, facts=facts)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing; there are no connections."""
 
     def drop(self) -> None:
-        """Nothing is open."""
+        """Do nothing; there are no connections."""
 
 
 class _Turn:
-    """One reply: look at what is there, ask for what is missing, or answer."""
+    """One reply of the judge."""
 
     def __init__(self, case: Case, album: Album, messages: Sequence[AnyMessage], offered: Sequence[str]) -> None:
         self.case, self.album, self.messages, self.offered = case, album, messages, offered
@@ -159,7 +159,7 @@ class _Turn:
         return _answer([_summary(differences)], decide_consistency(differences, places, limits, setting))
 
     def _first_looks(self, request: ChangeRequest, to_search: bool = True) -> RulesReply | None:
-        """Ask for the differences, then for the target or its text where they are not known; None where all is seen."""
+        """Call the tools for the differences, then for the target or its text if unknown; None if there is nothing to call."""
         if self._may(LOCALIZE):
             return _call(
                 f"Asked: {request.say()}. First I look where the pictures differ.",
@@ -198,7 +198,7 @@ class _Turn:
         return tool in self.offered and tool not in self.asked
 
     def _differences(self) -> Mapping[str, Any]:
-        """Return the tool's findings, or compare the pictures without it where it was not offered or failed."""
+        """Return the tool's differences; compare the pictures directly if it was not offered or failed."""
         if LOCALIZE in self.seen:
             return self.seen[LOCALIZE]
         comparison = self._compare(SOURCE, EDITED)
@@ -213,7 +213,7 @@ class _Turn:
         return compare(*(self.album[self.case.pictures[name]].pixels for name in (first, second)))
 
     def _as_sent(self, box: Rect, name: str) -> list[int]:
-        """Put a source box into the pixels of a picture as it was announced, which may be a smaller copy."""
+        """Convert a box of the source to pixels of a picture as announced, which may be a smaller copy."""
         width, height = self.album[self.case.pictures[SOURCE]].size
         sent = _announced_sizes(self.messages).get(name, self.album[self.case.pictures[name]].size)
         x, y = sent[0] / width, sent[1] / height
@@ -233,7 +233,7 @@ def _summary(differences: Mapping[str, Any]) -> str:
 
 
 def _observations(messages: Sequence[AnyMessage]) -> dict[str, Mapping[str, Any]]:
-    """Return what the tools measured, by tool; a call that failed measured nothing."""
+    """Return the measurements of the tools, by tool; a failed call has none."""
     names = {call["id"]: call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
     seen = {}
     for message in messages:

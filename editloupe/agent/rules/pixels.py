@@ -1,4 +1,4 @@
-"""Pixel arithmetic the evidence rests on: tolerant distances, small shifts, edges. Pure functions on arrays."""
+"""Pixel arithmetic and box geometry for the measurements; pure functions on arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NINE = np.ones((3, 3), np.uint8)
 
 
 def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Return the picture in this (width, height), averaged where it shrinks."""
+    """Return the picture in this (width, height), averaged if it shrinks."""
     if (pixels.shape[1], pixels.shape[0]) == size:
         return pixels
     smaller = size[0] < pixels.shape[1]
@@ -29,12 +29,12 @@ def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def soft_lab(pixels: Pixels, sigma: float = 0.8) -> Lab:
-    """Return the picture in CIELAB, slightly blurred so that grain and coding noise weigh little."""
+    """Return the picture in CIELAB, slightly blurred so that grain and coding noise matter little."""
     return to_lab(cast(Pixels, cv2.GaussianBlur(pixels, (0, 0), sigma)))
 
 
 def distance(a: Lab, b: Lab) -> Map:
-    """Return how different two pictures are at each pixel, in CIELAB units; a pixel of slack forgives small displacements."""
+    """Return the difference of two pictures at each pixel, in CIELAB units; a shift of one pixel is tolerated."""
     gap = np.maximum(_outside(a, b), _outside(b, a))
     return cast(Map, np.sqrt((gap**2).sum(axis=2)))
 
@@ -46,7 +46,7 @@ def _outside(a: Lab, b: Lab) -> Lab:
 
 
 def clamp(rect: tuple[float, float, float, float], width: int, height: int) -> Rect:
-    """Return whole pixels inside the picture, at least one of them."""
+    """Return whole pixels inside the picture, at least one."""
     x1, y1 = min(max(0, int(rect[0])), width - 1), min(max(0, int(rect[1])), height - 1)
     return x1, y1, min(width, max(x1 + 1, int(np.ceil(rect[2])))), min(height, max(y1 + 1, int(np.ceil(rect[3]))))
 
@@ -65,7 +65,7 @@ def rect_mask(rect: Rect, shape: tuple[int, ...]) -> Mask:
 
 
 def best_shift(template: Lab | Map, picture: Lab | Map, rect: Rect, reach: int) -> tuple[int, int, float]:
-    """Find where the template's rectangle lies in the picture, at most `reach` pixels away: dx, dy and the correlation."""
+    """Find the template's rectangle in the picture, at most `reach` pixels away; return dx, dy and the correlation."""
     x1, y1, x2, y2 = rect
     height, width = picture.shape[:2]
     left, top = min(reach, x1), min(reach, y1)
@@ -81,7 +81,7 @@ def best_shift(template: Lab | Map, picture: Lab | Map, rect: Rect, reach: int) 
 
 
 def shift(picture: Lab, dx: int, dy: int) -> Lab:
-    """Return the picture moved so that what lay at (x + dx, y + dy) lies at (x, y); the border repeats."""
+    """Return the picture moved so that pixel (x + dx, y + dy) comes to (x, y); the border repeats."""
     if not dx and not dy:
         return picture
     height, width = picture.shape[:2]
@@ -98,12 +98,12 @@ def edges(picture: Lab) -> Map:
 
 
 def blur(picture: Map) -> Map:
-    """Return a map smoothed over a pixel or so, before maps are correlated."""
+    """Return a map smoothed over about a pixel, before maps are correlated."""
     return cast(Map, cv2.GaussianBlur(picture, (0, 0), 1.2))
 
 
 def correlation(a: Map, b: Map, mask: Mask) -> float:
-    """Return the correlation of two maps over a mask; 0 where one of them is flat."""
+    """Return the correlation of two maps over a mask; 0 if one of them is flat."""
     x, y = a[mask].astype(np.float64), b[mask].astype(np.float64)
     if x.size < 4 or x.std() < 1e-6 or y.std() < 1e-6:
         return 0.0
@@ -111,29 +111,29 @@ def correlation(a: Map, b: Map, mask: Mask) -> float:
 
 
 def share(mask: Mask, of: Mask) -> float:
-    """Return the share of one mask that lies in another; 0 where there is nothing to share."""
+    """Return the share of one mask that is inside another; 0 if the other is empty."""
     total = int(of.sum())
     return float((mask & of).sum() / total) if total else 0.0
 
 
 def is_near(a: Rect, b: Rect, dx: float, dy: float) -> bool:
-    """True where two boxes are within dx and dy of each other."""
+    """Return True if two boxes are within dx and dy of each other."""
     return a[0] - dx < b[2] and b[0] - dx < a[2] and a[1] - dy < b[3] and b[1] - dy < a[3]
 
 
 def is_attached(box: Rect, target: Rect, share: float) -> bool:
-    """True where a region touches the target or lies within this share of the target's size."""
+    """Return True if a region touches the target or is within this share of the target's size."""
     return is_near(box, target, share * (target[2] - target[0]), share * (target[3] - target[1]))
 
 
 def is_alike(box: Rect, other: Rect, by: float = 0.3, slack: int = 8) -> bool:
-    """True where two boxes have about the same width and height; found boxes are a few pixels wider than what they hold."""
+    """Return True if two boxes have about the same width and height; detected boxes are a few pixels too wide."""
     sizes = ((box[2] - box[0], other[2] - other[0]), (box[3] - box[1], other[3] - other[1]))
     return all(abs(math.log(max(1, a) / max(1, b))) < by or abs(a - b) <= slack for a, b in sizes)
 
 
 def join_regions(places: Sequence[tuple[Rect, float]], reach: float) -> list[tuple[Rect, float]]:
-    """Join regions closer than `reach` pixels: pieces of one changed thing; the most significant piece speaks for all."""
+    """Join regions closer than `reach` pixels, which are pieces of one changed object; the highest significance counts."""
     left = list(places)
     groups: list[tuple[Rect, float]] = []
     while left:

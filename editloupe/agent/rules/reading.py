@@ -1,4 +1,4 @@
-"""Text as evidence: what was read in the edited picture against what was asked for."""
+"""Compare the text read in the edited picture with the requested text."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from editloupe.types import Box
 
 @cache
 def _reader() -> ReadText:
-    """Return the one reader of this process; its models load when it first reads."""
+    """Return the reader of this process; its models load on first use."""
     return ReadText(ToolSettings.from_environment())
 
 
 @dataclass(frozen=True)
 class TextReading:
-    """What a text edit looks like when it is read; `done` is False where nothing could read it."""
+    """The result of reading a text edit; `done` is False if nothing could read it."""
 
     done: bool = False
     new: float = 0.0
-    """How much of the asked text was read, 0 to 1."""
+    """How much of the requested text was read, 0 to 1."""
     old: float = 0.0
     more: float = 0.0
-    """Letters read beside the asked text, as a share of it."""
+    """Letters read in addition to the requested text, as a share of it."""
     lines: tuple[str, ...] = ()
 
     def numbers(self) -> dict[str, float]:
@@ -41,7 +41,7 @@ class TextReading:
         return {"read": float(self.done), "read_new": self.new, "read_old": self.old, "read_more": min(2.0, self.more)}
 
     def say(self, request: ChangeRequest) -> str:
-        """Put the reading into words."""
+        """Describe the reading."""
         if not self.done:
             return "The text could not be read on this machine (no text reader), so this rests on pixels alone."
         if not self.lines:
@@ -51,7 +51,7 @@ class TextReading:
 
 
 def compare_text(request: ChangeRequest, lines: list[str]) -> TextReading:
-    """Compare lines read with the asked and the old text; case, spaces and punctuation do not count.
+    """Compare the lines that were read with the requested and the old text, ignoring case, spaces and punctuation.
 
     >>> compare_text(ChangeRequest("text", "sign", "OPEN NOW", "CLOSED"), ["open", "now"]).new
     1.0
@@ -69,10 +69,14 @@ def read_tool_result(
     targets: Sequence[Box] = (),
     places: Sequence[Mapping[str, Any]] = (),
 ) -> TextReading:
-    """Take what the `read_text` tool reported; where the targets are known, only lines on them.
+    """Use the result of the `read_text` tool; if the targets are known, only lines on them.
 
-    ``places`` is what `localize_differences` read at differing places, enlarged: small letters of a large picture that the
-    reading of the whole passed over.
+    Args:
+        request: The requested change.
+        data: The tool's result.
+        targets: Boxes of the target.
+        places: Texts that `localize_differences` read, enlarged, where the pictures differ: small letters of a large
+            picture that were missed in the reading of the whole.
     """
     lines_on_targets = [
         line for line in data.get("lines", ()) if not targets or any(_on(line["box"], target) for target in targets)
@@ -86,7 +90,7 @@ def read_tool_result(
 
 
 def _on(line: Sequence[float], target: Box) -> bool:
-    """True where a line's centre lies on the target or within half its size of it: an enlarged sign carries more lines."""
+    """Return True if a line's centre is on the target or within half its size: an enlarged sign carries more lines."""
     x, y = (line[0] + line[2]) / 2, (line[1] + line[3]) / 2
     dx, dy = target.size[0] / 2, target.size[1] / 2
     return target.x1 - dx <= x <= target.x2 + dx and target.y1 - dy <= y <= target.y2 + dy
@@ -95,7 +99,7 @@ def _on(line: Sequence[float], target: Box) -> bool:
 def read_edited(
     case: Case, album: Album, request: ChangeRequest, places: Sequence[Mapping[str, Any]] = ()
 ) -> TextReading:
-    """Read the edited picture without a tool call, as a model that sees the picture would; not done where there is no reader."""
+    """Read the edited picture without a tool call, as a model that sees it would; not `done` without a reader."""
     reader = _reader()
     if reader.unavailable():
         return TextReading()
@@ -111,7 +115,7 @@ def _plain(text: str) -> str:
 
 
 def _likeness(wanted: str, lines: list[str]) -> float:
-    """Return how alike the wanted text is to one line or to all lines together."""
+    """Return the similarity of the requested text to one line or to all lines together."""
     if not wanted:
         return 0.0
     pieces = [_plain(line) for line in lines]

@@ -1,4 +1,4 @@
-"""Evidence in whole pictures: what happened in each changed region, and which region looks like the asked change."""
+"""Measure each changed region of whole pictures, and how much it looks like each kind of change."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from editloupe.tools.compare.difference import align
 
 LONG_SIDE = 1100
 CHANGED = 8.0
-"""CIELAB units from which a pixel of a found region counts as changed."""
+"""CIELAB units from which a pixel of a region counts as changed."""
 
 
 @dataclass(frozen=True)
 class ScenePair:
-    """Source and edited picture in one frame, in CIELAB."""
+    """Source and edited picture aligned, in CIELAB."""
 
     source: Lab
     edited: Lab
@@ -45,14 +45,14 @@ class ScenePair:
 
 @dataclass(frozen=True)
 class MeasuredRegion:
-    """A changed region with what was measured in it; the box is in source pixels."""
+    """A changed region with its measurements; the box is in source pixels."""
 
     box: Rect
     numbers: Mapping[str, float]
 
 
 def build_scene(source: Pixels, edited: Pixels) -> ScenePair:
-    """Lay the edited picture over the source, at most LONG_SIDE pixels long."""
+    """Align the edited picture with the source, at most LONG_SIDE pixels long."""
     height, width = source.shape[:2]
     scale = min(1.0, LONG_SIDE / max(height, width))
     size = max(8, round(width * scale)), max(8, round(height * scale))
@@ -62,15 +62,14 @@ def build_scene(source: Pixels, edited: Pixels) -> ScenePair:
 
 
 def measure(look: ScenePair, box: Sequence[int], significance: float, request: ChangeRequest) -> MeasuredRegion:
-    """Measure what happened in one region.
+    """Measure the change of one region.
 
-    The numbers: `ground_before` and `ground_after` are the shares of changed pixels that look like their surroundings (a
-    removed thing turns from low to high, an added one from high to low); `structure` correlates edges before and after;
-    `detail` is the log change of edge strength; `chroma` the typical change of hue and saturation; `flat` is
-    the share of changed pixels without detail afterwards; `asked_colour` the share
-    of the requested colour after; `said_colour` whether the colour in the target's description was there before;
-    `said_place` whether it lies where the description says; `fill` is the changed share of the
-    box, `size` the box's log share of the picture.
+    The numbers: `ground_before` and `ground_after` are the shares of changed pixels that look like their surroundings
+    (low then high for a removed object, high then low for an added one); `structure` correlates edges before and after;
+    `detail` is the log change of edge strength; `chroma` the typical change of hue and saturation; `flat` the share of
+    changed pixels without detail afterwards; `asked_colour` the share of the requested colour afterwards; `said_colour`
+    the share of the colour in the target's description before; `said_place` how well the position matches the
+    description; `fill` the changed share of the box; `size` the box's log share of the picture.
     """
     height, width = look.source.shape[:2]
     rect = clamp(cast(Rect, tuple(v * look.scale for v in box)), width, height)
@@ -107,10 +106,10 @@ def measure(look: ScenePair, box: Sequence[int], significance: float, request: C
 
 
 def score_actions(numbers: Mapping[str, float]) -> dict[str, float]:
-    """Say how much a region looks like each kind of change, from 0 to 1.
+    """Return how much a region looks like each kind of change, from 0 to 1.
 
-    A recoloured thing keeps its edges; a removed one leaves what its surroundings look like, with less detail; an added one
-    does the reverse; what fits none of these was replaced or bent.
+    A recoloured object keeps its edges; a removed one leaves what its surroundings look like, with less detail; an
+    added one does the reverse; anything else was replaced or bent.
     """
     rise = numbers["ground_after"] - numbers["ground_before"]
     same = _soft(8 * (numbers["structure"] - 0.5))
@@ -130,6 +129,6 @@ def _like_ground(part: Lab, changed: Mask, ring: Mask) -> float:
 
 
 def _place(request: ChangeRequest, rect: Rect, width: int, height: int) -> float:
-    """Return 1 where the region lies on the side the target is said to be on, 0 opposite, 0.5 where nothing is said."""
+    """Return 1 if the region is on the side the instruction names, 0 on the opposite side, 0.5 if it names none."""
     x, y = (rect[0] + rect[2]) / 2 / width, (rect[1] + rect[3]) / 2 / height
     return {"left": 1 - x, "right": x, "top": 1 - y, "bottom": y}.get(request.place or "", 0.5)

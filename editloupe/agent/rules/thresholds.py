@@ -1,4 +1,4 @@
-"""The table of thresholds: small logistic steps over named numbers, written by `benchmarks/fit_rules.py`."""
+"""The fitted thresholds of the embedded judge, written by `benchmarks/fit_rules.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from editloupe.types import Record
 
 
 class Term(Record):
-    """One number's part in a step: clipped to low…high, scaled to 0…1, weighted."""
+    """The part of one number in a check: clipped to low…high, scaled to 0…1 and weighted."""
 
     low: float
     high: float
@@ -26,7 +26,7 @@ class Term(Record):
 
 
 class LogisticCheck(Record):
-    """One check of the rubric as a probability: logistic in a few numbers."""
+    """One check of the rubric as a probability, logistic in a few numbers."""
 
     bias: float
     terms: Mapping[str, Term]
@@ -41,7 +41,7 @@ class LogisticCheck(Record):
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
     def say(self, numbers: Mapping[str, float]) -> str:
-        """List the numbers the step rests on, the weightiest first."""
+        """List the numbers of the check, the highest weight first."""
         heavy = sorted(self.terms, key=lambda name: -abs(self.terms[name].weight))
         return "; ".join(f"{load_vocabulary()['meanings'][name]}: {numbers[name]:.2f}" for name in heavy)
 
@@ -50,33 +50,33 @@ class FollowingChecks(Record):
     """The three checks of Instruction Following, in the rubric's order, for one kind of request."""
 
     hit: LogisticCheck
-    """Something effective happened on the target."""
+    """Something effective happened to the target."""
     right: LogisticCheck
-    """It was the asked action with the asked value."""
+    """It was the requested action with the requested value."""
     kept: LogisticCheck
-    """What should not have changed was preserved."""
+    """Everything else about the target was preserved."""
 
 
 class ConsistencyLimits(Record):
-    """The numbers that decide Visual Consistency."""
+    """The limits that decide Visual Consistency."""
 
     significance: float
-    """Regions below this are not anomalies a person would name."""
+    """Regions below this are not anomalies that a person would name."""
     join: float
     """Regions closer than this share of the picture's diagonal are one anomaly."""
     attach: float
     """Regions within this share of a target box's size belong to the target's own change."""
     claim: float = 0.5
-    """How probable it must be that the chosen region is the asked change, before it is not counted as an anomaly."""
+    """Minimum probability that the chosen region is the asked change, so that it does not count as an anomaly."""
 
 
 class Thresholds(Record):
-    """Everything fitted."""
+    """All fitted values."""
 
     oracle: Mapping[str, FollowingChecks]
-    """By kind of request, where the target's place and a reference are known."""
+    """By kind of request, if the target's position and a reference are known."""
     whole: Mapping[str, FollowingChecks]
-    """By kind of request, for tools and plain mode, where neither is known."""
+    """By kind of request, for tools and plain mode, in which neither is known."""
     target: LogisticCheck
     """How much a changed region looks like the asked change, in tools and plain mode."""
     consistency: Mapping[str, ConsistencyLimits]
@@ -85,24 +85,24 @@ class Thresholds(Record):
 
 @cache
 def load_vocabulary() -> dict[str, Any]:
-    """Return the words that come with the package: those of instructions, and those for measured numbers."""
+    """Return the bundled words: those of instructions, and those for measured numbers."""
     data: dict[str, Any] = bundled_yaml(files("editloupe.agent.rules") / "vocabulary.yaml")
     return data
 
 
 @cache
 def load_thresholds() -> Thresholds:
-    """Return the thresholds that come with the package."""
+    """Return the bundled thresholds."""
     return Thresholds.model_validate(bundled_yaml(files("editloupe.agent.rules") / "thresholds.yaml"))
 
 
 VERSION = "1"
-"""Raised when the same pictures lead to another answer though neither thresholds nor words were changed."""
+"""Increased when the same pictures lead to another answer although thresholds and words are unchanged."""
 
 
 @cache
 def rules_fingerprint() -> str:
-    """Return a short hash of what the embedded judge decides by: its version, its thresholds and its words."""
+    """Return a short hash of what the embedded judge decides by: its version, thresholds and words."""
     here = files("editloupe.agent.rules")
     texts = [here.joinpath(name).read_text("utf-8") for name in ("thresholds.yaml", "vocabulary.yaml")]
     return hashlib.sha256("\0".join([VERSION, *texts]).encode()).hexdigest()[:16]

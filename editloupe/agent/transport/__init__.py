@@ -1,3 +1,3 @@
-"""HTTP clients of the providers: requests, retries, errors, secrets and rate limits."""
+"""HTTP clients of the providers, with errors, secrets, rate limits and batch files."""
 
 __all__: list[str] = []

@@ -1,9 +1,9 @@
-"""Pictures join a request at the door: until its last moment a request carries a short reference for each of them.
+"""Replace references to pictures by their bytes just before a request is sent.
 
-LangChain and the providers' packages copy, check and write out every message of every request as JSON, and a tracer such as
-LangSmith uploads what LangChain was given. A conversation sends the same megabytes with each turn, so all of that would be
-done anew on text that nobody looks at. A hook of the HTTP client puts the pictures, encoded once, in the place of
-their references; what goes over the wire is the same, byte for byte.
+LangChain and the providers' packages copy, check and serialize every message of every request, and a tracer such as
+LangSmith uploads LangChain's inputs. A conversation sends the same megabytes with each turn. The messages therefore
+carry short references, and a hook of the HTTP client inserts the pictures, which are encoded once. The request on the
+wire is the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _ATTACHED: ContextVar[tuple[Album, WireLimits] | None] = ContextVar("editloupe_a
 
 
 def wire_limits(long_side: int, profile: Profile) -> WireLimits:
-    """Return how pictures are encoded for a model, where the user allows this long side."""
+    """Return the limits for encoding pictures for a model, given the user's maximum long side."""
     return WireLimits(min(long_side, profile.max_long_side or long_side), profile.max_image_bytes)
 
 
 def fit_limits(shas: Iterable[Sha], album: Album, limits: WireLimits, most: int | None) -> WireLimits:
-    """Return limits within which these pictures fit one request; of the same sizes, since the sizes were announced.
+    """Return limits under which these pictures fit into one request.
 
-    Pictures that come to more than the provider takes are packed more tightly; nothing else about them changes.
+    Pictures that exceed the provider's maximum are compressed more; their sizes stay, because they were announced.
     """
     if most is None:
         return limits
@@ -58,30 +58,30 @@ def data_url_parts(wire: Wire) -> Iterable[bytes]:
 
 @dataclass(frozen=True)
 class PictureForm:
-    """How a provider is given a picture: as which content block, and what stands in the place of the picture till it leaves."""
+    """The content block in which a provider takes a picture, and the reference that represents it until the request is sent."""
 
     block: Callable[[str, str], dict[str, Any]]
-    """The content block for a picture's text (or a reference to it) and its media type."""
+    """Builds the content block from a picture's text (or a reference to it) and its media type."""
     text: Callable[[Wire], str]
-    """A picture as the text a block holds."""
+    """A picture as the text of a block."""
     mark: str = ""
-    """What a reference begins with, before the picture's hash."""
+    """Prefix of a reference, followed by the picture's hash."""
     fields: tuple[str, ...] = ()
-    """The fields of a request's body that hold a picture; without any, pictures stand in lists."""
+    """Fields of a request's body that hold a picture; if empty, pictures are items of lists."""
     sent: Callable[[Wire], Iterable[bytes]] | None = None
-    """A picture as a body holds it, in pieces, so that its bytes are not copied for it; without this its text."""
+    """A picture as it appears in a body, in pieces, so that its bytes are not copied; default: its text."""
 
     def reference_to(self, sha: Sha) -> str:
-        """Return what stands for a picture until the request leaves."""
+        """Return the reference that represents a picture until the request is sent."""
         return self.mark + sha
 
     def attach(self, body: bytes) -> bytes:
-        """Return the body of an outgoing request with the pictures that `attach_pictures` provides in this context."""
+        """Return the body of a request with the pictures of the current `attach_pictures` context."""
         pictures = _ATTACHED.get()
         return body if pictures is None else self.fill(body, *pictures)
 
     def fill(self, body: bytes, album: Album, limits: WireLimits) -> bytes:
-        """Return a JSON body with the pictures in the place of their references."""
+        """Return a JSON body with all references replaced by pictures."""
         parts: list[bytes] = []
         end = 0
         for match in self._reference.finditer(body):
@@ -98,19 +98,22 @@ class PictureForm:
 
     @cached_property
     def _reference(self) -> re.Pattern[bytes]:
-        """A whole JSON string where a picture belongs; one quoted in a text is none, for quotes within a text are escaped."""
+        """Matches a complete JSON string in the position of a picture.
+
+        References quoted in a text do not match, because their quotes are escaped.
+        """
         before = rf'"(?:{"|".join(self.fields)})": ?' if self.fields else r"[\[,] ?"
         return re.compile(rf'{before}"(?P<reference>{self.mark}(?P<sha>[0-9a-f]+))"'.encode())
 
 
 def current_pictures() -> tuple[Album, WireLimits] | None:
-    """Return where the pictures are that this task's requests refer to, and how they are to be sent."""
+    """Return the album and limits that this task's requests use, or None."""
     return _ATTACHED.get()
 
 
 @contextmanager
 def attach_pictures(album: Album, limits: WireLimits) -> Iterator[None]:
-    """Say where the pictures are that this task's requests refer to, and how they are to be sent."""
+    """Set the album and limits that this task's requests use."""
     token = _ATTACHED.set((album, limits))
     try:
         yield

@@ -1,6 +1,7 @@
-"""Requests that go out in files: what a client would send is taken from it at the last moment, and its reply given to it later.
+"""Send requests through the batch interface of a provider, in files.
 
-The client, its parsing of replies and everything behind it stay what they are; only the way over the network is another one.
+A queue takes the place of the network: it receives the requests of the usual client and answers them when the results
+of a file are there. The client and its parsing of replies stay the same.
 """
 
 from __future__ import annotations
@@ -23,69 +24,73 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS = 50_000
 MOST_BYTES = 200 * 1_000_000
-"""Of one file: the narrower of the providers' limits."""
+"""Bytes per file: the lowest limit of all providers."""
 
 
 @dataclass(frozen=True)
 class BatchState:
-    """How a submitted file is getting on."""
+    """Progress of a submitted file."""
 
     over: bool
     sentence: str
-    """The provider's word, and how many requests are done where it says so."""
+    """The provider's status, with the number of finished requests if it is known."""
     results: tuple[str, ...] = ()
     """Names of files with replies and errors."""
     failed: bool = False
-    """Nothing will come of it."""
+    """The job ended without results."""
 
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What came of one request."""
+    """Result of one request."""
 
     key: str
     status: int
-    """Of HTTP; 0 where the request was never answered."""
+    """HTTP status; 0 if the request was never answered."""
     body: bytes
-    """The reply as the client would have got it, or what went wrong in a sentence."""
+    """The reply as the client would have received it, or an error message."""
 
 
 class BatchFiles(Protocol):
-    """A provider's interface for files of requests."""
+    """Interface of a provider's batch API."""
 
     def line(self, key: str, path: str, body: bytes) -> bytes:
         """Return a request as a line of a file."""
 
     async def submit(self, mark: str, path: str, file: Path) -> str:
-        """Upload a file and have it worked on; return the name of the job. The mark finds it again."""
+        """Upload a file and start a job; return the job's name. The mark identifies the job later."""
 
     async def find(self, mark: str) -> str | None:
-        """Return the name of the job with this mark, if there is one."""
+        """Return the name of the job with this mark, if it exists."""
 
     async def state(self, job: str) -> BatchState:
-        """Ask how a job is getting on."""
+        """Return the progress of a job."""
 
     async def download(self, name: str, to: Path) -> None:
         """Write a file of results."""
 
     def result(self, line: bytes) -> BatchResult | None:
-        """Read a line of results; None for one that is none."""
+        """Parse a line of results; None if it is not a result."""
 
     def how_to_cancel(self, job: str) -> str:
-        """Return a command that cancels a job; it names the key's variable, not the key."""
+        """Return a command that cancels a job; it contains the name of the key's variable, not the key."""
 
     async def aclose(self) -> None:
         """Close the connections."""
 
 
 class BatchQueue(Protocol):
-    """Takes requests in place of the network."""
+    """Receives requests instead of the network."""
 
     def take_over(self, provider: Provider, opening: Opening, spec: str) -> None:
         """Receive the requests of a judge's client; raise UserError if its provider has no batch interface."""
 
     async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Return the reply to a request; raises `Deferred` where there is none yet."""
+        """Return status and body of the reply to a request.
+
+        Raises:
+            Deferred: There is no reply yet.
+        """
 
 
 _DESK: ContextVar[BatchQueue | None] = ContextVar("editloupe_desk", default=None)
@@ -93,7 +98,7 @@ _DESK: ContextVar[BatchQueue | None] = ContextVar("editloupe_desk", default=None
 
 @contextmanager
 def send_to_queue(desk: BatchQueue) -> Iterator[None]:
-    """Have the clients that are opened in this block send their requests to a desk."""
+    """Make clients that are opened in this block send their requests to a queue."""
     token = _DESK.set(desk)
     try:
         yield
@@ -102,7 +107,7 @@ def send_to_queue(desk: BatchQueue) -> Iterator[None]:
 
 
 def current_queue() -> BatchQueue | None:
-    """Return whom clients opened here send their requests to, where it is not the network."""
+    """Return the queue that newly opened clients send their requests to, or None for the network."""
     return _DESK.get()
 
 
@@ -116,7 +121,7 @@ class NoReply(Exception):
 
 
 def raise_queue_error(error: BaseException) -> None:
-    """Raise what a desk said, where that is what a client's error goes back to."""
+    """Raise the queue's error if it caused a client's error."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, NoReply):
@@ -127,13 +132,13 @@ def raise_queue_error(error: BaseException) -> None:
 
 
 class QueueTransport:
-    """HTTP transport that hands requests to a desk instead of sending them."""
+    """HTTP transport that hands requests to a queue instead of sending them."""
 
     def __init__(self, desk: BatchQueue) -> None:
         self._desk = desk
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Return the desk's answer as a response of the request's HTTP library, which is httpx or its fork httpx2."""
+        """Return the queue's answer as a response of the request's HTTP library, which is httpx or its fork httpx2."""
         library = sys.modules[type(request).__module__.partition(".")[0]]
         body = b"".join([part async for part in request.stream])
         status, reply = await self._desk.answer(request.url.path, body)
@@ -141,29 +146,29 @@ class QueueTransport:
         return library.Response(status, headers=headers, content=reply, request=request)
 
     async def aclose(self) -> None:
-        """Do nothing; the desk stays open."""
+        """Do nothing; the queue stays open."""
 
     async def __aenter__(self) -> QueueTransport:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Do nothing; the desk stays open."""
+        """Do nothing; the queue stays open."""
 
 
 PART = 2**20
 
 
 class BatchRefused(UserError):
-    """The provider did not take a request about a file or a job."""
+    """The provider refused a request about a file or a job."""
 
     def __init__(self, sentence: str, passing: bool) -> None:
         super().__init__(sentence)
         self.passing = passing
-        """Whether it may go away by itself: a limit, an error of the server, no connection."""
+        """Whether it may succeed later: a limit, a server error, no connection."""
 
 
 class BatchHttp:
-    """Sends with the key, and says what is wrong."""
+    """Sends authorized requests to a batch interface; redirects are not followed, and errors are redacted."""
 
     def __init__(self, opening: Opening, headers: Mapping[str, str]) -> None:
         import httpx
@@ -178,7 +183,7 @@ class BatchHttp:
         self._gate = opening.gate
 
     async def json(self, method: str, url: str, **content: Any) -> dict[str, Any]:
-        """Return what the server says."""
+        """Send a request and return the JSON object of the response."""
         response = await self.send(method, url, **content)
         try:
             body = response.json()
@@ -189,7 +194,7 @@ class BatchHttp:
         return body
 
     async def send(self, method: str, url: str, **content: Any) -> Any:
-        """Return a response; one that is none raises."""
+        """Send a request; raise BatchRefused if the response is not a success."""
         import httpx
 
         try:
@@ -201,7 +206,7 @@ class BatchHttp:
         return response
 
     async def save(self, url: str, to: Path) -> None:
-        """Write what the server sends into a file, piece by piece; the file is there only when it is whole."""
+        """Download a file piece by piece; the target appears only when it is complete."""
         import httpx
 
         part = to.with_suffix(".part")

@@ -1,4 +1,9 @@
-"""Sorts what clients raise into: try again, leave this case unjudged, or stop at once because the user must mend something."""
+"""Classify the errors of chat clients and the refusals of servers.
+
+An error means a retry, an unjudged case, or an immediate stop because the user must change something. Servers and
+proxies use different statuses for the same refusal, so its words decide. The patterns are taken from the messages of
+OpenAI, Gemini, Anthropic, DashScope, Zhipu, LiteLLM's proxy, OpenRouter, vLLM and Ollama.
+"""
 
 from __future__ import annotations
 
@@ -26,34 +31,34 @@ _WAITS = (
     ("llm_provider-retry-after-ms", 0.001),
     ("llm_provider-retry-after", 1.0),
 )
-"""Headers with the time to wait; LiteLLM's proxy hands on its provider's under a name of its own."""
+"""Headers with the time to wait; LiteLLM's proxy renames those of its provider."""
 _NOTHING = Usage()
 _ANY_FORM = ErrorForm()
 
 
 OVERLOADED = 529
-"""Not a status of HTTP's own; some services answer it when they are short of machines."""
+"""A non-standard status by which some services report overload."""
 
 
 class ModelFailed(Exception):
-    """The model could not be got to answer; this case ends unjudged."""
+    """The model gave no reply; this case ends unjudged."""
 
     def __init__(self, reason: Reason, sentence: str, usage: Usage = _NOTHING, attempts: int = 1) -> None:
         super().__init__(sentence)
         self.reason = reason
         self.sentence = sentence
         self.usage = usage
-        """What the requests that failed took, as far as it can be told."""
+        """Tokens of the failed requests, as far as known."""
         self.attempts = attempts
 
 
 class ModelRejected(UserError):
-    """A wrong key, an unknown model, no quota, a wrong address: nothing that trying again would change."""
+    """A wrong key, an unknown model, no quota or a wrong address, which a retry would not change."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What an error means."""
+    """The consequences of an error."""
 
     sentence: str
     reason: Reason = Reason.MODEL_ERROR
@@ -61,18 +66,28 @@ class Fault:
     slow_down: bool = False
     retry_after: float | None = None
     limited: bool = False
-    """The server limits requests (429) and does not say how long to wait."""
+    """The server limits requests (429) without a time to wait."""
     fatal: ModelRejected | None = None
     parameter: str | None = None
-    """The parameter the server does not take."""
+    """A parameter that the server does not accept."""
     paid: bool = False
-    """The server was at work on this request, which may have to be paid for although no reply came of it."""
+    """The server was working on this request, which may cost money although no reply came."""
     redirected: bool = False
-    """Passing in the middle of a run; a wrong address where the server has never answered otherwise."""
+    """Temporary in the middle of a run; a wrong address if the server has never answered."""
 
 
 def classify(error: BaseException, model: str, timeout: float, form: ErrorForm = _ANY_FORM) -> Fault:
-    """Say what an error of a chat client means; the sentence never holds a secret."""
+    """Return the consequences of a chat client's error.
+
+    Args:
+        error: The error.
+        model: Name of the model, for the sentence.
+        timeout: The timeout in seconds, for the sentence.
+        form: How to read the errors of the provider's client.
+
+    Returns:
+        The fault; its sentence never contains a secret.
+    """
     chain = list(_chain(error))
     bodies = [body for error in chain for body in _bodies(error, form)]
     message = _server_message(chain, bodies)
@@ -101,14 +116,14 @@ def classify(error: BaseException, model: str, timeout: float, form: ErrorForm =
 
 
 def empty_reply_fault(model: str) -> Fault:
-    """Return what a reply without a word, a call or a reason for ending means: the server's fault, not the model's answer."""
+    """Return the fault of a reply without text, calls and finish reason, which is the server's error."""
     return Fault(f"{model} sent a reply that is not in its provider's format (nothing in it)", again=True, paid=True)
 
 
 def _named(error: BaseException, *words: str) -> bool:
-    """True where a class the error descends from has one of these words in its name.
+    """Return True if a base class of the error has one of these words in its name.
 
-    The clients sit on several HTTP libraries, each with its own classes for the same thing.
+    The clients use several HTTP libraries, each with its own error classes.
     """
     return any(word in kind.__name__ for kind in type(error).__mro__ for word in words)
 
@@ -149,7 +164,7 @@ def _by_status(status: int, message: str, model: str, wait: float | None, parame
 def _wrong_address(
     status: int, message: str, model: str, chain: list[BaseException], path: str
 ) -> ModelRejected | None:
-    """Say so where the address lacks the version that most servers have in it, before the path a client adds."""
+    """Return an error if the address lacks the version that most servers expect before the client's path."""
     url = next((url for error in chain if (url := _url(error))), "")
     base, separator, _ = url.partition(path) if path else (url, "", "")
     if not separator or re.search(r"/v\d", base) or names_model(message):
@@ -181,7 +196,7 @@ def _status(error: BaseException, form: ErrorForm) -> int | None:
 
 
 def _retry_after(chain: list[BaseException], form: ErrorForm) -> float | None:
-    """Return how long the server asks to wait: the Retry-After header, the delay in its error's details, or its sentence."""
+    """Return the time to wait that a server gives in a header, in the details of its error or in its message."""
     for error in chain:
         response: Any = getattr(error, "response", None)
         headers = getattr(response, "headers", None) or form.headers(error) or {}
@@ -198,7 +213,7 @@ def _retry_after(chain: list[BaseException], form: ErrorForm) -> float | None:
 
 
 def _seconds(text: str) -> float | None:
-    """Read a Retry-After value: seconds, or the date to wait for."""
+    """Parse a Retry-After value, which is a number of seconds or a date."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
     try:
@@ -209,12 +224,12 @@ def _seconds(text: str) -> float | None:
 
 
 def _bodies(error: BaseException, form: ErrorForm) -> Iterator[Any]:
-    """Yield what a server said with an error."""
+    """Yield the bodies that came with an error."""
     yield from (body for body in (getattr(error, "body", None), form.body(error)) if body)
 
 
 def _server_message(chain: list[BaseException], bodies: list[Any]) -> str:
-    """Return the server's own words, on one line, without secrets."""
+    """Return the server's message on one line, redacted."""
     for body in bodies:
         if message := _message_in(body):
             return clean(message)
@@ -235,7 +250,7 @@ def _message_in(body: Any) -> str:
 
 
 def _field(bodies: list[Any]) -> str | None:
-    """Return the parameter an error names in a field of its own."""
+    """Return the parameter that an error names in a field of its own."""
     for body in bodies:
         inner = body.get("error", body) if isinstance(body, dict) else None
         if isinstance(inner, dict) and isinstance(inner.get("param"), str):
@@ -244,7 +259,7 @@ def _field(bodies: list[Any]) -> str | None:
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """Return a text on one line, shortened, without keys held here and with anything that looks like one blotted out."""
+    """Return a text on one line, shortened and redacted."""
     text = _SECRET.sub("***", redact_text(" ".join(text.split())))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -261,9 +276,9 @@ _BUDGET = re.compile(
 _QUOTA = re.compile(
     r"exceeded your current quota|check your (plan and )?billing|enable billing|billing to be enabled", re.IGNORECASE
 )
-"""Gemini says this of its limits by the minute as well, then with the time to wait."""
+"""Gemini says this of its limits per minute too, but then with a time to wait."""
 _BY_TIME = re.compile(r"rate[ _-]limit|\bper (min|sec)\b|per[ _-]?(minute|second)|\b[RT]PM\b", re.IGNORECASE)
-"""A limit that waiting cures. LiteLLM's RateLimitError is not among it: so it calls an empty account as well."""
+"""A limit that waiting solves. LiteLLM's RateLimitError is not included, because it also means an empty account."""
 _ADDRESS = re.compile(r"https?://\S+")
 _WAIT = re.compile(
     r"\b(?:try(?:ing)? (?:it |your request )?again|retry(?:ing)?)(?: your request)? (?:in|after)(?: about)?"
@@ -277,7 +292,7 @@ _KEY = re.compile(
     r"|proxy server token|token (was )?not found in db|no connected db|permission denied",
     re.IGNORECASE,
 )
-"""LiteLLM's proxy without a database says "No connected db." of any key but its own."""
+"""LiteLLM's proxy without a database answers "No connected db." to every key but its own."""
 _MODEL = re.compile(
     r"invalid model|unknown model|no such model|model_not_found|not a valid model|model identifier is invalid"
     r"|model\b.{0,80}?\b(not found|does not exist|doesn't exist|not exist|is not supported|is not available)"
@@ -335,7 +350,7 @@ _NOT_TAKEN = re.compile(
 
 
 def find_parameter(message: str, field: str | None = None) -> str | None:
-    """Return the parameter a refusal complains about; `named` is the one the error's own field names.
+    """Return the parameter that a refusal is about; `field` is the one that the error names in a field.
 
     >>> find_parameter("Unsupported value: 'temperature' does not support 0 with this model.")
     'temperature'
@@ -350,7 +365,7 @@ def find_parameter(message: str, field: str | None = None) -> str | None:
 
 
 def classify_refusal(status: int, message: str, waits: bool = False) -> About:
-    """Return what a refusal with this status and these words is about; `waits`: the server gave a time to wait."""
+    """Return the subject of a refusal; `waits` says whether the server gave a time to wait."""
     if status == 402 or _BUDGET.search(message):
         return "budget"
     if _QUOTA.search(message) and not (
@@ -371,7 +386,7 @@ def classify_refusal(status: int, message: str, waits: bool = False) -> About:
 
 
 def find_wait(message: str) -> float | None:
-    """Return the seconds after which a server's sentence asks to try again.
+    """Return the seconds after which a server's message asks to try again.
 
     >>> find_wait("Rate limit reached. Please try again in 1m30s."), find_wait("Please retry in 250ms."), find_wait("Try again.")
     (90.0, 0.25, None)
@@ -381,12 +396,12 @@ def find_wait(message: str) -> float | None:
 
 
 def names_model(message: str) -> bool:
-    """True where a refusal speaks of a model that is not there, rather than of an address."""
+    """Return True if a refusal is about a missing model rather than an address."""
     return bool(_MODEL.search(message))
 
 
 def is_rate_limited(detail: str) -> bool:
-    """Return whether the sentence of a unit that was given up reports a server that limits requests.
+    """Return True if the detail of an unjudged unit reports a server's rate limit.
 
     >>> is_rate_limited("openai:x answered 429: Too many requests"), is_rate_limited("openai:x answered 500: no")
     (True, False)

@@ -1,6 +1,7 @@
-"""The gate the HTTP clients of all providers speak through: no redirect is followed, a reply has a size, a key never comes back.
+"""The HTTP gate that the clients of all providers use.
 
-The SDKs sit on httpx or on its fork httpx2; hooks of the client work alike in both, so nothing here depends on which one it is.
+It follows no redirect, limits the size of replies, and removes keys from them. The SDKs use httpx or its fork httpx2;
+client hooks work alike in both, so nothing here depends on which one it is.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from editloupe.agent.transport.secrets import Secrets, redact_text
 from editloupe.types import UserError
 
 MAX_REPLY_BYTES = 16 * 2**20
-"""Bytes a reply may have, unpacked; the longest replies of today's models are some hundred kilobytes."""
+"""Maximum size of a decompressed reply; the longest replies of today's models have some hundred kilobytes."""
 _ERROR = re.compile(rb'\s*(?:\[\s*)?\{\s*"(?:error|detail)"\s*:\s*[^\sn]')
 _UNPACKED = ("", "identity")
 _PACKED = ("gzip", "x-gzip", "deflate")
 
 
 class BrokenReply(Exception):
-    """A reply that began with 200 and could not be read whole: it may have been paid for."""
+    """A reply with status 200 that could not be read completely; it may have to be paid for."""
 
 
 class Redirected(Exception):
-    """The server sent the request elsewhere; the key and the pictures do not go there."""
+    """The server redirected the request; key and pictures do not go there."""
 
     def __init__(self, status: int, target: str) -> None:
         super().__init__(f"redirected ({status}) to {target}")
@@ -45,7 +46,7 @@ class Redirected(Exception):
 
 
 class ErrorInReply(Exception):
-    """An error that came with status 200; it is what its body says."""
+    """An error that came with status 200; its body has the real status."""
 
     def __init__(self, status: int, body: Any) -> None:
         super().__init__(str(body))
@@ -54,7 +55,7 @@ class ErrorInReply(Exception):
 
 
 class Response(Protocol):
-    """What is needed of a response of either library."""
+    """The attributes used of a response of either library."""
 
     status_code: int
     headers: Any
@@ -64,16 +65,16 @@ class Response(Protocol):
 
 @dataclass(frozen=True)
 class Address:
-    """A base URL taken apart: clients, their errors and their tracers see the place only."""
+    """A base URL without its credentials and query: clients, errors and tracers only see the location."""
 
     place: str
     query: tuple[tuple[str, str], ...] = ()
     authorization: str | None = None
-    """For `user:password@`, as any HTTP client makes it of that."""
+    """Basic authorization for `user:password@`."""
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Take an address apart."""
+        """Parse an address."""
         try:
             parts = urlsplit(url)
         except ValueError as error:
@@ -88,7 +89,7 @@ EXAMPLE = "http://localhost:8000/v1"
 
 
 def check_base_url(url: str, what: str = "--base-url") -> str:
-    """Return the address of a server; what cannot be one is told in one sentence.
+    """Return the address of a server; raise UserError if it is malformed.
 
     >>> check_base_url("http://localhost:8000/v1")
     'http://localhost:8000/v1'
@@ -110,7 +111,7 @@ def check_base_url(url: str, what: str = "--base-url") -> str:
 
 
 def _scheme(url: str) -> str:
-    """Return the beginning of an address: its end may hold a key."""
+    """Return the beginning of an address; its end may contain a key."""
     scheme, colon, _ = url.partition("://")
     return f"{scheme}://" if colon else f'"{url[:30].partition("?")[0]}"'
 
@@ -133,7 +134,7 @@ _ROUTE: ContextVar[list[str] | None] = ContextVar("editloupe_route", default=Non
 
 @contextmanager
 def record_route() -> Iterator[list[str]]:
-    """Give a list that holds, once a reply has come, which of several deployments answered, where that is told."""
+    """Yield a list that receives the name of the deployment that answered, if the server reports it."""
     noted: list[str] = []
     token = _ROUTE.set(noted)
     try:
@@ -144,16 +145,16 @@ def record_route() -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class BodyForm:
-    """What the gate must know of a provider's requests and replies."""
+    """What the gate must know about a provider's requests and replies."""
 
     leave_out: Callable[[dict[str, Any], set[str]], None] = _pop
     """Removes parameters from a request's body."""
     reply_fields: tuple[str, ...] = ()
-    """Fields by which a body is a reply, although it has an error in it."""
+    """Fields that make a body a reply although it contains an error."""
     mended: Callable[[bytes], bytes] = _as_it_is
-    """Makes a reply's body readable for the client."""
+    """Repairs a reply's body so that the client can read it."""
     route: Callable[[Mapping[str, str], bytes], str] = _no_route
-    """Which of several deployments answered, by a reply's headers and body; empty where nothing says it."""
+    """Returns the deployment that answered, from a reply's headers and body; empty if unknown."""
 
 
 _ANY_FORM = BodyForm()
@@ -161,14 +162,14 @@ _ANY_FORM = BodyForm()
 
 @dataclass(frozen=True)
 class Additions:
-    """Headers and fields that are put into every request; no client, error or tracer sees them."""
+    """Headers and body fields added to every request; no client, error or tracer sees them."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
 def merge_fields(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a body with further fields; objects are joined, anything else takes the place of what was there.
+    """Return a body with further fields; objects are merged, other values replaced.
 
     >>> merge_fields({"model": "m", "config": {"a": 1, "b": 2}}, {"config": {"b": 3}, "top_k": 5})
     {'model': 'm', 'config': {'a': 1, 'b': 3}, 'top_k': 5}
@@ -180,28 +181,32 @@ def merge_fields(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any
 
 
 class Gate:
-    """What leaves one judge's client and what comes in."""
+    """Checks and changes the requests and replies of one judge's client."""
 
     def __init__(self, address: Address | None = None, bodies: BodyForm = _ANY_FORM) -> None:
         self.left_out: set[str] = set()
-        """Parameters the server does not take; they are taken out of every request."""
+        """Parameters that the server does not accept; they are removed from every request."""
         self.additions = Additions()
-        """What every request carries beyond what its client puts into it."""
+        """What every request carries in addition to what its client sends."""
         self._address = address
         self._bodies = bodies
         self._secrets = Secrets()
 
     @property
     def host(self) -> str | None:
-        """The server's name, where one was given."""
+        """The server's host name, if an address was given."""
         return urlsplit(self._address.place).hostname if self._address else None
 
     def hooks(self, attach: Callable[[bytes], bytes] | None = None) -> dict[str, list[Any]]:
-        """Return the hooks for a client's `event_hooks`; `attach` puts the pictures into the body of a request."""
+        """Return the hooks for a client's `event_hooks`.
+
+        Args:
+            attach: Inserts the pictures into the body of a request.
+        """
         return {"request": [partial(self.outgoing, attach=attach)], "response": [self.incoming]}
 
     async def outgoing(self, request: Any, attach: Callable[[bytes], bytes] | None = None) -> None:
-        """Add credentials and query of the address, apply additions and left-out parameters, and attach pictures."""
+        """Add the address's query and credentials, the additions and the pictures; remove left-out parameters."""
         if self._address and self._address.query:
             request.url = request.url.copy_merge_params(dict(self._address.query))
         if self._address and self._address.authorization:
@@ -222,7 +227,7 @@ class Gate:
             request.headers["Content-Length"] = str(len(content))
 
     async def incoming(self, response: Any) -> None:
-        """Read a reply within its budget, without secrets; what is no reply raises."""
+        """Read a reply up to its maximum size and remove secrets; raise if it is not a valid reply."""
         if 300 <= response.status_code < 400:
             raise Redirected(response.status_code, _target(response))
         body = self._secrets.in_body(await read_body(response))
@@ -236,7 +241,7 @@ class Gate:
         response.stream = _stream_of(response)(body)
 
     def _clean_headers(self, headers: Any) -> None:
-        """Take secrets out of the headers, which errors carry along, to tracers for instance."""
+        """Remove secrets from the headers, which errors carry to tracers, for instance."""
         values = "\n".join(headers.values())
         if self._secrets(values) != values:
             for name, value in list(headers.items()):
@@ -244,17 +249,18 @@ class Gate:
 
 
 def _stream_of(response: Response) -> Any:
-    """Return the library's stream of bytes: that of the request, unless the request sent a form with a file."""
+    """Return the library's stream class: that of the request, unless the request is a form with a file."""
     own = type(response.request.stream)
     library = sys.modules[type(response).__module__.partition(".")[0]]
     return own if own.__name__ == "ByteStream" else library.ByteStream
 
 
 async def read_body(response: Response) -> bytes:
-    """Read a response's body, unpacked, at most `MAX_REPLY_BYTES` bytes.
+    """Read a response's body, decompressed, up to `MAX_REPLY_BYTES`.
 
-    A reply (200) that breaks off, is packed in a way nobody asked for or is too large raises BrokenReply. Of an error, what
-    came is enough: its status tells more than its body.
+    Raises:
+        BrokenReply: A reply with status 200 ends early, has an unknown encoding or is too large. For other statuses an
+            incomplete body is enough.
     """
     parts: list[bytes] = []
     room = MAX_REPLY_BYTES
@@ -281,7 +287,7 @@ async def read_body(response: Response) -> bytes:
 
 
 class _Unpacking:
-    """Unpacks a body as it comes, never further than there is room."""
+    """Decompresses a body in pieces, up to a given size."""
 
     def __init__(self, packing: str) -> None:
         if packing not in (*_UNPACKED, *_PACKED):
@@ -303,7 +309,7 @@ class _Unpacking:
 
 
 def _target(response: Response) -> str:
-    """Return where a redirect leads, without path and query: they may carry a copy of anything."""
+    """Return the target of a redirect without path and query, which may repeat anything."""
     location = str(response.headers.get("location") or "")
     match = re.match(r"(https?://)(?:[^/@?#]*@)?([^/?#\s]{1,253})", location, re.IGNORECASE)
     return f"{match[1]}{match[2]}" if match else "another path of the same server"
@@ -325,7 +331,7 @@ def _raise_error_inside(body: bytes, reply_fields: tuple[str, ...]) -> None:
 
 @cache
 def load_certificates() -> ssl.SSLContext:
-    """Return the certificates to trust; reading them takes tens of milliseconds, so it is done once a process."""
+    """Return the trusted certificates; they are loaded once per process, because that takes tens of milliseconds."""
     import certifi
 
     return ssl.create_default_context(
@@ -346,9 +352,10 @@ def _clean_record(record: logging.LogRecord) -> bool:
 
 @cache
 def redact_logs(loggers: tuple[str, ...] = ()) -> None:
-    """Take secrets out of what the HTTP libraries log, which is every address and, for debugging, every header.
+    """Remove secrets from the logs of the HTTP libraries, which contain addresses and, at debug level, headers.
 
-    `loggers` are those of a provider's own client.
+    Args:
+        loggers: Loggers of a provider's own client.
     """
     for name in (*_LOGS, *loggers):
         logging.getLogger(name).addFilter(_clean_record)

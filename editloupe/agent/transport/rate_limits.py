@@ -1,4 +1,4 @@
-"""Where a run of many edits takes hold of the conversation: kept replies, traffic control, and watching steps arrive."""
+"""Rate limits of requests, as an interface for runs and as pauses after refusals."""
 
 from __future__ import annotations
 
@@ -17,44 +17,45 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("editloupe")
 LOOK_AGAIN = 0.1
-"""Seconds between two looks at whether the request that tries the server after a pause has ended."""
+"""Seconds between two checks of whether the trial request after a pause has ended."""
 
 
 class RequestSlot(Protocol):
-    """One request on its way."""
+    """One request in flight."""
 
     def record_reply(self, usage: Usage, estimated: bool = False) -> None:
-        """The reply came and took this many tokens, as its server says or as they are estimated."""
+        """Count the tokens of a reply, as reported by the server or estimated."""
 
     def record_loss(self, usage: Usage) -> None:
-        """No reply came; where the server was at work, the tokens are an estimate of what that may cost."""
+        """Count a request without a reply; its tokens are an estimate if the server was working on it."""
 
     def record_refusal(self, retry_after: float | None) -> None:
-        """The server asked for less traffic (429, 503)."""
+        """Slow down after a refusal (429, 503)."""
 
     def record_pause(self, seconds: float) -> None:
-        """The server refused the request without a time to wait (429): all requests to this judge pause."""
+        """Report that all requests to this judge pause after a 429 without a time to wait."""
 
 
 class RateLimiter(Protocol):
-    """Decides when a request may go out: concurrency, requests and tokens a minute, caps for the whole run."""
+    """Decides when a request may be sent: concurrency, requests and tokens per minute, and caps of the whole run."""
 
     def request(self, judge: str = "") -> AbstractAsyncContextManager[RequestSlot]:
-        """Wait for a place, hold it while the request to this judge is under way.
+        """Wait for a slot and hold it while a request to this judge is in flight.
 
-        May raise `OverBudget`, which ends the case as unjudged with the reason `budget`.
+        Raises:
+            OverBudget: A cap is reached; the case ends unjudged with the reason `budget`.
         """
 
     async def pause(self, seconds: float) -> None:
-        """Wait so long before a request is sent again, or until no more are sent."""
+        """Wait before a request is sent again, or until no more requests are sent."""
 
 
 class OverBudget(Exception):
-    """The run's cap on cost, tokens or time is reached; the sentence says which."""
+    """The run's cap on cost, tokens or time is reached; the message says which."""
 
 
 class Deferred(OverBudget):
-    """The request was put aside to be sent in a file with many others; its reply comes later."""
+    """The request was queued for a batch file; its reply comes later."""
 
 
 def announce_pause(seconds: float) -> None:
@@ -63,7 +64,7 @@ def announce_pause(seconds: float) -> None:
 
 
 def format_pause(seconds: float) -> str:
-    """Say that requests pause.
+    """Return the message that requests pause.
 
     >>> format_pause(4.6)
     'rate limited by the server; pausing all requests for 5 s'
@@ -72,19 +73,19 @@ def format_pause(seconds: float) -> str:
 
 
 class UncountedSlot:
-    """A request nobody counts."""
+    """A request that is not counted."""
 
     def record_reply(self, usage: Usage, estimated: bool = False) -> None:
-        """Nothing to count."""
+        """Do nothing."""
 
     def record_loss(self, usage: Usage) -> None:
-        """Nothing to count."""
+        """Do nothing."""
 
     def record_refusal(self, retry_after: float | None) -> None:
-        """Nothing to slow down."""
+        """Do nothing."""
 
     def record_pause(self, seconds: float) -> None:
-        """Tell the user, who would wait without knowing why."""
+        """Log the pause, so that the user knows why nothing happens."""
         announce_pause(seconds)
 
 
@@ -92,23 +93,23 @@ _REQUEST_LIMIT: ContextVar[asyncio.Semaphore | None] = ContextVar("editloupe_req
 
 
 def with_request_limit(count: int) -> Context:
-    """Return a context whose tasks have at most so many requests under way together, where nothing else controls traffic."""
+    """Return a context whose tasks have at most `count` requests in flight, if no rate limiter is set."""
     context = copy_context()
     context.run(_REQUEST_LIMIT.set, asyncio.Semaphore(count))
     return context
 
 
 class UnlimitedRequests:
-    """No traffic control: every request goes out at once, or as soon as the context's request limit allows it."""
+    """No rate limits: every request is sent at once, or when the context's request limit allows it."""
 
     @asynccontextmanager
     async def request(self, judge: str = "") -> AsyncIterator[RequestSlot]:
-        """Let the request go."""
+        """Yield a slot for the request."""
         async with _REQUEST_LIMIT.get() or nullcontext():
             yield UncountedSlot()
 
     async def pause(self, seconds: float) -> None:
-        """Wait so long."""
+        """Wait."""
         await asyncio.sleep(seconds)
 
 
@@ -123,18 +124,18 @@ class LimitPauses:
     def __init__(self, policy: RetryPolicy, clock: Callable[[], float] = monotonic) -> None:
         self._pauses, self._patience, self._clock = policy.limit_pauses, policy.limit_patience, clock
         self._next = 0
-        """The place of the next pause; 0 while the server admits requests."""
+        """Index of the next pause; 0 while the server admits requests."""
         self._began = self._until = float("-inf")
         self._refused_since: float | None = None
-        """When the first refusal since the last reply came."""
+        """Time of the first refusal since the last reply."""
         self._trial: float | None = None
-        """When the single request went out that tries the server after a pause."""
+        """Time at which the single trial request after a pause was sent."""
         self._last_request = float("-inf")
-        """When the last request went out or ended."""
+        """Time at which the last request was sent or ended."""
 
     @property
     def seconds_left(self) -> float:
-        """How long a request has to wait now; 0 if it may go out."""
+        """Seconds a request has to wait now; 0 if it may be sent."""
         now = self._clock()
         if self._given_up(now):
             return 0.0
@@ -143,7 +144,7 @@ class LimitPauses:
         return LOOK_AGAIN if self._next and self._trial is not None else 0.0
 
     def note_sent(self) -> float:
-        """Note that a request goes out and return the time; `note_ended` must follow."""
+        """Note that a request is sent and return the time; `note_ended` must follow."""
         now = self._clock()
         if (
             now - max(self._last_request, self._until) > self._pauses[-1]
@@ -155,13 +156,13 @@ class LimitPauses:
         return now
 
     def note_ended(self, sent: float) -> None:
-        """Note that a request has ended, in whatever way."""
+        """Note that a request has ended, with or without a reply."""
         self._last_request = self._clock()
         if self._trial == sent:
             self._trial = None
 
     def note_admitted(self, sent: float, replied: bool) -> None:
-        """Note that the server did not refuse a request; one that went out before the pause shows nothing about the limit."""
+        """Note that the server did not refuse a request; one sent before the pause says nothing about the limit."""
         if sent > self._began:
             self._next = 0
         if replied:

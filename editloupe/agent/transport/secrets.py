@@ -1,4 +1,4 @@
-"""What must never be shown: the keys this process holds, found again in whatever form a server echoes them."""
+"""Find and remove the keys of this process in any text, in every form in which a server may echo them."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlsplit
 
 PLACEHOLDER = "[secret]"
 LONG = 8
-"""Shorter keys may be ordinary words, so they are looked for as whole words only."""
+"""Shorter keys may be ordinary words, so they are only matched as whole words."""
 SHORTEST = 3
-"""Fewer characters are a number of a version or a choice, no key: looked for, they would blot out ordinary texts."""
+"""Shorter values are version numbers or options, not keys; matching them would damage ordinary texts."""
 WORDS = frozenset(
     {"none", "null", "empty", "dummy", "test", "ollama", "lm-studio", "not-needed", "no-key", "no-key-required"}
 )
-"""What people give servers that take any key: no secrets, and words a model may well write."""
+"""Placeholders for servers that accept any key: not secret, and words a model may write."""
 _VARIABLE = re.compile(r"(API_?KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _PARAMETER = r"[\w.-]*(?:key|token|secret|sig|signature|password|passwd|pwd|auth|credential|code)"
 _IN_QUERY = re.compile(rf"([?&;]{_PARAMETER}=)[^&;\s\"'\\#<>]+", re.IGNORECASE)
 _USER_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s\"']+@")
 _BEFORE = r"(?:bearer\s+|basic\s+|key\W{1,4}|token\W{1,4}|provided\W{1,4}|password\W{1,4})"
 _HARMLESS = frozenset({"api-version", "version", "model", "deployment", "region", "beta"})
-"""Parameters of an address whose values are no secrets, unless they look like a key."""
+"""URL parameters whose values are not secret, unless they look like a key."""
 _PREFIXED = re.compile(
     r"(?:sk|pk|rk|gsk|xai|nvapi|pplx|key)-[\w-]{6,}|(?:hf|gsk|ghp|r8)_\w{8,}|AIza[\w-]{10,}|AKIA[0-9A-Z]{12,}|ya29\.\S+"
     r"|eyJ[\w-]{8,}\.\S+"
 )
-"""How the keys of known providers begin."""
+"""Prefixes of the keys of known providers."""
 _RANDOM = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*[0-9])(?=[0-9]*[a-z])[a-z0-9]{24,}(?![a-z0-9])", re.IGNORECASE)
-"""Letters and digits without a break, longer than names and dates are."""
+"""Letters and digits without a break, longer than names and dates."""
 _LONGEST_NAME = 20
-"""Of a parameter; what is longer and has no value is one itself."""
+"""Length of a parameter's name; a longer one without a value is itself a secret."""
 
 _REMEMBERED: set[str] = set()
 
 
 def remember_secrets(*values: str | None) -> None:
-    """Treat these values as secrets in everything this process shows or writes from this moment on."""
+    """Treat these values as secrets in everything this process shows or writes from now on."""
     stripped = (value.strip() for value in values if value)
     _REMEMBERED.update(value for value in stripped if len(value) >= SHORTEST and value.lower() not in WORDS)
 
 
 def remember_url_secrets(url: str | None) -> None:
-    """Treat what an address carries besides a place as secrets: a password, values of its query and other parameters."""
+    """Treat the password of a URL and the values of its parameters as secrets."""
     if not url:
         return
     try:
@@ -70,7 +70,7 @@ def remember_url_secrets(url: str | None) -> None:
 
 
 def redact_url(url: str) -> str:
-    """Return an address as it may be shown: without user and password, the values of its parameters blotted out.
+    """Return a URL without user and password and with the values of its parameters replaced.
 
     >>> redact_url("https://me:word@example.org/v1?api-key=abc&api-version=2")
     'https://example.org/v1?api-key=[secret]&api-version=2'
@@ -93,7 +93,7 @@ def _redact_folder(folder: str) -> str:
 
 
 def _redact_parameter(parameter: str) -> tuple[str, tuple[str, ...]]:
-    """Return a parameter as it may be shown, and its secrets; one without `=` is a value without a name."""
+    """Return a redacted parameter and its secrets; one without `=` is a value without a name."""
     name, equals, value = parameter.partition("=")
     if name.lower() in _HARMLESS and not looks_like_a_key(value):
         return parameter, ()
@@ -110,7 +110,7 @@ def looks_like_a_key(text: str) -> bool:
 
 
 def _parameters(parts: SplitResult) -> list[tuple[str, str]]:
-    """Return the parameters of an address: those of its query, and those behind a `;` in its path."""
+    """Return the parameters of a URL: those of its query, and those after a `;` in its path."""
     behind = [pair for folder in parts.path.split("/") for pair in _split(folder, ";")[1:]]
     return [*_split(parts.query), *behind]
 
@@ -120,13 +120,13 @@ def _folders(path: str) -> list[str]:
 
 
 def _split(text: str, marks: str = "&;") -> list[tuple[str, str]]:
-    """Return the parts of a text, each behind the mark it stood behind."""
+    """Split a text; return each part with the separator before it."""
     first, *rest = re.split(f"([{marks}])", text)
     return [("", first), *zip(rest[::2], rest[1::2], strict=True)]
 
 
 class Secrets:
-    """Takes every key this process holds out of texts: as it is, escaped for JSON, HTML or an address, or in base64."""
+    """Removes every key of this process from texts: plain, escaped for JSON, HTML or URLs, or in base64."""
 
     def __init__(self, values: Iterable[str] | None = None) -> None:
         variables = os.environ.items() if values is None else ()
@@ -149,9 +149,9 @@ class Secrets:
         return _IN_QUERY.sub(rf"\1{PLACEHOLDER}", text) if "=" in text else text
 
     def in_value(self, value: Any) -> Any:
-        """Return a value without secrets in its texts, and in those of the lists, tuples and mappings it holds.
+        """Return a value with secrets removed from its texts, and from those in its lists, tuples and mappings.
 
-        What is marked as HTML stays marked. Values of other kinds are returned unchanged.
+        Text marked as HTML stays marked. Values of other types are returned unchanged.
         """
         if isinstance(value, str):
             text = self(str(value))
@@ -164,14 +164,14 @@ class Secrets:
         return value
 
     def in_body(self, body: bytes) -> bytes:
-        """Return the body of a reply without the keys held here."""
+        """Return the body of a reply without secrets."""
         self._learn()
         if self._bytes and any(probe in body for _, probe in self._probes):
             return self._bytes.sub(_blot_bytes, body)
         return body
 
     def _learn(self) -> None:
-        """Look for what has been remembered since the last time, too."""
+        """Include the secrets that were remembered since the last call."""
         if self._text is None or not self._known >= _REMEMBERED:
             self._known = frozenset(value.strip() for value in self._own | _REMEMBERED if value.strip())
             forms = [form for value in sorted(self._known, key=len, reverse=True) for form in _forms(value)]
@@ -183,12 +183,12 @@ class Secrets:
 
 
 def redact_text(text: str) -> str:
-    """Return a text without the keys this process holds."""
+    """Return a text without the keys of this process."""
     return _EVERYTHING(text)
 
 
 def redact_value(value: Any) -> Any:
-    """Return a text, list, tuple or mapping without the keys this process holds."""
+    """Return a text, list, tuple or mapping without the keys of this process."""
     return _EVERYTHING.in_value(value)
 
 
@@ -201,7 +201,7 @@ def _blot_bytes(match: re.Match[bytes]) -> bytes:
 
 
 def _forms(value: str) -> list[str]:
-    """Return the patterns by which a secret is found; a short one that is a mere word only where a key would stand."""
+    """Return the patterns that find a secret; a short word only counts in the position of a key."""
     escaped = "".join(_character(character) for character in value)
     if len(value) >= LONG:
         return [escaped, *map(re.escape, _base64(value))]
@@ -222,7 +222,7 @@ def _character(character: str) -> str:
 
 
 def _base64(value: str) -> list[str]:
-    """Return the part of a secret's base64 that is the same whatever stands around it, for each of three offsets."""
+    """Return the part of a secret's base64 that does not depend on its surroundings, for each of three offsets."""
     if len(value) < LONG:
         return []
     encodings: list[str] = []

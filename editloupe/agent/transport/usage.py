@@ -1,4 +1,4 @@
-"""What a reply took: the tokens its server reports where they can be believed, else an estimate that says so."""
+"""Count the tokens of a reply, as reported by its server or as an estimate."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from editloupe.types import Usage
 
 CHARACTERS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
-"""Anthropic's figure; OpenAI's and Gemini's tiles come to much the same for pictures of a megapixel."""
+"""Anthropic's figure; OpenAI's and Gemini's tiles are similar for pictures of a megapixel."""
 SMALLEST_PICTURE = 85
-"""OpenAI's least for a picture."""
+"""OpenAI's minimum for a picture."""
 UNSEEN_REPLY = 256
-"""Output tokens a reply is taken for that was under way and never came."""
+"""Output tokens assumed for a reply that was in progress and never came."""
 BELIEVABLE = 20_000_000
 """More tokens than any model reads or writes in one reply."""
 
 
 def read_usage(message: AIMessage) -> Usage:
-    """Return the tokens a reply reports; what is not a believable number counts as not reported."""
+    """Return the tokens a reply reports; an implausible number counts as not reported."""
     reported = message.usage_metadata
     if not reported:
         return Usage(requests=1)
@@ -43,7 +43,12 @@ def read_usage(message: AIMessage) -> Usage:
 
 
 def count_usage(message: AIMessage, estimate_request: Callable[[], int]) -> tuple[Usage, bool]:
-    """Return what a reply took and whether some of it is an estimate; `asked` estimates the request, where that is needed."""
+    """Return the tokens of a reply and whether some are estimated.
+
+    Args:
+        message: The reply.
+        estimate_request: Estimates the input tokens; called only if they are not reported.
+    """
     reported = read_usage(message)
     guessed: dict[str, int] = {}
     if reported.input_tokens == 0:
@@ -56,7 +61,7 @@ def count_usage(message: AIMessage, estimate_request: Callable[[], int]) -> tupl
 def estimate_input(
     messages: Sequence[AnyMessage], tools: Sequence[Mapping[str, Any]], album: Album, limits: WireLimits
 ) -> int:
-    """Estimate the tokens of a request: its characters, its pictures by their size as sent, its tools."""
+    """Estimate the tokens of a request from its characters, its tools and the sizes of its pictures as sent."""
     characters, tokens = len(json.dumps([dict(tool) for tool in tools])) if tools else 0, 0
     for message in messages:
         for part in message.content if isinstance(message.content, list) else [message.content]:
@@ -77,7 +82,7 @@ def estimate_output(message: AIMessage) -> int:
 
 
 def _count(value: Any) -> int:
-    """Return a token count; 0 where it is no whole number from 0 up to what is believable."""
+    """Return a token count; 0 if it is not a plausible whole number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= BELIEVABLE:
         return 0
     return int(value) if value == int(value) else 0
