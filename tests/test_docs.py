@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from editloupe.cli.main import COMMANDS
+from editloupe.cli.main import COMMANDS, run
+from editloupe.demo import demo_manifest
 from editloupe.graphs.edit import EDIT_GRAPH
 from editloupe.graphs.loop import LOOP
 
@@ -98,6 +99,32 @@ def test_the_python_of_the_readme_prints_what_it_says() -> None:
     assert example
     printed = subprocess.run([sys.executable, "-c", example[1]], cwd=ROOT, capture_output=True, text=True, check=True)
     assert printed.stdout == example[2]
+
+
+RUNNABLE = [
+    pytest.param(code, id=f"{path.relative_to(DOCS).as_posix()}-{number}")
+    for path in DOCUMENTS
+    for number, code in enumerate(re.findall(r"<!-- run -->\n```python\n(.*?)```", path.read_text("utf-8"), re.DOTALL))
+]
+
+
+@pytest.fixture(scope="module")
+def folder_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the two runs that the documents' Python reads."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, mode in (("demo", "tools"), ("plain", "plain")):
+        run(["batch", str(demo_manifest()), "--out", str(folder / "runs" / name), "--mode", mode, "--quiet"])
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("code", RUNNABLE)
+def test_python_that_a_document_marks_as_runnable_runs(
+    code: str, folder_of_runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder_of_runs)
+    exec(compile(code, "document", "exec"), {"__name__": "document"})
+    assert capsys.readouterr().out
 
 
 def test_the_changelog_and_the_citation_are_of_the_packages_version() -> None:
