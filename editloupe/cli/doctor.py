@@ -15,7 +15,7 @@ from rich.text import Text
 
 from editloupe._util.text import for_json, printable
 from editloupe.agent.providers.registry import PROVIDERS
-from editloupe.tools.models.devices import may_have_gpu
+from editloupe.tools.models.loading import may_have_gpu
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 

@@ -51,7 +51,7 @@ def find_given_boxes(sample: Sample) -> Boxes | None:
 def find_first_named(phrase: str, names: Sequence[str]) -> str | None:
     """Return the name that stands first in a phrase, the longer one where two begin there; None where none does.
 
-    >>> first_named("motorcycle on the left side of the dog", ["dog", "motorcycle"])
+    >>> find_first_named("motorcycle on the left side of the dog", ["dog", "motorcycle"])
     'motorcycle'
     """
     found = {name: re.search(rf"\b{re.escape(name)}", phrase, re.IGNORECASE) for name in names if name.strip()}

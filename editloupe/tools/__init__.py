@@ -1,6 +1,7 @@
-"""What can be looked at: zoom, differences, objects, text; pure vision, no LMM.
+"""Vision tools that a judge can call, without any language model.
 
-Public names are imported when they are first used, so that a light part such as `tools.settings` stays light.
+The tools zoom in, compare pictures, detect objects and read text. Public names are imported when they are first used,
+so that light modules such as `tools.settings` stay light.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The contract of a tool: a name, a JSON schema, and run → sentence + pictures.
+"""Define the interface of a tool and the records that it takes and returns.
 
-A tool is pure vision: it knows pictures by the names the judge uses for them and never talks to a model. Another
-package adds its own through the entry point group `editloupe.tools`.
+A tool has a name, a JSON schema and a `run` method that returns a sentence and pictures. It knows pictures by the names
+the judge uses and never talks to a model. Other packages add tools through the entry point group `editloupe.tools`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,21 @@ from editloupe.types import Box
 T = TypeVar("T")
 
 SYNONYMS = {"original image": "Source Image"}
-"""Published transcripts call the source picture by this name too."""
+"""Other names of a picture in published transcripts."""
 
 
 class ToolError(Exception):
-    """A call that cannot be carried out; the sentence goes back to the model and the loop goes on."""
+    """A call that cannot be carried out. Its sentence is sent to the model, and the loop continues."""
 
 
 @dataclass(frozen=True)
 class ToolPicture:
-    """A picture a tool returns, with a line that says what it shows."""
+    """A picture that a tool returns, with its caption.
+
+    Args:
+        pixels: RGB pixels, height × width × 3.
+        caption: One line that describes the picture to the model.
+    """
 
     pixels: Pixels
     caption: str
@@ -35,22 +40,31 @@ class ToolPicture:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool says and shows."""
+    """The result of a tool call.
+
+    Args:
+        text: The sentence for the model.
+        pictures: Pictures for the model.
+        data: The measured facts behind the sentence, JSON-like, in pixels of the original.
+        cached: Whether every costly part came from the cache. The toolbox sets it.
+    """
 
     text: str
     pictures: tuple[ToolPicture, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
-    """The measured facts behind the sentence, JSON-like, in original pixels."""
     cached: bool = False
-    """Whether everything costly came out of the memory; the toolbox fills this in."""
 
 
 @dataclass(frozen=True)
 class CachedResult:
-    """What a tool lets the memory keep, apart from the words it will put it in: facts, and made pictures."""
+    """The part of a result that a cache may keep on disk; the tool writes the sentence from it.
+
+    Args:
+        data: JSON-like facts.
+        pictures: Pictures that were costly to make.
+    """
 
     data: Mapping[str, Any]
-    """JSON-like, so that it survives on disk unchanged."""
     pictures: tuple[Pixels, ...] = ()
 
 
@@ -60,17 +74,21 @@ Kept = CachedResult
 
 @dataclass(frozen=True)
 class Frame:
-    """How a model speaks of positions in one picture: pixels of the copy it was sent, or thousandths of each side."""
+    """The coordinate system in which a model names positions in one picture.
+
+    Args:
+        size: Width and height of the original.
+        sent: Width and height of the copy that the model was sent.
+        per_mille: Whether the model counts in thousandths of each side instead of pixels of the copy.
+    """
 
     size: tuple[int, int]
-    """Of the original."""
     sent: tuple[int, int]
-    """Of the copy the model saw."""
     per_mille: bool = False
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The largest x and y a model can name."""
+        """The largest x and y that a model can name."""
         return (1000, 1000) if self.per_mille else self.sent
 
     @property
@@ -79,7 +97,7 @@ class Frame:
         return self.size[0] / width, self.size[1] / height
 
     def to_original(self, numbers: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-        """Map the model's numbers to pixels of the original.
+        """Convert the model's numbers to pixels of the original.
 
         >>> Frame(size=(4000, 2000), sent=(1000, 500)).to_original((10, 10, 20, 20))
         (40.0, 40.0, 80.0, 80.0)
@@ -88,7 +106,7 @@ class Frame:
         return numbers[0] * x, numbers[1] * y, numbers[2] * x, numbers[3] * y
 
     def say(self, box: Box) -> str:
-        """Write a box of the original in the model's numbers.
+        """Format a box of the original in the model's numbers.
 
         >>> Frame(size=(4000, 2000), sent=(1000, 500)).say(Box.model_validate([40, 40, 80, 80]))
         '[10, 10, 20, 20]'
@@ -98,17 +116,18 @@ class Frame:
 
 
 class ResultCache(Protocol):
-    """Remembers computed results by key, so that the same look at the same pixels is taken once.
+    """Cache of computed results by key.
 
-    A key names everything the result depends on: the pictures' hashes, the tool, its settings (see `result_cache.key`).
+    A key names everything a result depends on: the pictures' hashes, the tool, and its settings (see
+    `result_cache.key`).
     """
 
     def get(self, key: str, compute: Callable[[], T]) -> T:
-        """Return the kept result, or compute and keep it; a `CachedResult` may also be kept on disk."""
+        """Return the cached result, or compute and cache it. A `CachedResult` may also be stored on disk."""
 
 
 class NoResultCache:
-    """Remembers nothing: every result is computed."""
+    """Cache that stores nothing."""
 
     def get(self, key: str, compute: Callable[[], T]) -> T:
         """Compute the result."""
@@ -117,60 +136,79 @@ class NoResultCache:
 
 @dataclass(frozen=True)
 class View:
-    """What one judge can look at: its pictures by name, the instruction, and how it speaks of positions."""
+    """The pictures and the instruction of one edit, as a tool call sees them.
+
+    Args:
+        album: The decoded pictures by hash.
+        pictures: Picture names to hashes, in the order in which the model saw them.
+        instruction: The instruction of the edit.
+        frames: The coordinate system per picture. Without one, positions are pixels of the original.
+        memory: The cache for costly results.
+    """
 
     album: Album
     pictures: Mapping[str, str]
-    """Picture names to hashes, in the order they were shown."""
     instruction: str
     frames: Mapping[str, Frame] = field(default_factory=dict)
-    """Without a frame, positions are pixels of the original."""
     memory: ResultCache = field(default_factory=NoResultCache)
 
     def picture(self, name: Any) -> tuple[str, Picture]:
-        """Return a picture and its proper name; an unknown name is a sentence to the model."""
+        """Return a picture and its proper name.
+
+        Raises:
+            ToolError: If there is no picture of this name.
+        """
         wanted = SYNONYMS.get(str(name).strip().lower(), str(name).strip())
-        for known, sha in self.pictures.items():
-            if known.lower() == wanted.lower():
-                return known, self.album[sha]
+        for own_name, sha in self.pictures.items():
+            if own_name.lower() == wanted.lower():
+                return own_name, self.album[sha]
         raise ToolError(
             f"There is no picture called {quoted(str(name))}. The pictures are: {', '.join(self.pictures)}."
         )
 
     def frame(self, name: str) -> Frame:
-        """Return how positions in this picture are spoken of."""
+        """Return the coordinate system of a picture."""
         size = self.album[self.pictures[name]].size
         return self.frames.get(name) or Frame(size=size, sent=size)
 
 
 @runtime_checkable
 class Tool(Protocol):
-    """A tool the judge may call.
+    """Interface of a tool that the judge may call.
 
-    A tool may also have a `version`, raised whenever it shows something else, so that kept results are computed anew.
+    A tool may also have a `version`. Raise it whenever the tool shows something different, so that cached results are
+    computed again.
     """
 
     @property
     def name(self) -> str:
-        """The name in the model's calls."""
+        """The name that the model calls."""
 
     @property
     def description(self) -> str:
         """One or two sentences for the model."""
 
     def schema(self, view: View) -> dict[str, Any]:
-        """Return the JSON schema of the parameters, for these pictures."""
+        """Return the JSON schema of the parameters for these pictures."""
 
     def unavailable(self) -> str | None:
-        """Say why the tool cannot be offered on this machine and what would help, or None where it can."""
+        """Return why the tool cannot run on this machine and what would help, or None if it can."""
 
     def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
-        """Look. Raises ToolError with a sentence for the model where the call makes no sense."""
+        """Carry out a call.
+
+        Args:
+            parameters: The parameters of the call, checked against the schema.
+            view: The pictures and the instruction.
+
+        Raises:
+            ToolError: If the call makes no sense; its sentence is sent to the model.
+        """
 
 
 @runtime_checkable
 class Selective(Protocol):
-    """What a tool adds where it is of use for some edits only."""
+    """Optional interface of a tool that is useful for some edits only."""
 
     def useful(self, instruction: str) -> bool:
-        """Whether the tool should be offered for this instruction."""
+        """Return whether the tool should be offered for this instruction."""

@@ -1,4 +1,4 @@
-"""`detect_object`: boxes round an object that the instruction names."""
+"""The tool `detect_object`, which finds objects named in the instruction."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 
 DEPENDS_ON = ("detector", "precision", "box_threshold", "text_threshold", "tile_levels")
-"""The settings that decide what is found."""
-MOST = 20
-"""Boxes drawn and named; more could not be told apart."""
+"""The settings that change the result."""
+MAX_LISTED = 20
+"""The most boxes that are drawn and listed; more could not be distinguished."""
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 class DetectObject:
-    """Finds an object by its name."""
+    """Find an object by its name."""
 
     name = "detect_object"
     version = "2"
@@ -45,11 +45,11 @@ class DetectObject:
         self._settings = settings
 
     def resolve_settings(self) -> ToolSettings:
-        """Return the settings with the levels of tiles that this device leads to, as keys hold them."""
+        """Return the settings with the tile levels of this device, as they enter keys."""
         return replace(self._settings, tile_levels=self.model.tile_levels)
 
     def unavailable(self) -> str | None:
-        """Say what is missing on this machine, or None."""
+        """Return what is missing on this machine, or None."""
         return self.model.unavailable()
 
     def schema(self, view: View) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class DetectObject:
         }
 
     def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
-        """Search the picture, whole and in tiles."""
+        """Search the whole picture and its tiles."""
         name, picture = view.picture(parameters.get("target_image"))
         phrase = " ".join(str(parameters.get("detect_object_name") or "").split()).strip(" .,;:!?\"'“”‘’")
         if not phrase:
@@ -76,9 +76,9 @@ class DetectObject:
                 f"{quoted(view.instruction)}."
             )
         named = key(self.name, self.version, picture.sha, phrase.lower(), self.resolve_settings().digest(*DEPENDS_ON))
-        kept = view.memory.get(named, lambda: self._search(picture, phrase))
-        data = {"picture": name, "phrase": phrase, "objects": kept.data["objects"]}
-        objects = kept.data["objects"][:MOST]
+        cached = view.memory.get(named, lambda: self._search(picture, phrase))
+        data = {"picture": name, "phrase": phrase, "objects": cached.data["objects"]}
+        objects = cached.data["objects"][:MAX_LISTED]
         if not objects:
             return ToolResult(f"No {quoted(phrase)} was found in {name}.", (), data)
         say = view.frame(name).say
@@ -86,31 +86,33 @@ class DetectObject:
             f"{i}. {say(Box.model_validate(o['box']))}, confidence {o['confidence']:.2f}"
             for i, o in enumerate(objects, 1)
         )
-        found = len(kept.data["objects"])
-        count = "1 box" if found == 1 else f"{found} boxes"
-        count += f", the best {MOST} of them" if found > MOST else ""
-        text = f"{quoted(phrase)} in {name}: {count}. {listed}."
+        count = len(cached.data["objects"])
+        boxes_found = "1 box" if count == 1 else f"{count} boxes"
+        boxes_found += f", the best {MAX_LISTED} of them" if count > MAX_LISTED else ""
+        text = f"{quoted(phrase)} in {name}: {boxes_found}. {listed}."
         boxes = [Box.model_validate(o["box"]) for o in objects]
         marks = [f"{i}: {o['confidence']:.2f}" for i, o in enumerate(objects, 1)]
-        # Drawn each time: a drawing is as large as the picture, and cheaper to make than to keep.
+        # Drawn each time: a drawing is as large as the picture, and cheaper to make than to cache.
         marked = drawing.draw_boxes(picture.pixels, boxes, marks)
         return ToolResult(text, (ToolPicture(marked, f"{name} with boxes round {quoted(phrase)}"),), data)
 
     def _search(self, picture: Picture, phrase: str) -> CachedResult:
-        found = self.model.detect(picture.pixels, phrase)
-        objects = [{"box": list(f.box), "confidence": round(f.score, 4), "label": f.label} for f in found]
+        detections = self.model.detect(picture.pixels, phrase)
+        objects = [{"box": list(f.box), "confidence": round(f.score, 4), "label": f.label} for f in detections]
         return CachedResult({"objects": objects})
 
 
 def is_named_in(phrase: str, instruction: str) -> bool:
-    """Whether the phrase occurs in the instruction, or is made of its words in another order; capitals and spaces count nothing.
+    """Return whether the phrase occurs in the instruction, or consists of its words in another order.
 
-    A word may be used as often as the instruction has it.
+    Case and spaces are ignored. A word may be used as often as the instruction has it.
 
-    >>> named_in("Red  car", "Remove the red\\ncar.")
+    >>> is_named_in("Red  car", "Remove the red\\ncar.")
     True
-    >>> named_in("yellow bicycle", "Change the bicycle from yellow to black."), named_in("red bicycle", "Remove the bicycle.")
-    (True, False)
+    >>> is_named_in("yellow bicycle", "Change the bicycle from yellow to black.")
+    True
+    >>> is_named_in("red bicycle", "Remove the bicycle.")
+    False
     """
     if " ".join(phrase.lower().split()) in " ".join(instruction.lower().split()):
         return True

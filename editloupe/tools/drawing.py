@@ -1,4 +1,4 @@
-"""Pictures made for the judge: crops, two sides with a red line between them, labelled boxes."""
+"""Draw pictures for the judge. They are crops, pairs with a red line between them, and labelled boxes."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from editloupe.types import Box
 
 RED = (255, 0, 0)
 COLOURS = ((255, 59, 48), (0, 200, 83), (41, 121, 255), (255, 171, 0), (170, 0, 255), (0, 200, 200))
-"""Told apart on photographs; a box and its label share one."""
+"""Distinguishable on photographs. A box and its label share a colour."""
 
 
 def crop(pixels: Pixels, box: Box) -> Pixels:
-    """Return a copy of the pixels in a box that lies inside the picture."""
+    """Copy the pixels of a box that is inside the picture."""
     return np.ascontiguousarray(pixels[box.y1 : box.y2, box.x1 : box.x2])
 
 
 def resize(pixels: Pixels, size: Size) -> Pixels:
-    """Return the picture at this size: averaged where it shrinks, interpolated where it grows."""
+    """Resize a picture: average the pixels to shrink it, interpolate to enlarge it."""
     if (pixels.shape[1], pixels.shape[0]) == size:
         return pixels
     shrinks = size[0] * size[1] < pixels.shape[0] * pixels.shape[1]
-    how = cv2.INTER_AREA if shrinks else cv2.INTER_LANCZOS4
-    return np.asarray(cv2.resize(pixels, size, interpolation=how), np.uint8)
+    interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LANCZOS4
+    return np.asarray(cv2.resize(pixels, size, interpolation=interpolation), np.uint8)
 
 
 def match_sizes(left: Pixels, right: Pixels) -> tuple[Pixels, Pixels]:
-    """Bring two views of one region to the size of the more detailed one."""
+    """Resize two views of one region to the size of the more detailed one."""
     larger = left if left.size >= right.size else right
     size = (larger.shape[1], larger.shape[0])
     return resize(left, size), resize(right, size)
 
 
 def join_side_by_side(left: Pixels, right: Pixels) -> Pixels:
-    """Put two pictures of one height next to each other, with a vertical red line between them."""
+    """Join two pictures of the same height with a vertical red line between them."""
     height, width = left.shape[:2]
     line = np.empty((height, max(4, width // 100), 3), np.uint8)
     line[:] = RED
@@ -46,9 +46,9 @@ def join_side_by_side(left: Pixels, right: Pixels) -> Pixels:
 
 
 def draw_boxes(pixels: Pixels, boxes: Sequence[Box], labels: Sequence[str]) -> Pixels:
-    """Return a copy with the boxes drawn around their content and a readable label at each.
+    """Return a copy with boxes and readable labels.
 
-    The lines lie outside the boxes, so that a small object is not painted over; labels avoid each other.
+    Lines are drawn outside the boxes, so that small objects stay visible. Labels avoid each other.
     """
     canvas = pixels.copy()
     height, width = canvas.shape[:2]
@@ -74,17 +74,17 @@ def _draw_label(
     (text_width, text_height), baseline = cv2.getTextSize(label, cv2.FONT_HERSHEY_SIMPLEX, scale, weight)
     pad = 2 + thickness
     size = (text_width + 2 * pad, text_height + baseline + pad)
-    place = _free_place(box, size, (width, height), thickness, taken)
-    cv2.rectangle(canvas, (place.x1, place.y1), (place.x2 - 1, place.y2 - 1), colour, -1)
+    label_box = _find_free_place(box, size, (width, height), thickness, taken)
+    cv2.rectangle(canvas, (label_box.x1, label_box.y1), (label_box.x2 - 1, label_box.y2 - 1), colour, -1)
     brightness = 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2]
     ink = (0, 0, 0) if brightness > 125 else (255, 255, 255)
-    origin = (place.x1 + pad, place.y2 - baseline)
+    origin = (label_box.x1 + pad, label_box.y2 - baseline)
     cv2.putText(canvas, label, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, ink, weight, cv2.LINE_AA)
-    return place
+    return label_box
 
 
-def _free_place(box: Box, size: Size, picture: Size, thickness: int, taken: Sequence[Box]) -> Box:
-    """Return where a label goes: above, below, right or left of its box, the first place that covers nothing."""
+def _find_free_place(box: Box, size: Size, picture: Size, thickness: int, taken: Sequence[Box]) -> Box:
+    """Return the box of a label above, below, right or left of its box: the first one that covers the least."""
     gap = 2 * thickness
     wanted = (
         (box.x1, box.y1 - gap - size[1]),

@@ -1,4 +1,4 @@
-"""The enhancer: crops that are small are shown larger, both sides of a pair in the same way."""
+"""Enlarge small crops, and both sides of a pair by the same factor."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 
 WORTHWHILE = 1.25
-"""Below this factor an enlargement shows nothing more."""
+"""An enlargement by less than this factor shows nothing more."""
 
 
 @dataclass(frozen=True)
 class EnhancedCrops:
-    """Crops after the enhancer, and what it did, in words."""
+    """Crops after the enhancer, with the factor and a description of the method."""
 
     pictures: tuple[Pixels, ...]
     factor: float
@@ -32,7 +32,13 @@ class EnhancedCrops:
 
 
 class Enhancer:
-    """Decides whether crops are enlarged, and has one backend do it."""
+    """Decide whether crops are enlarged, and enlarge them with one backend.
+
+    Args:
+        backend: The upscaler.
+        up_to: Crops with a longer side above this stay as they are. Default: the limit of the backend.
+        details: Further facts for the fingerprint.
+    """
 
     def __init__(self, backend: Upscaler, up_to: int | None = None, details: str = "") -> None:
         self.backend = backend
@@ -41,20 +47,20 @@ class Enhancer:
 
     @property
     def fingerprint(self) -> str:
-        """What the enlarged pixels depend on, for the keys of remembered results."""
+        """Everything the enlarged pixels depend on, for the keys of cached results."""
         return f"{self.backend.name}/{self.limit}{self._details}"
 
     def enhance(self, pictures: Sequence[Pixels], memory: ResultCache | None = None) -> EnhancedCrops:
-        """Enlarge crops that belong together by one factor, or none of them where the largest is large enough."""
+        """Enlarge crops that belong together by one factor, or none of them if the largest is large enough."""
         long_side = max(max(p.shape[:2]) for p in pictures)
         factor = self.backend.factor(long_side)
         if factor < WORTHWHILE or long_side > self.limit:
             return EnhancedCrops(tuple(pictures), 1.0, "shown pixel by pixel, not enlarged")
-        kept = memory or NoResultCache()
-        made = tuple(self._once(p, factor, kept) for p in pictures)
-        return EnhancedCrops(made, factor, f"enlarged {factor:.3g} times with {self.backend.method}")
+        cache = memory or NoResultCache()
+        enlarged = tuple(self._enlarge(p, factor, cache) for p in pictures)
+        return EnhancedCrops(enlarged, factor, f"enlarged {factor:.3g} times with {self.backend.method}")
 
-    def _once(self, pixels: Pixels, factor: float, memory: ResultCache) -> Pixels:
+    def _enlarge(self, pixels: Pixels, factor: float, memory: ResultCache) -> Pixels:
         if not self.backend.costly:
             return self.backend.upscale(pixels, factor)
         named = key("enhance", hash_pixels(pixels), self.fingerprint, f"{factor:.6f}")
@@ -62,9 +68,9 @@ class Enhancer:
 
 
 def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:
-    """Return the enhancer these settings ask for, and a sentence where it is not the one that was hoped for.
+    """Return the enhancer of these settings, and a note if it is a fallback.
 
-    A backend asked for by name that cannot run here is returned all the same; its `unavailable` says why.
+    A backend requested by name is returned even if it cannot run here; its `unavailable` gives the reason.
     """
     note = None
     backend: Upscaler = NoUpscaler()
@@ -89,7 +95,7 @@ def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:
 
 
 def _details(settings: ToolSettings) -> str:
-    """Return what else decides a network's pixels, where it is set otherwise than usual."""
+    """Return the non-default settings that change a network's pixels."""
     usual = ToolSettings()
     names = ("network_share", "enhancer_weights", *(("precision",) if settings.enhancer == "spandrel" else ()))
     changed = (name for name in names if getattr(settings, name) != getattr(usual, name))

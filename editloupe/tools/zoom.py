@@ -1,4 +1,4 @@
-"""`zoom_in_image`: a region of a picture, or of two side by side, from the original's pixels."""
+"""The tool `zoom_in_image`, which shows a region of one picture, or of two side by side, from the original pixels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BOX_UNITS = {
     "pixels": "in absolute pixels of the picture at the size it was announced with",
     "per_mille": "in thousandths of the picture's width and height, from 0 to 1000",
 }
-"""What the numbers of a box are counted in, by how a model speaks of positions."""
+"""The unit of box coordinates per coordinate system, for the model."""
 SMALLEST = 64
-"""Pixels of the original to which smaller boxes are grown, unless it is set otherwise."""
+"""Default size in pixels of the original to which smaller boxes are grown."""
 _PAIR = f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
 
 
 class ZoomInImage:
-    """Shows a region closely."""
+    """Show a region closely."""
 
     name = "zoom_in_image"
     version = "2"
@@ -42,7 +42,7 @@ class ZoomInImage:
             self.description = self.description.replace(_PAIR, "")
 
     def unavailable(self) -> str | None:
-        """It always can."""
+        """Always available."""
         return None
 
     def schema(self, view: View) -> dict[str, Any]:
@@ -62,46 +62,46 @@ class ZoomInImage:
         }
 
     def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
-        """Cut the region out, with the box kept inside the picture and grown where it is tiny."""
+        """Cut out the region. The box is clipped to the picture and grown if it is tiny."""
         if self._offers_both and str(parameters.get("target_image")).strip().lower() == BOTH:
-            return self._both(parameters.get("bbox_2d"), view)
+            return self._show_both(parameters.get("bbox_2d"), view)
         name, picture = view.picture(parameters.get("target_image"))
-        asked = read_box(parameters.get("bbox_2d"), name, view.frame(name))
-        box = geometry.grow_box(asked, (self._smallest, self._smallest), picture.size)
-        shown = self._enhancer.enhance([drawing.crop(picture.pixels, box)], view.memory)
-        pixels = shown.pictures[0]
-        text = f"{_region(name, asked, box, picture, view)}, shown at {_size(pixels.shape)} ({shown.note})."
+        requested = read_box(parameters.get("bbox_2d"), name, view.frame(name))
+        box = geometry.grow_box(requested, (self._smallest, self._smallest), picture.size)
+        crop = self._enhancer.enhance([drawing.crop(picture.pixels, box)], view.memory)
+        pixels = crop.pictures[0]
+        text = f"{_describe_region(name, requested, box, picture, view)}, shown at {_format_size(pixels.shape)} ({crop.note})."
         caption = f"{name}, region {view.frame(name).say(box)}"
-        data = {"pictures": [name], "box": list(box), "asked": list(asked), "enlarged": shown.factor}
+        data = {"pictures": [name], "box": list(box), "asked": list(requested), "enlarged": crop.factor}
         return ToolResult(text, (ToolPicture(pixels, caption),), data)
 
-    def _both(self, bbox: Any, view: View) -> ToolResult:
+    def _show_both(self, bbox: Any, view: View) -> ToolResult:
         if len(view.pictures) < 2:
             raise ToolError(f'There is only one picture, so target_image cannot be "{BOTH}".')
         (first, left), (second, right) = (view.picture(name) for name in list(view.pictures)[:2])
-        asked = read_box(bbox, first, view.frame(first))
-        box = geometry.grow_box(asked, (self._smallest, self._smallest), left.size)
+        requested = read_box(bbox, first, view.frame(first))
+        box = geometry.grow_box(requested, (self._smallest, self._smallest), left.size)
         other = geometry.map_box(box, left.size, right.size)
         pair = drawing.match_sizes(drawing.crop(left.pixels, box), drawing.crop(right.pixels, other))
-        shown = self._enhancer.enhance(pair, view.memory)
-        each = _size(shown.pictures[0].shape)
+        crop = self._enhancer.enhance(pair, view.memory)
+        each = _format_size(crop.pictures[0].shape)
         text = (
-            f"Left of the red line: {_region(first, asked, box, left, view)}. Right: the same place in {second}, "
-            f"region {view.frame(second).say(other)}. Each side is shown at {each} ({shown.note})."
+            f"Left of the red line: {_describe_region(first, requested, box, left, view)}. Right: the same place in {second}, "
+            f"region {view.frame(second).say(other)}. Each side is shown at {each} ({crop.note})."
         )
         caption = f"{first} | {second}, region {view.frame(first).say(box)}"
         data = {
             "pictures": [first, second],
             "box": list(box),
             "second_box": list(other),
-            "asked": list(asked),
-            "enlarged": shown.factor,
+            "asked": list(requested),
+            "enlarged": crop.factor,
         }
-        return ToolResult(text, (ToolPicture(drawing.join_side_by_side(*shown.pictures), caption),), data)
+        return ToolResult(text, (ToolPicture(drawing.join_side_by_side(*crop.pictures), caption),), data)
 
 
 def box_schema(view: View, words: str = BOX_WORDS) -> dict[str, Any]:
-    """Return the schema of a box in the numbers this model speaks."""
+    """Return the JSON schema of a box in the coordinates of this model."""
     per_mille = any(view.frame(name).per_mille for name in view.pictures)
     unit = BOX_UNITS["per_mille" if per_mille else "pixels"]
     return {
@@ -113,13 +113,13 @@ def box_schema(view: View, words: str = BOX_WORDS) -> dict[str, Any]:
     }
 
 
-def _region(name: str, asked: Box, box: Box, picture: Picture, view: View) -> str:
+def _describe_region(name: str, requested: Box, box: Box, picture: Picture, view: View) -> str:
     frame = view.frame(name)
-    grown = f" (grown from {frame.say(asked)} to show its surroundings)" if box != asked else ""
+    grown = f" (grown from {frame.say(requested)} to show its surroundings)" if box != requested else ""
     width, height = box.size
-    whole = f"{picture.size[0]} × {picture.size[1]}"
-    return f"{name}, region {frame.say(box)}{grown}, {width} × {height} pixels of the original's {whole}"
+    full_size = f"{picture.size[0]} × {picture.size[1]}"
+    return f"{name}, region {frame.say(box)}{grown}, {width} × {height} pixels of the original's {full_size}"
 
 
-def _size(shape: tuple[int, ...]) -> str:
+def _format_size(shape: tuple[int, ...]) -> str:
     return f"{shape[1]} × {shape[0]}"

@@ -282,7 +282,7 @@ def test_words_set_ups_judges_and_settings_of_tools_can_be_varied(
         (["enhancer=none,none"], "--vary enhancer has a value twice"),
         (["enhancer=none", "enhancer=fast"], "--vary enhancer is given twice"),
         (["enhancer=none,quick"], "there are auto, realesrgan, fast, none, spandrel"),
-        (["tools=all,zoom"], 'there is no tool called "zoom"; there are: detect_object, localize_differences'),
+        (["tools=all,zoom"], 'unknown tool "zoom"; the tools are: detect_object, localize_differences'),
         (["mode=plain,both"], '--mode is one of tools, oracle, plain, not "both"'),
         (["max-turns=0"], "Invalid value for '--max-turns'"),
         (["our-notes=on,perhaps"], '--vary our-notes takes on and off, not "perhaps"'),

@@ -166,7 +166,7 @@ def test_a_reward_offers_everything_a_batch_does() -> None:
         (["--differences", "x"], '--differences is one of model, tool, not "x"'),
         (["--mode", "x"], '--mode is one of tools, oracle, plain, not "x"'),
         (["--max-turns", "0"], "Invalid value for '--max-turns'"),
-        (["--read-text", "x"], '"x" is no read_text setting'),
+        (["--read-text", "x"], '"x" is not a value of read_text'),
     ],
 )
 @pytest.mark.parametrize("command", ["judge", "batch", "reward"])

@@ -155,8 +155,8 @@ def test_options_go_before_the_set_up_and_the_run_records_what_holds(
     [
         ("judging: {max_turns: many}", "judging.max_turns: Input should be a valid integer"),
         ("judging: {magic: 1}", "judging.magic: Extra inputs are not permitted"),
-        ("tools: {magic: 1}", '"magic" is no setting of the tools'),
-        ("tools: {max_regions: 0}", "max_regions is at least 1"),
+        ("tools: {magic: 1}", '"magic" is not a tool setting'),
+        ("tools: {max_regions: 0}", "max_regions must be at least 1"),
         ("magic: 1", "magic: Extra inputs are not permitted"),
         ("rules: {margin: 1}", "rules are those of a protocol, which is not named"),
         ("protocol: dlebench\nrules: {margin: 1}", "DLEBench has no rules of its own"),

@@ -278,7 +278,7 @@ def test_the_facts_hold_the_tiles_that_the_device_leads_to(
 def test_the_device_that_is_picked_decides_the_tiles(
     found: bool, levels: list[int] | None, tiny_detector: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("editloupe.tools.models.devices.may_have_gpu", lambda: True)
+    monkeypatch.setattr("editloupe.tools.models.loading.may_have_gpu", lambda: True)
     monkeypatch.setattr("torch.cuda.is_available", lambda: found)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     toolbox = build_toolbox(ToolSettings(detector=str(tiny_detector), plugins=False))

@@ -11,7 +11,7 @@ import pytest
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
-from editloupe.tools.localize import KEPT, LocalizePixelDifferences, find_differing_places
+from editloupe.tools.localize import MAX_PLACES, LocalizePixelDifferences, find_differing_places
 from editloupe.tools.models.upscalers import NoUpscaler
 from editloupe.tools.result_cache import ToolResultCache
 from tests.tools.conftest import MakeView
@@ -84,4 +84,4 @@ def test_only_the_largest_of_thousands_of_places_are_kept() -> None:
     after = before.copy()
     after[::40, ::40] = 255
     places, count, _ = find_differing_places(before, after, 25)
-    assert len(places) == KEPT < count == 400
+    assert len(places) == MAX_PLACES < count == 400

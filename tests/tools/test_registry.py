@@ -187,7 +187,7 @@ def names_offered(*offered: str) -> tuple[str, ...]:
 def test_exactly_the_named_tools_are_offered() -> None:
     assert names_offered("zoom_in_image", "measure_brightness") == ("zoom_in_image", "measure_brightness")
     assert names_offered() == ()
-    with pytest.raises(UserError, match='no tool called "zoom"; there are: detect_object, localize_differences'):
+    with pytest.raises(UserError, match='unknown tool "zoom"; the tools are: detect_object, localize_differences'):
         names_offered("zoom")
 
 
@@ -271,7 +271,7 @@ def test_the_documented_plugin_appears_in_the_toolbox_and_runs(site: Path, photo
     [
         ("1/0", "broken = colour_tools:Tool", "ZeroDivisionError"),
         ("", "broken = colour_tools:Missing", "Missing"),
-        ("class NotATool: pass", "broken = colour_tools:NotATool", "is no tool"),
+        ("class NotATool: pass", "broken = colour_tools:NotATool", "is not a tool"),
         ("def make(): raise OSError('no lamp')", "broken = colour_tools:make", "no lamp"),
     ],
 )

@@ -84,7 +84,7 @@ def best_of(
 def find_best(scores: Sequence[float | None], same: float = SAME) -> int | None:
     """Return the place of the highest score, of equal ones the first; None if there is no score.
 
-    >>> best_place([None, 0.5, 0.75, 0.75]), best_place([None])
+    >>> find_best([None, 0.5, 0.75, 0.75]), find_best([None])
     (2, None)
     """
     best: int | None = None

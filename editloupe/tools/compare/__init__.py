@@ -1,3 +1,3 @@
-"""The difference engine: registers two pictures and locates what changed between them."""
+"""Compare two pictures of the same scene and locate what changed between them."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""From maps of differences to separate, ranked regions, and the test whether the whole scene changed.
+"""Group maps of differences into separate, ranked regions, and test whether the whole scene changed.
 
 All numbers are in pixels of the reduced pictures; shares refer to the picture's area or long side.
 """
@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 from editloupe.tools.compare.arrays import Bounds, Floats, Mask
 
 # Hysteresis in units of the pair's noise: a region holds MIN_SEEDS pixels above SEED and spreads over all above GROW.
-# On edits with known boxes, SEED from 5.5 to 8 and GROW from 2.2 to 3 change next to nothing; below, alarms begin.
+# On edits with known boxes, SEED from 5.5 to 8 and GROW from 2.2 to 3 change almost nothing; lower values cause false alarms.
 SEED = 5.5
 MIN_SEEDS = 3
 GROW = 2.5
 # Pieces nearer than twice this share of the long side are parts of one object (letters, legs, a recoloured pattern).
 JOIN_SHARE = 0.010
-# What covers less than this share of the picture is a speck that nobody notices.
+# Smaller spots (share of the picture) go unnoticed.
 MIN_AREA_SHARE = 0.00008
-# What lies wholly within so many pixels of the picture's border is an effect of the border: content that was moved in there
-# is not known to either picture.
+# Spots entirely within this many pixels of the border are border effects: neither picture knows the content moved in there.
 BORDER = 4
 # Smoothing spreads a strong difference over BLUR_REACH pixels; its true edge is where it has fallen to EDGE_LEVEL.
 EDGE_LEVEL = 0.25
@@ -41,7 +40,7 @@ WHOLE_SCENE_SPREAD = 0.5
 
 @dataclass(frozen=True)
 class Spot:
-    """A connected difference: its box, the differing pixels inside that box, and its rank from 0 to 1."""
+    """A connected difference with its box, the differing pixels inside it, and its significance from 0 to 1."""
 
     box: Bounds
     mask: Mask
@@ -56,7 +55,9 @@ class Spot:
 def find_spots(score: Floats, amount: Floats) -> list[Spot]:
     """Return the differing places, most noticeable first.
 
-    ``score`` (units of the pair's noise) decides what differs; ``amount`` (grey levels) where it ends and how it ranks.
+    Args:
+        score: The difference in units of the pair's noise; decides what differs.
+        amount: The difference in grey levels; decides where a place ends and how it ranks.
     """
     if score.max() <= SEED:
         return []
@@ -64,7 +65,7 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
     reach = max(1, round(JOIN_SHARE * max(score.shape)))
     bridge = np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)
     joined = cv2.morphologyEx(grown.view(np.uint8), cv2.MORPH_CLOSE, bridge)
-    # Sixteen bits are enough for the labels: what is left apart after joining is some pixels apart.
+    # Sixteen bits are enough for the labels, because joined regions are several pixels apart.
     count, labels = cv2.connectedComponents(joined, connectivity=8, ltype=cv2.CV_16U)
     members = np.flatnonzero(grown)
     owners = labels.ravel()[members]
@@ -77,7 +78,7 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
             continue
         window = (slice(top, bottom), slice(left, right))
         member = (labels[window] == label) & grown[window]
-        core = member & _edged(amount, (left, top, right, bottom))
+        core = member & _find_edges(amount, (left, top, right, bottom))
         columns, rows = np.flatnonzero(core.any(axis=0)), np.flatnonzero(core.any(axis=1))
         inner = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
         box = (left + int(columns[0]), top + int(rows[0]), left + int(columns[-1]) + 1, top + int(rows[-1]) + 1)
@@ -88,7 +89,7 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
 
 
 def _bounds(places: NDArray[np.intp], width: int) -> Bounds:
-    """Return the box round pixels that are given by their place in a picture of this width, in order."""
+    """Return the box around pixels that are given by their sorted flat indices in a picture of this width."""
     columns = places % width
     return int(columns.min()), int(places[0]) // width, int(columns.max()) + 1, int(places[-1]) // width + 1
 
@@ -99,8 +100,8 @@ def _at_border(box: Bounds, shape: tuple[int, ...]) -> bool:
     return box[2] <= near or box[3] <= near or box[0] >= width - near or box[1] >= height - near
 
 
-def _edged(amount: Floats, box: Bounds) -> Mask:
-    """Return where in a box the amount is more than the smoothing of a stronger one nearby."""
+def _find_edges(amount: Floats, box: Bounds) -> Mask:
+    """Mark where in a box the amount is more than the blur of a stronger difference nearby."""
     left, top = max(0, box[0] - BLUR_REACH), max(0, box[1] - BLUR_REACH)
     wide = amount[top : box[3] + BLUR_REACH, left : box[2] + BLUR_REACH]
     edged = wide > np.float32(EDGE_LEVEL) * cv2.dilate(wide, np.ones((BLUR_REACH, BLUR_REACH), np.uint8))
@@ -114,12 +115,12 @@ def significance(contrast: float, share: float) -> float:
 
 
 def visible_share(coarse: Floats) -> float:
-    """Return the share of blocks that differ by a clearly visible amount."""
+    """Return the share of blocks that differ visibly."""
     return float((coarse > VISIBLE).mean())
 
 
 def spread(coarse: Floats) -> float:
-    """Return the share of the picture's tiles in which a substantial part of the blocks differs visibly."""
+    """Return the share of tiles in which a substantial part of the blocks differs visibly."""
     differs = (coarse > VISIBLE).view(np.uint8) * np.uint8(255)
     side = (min(TILES, coarse.shape[1]), min(TILES, coarse.shape[0]))
     tiles = cv2.resize(differs, side, interpolation=cv2.INTER_AREA)
@@ -127,5 +128,5 @@ def spread(coarse: Floats) -> float:
 
 
 def is_whole_scene(coarse: Floats) -> bool:
-    """Tell whether the pictures differ nearly everywhere rather than in some places."""
+    """Return whether the pictures differ nearly everywhere rather than in some places."""
     return spread(coarse) >= WHOLE_SCENE_SPREAD

@@ -1,7 +1,8 @@
-"""Registration of two pictures of the same scene: an affine map and a small, smooth displacement field on top of it.
+"""Register two pictures of the same scene by an affine map and a small, smooth displacement field.
 
-Everything here works on reduced pictures (see :mod:`editloupe.tools.compare.difference`); positions are pixel centres of
-those pictures.
+Everything here works on reduced pictures (see :mod:`editloupe.tools.compare.difference`); positions are pixel centres
+of those pictures. If the picture was cropped or enlarged by more than the optical flow can follow, a search over scales
+finds the map.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from editloupe.tools.compare.arrays import Doubles, Floats, Gray, medians, quantiles
 
-# A picture smaller than this cannot carry a flow estimate and is compared as it stands.
+# A smaller picture is too small for a flow estimate and is compared without registration.
 MIN_SIDE = 32
 # The dense flow is estimated at half size and its patches do not overlap. On pairs with a known map this lowers the mean
 # error of the estimator's fastest preset from 0.18 to 0.11 full-size pixels. Reduced by FLOW_SCALE once more it takes half
@@ -24,15 +25,15 @@ MIN_SIDE = 32
 FLOW_PATCH_STRIDE = 8
 FLOW_SCALE = 2 / 3
 FLOW_FAR = 5.0
-# The estimator refuses pictures below 12 pixels: those that small are not reduced once more.
+# The estimator refuses pictures below 12 pixels, so small ones are not reduced once more.
 FLOW_LEAST_SIDE = 16
 # The flow is averaged over cells: that describes a smooth map and keeps the fits fast.
 CELL = 8
-# Small motion needs no dense flow: one step along the gradients, averaged over GRADIENT_SIGMA cells, finds it. That is
-# believed where, over the cells with contrast (at least MIN_SEEN of them), the median of what differs is less than a
-# motion of SMALL_REST half-size pixels leaves, so that a large motion is not taken for a small one, and SMALL_QUANTILE of
-# them move by less than SMALL_MOTION pixels. With a median below STILL_MEDIAN and three quarters below STILL_MOST,
-# nothing was moved but what was edited.
+# Small motion needs no dense flow: one step along the gradients, averaged over GRADIENT_SIGMA cells, finds it. It is
+# accepted if, over the cells with contrast (at least MIN_SEEN of them), the median difference is less than a motion of
+# SMALL_REST half-size pixels causes (so that a large motion is not taken for a small one), and SMALL_QUANTILE of them move
+# by less than SMALL_MOTION pixels. With a median below STILL_MEDIAN and three quarters below STILL_MOST, nothing moved
+# except what was edited.
 GRADIENT_SIGMA = 1.5
 SEEN_TRUST = 0.3
 MIN_SEEN = 24
@@ -41,10 +42,10 @@ SMALL_QUANTILE, SMALL_MOTION = 0.85, 0.8
 STILL_MEDIAN, STILL_MOST = 0.08, 0.25
 # The affine map is fitted to about this many cells.
 FIT_CELLS = 600
-# What is left under a good map in that share of the cells (half-size pixels of motion); beyond, the picture may have
-# been reframed by more than the flow can follow.
+# The misfit of a good map in this share of the cells (half-size pixels of motion). Above it, the picture may have been
+# reframed by more than the flow can follow.
 POOR_QUANTILE, POOR_REST = 0.8, 0.86
-# Pictures are rarely enlarged more in one direction than in the other; by so much, the map may be wrong.
+# Pictures are rarely enlarged more in one direction. Beyond this difference the map may be wrong.
 UNEVEN = 0.008
 REFRAMING_ROUNDS = 2
 # Local contrast (grey levels, at half size) at which a cell's flow counts half: flat cells say nothing about motion.
@@ -53,7 +54,7 @@ HALF_TRUST_CONTRAST = 16.0
 # just above what elastic wobble amounts to.
 AFFINE_START, AFFINE_END = 4.8, 0.6
 AFFINE_ROUNDS = 8
-# Pixels by which the fit may still change when it is taken as it is.
+# The fit has converged if it changes by less (pixels).
 AFFINE_SETTLED = 0.002
 # Evidence for "no motion" in units of one fully trusted cell; it decides only where nearly nothing is visible.
 AFFINE_PRIOR = 0.5
@@ -67,25 +68,37 @@ FIELD_PRIOR = 0.02
 MAX_WOBBLE = 2.0
 
 CELL_CENTRE = (CELL - 1) / 2
-"""From a cell's first pixel to its middle."""
+"""From the first pixel of a cell to its middle."""
 IDENTITY: Doubles = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+
+# Reframing: the longest side of the pictures that are matched, and the scales that are tried. Close to one of them, the
+# flow finds the rest.
+REFRAMING_LONG_SIDE = 128
+REFRAMING_SCALES = (0.9, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08, 1.1)
+REFRAMING_STEP = 0.01
+# The share of each side of the first picture that is searched in the second one.
+REFRAMING_CENTRE = 0.72
+# Brightness is removed over this many pixels, so that edges decide.
+REFRAMING_SMOOTHING = 4.0
 
 
 @dataclass(frozen=True)
 class Registration:
-    """How the second picture lies over the first one.
+    """The map from the first picture to the second.
 
-    ``matrix`` (2×3) sends a pixel of the first picture to a position in the second; ``field`` holds one more
-    displacement per cell, to be added to that position.
+    ``matrix`` (2×3) maps a pixel of the first picture to a position in the second. ``field`` holds a further
+    displacement per cell.
     """
 
     matrix: Doubles
     field: Floats | None = None
 
     def map_pixels(self, box: tuple[int, int, int, int], scale: float = 1.0) -> Floats:
-        """Return where every pixel of a box is found in the second picture, as an array (height, width, 2).
+        """Return the position in the second picture of every pixel of a box, as an array (height, width, 2).
 
-        The box (x1, y1, x2, y2) is one of a picture ``scale`` times as large as the registered one.
+        Args:
+            box: x1, y1, x2, y2 in a picture that is ``scale`` times as large as the registered one.
+            scale: The size of that picture relative to the registered one.
         """
         x1, y1, x2, y2 = box
         width, height = x2 - x1, y2 - y1
@@ -93,44 +106,46 @@ class Registration:
         xs = ((np.arange(x1, x2, dtype=np.float32) - margin) / scale)[None, :]
         ys = ((np.arange(y1, y2, dtype=np.float32) - margin) / scale)[:, None]
         m = self.matrix.astype(np.float32)
-        found = np.empty((height, width, 2), np.float32)
-        np.add(m[0, 0] * xs + m[0, 2], m[0, 1] * ys, out=found[..., 0])
-        np.add(m[1, 0] * xs + m[1, 2], m[1, 1] * ys, out=found[..., 1])
+        positions = np.empty((height, width, 2), np.float32)
+        np.add(m[0, 0] * xs + m[0, 2], m[0, 1] * ys, out=positions[..., 0])
+        np.add(m[1, 0] * xs + m[1, 2], m[1, 1] * ys, out=positions[..., 1])
         if self.field is not None:
             step = 1.0 / (CELL * scale)
             start = -(margin + CELL_CENTRE * scale) * step
             to_cells = np.array([[step, 0.0, start + x1 * step], [0.0, step, start + y1 * step]])
             flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-            found += cv2.warpAffine(self.field, to_cells, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+            positions += cv2.warpAffine(
+                self.field, to_cells, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE
+            )
         if scale != 1.0:
-            found = found * np.float32(scale) + np.float32(margin)
-        return found
+            positions = positions * np.float32(scale) + np.float32(margin)
+        return positions
 
     def displacement(self, at: Floats) -> Floats:
-        """Return by how much the second picture lies off at positions (rows, columns, 2) of the first one."""
+        """Return the displacement at positions (rows, columns, 2) of the first picture."""
         moved = np.asarray(cv2.transform(at, self.matrix - IDENTITY), np.float32)
         if self.field is not None:
             moved = moved + interpolate(self.field, (at - np.float32(CELL_CENTRE)) / np.float32(CELL))
         return np.asarray(moved, np.float32)
 
     def max_displacement(self, width: int, height: int) -> float:
-        """Return a distance in x or y beyond which nothing of a picture of this size is moved."""
+        """Return an upper bound of the displacement in x or y over a picture of this size."""
         corners = np.array([[0, 0], [width, 0], [0, height], [width, height]], np.float64)
         moved = corners @ (self.matrix[:, :2] - np.eye(2)).T + self.matrix[:, 2]
         return float(np.abs(moved).max()) + (0.0 if self.field is None else float(np.abs(self.field).max()))
 
     @property
     def is_identity(self) -> bool:
-        """Whether both pictures lie over each other as they are."""
+        """Whether the map is the identity."""
         return self.field is None and np.array_equal(self.matrix, IDENTITY)
 
     def map_all_pixels(self, width: int, height: int, step: int = 1) -> Floats:
-        """Return :meth:`places` for the whole registered picture: read between the cells, where the map is smooth.
+        """Return :meth:`map_pixels` for the whole registered picture, interpolated between cells.
 
-        With a ``step`` that divides a cell, only the middle of every ``step`` × ``step`` pixels.
+        With a ``step`` that divides a cell, only the middle of every ``step`` × ``step`` pixels is returned.
         """
         columns, rows = width // CELL, height // CELL
-        # One more cell all round, so that nothing lies beyond the outermost ones, and what is left of a last cell.
+        # One more cell on every side, so that no pixel is outside the outermost ones, and the rest of an incomplete last cell.
         at = _cell_centres((-1, columns + 2), (-1, rows + 2))
         nodes = at + self.displacement(at)
         cell = CELL // step
@@ -140,48 +155,48 @@ class Registration:
 
 @lru_cache(maxsize=16)
 def _cell_centres(columns: tuple[int, int], rows: tuple[int, int]) -> Floats:
-    """Return the middles of cells, from one column and row up to another; not to be written to."""
+    """Return the centres of a range of columns and rows of cells. Do not write to the result."""
     xs, ys = (np.arange(*ends, dtype=np.float32) * CELL + np.float32(CELL_CENTRE) for ends in (columns, rows))
     return np.stack(np.meshgrid(xs, ys), axis=-1)
 
 
-def interpolate(values: Any, places: Floats) -> Floats:
-    """Return a map read between its values; places outside repeat its border."""
+def interpolate(values: Any, positions: Floats) -> Floats:
+    """Interpolate a map at these positions. Positions outside repeat its border."""
     no_second_map = cast(Any, None)  # OpenCV's stubs leave out that positions in one array need no second map.
-    read = cv2.remap(values, places, no_second_map, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    read = cv2.remap(values, positions, no_second_map, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     return np.asarray(read, np.float32)
 
 
-def sample(picture: Any, places: Floats) -> NDArray[np.uint8]:
-    """Return a picture read between its pixels; places outside repeat its border."""
-    # Places to a thirty-second of a pixel, which is what OpenCV reads at anyway, are read faster once they are whole numbers.
-    whole, parts = cv2.convertMaps(places, cast(Any, None), cv2.CV_16SC2)
-    return np.asarray(cv2.remap(picture, whole, parts, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
+def sample(picture: Any, positions: Floats) -> NDArray[np.uint8]:
+    """Read a picture at these positions with interpolation. Positions outside repeat its border."""
+    # OpenCV rounds positions to 1/32 pixel anyway; as integers they are read faster.
+    pixels, parts = cv2.convertMaps(positions, cast(Any, None), cv2.CV_16SC2)
+    return np.asarray(cv2.remap(picture, pixels, parts, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
 def register(first: Gray, second: Gray) -> Registration:
-    """Find the map from the first grey picture to the second one; both have the same size."""
+    """Find the map from the first grey picture to the second. Both have the same size."""
     height, width = first.shape
     if min(height, width) < MIN_SIDE:
         return Registration(IDENTITY)
     halves = _half(first), _half(second)
     energy = _cell_means(cv2.min(*map(_local_contrast, halves)), CELL // 2) ** 2
     trust = energy / (energy + np.float32(HALF_TRUST_CONTRAST**2))
-    moved = _small_motion(*halves, trust)
+    moved = _estimate_small_motion(*halves, trust)
     if moved is not None:
-        return _fitted(moved, trust, (width, height)) if moved.any() else Registration(IDENTITY)
-    found = _fitted(_flow(*halves, FLOW_SCALE), trust, (width, height))
-    if found.max_displacement(width, height) > FLOW_FAR:
-        found = _fitted(_flow(*halves), trust, (width, height))
-    rest = _rest(*halves, found, trust)
-    if rest > POOR_REST or abs(found.matrix[0, 0] - found.matrix[1, 1]) > UNEVEN:
-        again = _reframed(*halves, trust, (width, height))
-        found = again if _rest(*halves, again, trust) < rest else found
-    return found
+        return _fit_registration(moved, trust, (width, height)) if moved.any() else Registration(IDENTITY)
+    registration = _fit_registration(_estimate_flow(*halves, FLOW_SCALE), trust, (width, height))
+    if registration.max_displacement(width, height) > FLOW_FAR:
+        registration = _fit_registration(_estimate_flow(*halves), trust, (width, height))
+    rest = _measure_misfit(*halves, registration, trust)
+    if rest > POOR_REST or abs(registration.matrix[0, 0] - registration.matrix[1, 1]) > UNEVEN:
+        again = _register_reframed(*halves, trust, (width, height))
+        registration = again if _measure_misfit(*halves, again, trust) < rest else registration
+    return registration
 
 
-def _fitted(moved: Floats, trust: Floats, size: tuple[int, int]) -> Registration:
-    """Return the slight map that most cells' motion agrees on; none at all where it is not slight."""
+def _fit_registration(moved: Floats, trust: Floats, size: tuple[int, int]) -> Registration:
+    """Fit the slight map that most cells agree on; return the identity if the map is not slight."""
     rows, columns = trust.shape
     grid = _cell_centres((0, columns), (0, rows))
     stride = max(1, round((rows * columns / FIT_CELLS) ** 0.5))
@@ -190,11 +205,11 @@ def _fitted(moved: Floats, trust: Floats, size: tuple[int, int]) -> Registration
     if not _is_slight(matrix, *size):
         return Registration(IDENTITY)
     linear = np.asarray(cv2.transform(grid, matrix - IDENTITY), np.float32)
-    return Registration(matrix, _wobble(moved - linear, trust))
+    return Registration(matrix, _fit_field(moved - linear, trust))
 
 
-def _reframed(first: Gray, second: Gray, trust: Floats, size: tuple[int, int]) -> Registration:
-    """Return the map of a picture that was cut out or enlarged by more than the flow can follow."""
+def _register_reframed(first: Gray, second: Gray, trust: Floats, size: tuple[int, int]) -> Registration:
+    """Register a picture that was cropped or enlarged by more than the flow can follow."""
     # From half-size pixels to whole ones: x ↦ 2 · start((x − ½) / 2) + ½, of pixel centres.
     start = estimate_reframing(first, second)
     matrix = np.column_stack([start[:, :2], 2.0 * start[:, 2] + 0.5 * (1.0 - start[:, :2].sum(axis=1))])
@@ -205,18 +220,18 @@ def _reframed(first: Gray, second: Gray, trust: Floats, size: tuple[int, int]) -
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         moved = cv2.warpAffine(second, half, second.shape[1::-1], flags=flags, borderMode=cv2.BORDER_REPLICATE)
         over = np.asarray(moved, np.uint8)
-        motion = _small_motion(first, over, trust)
-        near = _fitted(_flow(first, over) if motion is None else motion, trust, size)
+        motion = _estimate_small_motion(first, over, trust)
+        near = _fit_registration(_estimate_flow(first, over) if motion is None else motion, trust, size)
         matrix = np.column_stack([turn @ near.matrix[:, :2], turn @ near.matrix[:, 2] + matrix[:, 2]])
         field = None if near.field is None else near.field @ turn.T.astype(np.float32)
     return Registration(matrix, field) if _is_slight(matrix, *size) else Registration(IDENTITY)
 
 
-def _rest(first: Gray, second: Gray, found: Registration, trust: Floats) -> float:
-    """Return how far half-size pictures still differ under a map, as the motion (half-size pixels) that would leave so much."""
+def _measure_misfit(first: Gray, second: Gray, registration: Registration, trust: Floats) -> float:
+    """Return how far half-size pictures still differ under a map, as an equivalent motion in half-size pixels."""
     height, width = first.shape
-    over = sample(second, (found.map_all_pixels(2 * width, 2 * height, 2) - np.float32(0.5)) / np.float32(2.0))
-    different = _without_tone(cv2.subtract(over, first, dtype=cv2.CV_32F))
+    over = sample(second, (registration.map_all_pixels(2 * width, 2 * height, 2) - np.float32(0.5)) / np.float32(2.0))
+    different = _remove_tone(cv2.subtract(over, first, dtype=cv2.CV_32F))
     seen = trust > SEEN_TRUST
     if np.count_nonzero(seen) < MIN_SEEN:
         return 0.0
@@ -226,7 +241,7 @@ def _rest(first: Gray, second: Gray, found: Registration, trust: Floats) -> floa
 
 
 def _half(gray: Gray) -> Gray:
-    """Return a picture at half size, by the mean of every four pixels of its whole cells."""
+    """Halve a picture by averaging every four pixels of its whole cells."""
     height, width = gray.shape[0] // CELL * CELL, gray.shape[1] // CELL * CELL
     return np.asarray(
         cv2.resize(gray[:height, :width], (width // 2, height // 2), interpolation=cv2.INTER_AREA), np.uint8
@@ -234,17 +249,17 @@ def _half(gray: Gray) -> Gray:
 
 
 def _cell_means(values: Any, cell: int) -> Floats:
-    """Return the means over whole square cells of an even side."""
+    """Average over whole square cells of an even side."""
     height, width = values.shape[0] // cell, values.shape[1] // cell
-    whole = values[: height * cell, : width * cell]
+    cells = values[: height * cell, : width * cell]
     if values.dtype == np.float32:
-        # Halving first is faster than going there at once, and exact enough for fractions.
-        whole = cv2.resize(whole, (width * cell // 2, height * cell // 2), interpolation=cv2.INTER_AREA)
-    return np.asarray(cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA), np.float32)
+        # Halving first is faster than one reduction, and exact enough for fractions.
+        cells = cv2.resize(cells, (width * cell // 2, height * cell // 2), interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.resize(cells, (width, height), interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _flow(first: Gray, second: Gray, scale: float = 1.0) -> Floats:
-    """Return the motion in every cell, in pixels of the pictures these are halves of; it is estimated at a scale of these."""
+def _estimate_flow(first: Gray, second: Gray, scale: float = 1.0) -> Floats:
+    """Estimate the motion per cell, in full-size pixels, from half-size pictures reduced once more by ``scale``."""
     height, width = first.shape
     if min(height, width) * scale < FLOW_LEAST_SIDE:
         scale = 1.0
@@ -253,23 +268,23 @@ def _flow(first: Gray, second: Gray, scale: float = 1.0) -> Floats:
     estimator = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
     estimator.setFinestScale(0)
     estimator.setPatchStride(FLOW_PATCH_STRIDE)
-    # The stubs want an array here, but one of the right size would be taken as a first guess.
+    # The stubs require an array here, but OpenCV would take it as a first guess.
     flow = estimator.calc(*less, None)  # type: ignore[call-overload]
     cells = cv2.resize(flow, (2 * width // CELL, 2 * height // CELL), interpolation=cv2.INTER_AREA)
     return np.asarray(cells, np.float32) * np.array([2 * width / size[0], 2 * height / size[1]], np.float32)
 
 
-def _without_tone(difference: Any) -> Floats:
-    """Return a difference without what it is on average round every pixel."""
+def _remove_tone(difference: Any) -> Floats:
+    """Subtract the local average of a difference."""
     return np.asarray(cv2.subtract(difference, cv2.blur(difference, (CELL + 1, CELL + 1))), np.float32)
 
 
-def _small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
-    """Return the motion in every cell as :func:`_flow` does where it is surely small, all zero for none; else None."""
+def _estimate_small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
+    """Estimate the motion per cell if it is surely small, zero everywhere if there is none; else return None."""
     seen = trust > SEEN_TRUST
     if np.count_nonzero(seen) < MIN_SEEN:
         return None
-    rest = _without_tone(cv2.subtract(second, first, dtype=cv2.CV_32F))
+    rest = _remove_tone(cv2.subtract(second, first, dtype=cv2.CV_32F))
     both = cv2.add(first, second, dtype=cv2.CV_16S)
     gx = cv2.Sobel(both, cv2.CV_32F, 1, 0, scale=1 / 16)
     gy = cv2.Sobel(both, cv2.CV_32F, 0, 1, scale=1 / 16)
@@ -289,16 +304,16 @@ def _small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
 
 
 def _local_contrast(gray: Gray) -> Gray:
-    """Return the range of grey levels in every pixel's 3×3 neighbourhood."""
+    """Return the range of grey levels in the 3×3 neighbourhood of every pixel."""
     kernel = np.ones((3, 3), np.uint8)
     return np.asarray(cv2.subtract(cv2.dilate(gray, kernel), cv2.erode(gray, kernel)), np.uint8)
 
 
 def _robust_affine(grid: Floats, moved: Floats, trust: Floats) -> Doubles:
-    """Return the affine map most cells agree on, ignoring cells that move on their own."""
+    """Fit the affine map that most cells agree on, ignoring cells that move on their own."""
     points = grid.reshape(-1, 2).astype(np.float64)
     centre, span = points.mean(axis=0), max(float(np.ptp(points)) / 2, 1.0)
-    # Rows: where a cell lies, one for the shift, and where it moved to.
+    # Rows: the position of a cell, a constant for the shift, and its motion.
     rows = np.vstack([(points - centre).T / span, np.ones(len(points)), moved.reshape(-1, 2).T])
     basis, target, trusted = rows[:3], rows[3:], trust.ravel().astype(np.float64)
     prior = AFFINE_PRIOR * np.eye(3)
@@ -322,8 +337,8 @@ def _is_slight(matrix: Doubles, width: int, height: int) -> bool:
     return bool(stretch <= MAX_STRETCH and shift <= MAX_SHIFT_SHARE * max(width, height))
 
 
-def _wobble(rest: Floats, trust: Floats) -> Floats:
-    """Return the smooth part of the motion that the affine map leaves over, one vector per cell."""
+def _fit_field(rest: Floats, trust: Floats) -> Floats:
+    """Return the smooth part of the motion that the affine map leaves, one vector per cell."""
     field = np.zeros_like(rest)
     for reach in (MAX_WOBBLE, MAX_WOBBLE / 3):
         away = (rest - field) ** 2
@@ -335,46 +350,35 @@ def _wobble(rest: Floats, trust: Floats) -> Floats:
     return np.clip(field, -MAX_WOBBLE, MAX_WOBBLE)
 
 
-# Longest side of the pictures that are laid over each other, and the scales that are tried: near them, the flow finds
-# the rest.
-LONG_SIDE = 128
-SCALES = (0.9, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08, 1.1)
-FINER = 0.01
-# The share of each side of the first picture that is searched in the second one.
-MIDDLE = 0.72
-# Pixels over which brightness is taken out, so that edges decide.
-SMOOTH = 4.0
-
-
 def estimate_reframing(first: Gray, second: Gray) -> Doubles:
-    """Return the 2×3 matrix that sends a pixel of the first picture about where the second, of the same size, has it."""
+    """Return the 2×3 matrix that roughly maps the first picture to the second, by a search over scales."""
     height, width = first.shape
-    scale = min(1.0, LONG_SIDE / max(width, height))
+    scale = min(1.0, REFRAMING_LONG_SIDE / max(width, height))
     size = (max(8, round(width * scale)), max(8, round(height * scale)))
     a, b = (_edges(cv2.resize(p, size, interpolation=cv2.INTER_AREA)) for p in (first, second))
-    tried = [_laid(a, b, enlarged) for enlarged in SCALES]
-    best = max(range(len(SCALES)), key=lambda i: tried[i][0])
-    near = [_laid(a, b, SCALES[best] + step) for step in (-FINER, FINER)]
-    _, found = max([tried[best], *near], key=lambda one: one[0])
+    tried = [_match_at_scale(a, b, enlarged) for enlarged in REFRAMING_SCALES]
+    best = max(range(len(REFRAMING_SCALES)), key=lambda i: tried[i][0])
+    near = [_match_at_scale(a, b, REFRAMING_SCALES[best] + step) for step in (-REFRAMING_STEP, REFRAMING_STEP)]
+    _, best_map = max([tried[best], *near], key=lambda result: result[0])
     steps = np.array([width / size[0], height / size[1]])
-    offset = steps * (found[:, 2] + 0.5) - 0.5 - found[0, 0] * (0.5 * steps - 0.5)
-    return np.column_stack([found[:, :2], offset])
+    offset = steps * (best_map[:, 2] + 0.5) - 0.5 - best_map[0, 0] * (0.5 * steps - 0.5)
+    return np.column_stack([best_map[:, :2], offset])
 
 
-def _laid(a: NDArray[np.float32], b: NDArray[np.float32], enlarged: float) -> tuple[float, Doubles]:
-    """Return how well the first picture's middle is found in the second at a scale, and the map that lays it there."""
+def _match_at_scale(a: NDArray[np.float32], b: NDArray[np.float32], enlarged: float) -> tuple[float, Doubles]:
+    """Return how well the centre of the first picture matches the second at a scale, and the map of the best match."""
     height, width = a.shape
     at = np.array([(width - 1) / 2, (height - 1) / 2])
     matrix = np.column_stack([enlarged * np.eye(2), (1 - enlarged) * at])
     scaled = cv2.warpAffine(b, matrix, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
-    left, top = round((1 - MIDDLE) / 2 * width), round((1 - MIDDLE) / 2 * height)
+    left, top = round((1 - REFRAMING_CENTRE) / 2 * width), round((1 - REFRAMING_CENTRE) / 2 * height)
     fit = cv2.matchTemplate(scaled, a[top : height - top, left : width - left], cv2.TM_CCOEFF_NORMED)
     _, response, _, (x, y) = cv2.minMaxLoc(fit)
-    # What lies at x in the first lies at x + shift in the scaled one, and that at matrix · (x + shift) in the second.
+    # Position x of the first picture is x + shift in the scaled one, and matrix · (x + shift) in the second.
     shift = np.array([x - left, y - top])
     return float(response), np.column_stack([matrix[:, :2], matrix[:, 2] + enlarged * shift])
 
 
 def _edges(gray: Any) -> NDArray[np.float32]:
     values = gray.astype(np.float32)
-    return np.asarray(values - cv2.GaussianBlur(values, (0, 0), SMOOTH), np.float32)
+    return np.asarray(values - cv2.GaussianBlur(values, (0, 0), REFRAMING_SMOOTHING), np.float32)

@@ -1,3 +1,3 @@
-"""Vision models behind the tools: loading, devices and inference."""
+"""Wrap the vision models of the tools and metrics, such as detectors, feature models and upscalers."""
 
 __all__: list[str] = []

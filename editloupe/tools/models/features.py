@@ -1,7 +1,7 @@
-"""How alike two pictures are: by the features of a DINO model through transformers, and by plain pixel differences.
+"""Compare pictures by the features of DINO and CLIP models and by pixel differences.
 
-Pictures are prepared here and not by transformers' image processors: that of DINOv3 needs torchvision, which this project does
-without. Size, mean and standard deviation come from the model's own preprocessor_config.json.
+Pictures are prepared here and not by the image processors of transformers, because that of DINOv3 needs torchvision,
+which this project does not install. Size, mean and standard deviation come from the model's preprocessor_config.json.
 """
 
 from __future__ import annotations
@@ -20,32 +20,42 @@ import numpy.typing as npt
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.drawing import resize
-from editloupe.tools.models.detectors import without_progress_bars
-from editloupe.tools.models.devices import import_optional, pick_device, torch_dtype
+from editloupe.tools.models.loading import (
+    import_optional,
+    is_in_hub_cache,
+    locate_weights,
+    pick_device,
+    torch_dtype,
+    without_progress_bars,
+)
 from editloupe.tools.result_cache import key
 from editloupe.types import Box
 
 DINO_V3 = "facebook/dinov3-vitb16-pretrain-lvd1689m"
-"""The paper's choice (Section O.3); `facebook/dinov2-base` is the one it was swapped with."""
+"""The paper's choice (Section O.3), which it also replaced by `facebook/dinov2-base` in a comparison."""
 CONFIG = "preprocessor_config.json"
 Vectors = npt.NDArray[np.float64]
 Masks = npt.NDArray[np.bool_]
 Masking = Literal["patches", "painted"]
-"""How features leave boxes out: by pooling the patches outside them, or by painting them black in both pictures."""
+"""How features leave boxes out: by pooling only patches outside of them, or by painting them black in both pictures."""
 
 
 class Features(Protocol):
-    """Somebody who turns pictures into vectors."""
+    """Interface of a model that turns pictures into vectors."""
 
     @property
     def fingerprint(self) -> str:
-        """What the vectors depend on besides the picture."""
+        """Everything the vectors depend on except the picture."""
 
     def unavailable(self) -> str | None:
-        """Say what is missing on this machine, or None."""
+        """Return what is missing on this machine, or None."""
 
     def embed(self, pictures: Sequence[Pixels]) -> Vectors:
-        """Return one vector a picture; raises ToolError where the model cannot be used."""
+        """Return one vector per picture.
+
+        Raises:
+            ToolError: If the model cannot be used.
+        """
 
     def patches(self, pictures: Sequence[Pixels]) -> Vectors:
         """Return the vectors of a grid of patches, pictures × rows × columns × dimensions."""
@@ -53,12 +63,18 @@ class Features(Protocol):
 
 @dataclass(frozen=True)
 class FeatureSettings:
-    """Which model, and where it runs."""
+    """The feature model and where it runs.
+
+    Args:
+        model: A folder, or a model id of the hub.
+        download: Whether the weights may be downloaded from the hub.
+        device: `auto`, `cpu`, `cuda`…
+        precision: `float32`, `float16` or `bfloat16`.
+        batch_size: Pictures per forward pass.
+    """
 
     model: str = DINO_V3
-    """A folder, or a model id of the hub."""
     download: bool = False
-    """Whether the weights may be fetched from the hub."""
     device: str = "auto"
     precision: str = "float32"
     batch_size: int = 8
@@ -66,7 +82,7 @@ class FeatureSettings:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in memory, and how pictures are made ready for it."""
+    """A model in memory, and how pictures are prepared for it."""
 
     model: Any
     device: str
@@ -76,7 +92,11 @@ class LoadedModel:
 
 
 class DinoFeatures:
-    """A DINO model; its weights are read at the first picture."""
+    """A DINO model. Its weights are loaded at the first picture.
+
+    Args:
+        settings: The model and where it runs.
+    """
 
     def __init__(self, settings: FeatureSettings | None = None) -> None:
         self._settings = settings or FeatureSettings()
@@ -86,7 +106,7 @@ class DinoFeatures:
         self.loads = 0
 
     def unavailable(self) -> str | None:
-        """Say what is missing, or None; looks at this machine's disk only."""
+        """Return what is missing, or None. Looks at the disk of this machine only."""
         absent = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
         if absent:
             return f"the features need {' and '.join(absent)}: pip install 'editloupe[vision]'"
@@ -94,7 +114,7 @@ class DinoFeatures:
         if folder.is_dir():
             missing = [name for name in ("config.json", CONFIG) if not (folder / name).is_file()]
             return f"the folder {folder} lacks {', '.join(missing)}" if missing else None
-        if self._settings.download or self._cached(CONFIG):
+        if self._settings.download or is_in_hub_cache(self._settings.model, CONFIG):
             return None
         name = self._settings.model
         return (
@@ -102,11 +122,11 @@ class DinoFeatures:
         )
 
     def embed(self, pictures: Sequence[Pixels]) -> Vectors:
-        """Return the pooled feature of every picture, in batches."""
+        """Return the pooled feature per picture, in batches."""
         return self._in_batches(pictures, lambda out, loaded: out.pooler_output)
 
     def patches(self, pictures: Sequence[Pixels]) -> Vectors:
-        """Return the features of every picture's patches, without those of the class and register tokens before them."""
+        """Return the features of every picture's patches, without the class and register tokens."""
         return self._in_batches(pictures, _patch_grid)
 
     def _in_batches(self, pictures: Sequence[Pixels], pick: Callable[[Any, LoadedModel], Any]) -> Vectors:
@@ -132,9 +152,7 @@ class DinoFeatures:
             if problem:
                 raise ToolError(f"{problem[:1].upper()}{problem[1:]}.")
             transformers = import_optional("transformers")
-            folder = Path(self._settings.model).expanduser()
-            where = str(folder) if folder.is_dir() else self._settings.model
-            local = folder.is_dir() or not self._settings.download
+            where, local = locate_weights(self._settings.model, self._settings.download)
             device = pick_device(self._settings.device)
             with without_progress_bars(transformers):
                 model = transformers.AutoModel.from_pretrained(
@@ -148,18 +166,9 @@ class DinoFeatures:
             self.loads += 1
         return self._loaded
 
-    def _cached(self, name: str) -> bool:
-        if importlib.util.find_spec("huggingface_hub") is None:
-            return False
-        hub = import_optional("huggingface_hub")
-        try:
-            return isinstance(hub.try_to_load_from_cache(self._settings.model, name), str)
-        except hub.errors.HFValidationError:
-            return False
-
 
 def _patch_grid(out: Any, loaded: LoadedModel) -> Any:
-    """Return the last tokens of a reply as rows and columns; a picture of the model's size has side // patch of each."""
+    """Return the last tokens of an output as rows and columns of patches."""
     side = getattr(loaded.model.config, "patch_size", None)
     if not isinstance(side, int):
         raise ToolError("The feature model says nothing about the size of its patches.")
@@ -169,9 +178,9 @@ def _patch_grid(out: Any, loaded: LoadedModel) -> Any:
 
 
 def read_input_side(facts: dict[str, Any]) -> int:
-    """Return the side of the square a model sees: its crop size where it has one, else its size.
+    """Return the side of the model's square input: its crop size if it has one, else its size.
 
-    >>> side_of({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}})
+    >>> read_input_side({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}})
     224
     """
     for name in ("crop_size", "size"):
@@ -186,13 +195,13 @@ def read_input_side(facts: dict[str, Any]) -> int:
 def prepare_picture(
     pixels: Pixels, size: tuple[int, int], mean: Vectors, deviation: Vectors
 ) -> npt.NDArray[np.float32]:
-    """Return a picture as a model takes it: squeezed to the size, 0 to 1, normalised, channels first."""
+    """Convert a picture to the model's input: resized, 0 to 1, normalised, channels first."""
     values = (resize(pixels, size) / 255.0 - mean) / deviation
     return np.ascontiguousarray(values.transpose(2, 0, 1), np.float32)
 
 
 def cosine(a: Vectors, b: Vectors) -> float:
-    """Return the cosine of two vectors, 0 where it is negative: a similarity that can be averaged and rooted.
+    """Return the cosine of two vectors, or 0 if it is negative, so that similarities can be averaged and rooted.
 
     >>> cosine(np.array([1.0, 0.0]), np.array([3.0, 0.0]))
     1.0
@@ -202,7 +211,7 @@ def cosine(a: Vectors, b: Vectors) -> float:
 
 
 def l1_similarity(a: Pixels, b: Pixels, mask: Masks | None = None) -> float:
-    """Return 1 − the mean absolute difference of two pictures of one size, 0 to 1, over the masked pixels only.
+    """Return 1 − the mean absolute difference of two pictures of the same size, 0 to 1, over the masked pixels only.
 
     >>> l1_similarity(np.zeros((2, 2, 3), np.uint8), np.full((2, 2, 3), 51, np.uint8))
     0.8
@@ -214,10 +223,10 @@ def l1_similarity(a: Pixels, b: Pixels, mask: Masks | None = None) -> float:
 
 @dataclass(frozen=True)
 class Similarity:
-    """How alike two views of one region are, 0 to 1."""
+    """The similarity of two views of one region, 0 to 1."""
 
     features: float | None
-    """None where no feature model was given."""
+    """None if there is no feature model."""
     l1: float
 
 
@@ -227,15 +236,15 @@ def compare_regions(base: Pixels, other: Pixels, boxes: Sequence[Box], features:
     left = [np.ascontiguousarray(base[b.y1 : b.y2, b.x1 : b.x2]) for b in boxes]
     right = [np.ascontiguousarray(there[b.y1 : b.y2, b.x1 : b.x2]) for b in boxes]
     vectors = features.embed([*left, *right]) if features and boxes else None
-    found = []
+    similarities = []
     for i, (a, b) in enumerate(zip(left, right, strict=True)):
         alike = None if vectors is None else cosine(vectors[i], vectors[len(boxes) + i])
-        found.append(Similarity(alike, l1_similarity(a, b)))
-    return found
+        similarities.append(Similarity(alike, l1_similarity(a, b)))
+    return similarities
 
 
 def black_out(pixels: Pixels, boxes: Sequence[Box]) -> tuple[Pixels, Masks]:
-    """Return the picture with these boxes painted black, and the mask of what is left."""
+    """Return the picture with these boxes painted black, and the mask of the remaining pixels."""
     left = np.ones(pixels.shape[:2], np.bool_)
     for box in boxes:
         left[box.y1 : box.y2, box.x1 : box.x2] = False
@@ -245,16 +254,16 @@ def black_out(pixels: Pixels, boxes: Sequence[Box]) -> tuple[Pixels, Masks]:
 
 
 def share_of_cells(mask: Masks, rows: int, columns: int) -> Vectors:
-    """Return which share of every cell of a grid a mask leaves, whole pixels counted in parts where cells cut them.
+    """Return the share of every grid cell that a mask leaves. Pixels on a cell border count in part.
 
-    >>> shares(np.array([[True, True, False]]), 1, 2)
+    >>> share_of_cells(np.array([[True, True, False]]), 1, 2)
     array([[1.        , 0.33333333]])
     """
     return _overlap(rows, mask.shape[0]) @ mask.astype(np.float64) @ _overlap(columns, mask.shape[1]).T
 
 
 def _overlap(cells: int, pixels: int) -> Vectors:
-    """Return cells × pixels: which share of a cell lies in each pixel of a line."""
+    """Return cells × pixels: the share of a cell that is in each pixel of a line."""
     edges, lines = np.linspace(0, pixels, cells + 1), np.arange(pixels, dtype=np.float64)
     low, high = edges[:-1, None], edges[1:, None]
     covered = np.clip(np.minimum(high, lines + 1) - np.maximum(low, lines), 0, None)
@@ -262,7 +271,7 @@ def _overlap(cells: int, pixels: int) -> Vectors:
 
 
 def pool_vectors(grid: Vectors, weights: Vectors) -> Vectors:
-    """Return the weighted mean of a grid's vectors, each brought to length 1 first so that none counts more than another."""
+    """Return the weighted mean of a grid's vectors, each normalised to length 1 first."""
     vectors = grid.reshape(-1, grid.shape[-1])
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
@@ -278,11 +287,20 @@ def compare_backgrounds(
     masking: Masking = "patches",
     least_share: float = 0.5,
 ) -> Similarity | None:
-    """Compare what lies outside all boxes; None where they cover everything.
+    """Compare two pictures outside all boxes.
 
-    By `patches`, both pictures are seen whole and the patches of which at least `least_share` is background are pooled by
-    that share; where there is none, there is no similarity by features. By `painted`, the boxes are painted black first, which
-    makes two pictures the more alike the more of them is painted.
+    Args:
+        base: The first picture.
+        other: The second picture.
+        boxes: The boxes to leave out, in pixels of the first picture.
+        features: The feature model, if there is one.
+        masking: `patches` pools the patches outside the boxes by their share of background. `painted` paints the boxes
+            black first, which makes pictures more alike the more is painted.
+        least_share: Patches with a smaller share of background are left out.
+
+    Returns:
+        The similarity, or None if the boxes cover everything. It has no value by features if no patch has enough
+        background.
     """
     there = resize(other, (base.shape[1], base.shape[0]))
     left, mask = black_out(base, boxes)
@@ -302,11 +320,15 @@ def compare_backgrounds(
 
 
 CLIP = "openai/clip-vit-base-patch32"
-"""The paper does not say which weights it used."""
+"""The paper does not state the weights it used."""
 
 
 class ClipEncoder(DinoFeatures):
-    """A CLIP model, loaded as the feature models are; its weights are read at the first picture or text."""
+    """A CLIP model for directional similarity. Its weights are loaded at the first picture or text.
+
+    The difference of two picture embeddings is compared with that of two text embeddings, each normalised first (Gal et
+    al., StyleGAN-NADA, 2022).
+    """
 
     def __init__(self, settings: FeatureSettings | None = None) -> None:
         super().__init__(settings or FeatureSettings(CLIP))
@@ -314,7 +336,7 @@ class ClipEncoder(DinoFeatures):
         self._tokenizer: Any = None
 
     def embed_texts(self, texts: Sequence[str]) -> Vectors:
-        """Return one vector a text; what is longer than the model reads is cut off at its end."""
+        """Return one vector per text. Texts longer than the model's limit are truncated."""
         with self._lock:
             loaded = self._load()
             if self._tokenizer is None:
@@ -325,10 +347,10 @@ class ClipEncoder(DinoFeatures):
         return _vectors(out)
 
     def direction(self, before: Pixels, after: Pixels, text_before: str, text_after: str) -> float:
-        """Return the cosine of both differences, −1 to 1; 0 where the picture or the text did not change at all."""
-        one, other = _unit(self.embed([before, after]))
+        """Return the cosine of both changes, −1 to 1; 0 if the picture or the text did not change."""
+        before_vector, after_vector = _unit(self.embed([before, after]))
         left, right = _unit(self.embed_texts([text_before, text_after]))
-        return cosine_of_changes(other - one, right - left)
+        return cosine_of_changes(after_vector - before_vector, right - left)
 
     def _batch(
         self, loaded: LoadedModel, pictures: Sequence[Pixels], pick: Callable[[Any, LoadedModel], Any]
@@ -340,16 +362,14 @@ class ClipEncoder(DinoFeatures):
             return _vectors(loaded.model.get_image_features(pixel_values=values))
 
     def _open_tokenizer(self) -> Any:
-        folder = Path(self._settings.model).expanduser()
-        where = str(folder) if folder.is_dir() else self._settings.model
-        local = folder.is_dir() or not self._settings.download
+        where, local = locate_weights(self._settings.model, self._settings.download)
         return import_optional("transformers").AutoTokenizer.from_pretrained(where, local_files_only=local)
 
 
 def cosine_of_changes(pictures: Vectors, texts: Vectors) -> float:
-    """Return the cosine of two differences, 0 where one of them is nothing.
+    """Return the cosine of two differences, or 0 if one of them is zero.
 
-    >>> directed(np.array([0.0, 2.0]), np.array([0.0, -1.0]))
+    >>> cosine_of_changes(np.array([0.0, 2.0]), np.array([0.0, -1.0]))
     -1.0
     """
     scale = float(np.linalg.norm(pictures) * np.linalg.norm(texts))

@@ -1,4 +1,4 @@
-"""How good one picture looks by itself: HPSv3 where it is installed, and how bright its brightest pixels are."""
+"""Score how good a single picture looks, with HPSv3, and measure its brightest pixels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PIL import Image
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
-from editloupe.tools.models.devices import import_optional, pick_device
+from editloupe.tools.models.loading import import_optional, pick_device
 
 REC_709 = np.array([0.2126, 0.7152, 0.0722])
 """Weights of red, green and blue in luma (EdiVal-Agent, Appendix M)."""
@@ -19,21 +19,26 @@ QUANTILES = (0.99, 0.999)
 
 
 class Quality(Protocol):
-    """Somebody who scores the looks of a picture."""
+    """Interface of a model that scores the looks of a picture."""
 
     @property
     def fingerprint(self) -> str:
-        """What the score depends on besides the picture."""
+        """Everything the score depends on except the picture."""
 
     def unavailable(self) -> str | None:
-        """Say what is missing on this machine, or None."""
+        """Return what is missing on this machine, or None."""
 
     def score(self, pixels: Pixels) -> float:
-        """Return the score of one picture; more is better."""
+        """Return the score of a picture; higher is better."""
 
 
 class HpsV3:
-    """Human Preference Score v3 through its own package, `pip install hpsv3`; wants a GPU with 16 GB."""
+    """Human Preference Score v3 through its own package, `pip install hpsv3`. It needs a GPU with 16 GB.
+
+    Args:
+        device: `auto`, `cpu`, `cuda`…
+        prompt: The prompt that the model scores the picture for.
+    """
 
     def __init__(self, device: str = "auto", prompt: str = "") -> None:
         self._device = device
@@ -43,13 +48,13 @@ class HpsV3:
         self.fingerprint = f"hpsv3:{prompt}"
 
     def unavailable(self) -> str | None:
-        """Say what is missing, or None."""
+        """Return what is missing, or None."""
         if importlib.util.find_spec("hpsv3") is None:
             return "HPSv3 is not installed: pip install hpsv3"
         return None
 
     def score(self, pixels: Pixels) -> float:
-        """Return the model's mean preference score, the first of the two numbers it gives."""
+        """Return the model's mean preference score, the first of its two numbers."""
         problem = self.unavailable()
         if problem:
             raise ToolError(f"{problem}.")
@@ -61,7 +66,7 @@ class HpsV3:
 
 
 def luminance_quantiles(pixels: Pixels) -> tuple[float, float]:
-    """Return the luma below which 99 % and 99.9 % of the pixels lie, 0 to 1.
+    """Return the luma below which 99 % and 99.9 % of the pixels are, 0 to 1.
 
     >>> luminance_quantiles(np.full((4, 4, 3), 255, np.uint8))
     (1.0, 1.0)

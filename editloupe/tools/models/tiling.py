@@ -1,4 +1,4 @@
-"""Looking for small objects: overlapping tiles at several scales, and merging what was found; pure functions."""
+"""Cut pictures into overlapping tiles to find small objects, and merge the detections. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from editloupe.tools.geometry import Size, iou, share_inside
 from editloupe.types import Box
 
 OVERLAP = 0.25
-"""Neighbouring tiles share this part of their side, so that an object smaller than that is whole in one of them."""
+"""Share of a side that neighbouring tiles have in common; smaller objects are complete in at least one tile."""
 SMALLEST_TILE = 192
-"""Detectors enlarge every picture to about 800 pixels; below this size a tile gains blur, not detail."""
+"""Detectors enlarge every picture to about 800 pixels. Below this size a tile gains blur, not detail."""
 WHOLE = 0.98
-"""A box wider and higher than this share of what the detector saw is its way of finding nothing (EdiVal-Agent, Section C.2)."""
+"""A box wider and higher than this share of the tile is the detector's way of finding nothing (EdiVal-Agent, Section C.2)."""
 SAME = 0.5
-"""Boxes that overlap this much are one object."""
+"""Boxes with at least this overlap are the same object."""
 WITHIN = 0.85
-"""A box with this share of it inside another is a part of that one's object, or that one is a group of such."""
+"""A box with at least this share inside another is a part of that object, or the other box is a group."""
 CUT_WITHIN = 0.7
-"""The same for a box that was cut by its tile, whose end is where the tile ended and not where the object does."""
+"""The same for a box that was cut by its tile and ends where the tile ends."""
 AT_EDGE = 2
 EDGE_SHARE = 0.08
-"""A box that ends within so many pixels of a tile's border, and so much of its own side, counts as cut by it: detectors are
-off by some percent. Without the share, pieces of objects of 1 % of the picture stayed beside the whole, or two of them
-passed for the members of a group."""
+"""A box counts as cut if it ends within this many pixels and this share of its side of a tile's border, because detectors
+are off by some percent. Without the share, parts of objects of 1 % of the picture were kept in addition to the whole,
+or two parts passed for members of a group."""
 
 
 @dataclass(frozen=True)
 class Detection:
-    """An object the detector found."""
+    """An object that the detector found."""
 
     box: Box
     score: float
@@ -39,25 +39,25 @@ class Detection:
 
 
 def cut_tiles(picture: Size, levels: Sequence[int]) -> list[Box]:
-    """Return overlapping tiles, `level` × `level` of them for every level whose tiles are large enough.
+    """Return `level` × `level` overlapping tiles for every level whose tiles are large enough.
 
-    >>> [list(t) for t in tiles((700, 400), (2,))]
+    >>> [list(t) for t in cut_tiles((700, 400), (2,))]
     [[0, 0, 400, 229], [300, 0, 700, 229], [0, 171, 400, 400], [300, 171, 700, 400]]
     """
-    found = []
+    tiles = []
     for level in levels:
         columns, rows = _cuts(picture[0], level), _cuts(picture[1], level)
         if min(columns[0][1], rows[0][1]) < SMALLEST_TILE:
             continue
-        found += [Box(x1=x1, y1=y1, x2=x2, y2=y2) for y1, y2 in rows for x1, x2 in columns]
-    return found
+        tiles += [Box(x1=x1, y1=y1, x2=x2, y2=y2) for y1, y2 in rows for x1, x2 in columns]
+    return tiles
 
 
-def to_picture_coordinates(found: Iterable[Detection], tile: Box, picture: Size) -> list[Detection]:
-    """Move what was found in a tile to the picture's coordinates, without boxes that fill the tile."""
+def to_picture_coordinates(detections: Iterable[Detection], tile: Box, picture: Size) -> list[Detection]:
+    """Move detections from a tile to the picture's coordinates. Boxes that fill the tile are dropped."""
     width, height = tile.size
     moved = []
-    for item in found:
+    for item in detections:
         box = item.box.clamped(width, height)
         if box is None or fills_tile(box, (width, height)):
             continue
@@ -74,31 +74,34 @@ def to_picture_coordinates(found: Iterable[Detection], tile: Box, picture: Size)
 
 
 def fills_tile(box: Box, size: Size) -> bool:
-    """Whether a box covers practically all of what was looked at.
+    """Return whether a box covers practically the whole tile.
 
-    >>> covers(Box.model_validate([0, 0, 99, 100]), (100, 100))
+    >>> fills_tile(Box.model_validate([0, 0, 99, 100]), (100, 100))
     True
     """
     return box.size[0] > WHOLE * size[0] and box.size[1] > WHOLE * size[1]
 
 
-def merge_detections(found: Iterable[Detection]) -> list[Detection]:
-    """Return one entry an object, best first.
+def merge_detections(detections: Iterable[Detection]) -> list[Detection]:
+    """Return one detection per object, best first.
 
-    Of boxes on one another the best stays, whole ones before ones cut by a tile. A box around two or more others is a
-    group and goes; a lone box inside another is the same object seen in part, and the better of the two stays.
+    Of overlapping boxes the best is kept; complete boxes go before ones cut by a tile. A box around two or more others
+    is a group and is dropped. A single box inside another is the same object seen in part, and the better of the two is
+    kept.
     """
-    ranked = sorted(found, key=lambda f: (f.cut, -f.score))
-    kept: list[Detection] = []
+    ranked = sorted(detections, key=lambda f: (f.cut, -f.score))
+    distinct: list[Detection] = []
     for item in ranked:
-        if all(iou(item.box, other.box) < SAME for other in kept):
-            kept.append(item)
-    kept = [item for item in kept if not (item.cut and any(_part_of(item, other, CUT_WITHIN) for other in kept))]
-    groups = {id(f) for f in kept if sum(_part_of(o, f) and not o.cut for o in kept) >= 2}
-    kept = [item for item in kept if id(item) not in groups]
-    kept.sort(key=lambda f: -f.score)
+        if all(iou(item.box, other.box) < SAME for other in distinct):
+            distinct.append(item)
+    distinct = [
+        item for item in distinct if not (item.cut and any(_part_of(item, other, CUT_WITHIN) for other in distinct))
+    ]
+    groups = {id(f) for f in distinct if sum(_part_of(o, f) and not o.cut for o in distinct) >= 2}
+    distinct = [item for item in distinct if id(item) not in groups]
+    distinct.sort(key=lambda f: -f.score)
     single: list[Detection] = []
-    for item in kept:
+    for item in distinct:
         if not any(_part_of(item, other) or _part_of(other, item) for other in single):
             single.append(item)
     return single

