@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from editloupe.evals.stats.trust.calibrate import fewest_labels, fixed_sequence, thresholds
-from editloupe.evals.stats.trust.drift import shift_answer
-from editloupe.evals.stats.trust.label_queue import probabilities, systematic
+from editloupe.evals.stats.trust.calibrate import fewest_labels, find_thresholds, run_fixed_sequence
+from editloupe.evals.stats.trust.drift import assess_shift
+from editloupe.evals.stats.trust.label_queue import drawing_probabilities, sample_systematically
 from editloupe.evals.stats.trust.prediction_powered import correct_mean
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -61,10 +61,10 @@ def simulate(random: np.random.Generator, judge: str, labels: int, design: str, 
     if design == "queue":
         # A judge is surest far from the borders between labels, and knows that only roughly.
         unsure = np.exp(-2 * np.abs(seen[..., None] - np.array(CUTS)).min(-1)) * random.uniform(0.5, 1, shape)
-        chances = np.stack([probabilities(one, labels, 0.5) for one in unsure])
+        chances = np.stack([drawing_probabilities(one, labels, 0.5) for one in unsure])
         labelled = np.zeros(shape, bool)
         for row, one in enumerate(chances):
-            labelled[row, systematic(one, random)] = True
+            labelled[row, sample_systematically(one, random)] = True
     else:
         labelled = random.random(shape).argsort(1) < labels
     if design == "types":
@@ -114,7 +114,7 @@ def calibrated(repetitions: int) -> Iterator[dict[str, Any]]:
             for _ in range(repetitions):
                 confidence = random.random(labels)
                 agreed = random.random(labels) < floor + (ceiling - floor) * confidence
-                passed = [one.threshold for one in fixed_sequence(confidence, agreed, 0.9, 0.05) if one.passed]
+                passed = [one.threshold for one in run_fixed_sequence(confidence, agreed, 0.9, 0.05) if one.passed]
                 # Confidence is uniform, so the agreement above a threshold is that in the middle of what lies above it.
                 held += not passed or floor + (ceiling - floor) * (1 + passed[-1]) / 2 >= 0.9
                 kept.append(1 - passed[-1] if passed else 0.0)
@@ -140,11 +140,11 @@ def cascaded(repetitions: int) -> Iterator[dict[str, Any]]:
             for _ in range(repetitions):
                 some = random.choice(len(c1), labels, replace=False)
                 drawn = random.random((2, labels))
-                one = fixed_sequence(c1[some], drawn[0] < p1[some], 0.9, 0.025)
+                one = run_fixed_sequence(c1[some], drawn[0] < p1[some], 0.9, 0.025)
                 first = min((t.threshold for t in one if t.passed), default=np.inf)
                 left = some[c1[some] < first]
-                error = 0.025 / (1 + len(thresholds(c1[some], fewest_labels(0.9, 0.025))))
-                two = fixed_sequence(c2[left], drawn[1][c1[some] < first] < p2[left], 0.9, error)
+                error = 0.025 / (1 + len(find_thresholds(c1[some], fewest_labels(0.9, 0.025))))
+                two = run_fixed_sequence(c2[left], drawn[1][c1[some] < first] < p2[left], 0.9, error)
                 second = min((t.threshold for t in two if t.passed), default=np.inf)
                 stages = (c1 >= first, (c1 < first) & (c2 >= second))
                 held += all(
@@ -162,7 +162,7 @@ def drifted(repetitions: int) -> Iterator[dict[str, Any]]:
         for shift in (0.0, 0.1, 0.2, 0.4):
             quality = random.normal(size=(repetitions, edits))
             before, after = (labels_of(quality + 0.3 * random.normal(size=quality.shape) + s) for s in (0.0, shift))
-            answers = [shift_answer(one, np.arange(edits), 5.0, 0.05, 0.05)[0] for one in after - before]
+            answers = [assess_shift(one, np.arange(edits), 5.0, 0.05, 0.05)[0] for one in after - before]
             shares = {name: answers.count(name) / repetitions for name in ("same", "changed", "cannot tell")}
             yield {"edits": edits, "mean moved by": float((after - before).mean()), **shares}
 

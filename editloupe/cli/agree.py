@@ -62,7 +62,7 @@ def agree(
     from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
     from editloupe.evals.stats.bootstrap import Resampling
     from editloupe.evals.stats.scores.run_table import read_run_table
-    from editloupe.evals.stats.trust.replace_annotators import replace_annotators as test_replacement
+    from editloupe.evals.stats.trust.replace_annotators import run_annotator_tests as test_replacement
 
     table = read_run_table(run, protocol, configuration)
     for sentence in table.damage:

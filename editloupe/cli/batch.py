@@ -31,9 +31,9 @@ from editloupe.evals.runs.find_answers import RETRIED_REASONS
 from editloupe.evals.runs.prices import parse_price
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import count_stages, describe_silent_members, stage_counts_as_json
-from editloupe.evals.stats.scores.run_scores import CriterionMean, criterion_means
-from editloupe.evals.stats.scores.run_table import table_of_configuration, version_notes
-from editloupe.evals.stats.scores.unedited_baseline import without_reference
+from editloupe.evals.stats.scores.run_scores import CriterionMean, compute_criterion_means
+from editloupe.evals.stats.scores.run_table import format_version_notes, read_configuration_table
+from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.rubrics.benchmark import LANGUAGES
 from editloupe.rubrics.registry import DEFAULT, Note, usual_repeats
 from editloupe.rubrics.user_rubrics import with_files
@@ -336,8 +336,8 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
 
 def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
     tally, spending = ending.tally, ending.spending
-    table = table_of_configuration(run, ending.configuration, for_means=True)
-    found = [] if table is None else criterion_means(without_reference(table)[0])
+    table = read_configuration_table(run, ending.configuration, for_means=True)
+    found = [] if table is None else compute_criterion_means(split_off_reference(table)[0])
     versions = () if table is None else table.versions
     stages = count_stages(run, ending.configuration, ending.price)
     if closing.show is not None:
@@ -366,7 +366,7 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
         print(for_json(facts, 2))
     else:
         _table(found)
-        for sentence in version_notes(versions):
+        for sentence in format_version_notes(versions):
             print(one_line(sentence))
         for stage in stages:
             print(one_line(stage.line))

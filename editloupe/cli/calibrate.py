@@ -67,14 +67,14 @@ def calibrate(
     from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import calibration_blocks
     from editloupe.evals.stats.scores.run_table import read_run_table
-    from editloupe.evals.stats.scores.unedited_baseline import without_reference
+    from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
     from editloupe.evals.stats.trust.calibrate import calibrate as calibrated
     from editloupe.evals.stats.trust.calibrate import find_stage
     from editloupe.evals.stats.trust.label_queue import find_queue
     from editloupe.judge.plans import stage_calibrations, stage_entries, write_stages
     from editloupe.types import UserError
 
-    table, _ = without_reference(read_run_table(run, protocol, configuration))
+    table, _ = split_off_reference(read_run_table(run, protocol, configuration))
     for sentence in table.damage:
         tell(sentence)
     if earlier and not append:

@@ -16,8 +16,8 @@ from editloupe.types import UserError
 if TYPE_CHECKING:
     from editloupe.evals.stats.bootstrap import Resampling
     from editloupe.evals.stats.comparison.model_comparison import ModelComparison
-    from editloupe.evals.stats.comparison.run_comparison import Question, RunComparison
-    from editloupe.evals.stats.scores.run_table import Table
+    from editloupe.evals.stats.comparison.run_comparison import ComparisonQuestion, RunComparison
+    from editloupe.evals.stats.scores.run_table import RunTable
 
 FORMATS = ("text", "md", "json")
 WIDTH = 100
@@ -72,7 +72,7 @@ def compare(
     for table in {str(table.folder): table for table in tables}.values():
         for sentence in table.damage:
             tell(f"{table.name}: {sentence}")
-    question: Question | None = "models" if models else "judges" if judges else None
+    question: ComparisonQuestion | None = "models" if models else "judges" if judges else None
     found = _compared(tables, question, human, Resampling(resamples, seed))
     if kind == "json":
         deliver(for_json(_as_json(found), 2) + "\n", out)
@@ -93,7 +93,7 @@ def _as_json(found: RunComparison | tuple[ModelComparison, ...]) -> dict[str, An
     return whole[0] if len(whole) == 1 else {"question": "models", "parts": whole}
 
 
-def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[Table]:
+def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[RunTable]:
     """Read the sides: one a run, or one a configuration of the only run."""
     from editloupe.evals.stats.scores.run_table import read_run_table
 
@@ -106,7 +106,7 @@ def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence
     return [read_run_table(run, protocol, name) for run, name in zip(runs, named, strict=True)]
 
 
-def _only(table: Table, where: Sequence[str]) -> Table:
+def _only(table: RunTable, where: Sequence[str]) -> RunTable:
     """Return the part of a run that has the values asked for; a column or a value that it has not is the user's mistake."""
     for said in where:
         name, equals, value = said.partition("=")
@@ -125,17 +125,17 @@ def _only(table: Table, where: Sequence[str]) -> Table:
 
 
 def _compared(
-    tables: Sequence[Table], question: Question | None, human: list[Path] | None, how: Resampling
+    tables: Sequence[RunTable], question: ComparisonQuestion | None, human: list[Path] | None, how: Resampling
 ) -> RunComparison | tuple[ModelComparison, ...]:
     """Answer the question that is named, or the one that the data leave; of models one answer for what a paper keeps apart."""
-    from editloupe.evals.stats.comparison.model_comparison import compare_apart
+    from editloupe.evals.stats.comparison.model_comparison import compare_models_by_slice
     from editloupe.evals.stats.comparison.run_comparison import compare_runs as compare_two
-    from editloupe.evals.stats.comparison.run_comparison import question_of
-    from editloupe.evals.stats.scores.score_matrix import shared_apart_fields
-    from editloupe.evals.stats.scores.unedited_baseline import without_reference
+    from editloupe.evals.stats.comparison.run_comparison import find_question
+    from editloupe.evals.stats.scores.score_matrix import find_shared_slice_fields
+    from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 
     if question is None and len(tables) == 1:
-        if len(without_reference(tables[0])[0].models) < 2:
+        if len(split_off_reference(tables[0])[0].models) < 2:
             raise UserError(
                 f"{tables[0].name} holds one editing model and one way of judging; name a second run to compare it with"
             )
@@ -144,13 +144,13 @@ def _compared(
         raise UserError("two judges are compared at a time: name two runs, or one run and two of its configurations")
     forced = question == "models"
     if question is None and len(tables) == 2:
-        question = question_of(*tables)
+        question = find_question(*tables)
     if question == "judges":
         return compare_two(tables[0], tables[1], human, how, question=question)
     if human is not None:
         tell("labels by people belong to one model's pictures, so --human says nothing about editing models")
-    apart = bool(shared_apart_fields(tables))
-    several = apart or len(tables) != 2 or any(len(without_reference(table)[0].models) > 1 for table in tables)
+    apart = bool(find_shared_slice_fields(tables))
+    several = apart or len(tables) != 2 or any(len(split_off_reference(table)[0].models) > 1 for table in tables)
     if forced or several:
-        return compare_apart(tables, how)
+        return compare_models_by_slice(tables, how)
     return compare_two(tables[0], tables[1], None, how, question="models")

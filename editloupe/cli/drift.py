@@ -18,7 +18,7 @@ from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.stats.scores.run_table import Table
+    from editloupe.evals.stats.scores.run_table import RunTable
     from editloupe.types import Edit
 
 CODES = {"same": 0, "changed": 1, "cannot tell": 4}
@@ -60,7 +60,7 @@ def drift(
     from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import drift_blocks
     from editloupe.evals.stats.scores.run_table import read_run_table
-    from editloupe.evals.stats.trust.drift import drift as compared
+    from editloupe.evals.stats.trust.drift import measure_drift as compared
 
     table = read_run_table(anchor, None, configuration)
     if len(table.modes) > 1:
@@ -93,14 +93,14 @@ def _there(source: PictureSource) -> bool:
     return source.has_content if isinstance(source, MemoryPicture) else source.is_file()
 
 
-def _edits(table: Table, count: int, seed: int) -> list[Edit]:
+def _edits(table: RunTable, count: int, seed: int) -> list[Edit]:
     """Return the edits to judge again; a picture whose file is gone is taken from the run, where it was kept."""
     from editloupe.evals.runs.store import Run
-    from editloupe.evals.stats.trust.drift import anchor_rows
+    from editloupe.evals.stats.trust.drift import draw_anchor_rows
 
     found = []
     with Run.open(table.folder) as run:
-        for row in anchor_rows(table, count, seed):
+        for row in draw_anchor_rows(table, count, seed):
             kept: dict[str, tuple[PictureSource, ...]] = {}
             for role, paths in row.edit.files.items():
                 shas = row.pictures.get(role, ())

@@ -53,17 +53,23 @@ def label_queue(
     Example: editloupe label-queue runs/gpt --budget 100 --out queue.jsonl
     """
     from editloupe.evals.labels.human import load_human_labels
-    from editloupe.evals.labels.unjudged_run import find_labelled_edits, manifest_edits
+    from editloupe.evals.labels.unjudged_run import find_labelled_edits, read_manifest_edits
     from editloupe.evals.stats.scores.run_table import read_run_table
-    from editloupe.evals.stats.scores.unedited_baseline import without_reference
-    from editloupe.evals.stats.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue, find_labelled
+    from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
+    from editloupe.evals.stats.trust.label_queue import (
+        QUEUE_FILE,
+        LabelQueue,
+        draw_evenly,
+        draw_queue,
+        find_labelled_rows,
+    )
     from editloupe.judge.calibration import CONFIDENCE_KINDS
     from editloupe.types import UserError
 
     if run.is_file():
         if out is None:
             raise UserError("a queue drawn from a manifest needs a file of its own; name it with --out")
-        edits = manifest_edits(run)
+        edits = read_manifest_edits(run)
         labelled, partly, notes = find_labelled_edits(run, edits, protocol, human or ())
         queue = draw_evenly([(edit.id, name, edit.model) for name, edit in edits], budget, seed, labelled)
         queue = queue.split(annotators, shared) if annotators else queue
@@ -74,15 +80,15 @@ def label_queue(
             f"(seed {seed})"
         )
         return
-    table, _ = without_reference(read_run_table(run, protocol, configuration))
+    table, _ = split_off_reference(read_run_table(run, protocol, configuration))
     for sentence in table.damage:
         tell(sentence)
     people = load_human_labels(table, human)
-    labelled, partly = find_labelled(table, people)
+    labelled, partly = find_labelled_rows(table, people)
     queue, kind = draw_queue(table, budget, tau, seed, by, labelled)
     queue = queue.split(annotators, shared) if annotators else queue
-    path = out or run / FILE
-    if path == run / FILE and path.exists() and dict(LabelQueue.read(path).chances) != dict(queue.chances):
+    path = out or run / QUEUE_FILE
+    if path == run / QUEUE_FILE and path.exists() and dict(LabelQueue.read(path).chances) != dict(queue.chances):
         raise UserError(
             f"{path} holds another queue, and labels may have been drawn by it; write this one elsewhere with --out"
         )

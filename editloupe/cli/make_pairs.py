@@ -15,9 +15,9 @@ from editloupe.cli.output import tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.preferences.answers import Counts, PairAnswers
+    from editloupe.evals.preferences.answers import PairAnswers, PairCounts
     from editloupe.evals.preferences.pairs import OpenPair
-    from editloupe.evals.stats.scores.run_table import Table
+    from editloupe.evals.stats.scores.run_table import RunTable
 
 WHICH, PEOPLE = "Which pairs", "What people decide"
 _WAITING = {
@@ -82,15 +82,15 @@ def pairs(
 
     Example: editloupe make pairs runs/models --out pairs.jsonl --dimension IA && editloupe studio --pairs pairs.jsonl
     """
-    from editloupe.evals.preferences.answers import PairAnswers, decided_lines
+    from editloupe.evals.preferences.answers import PairAnswers, build_decided_lines
     from editloupe.evals.preferences.draw import DrawSettings, draw_pairs, draw_rationales
-    from editloupe.evals.preferences.pairs import RULES, answers_file, open_file, write_lines
+    from editloupe.evals.preferences.pairs import RULES, answers_file, open_pairs_file, write_lines
 
     check_choice("--ties", ties, ("keep", "drop"))
     check_choice("--by", by or "scores", ("scores", "people"))
     if rationales and (by == "scores" or criterion):
         raise UserError("rationales have no scores; which one is better is for people to say")
-    _own_files(out, open_file(out))
+    _own_files(out, open_pairs_file(out))
     settings = DrawSettings(
         dimensions=tuple(dimension or ()),
         criteria=_named(criterion or ()),
@@ -105,7 +105,7 @@ def pairs(
         for sentence in table.damage:
             tell(f"{table.name}: {sentence}")
     drawn = (draw_rationales if rationales else draw_pairs)(tables, settings, out.parent)
-    for sentence in drawn.told():
+    for sentence in drawn.format_left_out():
         tell(sentence)
     if not drawn.pairs:
         raise UserError("no pair is left to make")
@@ -119,10 +119,10 @@ def pairs(
             f"{number_of(lost, 'answered pair')} {verb(lost, 'is', 'are')} not among those drawn; the answers are kept"
         )
     decided_by: Any = by or ("people" if answered or rationales else "scores")
-    counts: dict[str, Counts] = {}
-    write_lines(open_file(out), (pair.model_dump(mode="json") for pair in drawn.pairs))
+    counts: dict[str, PairCounts] = {}
+    write_lines(open_pairs_file(out), (pair.model_dump(mode="json") for pair in drawn.pairs))
     kept: Any = ties
-    written = write_lines(out, decided_lines(drawn.pairs, answers, decided_by, kept, counts))
+    written = write_lines(out, build_decided_lines(drawn.pairs, answers, decided_by, kept, counts))
     _print(counts, drawn.pairs, written, decided_by, out)
     if answered:
         _print_people(drawn.pairs, answers)
@@ -153,7 +153,7 @@ def _named(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _tables(runs: Sequence[Path], configurations: Sequence[str], rationales: bool) -> list[Table]:
+def _tables(runs: Sequence[Path], configurations: Sequence[str], rationales: bool) -> list[RunTable]:
     from editloupe.evals.stats.scores.run_table import read_run_table
 
     if len(runs) == 1 and rationales and len(configurations) > 1:
@@ -165,7 +165,7 @@ def _tables(runs: Sequence[Path], configurations: Sequence[str], rationales: boo
     return [read_run_table(run, None, name) for run, name in zip(runs, names, strict=True)]
 
 
-def _print(counts: dict[str, Counts], pairs: Sequence[OpenPair], written: int, by: str, out: Path) -> None:
+def _print(counts: dict[str, PairCounts], pairs: Sequence[OpenPair], written: int, by: str, out: Path) -> None:
     for dimension, one in sorted(counts.items()):
         parts = [number_of(one.preferences, "preference"), number_of(one.ties, "tie")]
         parts += [f"{count} {_WAITING[state]}" for state, count in one.states.items()]
@@ -178,12 +178,12 @@ def _print(counts: dict[str, Counts], pairs: Sequence[OpenPair], written: int, b
 
 
 def _print_people(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
-    from editloupe.evals.preferences.answers import pair_agreement
+    from editloupe.evals.preferences.answers import measure_pair_agreement
 
     done = Counter(who for pair in pairs for who in answers.choices(pair))
     print(one_line("answered: " + (", ".join(f"{who} {count}" for who, count in done.items()) or "nothing yet")))
-    for one in pair_agreement(pairs, answers):
-        print(one_line(one.told()))
+    for one in measure_pair_agreement(pairs, answers):
+        print(one_line(one.format()))
     against = sum(one.contradicts_itself for pair in pairs for one in answers.all().get(pair.id, {}).values())
     if against:
         tell(f"{number_of(against, 'answer')} {verb(against, 'prefers', 'prefer')} the candidate rated lower")

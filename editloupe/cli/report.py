@@ -15,7 +15,7 @@ from editloupe.types import UserError
 if TYPE_CHECKING:
     from editloupe.evals.report import Leaderboard, Report
     from editloupe.evals.stats.scores.run_scores import UnjudgedRule
-    from editloupe.evals.stats.scores.run_table import Table
+    from editloupe.evals.stats.scores.run_table import RunTable
     from editloupe.evals.stats.trust.label_queue import LabelQueue
 
 FIGURE_FORMATS = ("pdf", "png")
@@ -115,13 +115,13 @@ def report(
     deliver(_RENDERERS[kind](found, out), out)
 
 
-def _drawn(table: Table, queues: Sequence[Path]) -> LabelQueue | None:
+def _drawn(table: RunTable, queues: Sequence[Path]) -> LabelQueue | None:
     from editloupe.evals.stats.trust.label_queue import find_queue  # loads the judges' providers
 
     return find_queue(table, queues)
 
 
-def _check_columns(by: Sequence[str], tables: Sequence[Table]) -> None:
+def _check_columns(by: Sequence[str], tables: Sequence[RunTable]) -> None:
     """Tell a user in one sentence that no run has such a column, and which there are."""
     if not by:
         return

@@ -38,8 +38,8 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.bradley_terry import Ranking
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport
-from editloupe.evals.stats.scores.paper_tables import AVERAGE, Line, line_of, pair_table
-from editloupe.evals.stats.scores.run_table import Table as RunTable
+from editloupe.evals.stats.scores.paper_tables import AVERAGE, JudgeAccuracy, build_pair_table, count_judge_accuracy
+from editloupe.evals.stats.scores.run_table import RunTable as RunTable
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS, known_protocol, pair_rules, usual_repeats
 from editloupe.rubrics.tables import PrintedTable
@@ -153,7 +153,7 @@ def reward(
     if scores:
         reports = reports_of_scores(paths[0], scores, limit)
         if len(reports) > 1:
-            _print_table([line_of(one.judge, one.results) for one in reports], False, kind)
+            _print_table([count_judge_accuracy(one.judge, one.results) for one in reports], False, kind)
         else:
             print_report(reports[0], options.as_json, lines)
         return 0 if all(one.overall.judged == one.overall.pairs for one in reports) else 3
@@ -247,9 +247,9 @@ def _best(
     return asking.judge_into_run(edits, out, options, Closing(show=show))
 
 
-def _print_table(lines: Sequence[Line], published: bool, kind: str) -> None:
+def _print_table(lines: Sequence[JudgeAccuracy], published: bool, kind: str) -> None:
     rules = pair_rules()
-    section = pair_table(lines, rules, published)
+    section = build_pair_table(lines, rules, published)
     if kind == "json":
         rows = [
             {
@@ -293,7 +293,7 @@ def _print_rankings(rankings: Sequence[Ranking], as_json: bool) -> int:
         for one in ranking.models:
             rank = "–" if one.rank is None else str(one.rank)
             counts = (f"{one.win_rate:.3f}", str(one.wins), str(one.losses), str(one.ties))
-            table.add_row(rank, Text(one_line(one.model)), one.strength.told(), *counts)
+            table.add_row(rank, Text(one_line(one.model)), one.strength.format(), *counts)
         _wide().print(table)
         for note in ranking.notes:
             print(one_line(note))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from editloupe.evals.batch.batch import Batch, Ending, Say, dry_run, judge_batch
 from editloupe.evals.batch.progress import Forecast
-from editloupe.evals.labels.human import Files, check_labels
+from editloupe.evals.labels.human import LabelFiles, check_labels
 from editloupe.evals.runs.configurations import read_answer_kind, recorded_rubrics
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.rubrics.model import Answer
@@ -122,7 +122,7 @@ def require_exact_answers(batch: Batch) -> Batch:
 
 def judge_combinations(
     combinations: Sequence[Combination],
-    human: Files = None,
+    human: LabelFiles = None,
     *,
     quiet: bool = False,
     signals: bool = False,

@@ -13,15 +13,15 @@ from editloupe._util.tables import data_frame
 from editloupe.evals.ablation.combinations import LOOKS, Combination, JudgedCombination, judge_combinations
 from editloupe.evals.batch.batch import Batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.labels.human import Files, load_human_labels
+from editloupe.evals.labels.human import LabelFiles, load_human_labels
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
-from editloupe.evals.stats.bootstrap import Estimate, Number, Resampling, finite, missing
+from editloupe.evals.stats.bootstrap import Estimate, Number, Resampling, finite_or_none, missing_estimate
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, compare_runs
-from editloupe.evals.stats.scores.run_table import BASELINE, Table, table_of_configuration
+from editloupe.evals.stats.scores.run_table import BASELINE_NOTE, RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import RunUnit
-from editloupe.evals.stats.scores.score_matrix import Sheet
+from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
 from editloupe.judge import Judge
 from editloupe.judge.settings import find_setup
 from editloupe.rubrics.registry import known_protocol
@@ -135,14 +135,14 @@ class Effort:
 
 
 def measure_run(
-    out: str | Path, judged: Sequence[JudgedCombination], human: Files = None, resampling: Resampling | None = None
+    out: str | Path, judged: Sequence[JudgedCombination], human: LabelFiles = None, resampling: Resampling | None = None
 ) -> Ablation:
     """Compare the combinations of a run with the first of them, and all of them with people where these gave labels."""
     resampling = resampling or Resampling()
     files = [human] if isinstance(human, (str, Path)) else list(human or ())
     rows: list[AblationRow] = []
     notes: dict[str, None] = {}
-    first: Table | None = None
+    first: RunTable | None = None
     people: Agreement | None = None
     titles: dict[str, str] = {}
     with Run.open(out) as run:
@@ -152,7 +152,9 @@ def measure_run(
             if table is not None:
                 titles |= table.titles
                 agreed = _agreement(table, files, resampling)
-                notes |= dict.fromkeys((*([BASELINE] if table.by_rules else ()), *(agreed.notes if agreed else ())))
+                notes |= dict.fromkeys(
+                    (*([BASELINE_NOTE] if table.by_rules else ()), *(agreed.notes if agreed else ()))
+                )
                 if number:
                     against = _against(table, first, files if agreed else [], resampling)
             first, people = (table, agreed) if number == 0 else (first, people or agreed)
@@ -190,9 +192,9 @@ def _shared(rows: Iterable[AblationRow]) -> list[str]:
     return [f"{row.name} asks exactly what {row.same_as} asks, and has its verdicts." for row in rows if row.same_as]
 
 
-def _table(run: Run, one: JudgedCombination) -> Table | None:
+def _table(run: Run, one: JudgedCombination) -> RunTable | None:
     """Return the verdicts of a combination on the edits that are compared; the run may hold further ones."""
-    table = None if one.configuration is None else table_of_configuration(run, one.configuration)
+    table = None if one.configuration is None else read_configuration_table(run, one.configuration)
     if table is None:
         return None
     edits = one.plan.edits
@@ -200,7 +202,7 @@ def _table(run: Run, one: JudgedCombination) -> Table | None:
     return kept if kept.rows else None
 
 
-def _agreement(table: Table, files: list[str | Path], resampling: Resampling) -> Agreement | None:
+def _agreement(table: RunTable, files: list[str | Path], resampling: Resampling) -> Agreement | None:
     """Return the agreement with people; None where nobody labelled these edits. A file that fits none is the user's mistake."""
     people = load_human_labels(table, files)
     if not (people.given or people.adjudicated):
@@ -209,7 +211,9 @@ def _agreement(table: Table, files: list[str | Path], resampling: Resampling) ->
     return found.model_copy(update={"notes": people.notes})
 
 
-def _against(table: Table, first: Table | None, files: list[str | Path], resampling: Resampling) -> RunComparison | str:
+def _against(
+    table: RunTable, first: RunTable | None, files: list[str | Path], resampling: Resampling
+) -> RunComparison | str:
     """Compare a combination with the first one; where that cannot be, the reason."""
     if first is None:
         return "nothing was judged in the first row"
@@ -238,7 +242,7 @@ def _effort(run: Run, one: JudgedCombination) -> dict[str, Effort]:
 
 def _row(
     one: JudgedCombination,
-    table: Table | None,
+    table: RunTable | None,
     agreed: Agreement | None,
     against: RunComparison | str | None,
     effort: Mapping[str, Effort],
@@ -262,10 +266,10 @@ def _row(
     )
 
 
-def _means(table: Table) -> dict[str, float | None]:
-    sheet = Sheet(table, table.rows)
+def _means(table: RunTable) -> dict[str, float | None]:
+    sheet = ScoreMatrix(table, table.rows)
     by_criterion = sheet.point(None).by_criterion
-    return {name: finite(by_criterion[place]) for place, name in enumerate(sheet.criteria)}
+    return {name: finite_or_none(by_criterion[place]) for place, name in enumerate(sheet.criteria)}
 
 
 def _cell(units: Sequence[RunUnit], expected: int, mean: float | None, effort: Effort) -> AblationCell:
@@ -288,10 +292,10 @@ def _differences(
     against: RunComparison | str, criterion: str, agreed: Agreement | None
 ) -> dict[str, Estimate | float | dict[str, Estimate] | None]:
     if isinstance(against, str):
-        return {"difference": missing(against)}
+        return {"difference": missing_estimate(against)}
     found = against.criteria.get(criterion)
     if found is None:
-        return {"difference": missing("the first row was not asked this")}
+        return {"difference": missing_estimate("the first row was not asked this")}
     measures = against.human.get(criterion, {}) if agreed else {}
     return {
         "difference": found.difference,
@@ -306,7 +310,7 @@ def ablate(
     out: str | Path,
     *,
     spec: str | None = None,
-    human: Files = None,
+    human: LabelFiles = None,
     resampling: Resampling | None = None,
     limits: Limits | None = None,
     repeats: int = 1,

@@ -157,7 +157,7 @@ def _changes(found: Ablation, criterion: str) -> PrintedTable:
 
 
 def _told(one: Estimate | None, digits: int = 2) -> str:
-    return "–" if one is None else one.told(digits)
+    return "–" if one is None else one.format(digits)
 
 
 def _number(value: float | None, digits: int) -> str:

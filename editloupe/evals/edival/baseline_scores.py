@@ -14,7 +14,7 @@ from editloupe.evals.edival.files import file_key
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
-from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError
@@ -45,13 +45,13 @@ class People(NamedTuple):
     notes: tuple[str, ...]
 
 
-def labelled_edits(table: Table, files: Sequence[Path]) -> People:
+def labelled_edits(table: RunTable, files: Sequence[Path]) -> People:
     """Return the pictures of one instruction that a majority of people labelled yes or no."""
     human = load_human_labels(table, files)
     found: list[Labelled] = []
     tied = several = alike = pairs = 0
     for row in table.rows:
-        given = human.counting((row.name, FOLLOWING))
+        given = human.counting_scores((row.name, FOLLOWING))
         if not given:
             continue
         try:
@@ -98,7 +98,7 @@ def compared(
     return compare_methods(edits, methods, people.agreement, people.notes)
 
 
-def _verdicts(table: Table) -> dict[tuple[str, ...], float | None]:
+def _verdicts(table: RunTable) -> dict[tuple[str, ...], float | None]:
     return {_picture(row): _score(row) for row in table.rows}
 
 

@@ -11,7 +11,7 @@ from editloupe._util.text import number_of, verb
 from editloupe.evals.edival.metrics import EdivalFigures, models_of
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
-from editloupe.evals.stats.scores.run_table import choose
+from editloupe.evals.stats.scores.run_table import choose_configuration
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
 from editloupe.rubrics.edival.scoring import Missing, TurnScore
 from editloupe.rubrics.edival.turn import KEY, read_turn
@@ -75,10 +75,10 @@ def read_run(folder: Path, configuration: str | None = None) -> RunOfChains:
         if not run.configurations(PROTOCOL):
             raise UserError(f"{folder} holds no chains judged by `editloupe edival evaluate`")
         edits = {name: edit for edit, _, name in run.edits() if KEY in edit.extra}
-        chosen = choose(run, PROTOCOL, configuration).name if configuration else None
+        chosen = choose_configuration(run, PROTOCOL, configuration).name if configuration else None
         read = _Verdicts(run.units(configuration=chosen), edits)
         if read.ambiguous:
-            chosen = choose(run, PROTOCOL).name
+            chosen = choose_configuration(run, PROTOCOL).name
             read = _Verdicts(run.units(configuration=chosen), edits)
         about = [one for one in run.about()["configurations"] if chosen in (None, one.get("name"))]
         found = RunOfChains(run.folder.resolve().name, tuple(read.judges), chosen, unjudged=read.unjudged)

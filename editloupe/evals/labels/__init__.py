@@ -1,23 +1,23 @@
 """Labels given by people: reading their files, merging them, and one consensus of several annotators."""
 
 from editloupe.evals.labels.human import (
-    Files,
-    Human,
-    LabelsOfRun,
+    HumanLabels,
+    LabelFiles,
+    RunLabels,
     check_labels,
     load_human_labels,
     merge_labels,
-    merge_labels_of_run,
+    merge_run_labels,
 )
 from editloupe.evals.labels.merge import Consensus
 
 __all__ = [
     "Consensus",
-    "Files",
-    "Human",
-    "LabelsOfRun",
+    "HumanLabels",
+    "LabelFiles",
+    "RunLabels",
     "check_labels",
     "load_human_labels",
     "merge_labels",
-    "merge_labels_of_run",
+    "merge_run_labels",
 ]

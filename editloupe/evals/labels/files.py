@@ -12,7 +12,7 @@ import numpy as np
 
 from editloupe._util.json_safe import storable_text
 from editloupe._util.text import number_of, one_line, verb
-from editloupe.evals.labels.merge import Saying, Source, is_on_scale
+from editloupe.evals.labels.merge import LabelEntry, LabelSource, is_on_scale
 from editloupe.evals.manifests.jsonl_log import read_log_rows
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
 from editloupe.evals.runs.run_folder import LABELS
@@ -29,7 +29,7 @@ Answers = Mapping[str, Answer | None]
 """What can be labelled: criteria in order, with the kind of answer each takes."""
 
 
-class Named(NamedTuple):
+class EditName(NamedTuple):
     """An edit as labels refer to it."""
 
     name: str
@@ -48,7 +48,7 @@ class LabelReader:
     """
 
     def __init__(
-        self, edits: Iterable[Named], answers: Answers, refuse: Callable[[UserError], None] | None = None
+        self, edits: Iterable[EditName], answers: Answers, refuse: Callable[[UserError], None] | None = None
     ) -> None:
         self._answers = answers
         self._report = refuse
@@ -62,9 +62,9 @@ class LabelReader:
         self._report(error)
 
     @cached_property
-    def _by_id(self) -> dict[str, list[Named]]:
+    def _by_id(self) -> dict[str, list[EditName]]:
         """The edits by their ids; made when a file is read, since most runs have none."""
-        found: dict[str, list[Named]] = {}
+        found: dict[str, list[EditName]] = {}
         for edit in self._edits:
             found.setdefault(edit.edit_id, []).append(edit)
         return found
@@ -73,9 +73,9 @@ class LabelReader:
     def _names(self) -> set[str]:
         return {edit.name for group in self._by_id.values() for edit in group}
 
-    def manifest(self, labelled: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> Source:
+    def manifest(self, labelled: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> LabelSource:
         """Read the labels that stand in the manifest itself: an edit's name, its `human`, and who gave them."""
-        said: list[Saying] = []
+        said: list[LabelEntry] = []
         for name, human, rater in labelled:
             where = Row(f'edit "{name}"', {})
             for criterion, label in human.items():
@@ -83,9 +83,9 @@ class LabelReader:
                     said += self._sayings(where, (name, criterion), rater, label)
                 else:
                     self._leave_out(criterion)
-        return Source("the manifest", said, whole=True)
+        return LabelSource("the manifest", said, whole=True)
 
-    def file(self, path: Path, notes: list[str], origin: str = "") -> Source:
+    def file(self, path: Path, notes: list[str], origin: str = "") -> LabelSource:
         """Read a file: `edit_id, criterion, label` rows, or rows with one column a criterion.
 
         `rater` or `annotator` names who labelled; `model`, or the run's own `name` of an edit, says which of several
@@ -95,7 +95,7 @@ class LabelReader:
         if not path.is_file() or reader is None:
             problem = "is a .jsonl, .csv or .parquet file" if path.is_file() else f"was not found at {path}"
             raise UserError(f"{path.name}: a file of human labels {problem}")
-        said: list[Saying] = []
+        said: list[LabelEntry] = []
         strange: dict[str, None] = {}
         may_skip = path.suffix.lower() == ".csv"
         for row in read_log_rows(path, notes) if reader is read_jsonl else reader(path):
@@ -103,10 +103,10 @@ class LabelReader:
                 name = self._edit(row)
                 for criterion, label in self._cells(row, may_skip):
                     if name is None:
-                        strange[_told(row)] = None
+                        strange[_describe_edit(row)] = None
                     else:
                         settles = str(row.values.get(ADJUDICATED, "")).casefold() in ("true", "1", "yes")
-                        said += self._sayings(row, (name, criterion), rater_in(row.values), label, settles)
+                        said += self._sayings(row, (name, criterion), find_rater(row.values), label, settles)
             except UserError as error:
                 self._refuse(error)
         if strange:
@@ -116,7 +116,7 @@ class LabelReader:
             notes.append(
                 f"{number_of(lost, 'labelled edit')} {verb(lost, 'is', 'are')} not in this run ({some}{more})."
             )
-        return Source(origin or path.name, said)
+        return LabelSource(origin or path.name, said)
 
     def unused(self) -> list[str]:
         """Say which labels that were read are on something the run was not asked, such as a criterion that is misspelt."""
@@ -136,8 +136,8 @@ class LabelReader:
         Id and model go before the name: another run may have given the same name to another model's edit.
         """
         values = row.values
-        edit_id, name, model = (_text(values.get(key)) for key in ("edit_id", "name", "model"))
-        edit_id = edit_id or _text(values.get("id")) or name
+        edit_id, name, model = (_clean_text(values.get(key)) for key in ("edit_id", "name", "model"))
+        edit_id = edit_id or _clean_text(values.get("id")) or name
         if edit_id is None:
             raise row.error('"edit_id" is missing')
         found = self._by_id.get(edit_id, [])
@@ -187,14 +187,14 @@ class LabelReader:
 
     def _sayings(
         self, row: Row, place: tuple[str, str], rater: str | None, label: Any, settles: bool = False
-    ) -> list[Saying]:
+    ) -> list[LabelEntry]:
         """Return a label, or the labels of a list, one an annotator, each with its score."""
         several = label if isinstance(label, (list, tuple)) else (label,)
         said = []
         for number, one in enumerate(several, start=1):
             name = f"{rater} {number}" if rater and len(several) > 1 else rater
             try:
-                said.append(Saying(place, name, self._score(row, place[1], one), settles))
+                said.append(LabelEntry(place, name, self._score(row, place[1], one), settles))
             except UserError as error:
                 self._refuse(error)
         return said
@@ -204,13 +204,13 @@ class LabelReader:
         text = "" if label is None else " ".join(str(label).split())
         if not text:
             return None
-        score = score_of(self._answers[criterion], text)
+        score = parse_label(self._answers[criterion], text)
         if score is None:
-            raise row.error(f'"{text}" is no answer to {criterion}; {_allowed(self._answers[criterion])}')
+            raise row.error(f'"{text}" is no answer to {criterion}; {_describe_scale(self._answers[criterion])}')
         return score
 
 
-def rater_in(values: Mapping[str, Any]) -> str | None:
+def find_rater(values: Mapping[str, Any]) -> str | None:
     """Return who labelled, by the first column that names somebody."""
     for column in RATER:
         if values.get(column) is not None and (name := " ".join(storable_text(str(values[column])).split())):
@@ -218,18 +218,18 @@ def rater_in(values: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _text(value: Any) -> str | None:
+def _clean_text(value: Any) -> str | None:
     return None if value is None or value == "" else storable_text(str(value))
 
 
-def _told(row: Row) -> str:
+def _describe_edit(row: Row) -> str:
     said, model = (
         next((str(row.values[key]) for key in keys if row.values.get(key)), "") for keys in (_IDS, ("model",))
     )
     return f"{said} of {model}" if model else said
 
 
-def label_files(folder: Path, studio: Path | None = None, files: Iterable[str | Path] = ()) -> dict[Path, str]:
+def list_label_files(folder: Path, studio: Path | None = None, files: Iterable[str | Path] = ()) -> dict[Path, str]:
     """Return the files whose labels count for a run, each once, with what to call them: the studio's, then those named.
 
     `studio` is where the studio writes, where that is not in the run's own folder.
@@ -240,12 +240,12 @@ def label_files(folder: Path, studio: Path | None = None, files: Iterable[str | 
     return {path: path.name if names.count(path.name) == 1 else str(path) for path in found.values()}
 
 
-def score_of(answer: Answer | None, text: str) -> float | None:
+def parse_label(answer: Answer | None, text: str) -> float | None:
     """Return the score of a label's name in any case, or of a number on the scale; None if a text is not on the scale.
 
     If the rubric is not known, any number is a score.
     """
-    number = _number(text)
+    number = _parse_number(text)
     if isinstance(answer, LabelAnswer):
         for label in answer.labels:
             if text.casefold() == label.name.casefold() or number == label.score:
@@ -256,7 +256,7 @@ def score_of(answer: Answer | None, text: str) -> float | None:
     return number if number is not None and is_on_scale(answer, number) else None
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
@@ -264,7 +264,7 @@ def _number(text: str) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _allowed(answer: Answer | None) -> str:
+def _describe_scale(answer: Answer | None) -> str:
     if isinstance(answer, LabelAnswer):
         return f"its labels are {', '.join(label.name for label in answer.labels)}"
     if isinstance(answer, NumberAnswer):

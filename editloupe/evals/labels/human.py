@@ -12,28 +12,28 @@ import numpy as np
 import numpy.typing as npt
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.labels.files import Answers, LabelReader, Named, label_files, rater_in
-from editloupe.evals.labels.merge import Consensus, Place, consensus_of, counting_scores, merged
+from editloupe.evals.labels.files import Answers, EditName, LabelReader, find_rater, list_label_files
+from editloupe.evals.labels.merge import Consensus, LabelKey, find_consensus, merge_sources, select_counting_scores
 from editloupe.evals.runs.configurations import read_answer_kind, rubric_records
 from editloupe.rubrics.model import Answer
 from editloupe.types import Edit, UserError
 
-Files = str | Path | Iterable[str | Path] | None
+LabelFiles = str | Path | Iterable[str | Path] | None
 """A file of labels, several, or none."""
 ManifestLabels = Iterable[tuple[str, Mapping[str, Any], str | None]]
 """Labels of a manifest: an edit's name, its `human` column, and who labelled it."""
 
 
 @dataclass(frozen=True)
-class Human:
+class HumanLabels:
     """Scores people gave, by (edit, criterion) and annotator; an edit goes by its name, which is unique in the run."""
 
     origin: str
     """Where the labels come from, in words."""
-    given: Mapping[Place, Mapping[str, float]]
+    given: Mapping[LabelKey, Mapping[str, float]]
     notes: tuple[str, ...] = ()
     """What a reader should know about the labels."""
-    adjudicated: Mapping[Place, float] = field(default_factory=dict)
+    adjudicated: Mapping[LabelKey, float] = field(default_factory=dict)
     """Scores that settle differences between annotators."""
     unused: tuple[str, ...] = ()
     """Sentences on labels of criteria that were not asked."""
@@ -45,17 +45,17 @@ class Human:
         names = dict.fromkeys(name for labels in self.given.values() for name in labels)
         object.__setattr__(self, "annotators", tuple(names))
 
-    def counting(self, place: Place) -> list[float]:
+    def counting_scores(self, place: LabelKey) -> list[float]:
         """Return the scores of an edit and criterion that count: the adjudicated one alone, else everybody's."""
-        return counting_scores(self.given.get(place, {}).values(), self.adjudicated.get(place))
+        return select_counting_scores(self.given.get(place, {}).values(), self.adjudicated.get(place))
 
-    def consensus(self, answers: Answers) -> Iterator[tuple[Place, Consensus]]:
+    def consensus(self, answers: Answers) -> Iterator[tuple[LabelKey, Consensus]]:
         """Yield the consensus of people on every edit and criterion that has labels."""
         for place in dict.fromkeys((*self.given, *self.adjudicated)):
-            if agreed := consensus_of(answers[place[1]], self.counting(place)):
+            if agreed := find_consensus(answers[place[1]], self.counting_scores(place)):
                 yield place, agreed
 
-    def settled(self, names: Sequence[str], criterion: str) -> npt.NDArray[np.float64]:
+    def counting_matrix(self, names: Sequence[str], criterion: str) -> npt.NDArray[np.float64]:
         """Return edits × annotators of the scores that count; an adjudicated one is alone in its row, in the first column."""
         values = self.matrix(names, criterion)
         for number, name in enumerate(names if self.adjudicated else ()):
@@ -83,12 +83,12 @@ class Human:
 
 
 def merge_labels(
-    edits: Iterable[Named],
+    edits: Iterable[EditName],
     answers: Answers,
     manifest: ManifestLabels,
     files: Mapping[Path, str],
     refuse: Callable[[UserError], None] | None = None,
-) -> Human:
+) -> HumanLabels:
     """Read and merge the labels of a manifest and of files; `merge` says how.
 
     Args:
@@ -111,24 +111,29 @@ def merge_labels(
             continue
         if not sources[-1].has_labels:
             empty.append(path)
-    given, adjudicated, merge_notes = merged(sources)
+    given, adjudicated, merge_notes = merge_sources(sources)
     origins = [source.origin for source in sources if source.has_labels]
-    return Human(
-        _listed(origins) or "the manifest",
+    return HumanLabels(
+        _join_names(origins) or "the manifest",
         given,
-        (*notes, *merge_notes, *_adjudication(adjudicated), *_unknown_scales((*given, *adjudicated), answers)),
+        (
+            *notes,
+            *merge_notes,
+            *_adjudication_notes(adjudicated),
+            *_unknown_scale_notes((*given, *adjudicated), answers),
+        ),
         adjudicated,
         tuple(reader.unused()),
         tuple(empty),
     )
 
 
-def check_labels(files: Files, ids: Iterable[str], answers: Answers) -> None:
+def check_labels(files: LabelFiles, ids: Iterable[str], answers: Answers) -> None:
     """Read files of labels as far as possible before anything is judged; raise UserError for a label that cannot be read.
 
     Which of several edits of one id a label is about is known only in the run.
     """
-    reader = LabelReader((Named(edit_id, edit_id, None) for edit_id in dict.fromkeys(ids)), answers)
+    reader = LabelReader((EditName(edit_id, edit_id, None) for edit_id in dict.fromkeys(ids)), answers)
     for path in list_files(files):
         reader.file(path, [])
 
@@ -175,7 +180,9 @@ class LabelledTable(Protocol):
         ...
 
 
-def load_human_labels(table: LabelledTable, files: Human | Files = None, studio: Path | None = None) -> Human:
+def load_human_labels(
+    table: LabelledTable, files: HumanLabels | LabelFiles = None, studio: Path | None = None
+) -> HumanLabels:
     """Load the labels that count for a run: those of its manifest, of the studio, and of the given files.
 
     Args:
@@ -189,14 +196,14 @@ def load_human_labels(table: LabelledTable, files: Human | Files = None, studio:
     Raises:
         UserError: A label cannot be read, or a given file labels nothing of this run.
     """
-    if isinstance(files, Human):
+    if isinstance(files, HumanLabels):
         return files
     paths = list_files(files)
     human = merge_labels(
-        (Named(row.name, row.edit.id, row.edit.model) for row in table.rows),
+        (EditName(row.name, row.edit.id, row.edit.model) for row in table.rows),
         {criterion: table.answer(criterion) for criterion in table.criteria},
-        ((row.name, row.edit.human, rater_in(row.edit.extra)) for row in table.rows if row.edit.human),
-        label_files(table.folder, studio, paths),
+        ((row.name, row.edit.human, find_rater(row.edit.extra)) for row in table.rows if row.edit.human),
+        list_label_files(table.folder, studio, paths),
     )
     resolved = {path.resolve() for path in paths}
     if useless := next((path for path in human.empty if path.resolve() in resolved), None):
@@ -204,23 +211,23 @@ def load_human_labels(table: LabelledTable, files: Human | Files = None, studio:
     return replace(human, notes=(*human.notes, *human.unused))
 
 
-def list_files(files: Files) -> list[Path]:
+def list_files(files: LabelFiles) -> list[Path]:
     """Return files as a list of paths."""
     return [Path(file) for file in ([files] if isinstance(files, (str, Path)) else files or ())]
 
 
 @dataclass(frozen=True)
-class LabelsOfRun:
+class RunLabels:
     """What people say about a run that may hold several protocols."""
 
-    by_protocol: Mapping[str, Human] = field(default_factory=dict)
+    by_protocol: Mapping[str, HumanLabels] = field(default_factory=dict)
     asked: Mapping[str, Answers] = field(default_factory=dict)
     """Protocols to their criteria, each with its kind of answer."""
     faults: tuple[str, ...] = ()
     """Labels that do not count, and why."""
 
     @property
-    def given(self) -> Mapping[str, Mapping[Place, Mapping[str, float]]]:
+    def given(self) -> Mapping[str, Mapping[LabelKey, Mapping[str, float]]]:
         """Protocol to scores by edit, criterion and annotator."""
         return {protocol: human.given for protocol, human in self.by_protocol.items()}
 
@@ -236,12 +243,12 @@ class LabelsOfRun:
                 yield name, criterion, protocol, agreed
 
 
-def merge_labels_of_run(
-    edits: Sequence[Named],
+def merge_run_labels(
+    edits: Sequence[EditName],
     asked: Mapping[str, Answers],
     manifest: Collection[tuple[str, Mapping[str, Any], str | None]],
     files: Mapping[Path, str],
-) -> LabelsOfRun:
+) -> RunLabels:
     """Merge the labels of a run for each of its protocols; labels that cannot be read are kept as faults."""
     faults: dict[str, None] = {}
 
@@ -249,10 +256,10 @@ def merge_labels_of_run(
         faults[str(error)] = None
 
     by_protocol = {name: merge_labels(edits, answers, manifest, files, refuse) for name, answers in asked.items()}
-    return LabelsOfRun(by_protocol, asked, tuple(faults))
+    return RunLabels(by_protocol, asked, tuple(faults))
 
 
-def known_answers(about: Mapping[str, Any], asked: Iterable[tuple[str, str]]) -> dict[str, dict[str, Answer | None]]:
+def find_answers(about: Mapping[str, Any], asked: Iterable[tuple[str, str]]) -> dict[str, dict[str, Answer | None]]:
     """Return protocols and their criteria with the kind of answer each takes; None if its rubric is not known.
 
     Args:
@@ -268,7 +275,7 @@ def known_answers(about: Mapping[str, Any], asked: Iterable[tuple[str, str]]) ->
     return answers
 
 
-def _adjudication(adjudicated: Mapping[Place, float]) -> list[str]:
+def _adjudication_notes(adjudicated: Mapping[LabelKey, float]) -> list[str]:
     if not adjudicated:
         return []
     count = len(adjudicated)
@@ -277,7 +284,7 @@ def _adjudication(adjudicated: Mapping[Place, float]) -> list[str]:
     ]
 
 
-def _unknown_scales(places: Iterable[Place], answers: Answers) -> list[str]:
+def _unknown_scale_notes(places: Iterable[LabelKey], answers: Answers) -> list[str]:
     unknown = dict.fromkeys(criterion for _, criterion in places if answers[criterion] is None)
     return [
         f"The rubric of {criterion} is not known: its labels are compared as numbers and have no place from 0 to 100."
@@ -285,5 +292,5 @@ def _unknown_scales(places: Iterable[Place], answers: Answers) -> list[str]:
     ]
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

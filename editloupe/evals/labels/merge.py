@@ -17,18 +17,18 @@ from typing import NamedTuple
 from editloupe._util.median import lower_median
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 
-Place = tuple[str, str]
+LabelKey = tuple[str, str]
 """An edit's name in its run, and a criterion."""
-SURE = 10
+MIN_COPIED_LABELS = 10
 """So many equal labels, and no other, are not given by chance: below that an unnamed person is nobody who is named elsewhere."""
-Given = dict[Place, dict[str, float]]
+LabelScores = dict[LabelKey, dict[str, float]]
 """Scores by place and annotator."""
 
 
-class Saying(NamedTuple):
+class LabelEntry(NamedTuple):
     """One label as somebody gave it."""
 
-    place: Place
+    place: LabelKey
     rater: str | None
     """None where nobody is named: the first, second … label of its place in its source."""
     score: float | None
@@ -38,27 +38,27 @@ class Saying(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class LabelSource:
     """A manifest or a file with labels, in the order in which they were given."""
 
     origin: str
     """In words, such as a file's name."""
-    sayings: Sequence[Saying]
+    entries: Sequence[LabelEntry]
     whole: bool = False
     """True for the manifest, whose unnamed annotators need no origin behind their number."""
 
     @property
     def has_labels(self) -> bool:
         """True if it labels anything."""
-        return any(saying.score is not None for saying in self.sayings)
+        return any(saying.score is not None for saying in self.entries)
 
 
-class Merged(NamedTuple):
+class MergedLabels(NamedTuple):
     """What people said, put together from all sources."""
 
-    given: Given
+    given: LabelScores
     """Scores by place and annotator."""
-    adjudicated: Mapping[Place, float]
+    adjudicated: Mapping[LabelKey, float]
     """Scores that settle places where annotators differed; `consensus.counting_scores` says which count."""
     notes: tuple[str, ...]
     """What a reader should know about them."""
@@ -75,23 +75,23 @@ class Consensus:
     count: int
 
 
-def merged(sources: Sequence[Source]) -> Merged:
+def merge_sources(sources: Sequence[LabelSource]) -> MergedLabels:
     """Return what people said, by edit and criterion and annotator; adjudicated labels stand apart, the last of a place counts.
 
     >>> ada = [Saying(("e1", "c"), "Ada", 1.0)]
     >>> merged([Source("a.csv", ada), Source("b.csv", [Saying(("e1", "c"), "Ada", 3.0)])]).given
     {('e1', 'c'): {'Ada': 3.0}}
     """
-    given: Given = {}
-    settled: dict[Place, float] = {}
-    unnamed = [_unnamed(source) for source in sources]
-    copies, notes = _copies(sources, unnamed)
+    given: LabelScores = {}
+    settled: dict[LabelKey, float] = {}
+    unnamed = [_group_unnamed(source) for source in sources]
+    copies, notes = _find_copies(sources, unnamed)
     for number, source in enumerate(sources):
         for rater, labels in unnamed[number].items():
             if (number, rater) not in copies:
                 for place, score in labels.items():
-                    given.setdefault(place, {})[_called(source, rater)] = score
-        for saying in source.sayings:
+                    given.setdefault(place, {})[_name_annotator(source, rater)] = score
+        for saying in source.entries:
             if saying.adjudicated:
                 settled.pop(saying.place, None)
                 if saying.score is not None:
@@ -102,18 +102,18 @@ def merged(sources: Sequence[Source]) -> Merged:
             here.pop(saying.rater, None)
             if saying.score is not None:
                 here[saying.rater] = saying.score
-    return Merged({place: labels for place, labels in given.items() if labels}, settled, tuple(notes))
+    return MergedLabels({place: labels for place, labels in given.items() if labels}, settled, tuple(notes))
 
 
-def _called(source: Source, rater: int) -> str:
+def _name_annotator(source: LabelSource, rater: int) -> str:
     return f"annotator {rater}" if source.whole else f"annotator {rater} of {source.origin}"
 
 
-def _unnamed(source: Source) -> dict[int, dict[Place, float]]:
+def _group_unnamed(source: LabelSource) -> dict[int, dict[LabelKey, float]]:
     """Return the labels of those without a name, by the number of the label at its place; an empty one keeps its number."""
-    found: dict[int, dict[Place, float]] = {}
-    counts: dict[Place, int] = {}
-    for place, name, score, adjudicated in source.sayings:
+    found: dict[int, dict[LabelKey, float]] = {}
+    counts: dict[LabelKey, int] = {}
+    for place, name, score, adjudicated in source.entries:
         if name is None and not adjudicated:
             counts[place] = counts.get(place, 0) + 1
             if score is not None:
@@ -121,9 +121,9 @@ def _unnamed(source: Source) -> dict[int, dict[Place, float]]:
     return found
 
 
-def _named(source: Source) -> dict[str, dict[Place, float]]:
-    found: dict[str, dict[Place, float]] = {}
-    for place, name, score, adjudicated in source.sayings:
+def _group_named(source: LabelSource) -> dict[str, dict[LabelKey, float]]:
+    found: dict[str, dict[LabelKey, float]] = {}
+    for place, name, score, adjudicated in source.entries:
         if name is not None and not adjudicated:
             labels = found.setdefault(name, {})
             labels.pop(place, None)
@@ -132,16 +132,16 @@ def _named(source: Source) -> dict[str, dict[Place, float]]:
     return found
 
 
-def _copies(
-    sources: Sequence[Source], unnamed: Sequence[Mapping[int, Mapping[Place, float]]]
+def _find_copies(
+    sources: Sequence[LabelSource], unnamed: Sequence[Mapping[int, Mapping[LabelKey, float]]]
 ) -> tuple[set[tuple[int, int]], list[str]]:
     """Return the unnamed annotators whose labels are, one by one, those of somebody in another source."""
     copies: set[tuple[int, int]] = set()
     notes = []
-    known: dict[frozenset[tuple[Place, float]], list[tuple[int, str]]] = {}
+    known: dict[frozenset[tuple[LabelKey, float]], list[tuple[int, str]]] = {}
     for number, source in enumerate(sources):
-        for name, labels in _named(source).items():
-            if len(labels) < SURE:
+        for name, labels in _group_named(source).items():
+            if len(labels) < MIN_COPIED_LABELS:
                 continue
             known.setdefault(frozenset(labels.items()), []).append((number, name))
     for number, source in enumerate(sources):
@@ -151,17 +151,17 @@ def _copies(
             if other := next((name for place, name in known.get(key, ()) if place != number), None):
                 copies.add((number, rater))
                 notes.append(
-                    f"The {len(said)} labels of {_called(source, rater)} are those of {other}, one by one, and are counted "
+                    f"The {len(said)} labels of {_name_annotator(source, rater)} are those of {other}, one by one, and count "
                     "once; a column `rater` tells two people apart who agree on everything."
                 )
             else:
-                mine.append((key, (number, _called(source, rater))))
+                mine.append((key, (number, _name_annotator(source, rater))))
         for key, one in mine:
             known.setdefault(key, []).append(one)
     return copies, notes
 
 
-def counting_scores(given: Iterable[float], adjudicated: float | None = None) -> list[float]:
+def select_counting_scores(given: Iterable[float], adjudicated: float | None = None) -> list[float]:
     """Return the scores that count: the adjudicated one alone, else everybody's.
 
     >>> counting_scores([1.0, 3.0]), counting_scores([1.0, 3.0], 3.0)
@@ -170,15 +170,15 @@ def counting_scores(given: Iterable[float], adjudicated: float | None = None) ->
     return list(given) if adjudicated is None else [adjudicated]
 
 
-def consensus_of(answer: Answer | None, scores: Sequence[float]) -> Consensus | None:
+def find_consensus(answer: Answer | None, scores: Sequence[float]) -> Consensus | None:
     """Return the lower median of several scores, None if there are none."""
     score = lower_median(scores, key=float)
     if score is None:
         return None
-    return Consensus(name_of_score(answer, score), score, score_100_of(answer, score), len(scores))
+    return Consensus(format_score_label(answer, score), score, to_score_100(answer, score), len(scores))
 
 
-def name_of_score(answer: Answer | None, score: float) -> str:
+def format_score_label(answer: Answer | None, score: float) -> str:
     """Return the label of a score, or the score itself if no label has it."""
     if isinstance(answer, LabelAnswer):
         return next((label.name for label in answer.labels if label.score == score), f"{score:g}")
@@ -202,7 +202,7 @@ def is_on_scale(answer: Answer | None, score: float) -> bool:
     return 0 <= score <= 1 if isinstance(answer, ChecksAnswer) else not isinstance(answer, TextAnswer)
 
 
-def score_100_of(answer: Answer | None, score: float) -> float | None:
+def to_score_100(answer: Answer | None, score: float) -> float | None:
     """Return a person's score from 0 to 100; None if the rubric is not known or the score is not on its scale.
 
     >>> score_100_of(YesNoAnswer(), 1.0), score_100_of(NumberAnswer(low=1, high=10), 5.5), score_100_of(None, 3.0)
@@ -211,5 +211,5 @@ def score_100_of(answer: Answer | None, score: float) -> float | None:
     if answer is None or not is_on_scale(answer, score):
         return None
     if isinstance(answer, LabelAnswer):
-        return answer.score_100(name_of_score(answer, score))
+        return answer.score_100(format_score_label(answer, score))
     return answer.score_100(score) if isinstance(answer, NumberAnswer) else score * 100

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from editloupe.evals.labels.files import Named, rater_in
+from editloupe.evals.labels.files import EditName, find_rater
 from editloupe.evals.labels.human import merge_labels
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.edit_rows import NewEdit
@@ -19,15 +19,15 @@ from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as protocol_named
 from editloupe.types import Edit, Judgement, Reason, Unjudged, UserError
 
-NOBODY = "nobody"
+NO_JUDGE = "nobody"
 """What stands where a run names its judge."""
 DETAIL = "No judge was asked; the edit waits for a person's label."
 
 
-def manifest_edits(manifest: Path) -> list[tuple[str, Edit]]:
+def read_manifest_edits(manifest: Path) -> list[tuple[str, Edit]]:
     """Return the edits of a manifest with the names that a run of it gives them."""
     with tempfile.TemporaryDirectory(prefix="editloupe-") as folder, Run.write(Path(folder) / "run") as run:
-        _enrol(run, manifest, None)
+        _store_edits(run, manifest, None)
         return [(kept.name, kept.edit) for kept in run.edits()]
 
 
@@ -38,7 +38,7 @@ def find_labelled_edits(
 
     Args:
         manifest: The manifest's file.
-        edits: What `manifest_edits` returned.
+        edits: What `read_manifest_edits` returned.
         protocol: Whose criteria are to be labelled; the default protocol's if None.
         files: Files of human labels.
 
@@ -54,9 +54,9 @@ def find_labelled_edits(
     paths = {path.resolve(): path for path in (*([studio] if studio.is_file() else []), *files)}
     try:
         people = merge_labels(
-            (Named(name, edit.id, edit.model) for name, edit in edits),
+            (EditName(name, edit.id, edit.model) for name, edit in edits),
             answers,
-            ((name, edit.human, rater_in(edit.extra)) for name, edit in edits if edit.human),
+            ((name, edit.human, find_rater(edit.extra)) for name, edit in edits if edit.human),
             {path: path.name for path in paths.values()},
         )
     except UserError as error:
@@ -64,7 +64,7 @@ def find_labelled_edits(
         raise UserError(f"{error}{hint}") from None
     whole, partly = [], 0
     for name, edit in edits:
-        labelled = [bool(people.counting((name, criterion))) for criterion in _criteria(edit, known)]
+        labelled = [bool(people.counting_scores((name, criterion))) for criterion in _list_criteria(edit, known)]
         if labelled and all(labelled):
             whole.append(name)
         else:
@@ -72,14 +72,14 @@ def find_labelled_edits(
     return whole, partly, (*people.notes, *people.unused)
 
 
-def _criteria(edit: Edit, protocol: Protocol) -> tuple[str, ...]:
+def _list_criteria(edit: Edit, protocol: Protocol) -> tuple[str, ...]:
     try:
         return tuple(rubric.criterion for rubric in protocol.rubrics_for(edit))
     except MissingInput:  # told where the edit is to be judged or labelled
         return protocol.criteria
 
 
-def unjudged_run(
+def write_unjudged_run(
     manifest: Path, folder: Path, protocol: str | None = None, only: Collection[str] | None = None
 ) -> None:
     """Write a run in which every edit of a manifest waits for people; `only` are names of edits, the others get no questions.
@@ -88,23 +88,23 @@ def unjudged_run(
     """
     known = protocol_named(protocol) if protocol else DEFAULT
     with Run.write(folder) as run:
-        _enrol(run, manifest, known.name)
+        _store_edits(run, manifest, known.name)
         if strange := set(only or ()) - {kept.name for kept in run.edits()}:
             raise UserError(f"{manifest.name} has no edit {min(strange)}: the queue was drawn from another manifest")
         for position, kept in enumerate(list(run.edits())):
             if only is None or kept.name in only:
                 album = Album()
-                run.save_all([JudgementRecord(_waiting(kept.edit, known), album=album, position=position)])
+                run.save_all([JudgementRecord(_build_unjudged(kept.edit, known), album=album, position=position)])
 
 
-def _enrol(run: Run, manifest: Path, protocol: str | None) -> None:
+def _store_edits(run: Run, manifest: Path, protocol: str | None) -> None:
     edits = list(load_manifest(manifest, protocol=protocol))
     if not edits:
         raise UserError(f"{manifest.name} names no edits")
     run.upsert_edits(NewEdit(edit, position) for position, edit in enumerate(edits))
 
 
-def _waiting(edit: Edit, protocol: Protocol) -> Judgement:
+def _build_unjudged(edit: Edit, protocol: Protocol) -> Judgement:
     try:
         criteria = [rubric.criterion for rubric in protocol.rubrics_for(edit)]
     except MissingInput as error:
@@ -113,7 +113,7 @@ def _waiting(edit: Edit, protocol: Protocol) -> Judgement:
         edit=edit,
         protocol=protocol.name,
         mode="plain",
-        judge=NOBODY,
+        judge=NO_JUDGE,
         verdicts=tuple(
             Unjudged(criterion=criterion, reason=Reason.NEEDS_A_PERSON, detail=DETAIL) for criterion in criteria
         ),

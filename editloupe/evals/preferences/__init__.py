@@ -1,15 +1,15 @@
 """Preference pairs made from runs: drawn by scores, asked of people two by two, written as `editloupe reward` reads them."""
 
-from editloupe.evals.preferences.answers import PairAnswers, decide
+from editloupe.evals.preferences.answers import PairAnswers, decide_pair
 from editloupe.evals.preferences.draw import DrawSettings, draw_pairs, draw_rationales
-from editloupe.evals.preferences.pairs import OpenPair, Side, read_open_pairs
+from editloupe.evals.preferences.pairs import OpenPair, PairSide, read_open_pairs
 
 __all__ = [
     "DrawSettings",
     "OpenPair",
     "PairAnswers",
-    "Side",
-    "decide",
+    "PairSide",
+    "decide_pair",
     "draw_pairs",
     "draw_rationales",
     "read_open_pairs",

@@ -19,23 +19,23 @@ import numpy as np
 
 from editloupe._util.json_safe import storable
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
-from editloupe.evals.preferences.pairs import TIE, UNCLEAR, OpenPair, Side
+from editloupe.evals.preferences.pairs import TIE, UNCLEAR, OpenPair, PairSide
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.evals.stats.agreement import coefficients as st
 from editloupe.evals.stats.bootstrap import Floats
 from editloupe.types import Record, UserError
 
-SCALE = (1, 2, 3, 4, 5)
+RATING_SCALE = (1, 2, 3, 4, 5)
 """The papers' scale of single candidates, 5 best."""
-State = Literal["open", "another", "decided", "split"]
-By = Literal["scores", "people"]
-Ties = Literal["keep", "drop"]
-ORDER = (-1.0, 0.0, 1.0)
+DecisionState = Literal["open", "another", "decided", "split"]
+DecidedBy = Literal["scores", "people"]
+TieRule = Literal["keep", "drop"]
+CHOICE_VALUES = (-1.0, 0.0, 1.0)
 """The other one, tie, this one: choices between two are ordered labels."""
 
 
 @dataclass
-class Answer:
+class PairAnswer:
     """What one person said about one pair."""
 
     ratings: dict[str, int] = field(default_factory=dict)
@@ -50,10 +50,10 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PairDecision:
     """What people's answers come to."""
 
-    state: State
+    state: DecisionState
     """`open`: too few have answered; `another`: they disagree and one more is asked; `split`: no agreement, so no pair."""
     choice: str | None = None
     votes: Mapping[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class PairQueue:
         return next(iter((*self.begun[:1], *self.untouched[:1])), None)
 
 
-def decide(pair: OpenPair, choices: Iterable[str]) -> Decision:
+def decide_pair(pair: OpenPair, choices: Iterable[str]) -> PairDecision:
     """Return what choices, in the order in which they were first made, decide about a pair.
 
     `third`: where the first people disagree one more is asked, and more than half decide. `unanimous`: one other choice is
@@ -88,16 +88,16 @@ def decide(pair: OpenPair, choices: Iterable[str]) -> Decision:
     given = list(choices)
     votes = Counter(given)
     if len(given) < pair.people:
-        return Decision("open", None, votes)
+        return PairDecision("open", None, votes)
     if len(votes) == 1:
-        return Decision("decided", given[0], votes)
+        return PairDecision("decided", given[0], votes)
     if pair.rule == "third":
         ((most, count),) = votes.most_common(1)
         if len(given) == pair.people and not (pair.people > 2 and 2 * count > len(given)):
-            return Decision("another", None, votes)
+            return PairDecision("another", None, votes)
         if 2 * count > len(given):
-            return Decision("decided", most, votes)
-    return Decision("split", None, votes)
+            return PairDecision("decided", most, votes)
+    return PairDecision("split", None, votes)
 
 
 class PairAnswers:
@@ -107,19 +107,19 @@ class PairAnswers:
         self.path = path
         self._lock = threading.RLock()
         self._size = -1
-        self._given: dict[str, dict[str, Answer]] = {}
+        self._given: dict[str, dict[str, PairAnswer]] = {}
         self.notes: tuple[str, ...] = ()
         """What of the file was passed over."""
 
-    def all(self) -> dict[str, dict[str, Answer]]:
+    def all(self) -> dict[str, dict[str, PairAnswer]]:
         """Return answers by pair and person, people in the order in which they first chose."""
         with self._lock:
             self._read()
             return self._given
 
-    def of(self, pair: str, who: str) -> Answer:
+    def of(self, pair: str, who: str) -> PairAnswer:
         """Return what one person said about one pair, an empty answer where that is nothing."""
-        return self.all().get(pair, {}).get(who) or Answer()
+        return self.all().get(pair, {}).get(who) or PairAnswer()
 
     def choices(self, pair: OpenPair) -> dict[str, str]:
         """Return the choices about a pair by person; one that names neither of its sides is none."""
@@ -133,23 +133,23 @@ class PairAnswers:
             choices = self._choices(pair, given)
             if who in choices:
                 found.done += 1
-            elif decide(pair, choices.values()).state in ("open", "another"):
+            elif decide_pair(pair, choices.values()).state in ("open", "another"):
                 begun = given.get(pair.id, {}).get(who)
                 (found.begun if begun and begun.ratings else found.untouched).append(pair)
         return found
 
-    def _choices(self, pair: OpenPair, given: Mapping[str, Mapping[str, Answer]]) -> dict[str, str]:
+    def _choices(self, pair: OpenPair, given: Mapping[str, Mapping[str, PairAnswer]]) -> dict[str, str]:
         found = given.get(pair.id, {})
         return {who: one.choice for who, one in found.items() if one.choice in (*pair.keys, TIE)}
 
-    def decision(self, pair: OpenPair) -> Decision:
+    def decision(self, pair: OpenPair) -> PairDecision:
         """Return what the answers about a pair come to."""
-        return decide(pair, self.choices(pair).values())
+        return decide_pair(pair, self.choices(pair).values())
 
     def rate(self, pair: OpenPair, who: str, ratings: Mapping[str, int]) -> None:
         """Keep how somebody rates each of the two on its own."""
-        if set(ratings) != set(pair.keys) or not all(value in SCALE for value in ratings.values()):
-            raise UserError(f"rate both candidates from {SCALE[0]} to {SCALE[-1]}")
+        if set(ratings) != set(pair.keys) or not all(value in RATING_SCALE for value in ratings.values()):
+            raise UserError(f"rate both candidates from {RATING_SCALE[0]} to {RATING_SCALE[-1]}")
         self._append(pair, who, {"ratings": dict(ratings)})
 
     def choose(self, pair: OpenPair, who: str, choice: str) -> None:
@@ -190,10 +190,10 @@ class PairAnswers:
         if not pair or not who:
             return
         people = self._given.setdefault(pair, {})
-        answer = people.get(who) or Answer()
+        answer = people.get(who) or PairAnswer()
         ratings = row.get("ratings")
         if isinstance(ratings, Mapping):
-            answer.ratings = {str(key): value for key, value in ratings.items() if value in SCALE}
+            answer.ratings = {str(key): value for key, value in ratings.items() if value in RATING_SCALE}
         if isinstance(row.get("choice"), str):
             if answer.choice is None:  # who chooses first stands first, whoever rated first
                 people.pop(who, None)
@@ -202,7 +202,7 @@ class PairAnswers:
 
 
 @dataclass
-class Counts:
+class PairCounts:
     """How many pairs of one dimension became what."""
 
     pairs: int = 0
@@ -214,12 +214,12 @@ class Counts:
     """Answers in which the candidate rated lower was chosen."""
 
 
-def decided_lines(
-    pairs: Sequence[OpenPair], answers: PairAnswers, by: By, ties: Ties, counts: dict[str, Counts]
+def build_decided_lines(
+    pairs: Sequence[OpenPair], answers: PairAnswers, by: DecidedBy, ties: TieRule, counts: dict[str, PairCounts]
 ) -> Iterator[dict[str, Any]]:
     """Yield a line for every decided pair, and count by dimension what became of all of them."""
     for pair in pairs:
-        own = counts.setdefault(pair.dimension, Counts())
+        own = counts.setdefault(pair.dimension, PairCounts())
         own.pairs += 1
         own.contradictions += sum(one.contradicts_itself for one in answers.all().get(pair.id, {}).values())
         if by == "people":
@@ -235,10 +235,10 @@ def decided_lines(
         own.ties += choice == TIE
         own.preferences += choice != TIE
         if choice != TIE or ties == "keep":
-            yield _line(pair, choice, by, votes)
+            yield _build_line(pair, choice, by, votes)
 
 
-def _line(pair: OpenPair, choice: str, by: By, votes: Mapping[str, int]) -> dict[str, Any]:
+def _build_line(pair: OpenPair, choice: str, by: DecidedBy, votes: Mapping[str, int]) -> dict[str, Any]:
     winner, loser = (pair.a, pair.b) if choice in (TIE, pair.a.key) else (pair.b, pair.a)
     voices = {"winner": votes.get(winner.key, 0), "loser": votes.get(loser.key, 0), TIE: votes.get(TIE, 0)}
     told: dict[str, Any] = {"by": by, **({"votes": voices} if votes else {})}
@@ -260,12 +260,12 @@ def _line(pair: OpenPair, choice: str, by: By, votes: Mapping[str, int]) -> dict
         "label": label,
         **pair.fields,
         "models": {"winner": winner.name, "loser": loser.name},
-        "scores": _scores(winner, loser),
+        "scores": _side_scores(winner, loser),
         **told,
     }
 
 
-def _scores(winner: Side, loser: Side) -> dict[str, float | None]:
+def _side_scores(winner: PairSide, loser: PairSide) -> dict[str, float | None]:
     return {"winner": winner.score, "loser": loser.score}
 
 
@@ -284,7 +284,7 @@ class PairAgreement(Record):
     why: str | None = None
     """Why there is no α of choices."""
 
-    def told(self) -> str:
+    def format(self) -> str:
         """Return the agreement in one line."""
 
         def number(value: float | None) -> str:
@@ -297,7 +297,7 @@ class PairAgreement(Record):
         )
 
 
-def pair_agreement(pairs: Sequence[OpenPair], answers: PairAnswers) -> list[PairAgreement]:
+def measure_pair_agreement(pairs: Sequence[OpenPair], answers: PairAnswers) -> list[PairAgreement]:
     """Return the agreement on every dimension that somebody answered, of the first people a pair came to.
 
     Whoever was asked because those disagreed is left out: such answers exist of disputed pairs alone.
@@ -310,20 +310,20 @@ def pair_agreement(pairs: Sequence[OpenPair], answers: PairAnswers) -> list[Pair
         for pair in own:
             first, _ = pair.keys
             given = dict(islice(answers.choices(pair).items(), pair.people))
-            chosen.append({who: _place(choice, first) for who, choice in given.items()})
+            chosen.append({who: _choice_value(choice, first) for who, choice in given.items()})
             for key in pair.keys:
                 ratings = ((who, answers.of(pair.id, who).ratings) for who in given)
                 rated.append({who: float(values[key]) for who, values in ratings if key in values})
         if any(chosen):
-            found.append(_agreement(dimension, _table(chosen), _table(rated)))
+            found.append(_measure_agreement(dimension, _build_table(chosen), _build_table(rated)))
     return found
 
 
-def _place(choice: str, first: str) -> float:
+def _choice_value(choice: str, first: str) -> float:
     return 0.0 if choice == TIE else 1.0 if choice == first else -1.0
 
 
-def _table(items: Sequence[Mapping[str, float]]) -> Floats:
+def _build_table(items: Sequence[Mapping[str, float]]) -> Floats:
     """Return items × people, nan where one gave nothing."""
     people = {who: place for place, who in enumerate(dict.fromkeys(who for item in items for who in item))}
     table = np.full((len(items), max(1, len(people))), np.nan)
@@ -333,7 +333,7 @@ def _table(items: Sequence[Mapping[str, float]]) -> Floats:
     return table
 
 
-def _agreement(dimension: str, choices: Floats, ratings: Floats) -> PairAgreement:
+def _measure_agreement(dimension: str, choices: Floats, ratings: Floats) -> PairAgreement:
     alpha, why = st.alpha(choices)
     equal = total = 0
     best: tuple[int, float | None] = (0, None)
@@ -342,7 +342,7 @@ def _agreement(dimension: str, choices: Floats, ratings: Floats) -> PairAgreemen
         x, y = choices[both, one], choices[both, two]
         equal, total = equal + int((x == y).sum()), total + len(x)
         if len(x) > best[0]:
-            best = (len(x), st.kappa(x, y, np.array(ORDER))[0])
+            best = (len(x), st.kappa(x, y, np.array(CHOICE_VALUES))[0])
     shared = int((np.isfinite(choices).sum(1) >= 2).sum())
     return PairAgreement(
         dimension=dimension,

@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.manifests.cases import NOTHING_EDITED
-from editloupe.evals.preferences.pairs import TIE, UNCLEAR, OpenPair, Rule, Side, content_id, shuffled
+from editloupe.evals.preferences.pairs import TIE, UNCLEAR, DecisionRule, OpenPair, PairSide, content_id, shuffle_pairs
 from editloupe.evals.runs.run_folder import PICTURES, PictureFolder
 from editloupe.evals.stats.comparison.model_comparison import split_by_model
-from editloupe.evals.stats.comparison.run_comparison import edited
-from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.comparison.run_comparison import edited_picture_key
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.types import UserError, Verdict
 
-STEP = 25.0
+LABEL_STEP = 25.0
 """One whole step of a scale of five labels, in points of 100."""
-QUESTION = "Weigh what was decided, whether the reasoning is right, and whether it lets you follow the decision."
+RATIONALE_QUESTION = (
+    "Weigh what was decided, whether the reasoning is right, and whether it lets you follow the decision."
+)
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,17 @@ class DrawSettings:
     """Without any, all that the runs have a criterion of."""
     criteria: Mapping[str, str] = field(default_factory=dict)
     """Dimensions and the criterion that stands for each, where it is not one of the rules' own."""
-    margin: float = STEP
+    margin: float = LABEL_STEP
     """Points of 100 by which one must be ahead to be clearly better."""
     per_source: int | None = None
     """At most so many pairs of one source in each dimension."""
     seed: int = 0
     people: int = 2
-    rule: Rule = "third"
+    rule: DecisionRule = "third"
 
 
 @dataclass
-class Drawn:
+class DrawnPairs:
     """The pairs, and what was left out."""
 
     pairs: list[OpenPair] = field(default_factory=list)
@@ -63,7 +65,7 @@ class Drawn:
     unused: tuple[str, ...] = ()
     """Criteria of the runs that stand for no dimension."""
 
-    def told(self) -> list[str]:
+    def format_left_out(self) -> list[str]:
         """Say what was left out, a sentence each."""
         sentences = {
             "one output has no score in the dimension": self.unscored,
@@ -81,7 +83,7 @@ class Drawn:
         return said
 
 
-def draw_pairs(tables: Sequence[Table], settings: DrawSettings, folder: Path) -> Drawn:
+def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path) -> DrawnPairs:
     """Return the pairs of one run or several; `folder` is where the file of pairs will lie.
 
     Ids depend on the pictures, the instruction and the dimension alone, so that a second draw finds the answers to the first.
@@ -93,7 +95,7 @@ def draw_pairs(tables: Sequence[Table], settings: DrawSettings, folder: Path) ->
     named = " and ".join(dict.fromkeys(table.name for table in tables))
     if len(models) < 2:
         raise UserError(f"{named} holds outputs of one editing model only ({', '.join(models)}), so there is no pair")
-    scored_by = _criteria(tables, settings, named)
+    scored_by = _find_criteria(tables, settings, named)
     cases: dict[Hashable, dict[str, list[RunRow]]] = {}
     for model, rows in models.items():
         for row in rows:
@@ -104,21 +106,21 @@ def draw_pairs(tables: Sequence[Table], settings: DrawSettings, folder: Path) ->
     files = PictureFiles(tables, folder)
     used = {name for criteria in scored_by.values() for name in criteria}
     has = dict.fromkeys(name for table in tables for name in table.criteria)
-    found = Drawn(unused=() if settings.dimensions else tuple(name for name in has if name not in used))
+    found = DrawnPairs(unused=() if settings.dimensions else tuple(name for name in has if name not in used))
     by_source: dict[tuple[str, str], list[OpenPair]] = {}
     for by_model in shared:
         for dimension, criteria in scored_by.items():
-            for pair in _pairs(by_model, dimension, criteria, settings, files, found):
+            for pair in _build_output_pairs(by_model, dimension, criteria, settings, files, found):
                 by_source.setdefault((dimension, pair.source), []).append(pair)
     for (dimension, source), listed in by_source.items():
-        kept = some_of_source(listed, settings, f"{settings.seed}:{dimension}:{source}")
+        kept = sample_source_pairs(listed, settings, f"{settings.seed}:{dimension}:{source}")
         found.beyond += len(listed) - len(kept)
         found.pairs += kept
-    found.pairs = shuffled(settings.seed, found.pairs)
+    found.pairs = shuffle_pairs(settings.seed, found.pairs)
     return found
 
 
-def _criteria(tables: Sequence[Table], settings: DrawSettings, named: str) -> dict[str, dict[str, str]]:
+def _find_criteria(tables: Sequence[RunTable], settings: DrawSettings, named: str) -> dict[str, dict[str, str]]:
     """Return the criteria of every dimension that is wanted, each with its flag."""
     known = pair_rules().criteria
     has = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
@@ -148,21 +150,21 @@ def _criteria(tables: Sequence[Table], settings: DrawSettings, named: str) -> di
     return found
 
 
-def _pairs(
+def _build_output_pairs(
     by_model: Mapping[str, Sequence[RunRow]],
     dimension: str,
     criteria: Mapping[str, str],
     settings: DrawSettings,
     files: PictureFiles,
-    found: Drawn,
+    found: DrawnPairs,
 ) -> Iterator[OpenPair]:
     outputs = [(model, row) for model, rows in by_model.items() for row in rows]
     for (one, first), (two, second) in combinations(outputs, 2):
         if one == two:
             continue
-        scores = (_score(first, criteria), _score(second, criteria))
+        scores = (_mean_score(first, criteria), _mean_score(second, criteria))
         pictures = (files.of(first, "edited"), files.of(second, "edited"), files.of(first, "source"))
-        if edited(first) == edited(second):
+        if edited_picture_key(first) == edited_picture_key(second):
             found.same_picture += 1
         elif scores[0] is None or scores[1] is None:
             found.unscored += 1
@@ -172,15 +174,15 @@ def _pairs(
             found.no_picture += 1
         else:
             sides = [
-                Side(key=content_id(edited(row)), name=model, picture=picture, score=score)
+                PairSide(key=content_id(edited_picture_key(row)), name=model, picture=picture, score=score)
                 for model, row, picture, score in zip((one, two), (first, second), pictures, scores, strict=False)
             ]
-            yield _open_pair(first, sides, dimension, criteria, str(pictures[2]), settings, files)
+            yield _build_output_pair(first, sides, dimension, criteria, str(pictures[2]), settings, files)
 
 
-def _open_pair(
+def _build_output_pair(
     row: RunRow,
-    sides: Sequence[Side],
+    sides: Sequence[PairSide],
     dimension: str,
     criteria: Mapping[str, str],
     source: str,
@@ -201,14 +203,14 @@ def _open_pair(
         source_image=source,
         a=first,
         b=second,
-        by_scores=by_margin(first, second, settings.margin, rules.same),
+        by_scores=compare_by_margin(first, second, settings.margin, rules.same),
         people=settings.people,
         rule=settings.rule,
-        fields=_fields(row, dimension, criteria, files),
+        fields=_build_fields(row, dimension, criteria, files),
     )
 
 
-def by_margin(first: Side, second: Side, margin: float, same: float) -> str:
+def compare_by_margin(first: PairSide, second: PairSide, margin: float, same: float) -> str:
     """Say which of two is clearly better: ahead by the margin; equal is a tie, and what lies between is unclear.
 
     >>> by_margin(Side(key="x", name="m", score=75), Side(key="y", name="n", score=50), 25, 1e-5)
@@ -225,7 +227,7 @@ def by_margin(first: Side, second: Side, margin: float, same: float) -> str:
     return first.key if ahead > 0 else second.key
 
 
-def _score(row: RunRow, criteria: Mapping[str, str]) -> float | None:
+def _mean_score(row: RunRow, criteria: Mapping[str, str]) -> float | None:
     """Return the mean of the criteria the row was asked; None where one of them has no verdict, or none was asked."""
     means = []
     for criterion in criteria:
@@ -237,7 +239,7 @@ def _score(row: RunRow, criteria: Mapping[str, str]) -> float | None:
     return sum(means) / len(means) if means else None
 
 
-def _fields(row: RunRow, dimension: str, criteria: Mapping[str, str], files: PictureFiles) -> dict[str, Any]:
+def _build_fields(row: RunRow, dimension: str, criteria: Mapping[str, str], files: PictureFiles) -> dict[str, Any]:
     rules, kind = pair_rules(), row.edit.instruction_type
     asked = {flag for name, flag in criteria.items() if name in row.units}
     found: dict[str, Any] = {flag: flag in asked for flag in rules.criteria[dimension].values()}
@@ -252,7 +254,7 @@ def _fields(row: RunRow, dimension: str, criteria: Mapping[str, str], files: Pic
     return found
 
 
-def some_of_source(listed: list[OpenPair], settings: DrawSettings, seed: str) -> list[OpenPair]:
+def sample_source_pairs(listed: list[OpenPair], settings: DrawSettings, seed: str) -> list[OpenPair]:
     """Draw some pairs of one source, clear ones first."""
     if settings.per_source is None or len(listed) <= settings.per_source:
         return listed
@@ -264,7 +266,7 @@ def some_of_source(listed: list[OpenPair], settings: DrawSettings, seed: str) ->
 class PictureFiles:
     """Where the pictures of rows lie: the run's own copies, which are what was judged, else the files they came from."""
 
-    def __init__(self, tables: Sequence[Table], folder: Path) -> None:
+    def __init__(self, tables: Sequence[RunTable], folder: Path) -> None:
         self._kept = [PictureFolder(table.folder / PICTURES) for table in tables]
         self._folder = folder.resolve()
         self._known: dict[str, Path | None] = {}
@@ -285,44 +287,44 @@ class PictureFiles:
         return self._known[sha]
 
 
-def draw_rationales(tables: Sequence[Table], settings: DrawSettings, folder: Path) -> Drawn:
+def draw_rationales(tables: Sequence[RunTable], settings: DrawSettings, folder: Path) -> DrawnPairs:
     """Return a pair for every two judges' rationales about one edited picture and criterion; the first repeat counts."""
-    names = _judges(tables)
+    names = _name_judges(tables)
     wanted = set(settings.dimensions)
     if unknown := wanted - {name for table in tables for name in table.criteria}:
         has = ", ".join(dict.fromkeys(name for table in tables for name in table.criteria))
         raise UserError(f'"{min(unknown)}" was not judged in these runs; there are: {has}')
-    files, found = PictureFiles(tables, folder), Drawn()
-    held: dict[Hashable, dict[str, tuple[RunRow, Table]]] = {}
+    files, found = PictureFiles(tables, folder), DrawnPairs()
+    held: dict[Hashable, dict[str, tuple[RunRow, RunTable]]] = {}
     for table, judge in zip(tables, names, strict=True):
         for row in table.rows:
             for criterion in row.units if not wanted else wanted & row.units.keys():
-                held.setdefault((row.case, edited(row), criterion), {}).setdefault(judge, (row, table))
+                held.setdefault((row.case, edited_picture_key(row), criterion), {}).setdefault(judge, (row, table))
     by_source: dict[tuple[str, str], list[OpenPair]] = {}
     together = False
     for (_, _, criterion), by_judge in held.items():  # type: ignore[misc]
         for (one, (first, table)), (two, (second, _)) in combinations(by_judge.items(), 2):
             together = True
-            sides = [_side(judge, row, str(criterion)) for judge, row in ((one, first), (two, second))]
+            sides = [_build_rationale_side(judge, row, str(criterion)) for judge, row in ((one, first), (two, second))]
             pictures = files.of(first, "source"), files.of(first, "edited")
             if None in sides:
                 found.silent += 1
             elif None in pictures:
                 found.no_picture += 1
             else:
-                pair = _pair(first, table, str(criterion), sides, pictures, settings)
+                pair = _build_rationale_pair(first, table, str(criterion), sides, pictures, settings)
                 by_source.setdefault((pair.dimension, pair.source), []).append(pair)
     if not together:
         raise UserError(f"{' and '.join(t.name for t in tables)} have no edit and criterion in common")
     for (criterion, source), listed in by_source.items():
-        kept = some_of_source(listed, settings, f"{settings.seed}:{criterion}:{source}")
+        kept = sample_source_pairs(listed, settings, f"{settings.seed}:{criterion}:{source}")
         found.beyond += len(listed) - len(kept)
         found.pairs += kept
-    found.pairs = shuffled(settings.seed, found.pairs)
+    found.pairs = shuffle_pairs(settings.seed, found.pairs)
     return found
 
 
-def _judges(tables: Sequence[Table]) -> list[str]:
+def _name_judges(tables: Sequence[RunTable]) -> list[str]:
     """Return what judges are called: by their titles or, where the runs have one and the same, by their runs as well."""
     names = [table.title for table in tables]
     if len(set(names)) < 2:
@@ -332,12 +334,12 @@ def _judges(tables: Sequence[Table]) -> list[str]:
     return names
 
 
-def _side(judge: str, row: RunRow, criterion: str) -> Side | None:
+def _build_rationale_side(judge: str, row: RunRow, criterion: str) -> PairSide | None:
     outcome = row.units[criterion][0].outcome
     if not isinstance(outcome, Verdict) or not (outcome.rationale or "").strip():
         return None
     score = None if outcome.score_100 is None else f"{outcome.score_100:g} of 100"
-    return Side(
+    return PairSide(
         key=content_id(judge, outcome.rationale, outcome.label),
         name=judge,
         rationale=outcome.rationale,
@@ -345,21 +347,21 @@ def _side(judge: str, row: RunRow, criterion: str) -> Side | None:
     )
 
 
-def _pair(
+def _build_rationale_pair(
     row: RunRow,
-    table: Table,
+    table: RunTable,
     criterion: str,
-    sides: Sequence[Side | None],
+    sides: Sequence[PairSide | None],
     pictures: tuple[str | None, str | None],
     settings: DrawSettings,
 ) -> OpenPair:
     first, second = sorted((side for side in sides if side), key=lambda side: side.key)
     return OpenPair(
-        id=f"rationales_{content_id(row.case, edited(row), criterion, first.key, second.key)}",
+        id=f"rationales_{content_id(row.case, edited_picture_key(row), criterion, first.key, second.key)}",
         kind="rationales",
         dimension=criterion,
         title=table.title_of(criterion),
-        question=QUESTION,
+        question=RATIONALE_QUESTION,
         prompt=row.edit.instruction,
         source=content_id(row.source),
         source_image=str(pictures[0]),

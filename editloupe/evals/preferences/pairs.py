@@ -19,13 +19,13 @@ from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.rubrics.load import mistake
 from editloupe.types import Record, UserError
 
-Kind = Literal["outputs", "rationales"]
-Rule = Literal["third", "unanimous"]
-RULES: tuple[Rule, ...] = ("third", "unanimous")
+PairKind = Literal["outputs", "rationales"]
+DecisionRule = Literal["third", "unanimous"]
+RULES: tuple[DecisionRule, ...] = ("third", "unanimous")
 TIE, UNCLEAR = "tie", "unclear"
 
 
-class Side(Record):
+class PairSide(Record):
     """One of the two that are compared."""
 
     key: str
@@ -45,7 +45,7 @@ class OpenPair(Record):
     """Two outputs of one source and instruction, or two rationales about one edit, and one question about them."""
 
     id: str
-    kind: Kind
+    kind: PairKind
     dimension: str
     """The dimension, or for rationales the criterion."""
     title: str
@@ -56,12 +56,12 @@ class OpenPair(Record):
     source_image: str
     edited: str | None = None
     """With rationales: the picture they are about."""
-    a: Side
-    b: Side
+    a: PairSide
+    b: PairSide
     by_scores: str | None = None
     """The key of the better one, `tie` or `unclear`; None where scores say nothing."""
     people: int = 2
-    rule: Rule = "third"
+    rule: DecisionRule = "third"
     fields: Mapping[str, Any] = {}
     """What a line of pairs has besides: task, flags, hints."""
 
@@ -76,12 +76,12 @@ class OpenPair(Record):
         """Further input pictures, relative to the file of pairs."""
         return tuple(self.fields.get("reference_image_path", ()))
 
-    def side(self, key: str) -> Side:
+    def side(self, key: str) -> PairSide:
         """Return the side of a key."""
         return self.a if self.a.key == key else self.b
 
 
-def open_file(pairs: Path) -> Path:
+def open_pairs_file(pairs: Path) -> Path:
     """Return where all pairs of a file of pairs stand."""
     return pairs.with_name(f"{pairs.stem}.open.jsonl")
 
@@ -96,7 +96,7 @@ def content_id(*facts: Any) -> str:
     return content_key(facts)[:16]
 
 
-def shuffled(seed: int, pairs: Iterable[OpenPair]) -> list[OpenPair]:
+def shuffle_pairs(seed: int, pairs: Iterable[OpenPair]) -> list[OpenPair]:
     """Return pairs in an order, and each with its sides in an order, that the seed decides alone."""
     found = []
     for pair in pairs:
@@ -118,7 +118,7 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> int:
 
 def read_open_pairs(pairs: Path) -> list[OpenPair]:
     """Read all pairs that belong to a file of pairs; one that `make pairs` did not write is the user's mistake."""
-    path = open_file(pairs)
+    path = open_pairs_file(pairs)
     if not path.is_file():
         raise UserError(
             f"there is no {path.name} beside {pairs}: make the pairs with `editloupe make pairs RUN --out {pairs}`"

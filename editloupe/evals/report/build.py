@@ -13,7 +13,7 @@ import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.agent.spec_names import PANEL
-from editloupe.evals.labels.human import Files, Human, load_human_labels
+from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.report.methods_text import write_methods
 from editloupe.evals.report.notable_edits import find_notable_edits
@@ -24,22 +24,22 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import describe_silent_members
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
 from editloupe.evals.stats.bootstrap import Resampling
-from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_apart
-from editloupe.evals.stats.comparison.run_comparison import same_judge
+from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_models_by_slice
+from editloupe.evals.stats.comparison.run_comparison import is_same_judge
 from editloupe.evals.stats.scores import unedited_baseline as ref
-from editloupe.evals.stats.scores.distribution import area_trend, distribution
-from editloupe.evals.stats.scores.paper_tables import paper_tables
+from editloupe.evals.stats.scores.distribution import compute_area_trend, count_answers
+from editloupe.evals.stats.scores.paper_tables import build_paper_tables
 from editloupe.evals.stats.scores.run_scores import Score, Scores, UnjudgedRule, compute_scores
-from editloupe.evals.stats.scores.run_table import BASELINE, RunRow, Table, read_run_table, version_notes
+from editloupe.evals.stats.scores.run_table import BASELINE_NOTE, RunRow, RunTable, format_version_notes, read_run_table
 from editloupe.evals.stats.scores.score_matrix import (
-    BETWEEN,
+    SEPARATOR,
+    find_grouping_fields,
+    find_shared_slice_fields,
+    format_field,
     group_rows,
-    grouping,
-    parts_of,
-    shared_apart_fields,
-    value_of,
+    split_into_slices,
 )
-from editloupe.evals.stats.scores.unedited_baseline import without_reference
+from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.evals.stats.trust.corrected_scores import CorrectedScores
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.rubrics.tables import NO_MODEL, Cell, PrintedTable
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 
 def build_report(
-    run: Run | Table | str | Path,
+    run: Run | RunTable | str | Path,
     by: Sequence[str] = (),
     unjudged: UnjudgedRule = "left_out",
-    human: Human | Files = None,
+    human: HumanLabels | LabelFiles = None,
     how: Resampling | None = None,
     protocol: str | None = None,
     intervals: bool = False,
@@ -79,10 +79,10 @@ def build_report(
         UserError: The run cannot be read, or has several protocols and none was chosen.
     """
     whole_table, how = read_run_table(run, protocol), how or Resampling()
-    table, _ = without_reference(whole_table)
+    table, _ = split_off_reference(whole_table)
     fields = tuple(dict.fromkeys(("model", *by)))
-    parts = parts_of(table)
-    rankings = compare_apart([whole_table], how, intervals=False, least=1, known=parts)
+    parts = split_into_slices(table)
+    rankings = compare_models_by_slice([whole_table], how, intervals=False, least=1, known=parts)
     scores = compute_scores(table, fields, unjudged, how, parts=parts)
     people = load_human_labels(table, human)
     agreement = measure_agreement(table, people, how) if people.given else None
@@ -90,7 +90,9 @@ def build_report(
     notes = [*_note_missing_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
     try:
         fill = 0.0 if unjudged == "worst" else None
-        sections = paper_tables(table, how=how if intervals else None, fill=fill, parts=[parts]) if tables else ()
+        sections = (
+            build_paper_tables(table, resampling=how if intervals else None, fill=fill, parts=[parts]) if tables else ()
+        )
     except UserError as error:
         sections = ()
         notes.append(f"The paper's own tables are left out: {error}.")
@@ -101,13 +103,13 @@ def build_report(
     corrected_scores = _correct_scores(table, people, queue, how) if corrected else None
     if corrected_scores is not None:
         printed = (*printed, replace(corrected_table(corrected_scores, table.titles), protocol=table.protocol))
-    version_sentences = version_notes(table.versions)
+    version_sentences = format_version_notes(table.versions)
     printed = (
         tuple(replace(section, notes=(*section.notes, *version_sentences)) for section in printed)
         if version_sentences
         else printed
     )
-    areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
+    areas = {name: trend for name in table.criteria if (trend := compute_area_trend(table, name)) is not None}
     return Report(
         **{
             **dict(scores),
@@ -127,7 +129,7 @@ def build_report(
         differs=table.differs,
         answer=_summarize(table, scores, how, rankings),
         certainty=tuple(_describe_certainty(table, scores, agreement, how)),
-        baseline=BASELINE if table.by_rules else None,
+        baseline=BASELINE_NOTE if table.by_rules else None,
         versions=table.versions,
         version_notes=version_sentences,
         titles=table.titles,
@@ -135,7 +137,7 @@ def build_report(
         corrected=corrected_scores,
         rankings=rankings,
         tables=printed,
-        distributions={name: distribution(table, name) for name in table.criteria},
+        distributions={name: count_answers(table, name) for name in table.criteria},
         areas=areas,
         instructive=find_notable_edits(table, people),
         spent=_sum_usage(table),
@@ -145,7 +147,7 @@ def build_report(
 
 
 def build_leaderboard(
-    reports: Sequence[Report], tables: Sequence[Table] = (), intervals: Resampling | None = None
+    reports: Sequence[Report], tables: Sequence[RunTable] = (), intervals: Resampling | None = None
 ) -> Leaderboard:
     """Rank several reports by overall score within each protocol. Runs of the same name are named by their folders.
 
@@ -173,7 +175,7 @@ def build_leaderboard(
             LeaderboardEntry(
                 rank=len(above) + 1 if ranked else None,
                 ranks=ranks.get((report.folder, part.group)),
-                run=report.run if len(report.parts) == 1 else f"{report.run}{BETWEEN}{label}",
+                run=report.run if len(report.parts) == 1 else f"{report.run}{SEPARATOR}{label}",
                 model=None if part.group[0] == NO_MODEL else part.group[0],
                 judge=report.judge,
                 mode=report.mode,
@@ -198,21 +200,24 @@ def build_leaderboard(
         answer=summarize_ranking(rankings) if rankings else _summarize_leader(entries),
         rankings=rankings,
         leaderboard=tuple(entries),
-        tables=tuple(_merge_paper_tables(reports, [without_reference(table)[0] for table in tables], intervals)),
+        tables=tuple(_merge_paper_tables(reports, [split_off_reference(table)[0] for table in tables], intervals)),
         notes=(*notes, *list_ranking_notes(rankings)),
         reports=tuple(ordered),
     )
 
 
 def _merge_paper_tables(
-    reports: Sequence[Report], tables: Sequence[Table], intervals: Resampling | None
+    reports: Sequence[Report], tables: Sequence[RunTable], intervals: Resampling | None
 ) -> Iterator[PrintedTable]:
     """Yield the paper's tables per protocol, with the models of all its runs as rows."""
     fill = 0.0 if reports[0].unjudged_rule == "worst" else None
     for protocol in dict.fromkeys(table.protocol for table in tables):
         own = [table for table in tables if table.protocol == protocol]
         with suppress(UserError):  # the run's own report has a note on it
-            yield from (replace(section, protocol=protocol) for section in paper_tables(*own, how=intervals, fill=fill))
+            yield from (
+                replace(section, protocol=protocol)
+                for section in build_paper_tables(*own, resampling=intervals, fill=fill)
+            )
 
 
 def _sort_value(score: Score) -> float:
@@ -226,25 +231,25 @@ def _summarize_leader(entries: Sequence[LeaderboardEntry]) -> str:
     rivals = [e for e in entries[1:] if e.protocol == best.protocol and e.overall.value is not None]
     if len({(e.judge, e.mode) for e in (best, *rivals)}) > 1:
         return (
-            f"{best.run} has the highest overall score, {best.overall.told(1)}; the runs differ in judge or mode, so their "
+            f"{best.run} has the highest overall score, {best.overall.format(1)}; the runs differ in judge or mode, so their "
             "order says nothing about editing models."
         )
-    sentence = f"{best.run} leads with {best.overall.told(1)}"
+    sentence = f"{best.run} leads with {best.overall.format(1)}"
     close = [e.run for e in rivals if (e.overall.high or 0.0) >= (best.overall.low or 0.0)]
     if not rivals:
         return f"{sentence}."
     if close:
         return f"{sentence}; its interval overlaps with that of {', '.join(close)}, so the order among them is not settled."
-    return f"{sentence}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
+    return f"{sentence}, ahead of {rivals[0].run} with {rivals[0].overall.format(1)}."
 
 
-def _correct_scores(table: Table, people: Human, queue: LabelQueue | None, how: Resampling) -> CorrectedScores:
+def _correct_scores(table: RunTable, people: HumanLabels, queue: LabelQueue | None, how: Resampling) -> CorrectedScores:
     from editloupe.evals.stats.trust.corrected_scores import correct_scores  # loads scipy's distributions
 
     return correct_scores(table, people, queue, how.level)
 
 
-def _summarize(table: Table, scores: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
+def _summarize(table: RunTable, scores: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
     overall = scores.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
     lowest = scores.unjudged_rule == "worst" and scores.coverage.unjudged > 0
@@ -271,7 +276,7 @@ def _summarize(table: Table, scores: Scores, how: Resampling, rankings: Sequence
     return f"{sentence} {summarize_ranking(rankings)}".strip()
 
 
-def _describe_certainty(table: Table, scores: Scores, agreement: Agreement | None, how: Resampling) -> list[str]:
+def _describe_certainty(table: RunTable, scores: Scores, agreement: Agreement | None, how: Resampling) -> list[str]:
     sentences = []
     coverage = scores.coverage
     if coverage.not_yet:
@@ -322,12 +327,14 @@ def _describe_certainty(table: Table, scores: Scores, agreement: Agreement | Non
             sentences.append(f"{name}: no edit has both a verdict and a human label.")
             continue
         rho = measures.spearman
-        line = f"{name}: Spearman ρ with people {rho.told()}" if rho.value is not None else f"{name}: no ρ ({rho.why})"
+        line = (
+            f"{name}: Spearman ρ with people {rho.format()}" if rho.value is not None else f"{name}: no ρ ({rho.why})"
+        )
         if measures.accuracy.value is not None:
             line += f", same label on {measures.accuracy.value * 100:.0f} %"
         line += f" of {number_of(measures.n, 'edit')}"
         if measures.ceiling and measures.ceiling.spearman.value is not None:
-            line += f"; one annotator against the others reaches ρ {measures.ceiling.spearman.told()}"
+            line += f"; one annotator against the others reaches ρ {measures.ceiling.spearman.format()}"
         sentences.append(f"{line}.")
     return sentences
 
@@ -336,7 +343,7 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _note_mixed_judges(table: Table) -> list[str]:
+def _note_mixed_judges(table: RunTable) -> list[str]:
     """Return a note if the verdicts come from several judges, modes or configurations."""
     notes = []
     kinds = table.unit_columns.counts
@@ -349,14 +356,14 @@ def _note_mixed_judges(table: Table) -> list[str]:
     return notes
 
 
-def _note_missing_paper(table: Table) -> list[str]:
+def _note_missing_paper(table: RunTable) -> list[str]:
     """Return a note if the run's paper is not installed, so its formulas are not applied."""
     if table.protocol == OWN or known_protocol(table.protocol):
         return []
     return [f"No paper called {table.protocol} is installed, so its own arithmetic and tables are left out."]
 
 
-def _sum_usage(table: Table) -> UsageTotals:
+def _sum_usage(table: RunTable) -> UsageTotals:
     units = table.unit_columns
     return UsageTotals(
         requests=sum(units.requests.tolist()),
@@ -367,26 +374,26 @@ def _sum_usage(table: Table) -> UsageTotals:
     )
 
 
-def rank_runs(tables: Sequence[Table]) -> tuple[ModelComparison, ...]:
+def rank_runs(tables: Sequence[RunTable]) -> tuple[ModelComparison, ...]:
     """Compare the editing models of several runs; empty if judge, protocol or edits have nothing in common."""
     if len(tables) < 2 or any(table.protocol != tables[0].protocol for table in tables):
         return ()
-    if any(not same_judge(tables[0], other) for other in tables[1:]):
+    if any(not is_same_judge(tables[0], other) for other in tables[1:]):
         return ()
-    comparisons = compare_apart(tables, intervals=False, least=1)
+    comparisons = compare_models_by_slice(tables, intervals=False, least=1)
     return comparisons if any(pair.cases for comparison in comparisons for pair in comparison.pairs) else ()
 
 
 def find_open_ranks(
-    rankings: Sequence[ModelComparison], tables: Sequence[Table]
+    rankings: Sequence[ModelComparison], tables: Sequence[RunTable]
 ) -> dict[tuple[str, tuple[str, ...]], tuple[int, int]]:
     """Return the possible ranks of every slice of every run, by run folder and group."""
     entries = {(ranking.part, entry.model): entry.ranks for ranking in rankings for entry in ranking.models}
-    fields = shared_apart_fields(tables) if rankings else ()
+    fields = find_shared_slice_fields(tables) if rankings else ()
     open_ranks = {}
     for table in tables if rankings else ():
-        for part in parts_of(ref.without_reference(table)[0]):
-            model, apart = part.group[0], tuple(value_of(part.table.rows[0], field) for field in fields)
+        for part in split_into_slices(ref.split_off_reference(table)[0]):
+            model, apart = part.group[0], tuple(format_field(part.table.rows[0], field) for field in fields)
             names = (model, table.name, f"{model} ({table.name})", str(table.folder), f"{model} ({table.folder})")
             matches = [entries[apart, name] for name in dict.fromkeys(names) if (apart, name) in entries]
             if len(matches) == 1:
@@ -399,7 +406,7 @@ def summarize_ranking(rankings: Sequence[ModelComparison]) -> str:
     sentences = []
     for ranking in rankings:
         sentence = ranking.answer if len(ranking.models) > 1 else warn_below_reference(ranking)
-        sentences += [f"{BETWEEN.join(ranking.part)}: {sentence}" if ranking.part else sentence] if sentence else []
+        sentences += [f"{SEPARATOR.join(ranking.part)}: {sentence}" if ranking.part else sentence] if sentence else []
     return " ".join(sentences)
 
 
@@ -407,13 +414,15 @@ def list_ranking_notes(rankings: Sequence[ModelComparison]) -> list[str]:
     """Return notes on a ranking: the baseline, missing cases, and means that rest on unedited outputs."""
     notes = []
     for ranking in rankings:
-        head = f"{BETWEEN.join(ranking.part)}: " if ranking.part else ""
+        head = f"{SEPARATOR.join(ranking.part)}: " if ranking.part else ""
         sentences = [describe_reference(ranking)]
         if any(entry.lacks for entry in ranking.models):
             counts = ", ".join(f"{entry.model} {entry.cases}" for entry in ranking.models)
             scope = "scores are over each model's own, tests over those that two share"
             sentences.append(f"The models do not have the same cases ({counts}): {scope}.")
-        sentences += [ref.told(entry.model, entry.unedited) for entry in ranking.models if entry.unedited.carried]
+        sentences += [
+            ref.format_unedited(entry.model, entry.unedited) for entry in ranking.models if entry.unedited.carried
+        ]
         notes += [head + sentence for sentence in sentences]
     return notes
 
@@ -437,17 +446,17 @@ def warn_below_reference(ranking: ModelComparison) -> str:
     return f"That is not clearly better than an unedited source, which scores {ranking.reference.overall.value:.1f}."
 
 
-def build_cross_tables(table: Table, scores: Scores, intervals: bool) -> list[PrintedTable]:
+def build_cross_tables(table: RunTable, scores: Scores, intervals: bool) -> list[PrintedTable]:
     """Return a table per grouping by several fields: the last field as columns, the others as rows."""
     tables: dict[tuple[str, ...], PrintedTable] = {}
     for fields, groups in scores.by.items():
-        names = grouping(table, fields)
+        names = find_grouping_fields(table, fields)
         if len(names) > 1 and groups and names not in tables:
             tables[names] = _build_cross_table(names, groups, _count_verdicts(table, names[:-1]), intervals)
     return list(tables.values())
 
 
-def _count_verdicts(table: Table, names: Sequence[str]) -> dict[tuple[str, ...], tuple[int, int]]:
+def _count_verdicts(table: RunTable, names: Sequence[str]) -> dict[tuple[str, ...], tuple[int, int]]:
     """Count judged and expected verdicts per row, over all its edits, whether or not they enter a score."""
     waiting = group_rows([RunRow(edit, {}, {}) for edit in table.waiting], names)
     counts = {}

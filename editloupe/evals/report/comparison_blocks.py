@@ -17,10 +17,10 @@ from editloupe.evals.report.report_blocks import (
 )
 from editloupe.evals.stats.agreement.coefficients import TITLES
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Confusion
-from editloupe.evals.stats.comparison.model_comparison import ModelComparison, ModelPair, PairDifference
+from editloupe.evals.stats.comparison.model_comparison import ModelComparison, ModelDifference, ModelPair
 from editloupe.evals.stats.comparison.paired_differences import OVERALL
-from editloupe.evals.stats.comparison.run_comparison import Difference, RunComparison
-from editloupe.evals.stats.scores.score_matrix import BETWEEN
+from editloupe.evals.stats.comparison.run_comparison import RunComparison, ScoreDifference
+from editloupe.evals.stats.scores.score_matrix import SEPARATOR
 from editloupe.rubrics.tables import PrintedTable
 
 MOST_DISAGREEMENTS = 20
@@ -62,7 +62,7 @@ def summarize_agreement(agreement: Agreement, titles: dict[str, str]) -> str:
         if measures.n == 0:
             parts.append(f"{name}: no edit has both a verdict and a human label.")
             continue
-        correlation = f"Spearman ρ {rho.told()}" if rho.value is not None else f"no ρ, for {rho.why}"
+        correlation = f"Spearman ρ {rho.format()}" if rho.value is not None else f"no ρ, for {rho.why}"
         same = "" if measures.accuracy.value is None else f", same label on {measures.accuracy.value * 100:.0f} %"
         parts.append(f"{name}: {correlation}{same} of {number_of(measures.n, 'edit')}.")
     return " ".join(parts)
@@ -109,7 +109,7 @@ def comparison_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iter
         if difference.labels:
             name = titles.get(criterion, criterion)
             yield Paragraph(
-                f"{name}: same label on {difference.same_label.told()} of {number_of(difference.same_label.n, 'edit')}."
+                f"{name}: same label on {difference.same_label.format()} of {number_of(difference.same_label.n, 'edit')}."
             )
             yield build_confusion_table(f"{name}: B ↓, A →", difference.labels)
     yield from _people_blocks(comparison, titles)
@@ -141,9 +141,9 @@ def _describe_question(comparison: RunComparison) -> str:
     )
 
 
-def _format_difference(difference: Difference) -> tuple[str, str, str, str]:
+def _format_difference(difference: ScoreDifference) -> tuple[str, str, str, str]:
     numbers = ["–" if value is None else f"{value:.1f}" for value in (difference.a, difference.b)]
-    return numbers[0], numbers[1], difference.difference.told(1), format_p_value(difference.p)
+    return numbers[0], numbers[1], difference.difference.format(1), format_p_value(difference.p)
 
 
 def _people_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
@@ -155,9 +155,16 @@ def _people_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iterato
         for name, measure in measures.items():
             reach = getattr(ceiling, name, None) if ceiling else None
             closer = "–" if measure.closer is None else measure.closer.upper()
-            ceiling_text = "–" if reach is None else reach.told()
+            ceiling_text = "–" if reach is None else reach.format()
             rows.append(
-                (TITLES[name], measure.a.told(), measure.b.told(), measure.difference.told(), closer, ceiling_text)
+                (
+                    TITLES[name],
+                    measure.a.format(),
+                    measure.b.format(),
+                    measure.difference.format(),
+                    closer,
+                    ceiling_text,
+                )
             )
         columns = (titles.get(criterion, criterion), "A", "B", "A − B", "closer", "people among themselves")
         yield PrintedTable(
@@ -178,21 +185,23 @@ def summarize_comparison(comparison: RunComparison, titles: dict[str, str]) -> s
         answer = f"A scores {change.value:+.1f} points against B on {shared} ({change.why})."
     elif comparison.overall.better is None:
         answer = (
-            f"A and B cannot be told apart on {shared}: A − B = {change.told(1)} points of 100, "
+            f"A and B cannot be told apart on {shared}: A − B = {change.format(1)} points of 100, "
             f"p {format_p_value(comparison.overall.p)}."
         )
     else:
         higher, lower = ("A", "B") if comparison.overall.better == "a" else ("B", "A")
-        answer = f"{higher} scores higher than {lower} on {shared}: A − B = {change.told(1)} points of 100."
+        answer = f"{higher} scores higher than {lower} on {shared}: A − B = {change.format(1)} points of 100."
     for criterion, measures in comparison.human.items():
         rho = measures["spearman"]
         name = titles.get(criterion, criterion)
         if rho.difference.value is None:
             answer += f" {name}: no ρ to compare ({rho.difference.why})."
         elif rho.closer:
-            answer += f" {name}: {rho.closer.upper()} agrees more with people (ρ {rho.a.told()} and {rho.b.told()})."
+            answer += (
+                f" {name}: {rho.closer.upper()} agrees more with people (ρ {rho.a.format()} and {rho.b.format()})."
+            )
         else:
-            answer += f" {name}: neither agrees clearly more with people (ρ {rho.a.told()} and {rho.b.told()})."
+            answer += f" {name}: neither agrees clearly more with people (ρ {rho.a.format()} and {rho.b.format()})."
     return answer
 
 
@@ -204,7 +213,7 @@ def model_blocks(comparison: ModelComparison, titles: Mapping[str, str]) -> Iter
     """Yield the blocks of a model comparison: answer, models, then a table of pairs per score."""
     names = [entry.model for entry in comparison.models]
     short = dict(zip(names, assign_short_names(names), strict=True)) | {comparison.reference.name: REFERENCE}
-    within = f" · {BETWEEN.join(comparison.part)}" if comparison.part else ""
+    within = f" · {SEPARATOR.join(comparison.part)}" if comparison.part else ""
     yield Heading(f"Editing models in {', '.join(comparison.runs)}{within}", 1)
     yield Paragraph(comparison.answer, "answer")
     question = (
@@ -249,9 +258,9 @@ def _build_pairs_table(pairs: Sequence[ModelPair], name: str, short: Mapping[str
     )
 
 
-def _format_pair(difference: PairDifference) -> tuple[str, ...]:
+def _format_pair(difference: ModelDifference) -> tuple[str, ...]:
     values = ["–" if value is None else f"{value:.1f}" for value in (difference.a, difference.b)]
-    return (*values, difference.difference.told(1), format_p_value(difference.p), format_p_value(difference.p_holm))
+    return (*values, difference.difference.format(1), format_p_value(difference.p), format_p_value(difference.p_holm))
 
 
 def _describe_missing_cases(pair: ModelPair, short: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from editloupe.agent.transport.secrets import redact_url
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_scores import Scores
-from editloupe.evals.stats.scores.run_table import Table
+from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.rubrics.registry import known_protocol
 
 _MODES: Mapping[str, str] = {
@@ -21,7 +21,7 @@ _MODES: Mapping[str, str] = {
 }
 
 
-def write_methods(table: Table, scores: Scores, resampling: Resampling, agreement: Agreement | None = None) -> str:
+def write_methods(table: RunTable, scores: Scores, resampling: Resampling, agreement: Agreement | None = None) -> str:
     """Return a paragraph on judge, versions, mode, protocol, settings, counts, unjudged verdicts and intervals."""
     used = dict.fromkeys(kind.configuration for kind in table.unit_columns.counts)
     by_name = {entry["name"]: entry for entry in table.about.get("configurations", ())}
@@ -37,7 +37,7 @@ def write_methods(table: Table, scores: Scores, resampling: Resampling, agreemen
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _describe_judging(table: Table, configurations: list[Mapping[str, Any]]) -> str:
+def _describe_judging(table: RunTable, configurations: list[Mapping[str, Any]]) -> str:
     judges = " and ".join(_format_judge(judge) for judge in table.judges)
     versions = dict.fromkeys(str(c.get("versions", {}).get("editloupe", "")) for c in configurations)
     version = " and ".join(filter(None, versions))
@@ -59,7 +59,7 @@ def _format_judge(name: str) -> str:
     return f"`{name}`"
 
 
-def _describe_settings(table: Table, configurations: list[Mapping[str, Any]], unrecorded: bool) -> list[str]:
+def _describe_settings(table: RunTable, configurations: list[Mapping[str, Any]], unrecorded: bool) -> list[str]:
     sentences = []
     for number, configuration in enumerate(configurations, start=1):
         settings, profile = configuration.get("settings", {}), configuration.get("profile", {})

@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from editloupe.evals.labels.human import Human
-from editloupe.evals.stats.agreement.judge_vs_human import scale_of
+from editloupe.evals.labels.human import HumanLabels
+from editloupe.evals.stats.agreement.judge_vs_human import find_label_scale
 from editloupe.evals.stats.bootstrap import Floats
-from editloupe.evals.stats.comparison.run_comparison import name_of
-from editloupe.evals.stats.scores.run_table import Table
+from editloupe.evals.stats.comparison.run_comparison import format_score
+from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.types import Record, Unjudged, Verdict
 
@@ -39,7 +39,7 @@ class NotableEdit(Record):
     rationale: str
 
 
-def find_notable_edits(table: Table, people: Human, most: int = 10) -> tuple[NotableEdit, ...]:
+def find_notable_edits(table: RunTable, people: HumanLabels, most: int = 10) -> tuple[NotableEdit, ...]:
     """Return up to `most` distinct edits, alternating between the kinds, with the strongest case of each kind first."""
     kinds = (
         _find_disagreements(table, people),
@@ -62,11 +62,11 @@ def find_notable_edits(table: Table, people: Human, most: int = 10) -> tuple[Not
 _Candidate = tuple[int, str, Kind, str, int]
 
 
-def _find_disagreements(table: Table, people: Human) -> Iterator[_Candidate]:
+def _find_disagreements(table: RunTable, people: HumanLabels) -> Iterator[_Candidate]:
     gaps: list[tuple[float, float, int, str]] = []
     for criterion in table.criteria:
-        judge, ratings = table.scores(criterion, "score"), people.settled(table.names, criterion)
-        gap, scale = np.abs(row_means(judge) - row_means(ratings)), scale_of(table, criterion)
+        judge, ratings = table.scores(criterion, "score"), people.counting_matrix(table.names, criterion)
+        gap, scale = np.abs(row_means(judge) - row_means(ratings)), find_label_scale(table, criterion)
         span = scale[-1] - scale[0] if len(scale) > 1 else float(np.nanmax(gap, initial=1))
         gaps += [
             (float(gap[number]) / span, float(gap[number]), int(number), criterion)
@@ -77,7 +77,7 @@ def _find_disagreements(table: Table, people: Human) -> Iterator[_Candidate]:
         yield number, criterion, "disagrees with people", because, _first_judged(table, number, criterion)
 
 
-def _find_unjudged(table: Table) -> Iterator[_Candidate]:
+def _find_unjudged(table: RunTable) -> Iterator[_Candidate]:
     units, row_of = table.unit_columns, table.row_of_unit
     for index in np.flatnonzero(~units.judged).tolist():
         (unit,) = units.units(index, index + 1)
@@ -85,7 +85,7 @@ def _find_unjudged(table: Table) -> Iterator[_Candidate]:
             yield int(row_of[index]), unit.criterion, "unjudged", outcome.detail, unit.repeat
 
 
-def _find_low_confidence(table: Table) -> Iterator[_Candidate]:
+def _find_low_confidence(table: RunTable) -> Iterator[_Candidate]:
     units, row_of = table.unit_columns, table.row_of_unit
     weak = np.flatnonzero(units.judged & (units.confidence > 0) & (units.confidence < LOW))
     for index in weak[np.lexsort((row_of[weak], units.confidence[weak]))].tolist():
@@ -94,7 +94,7 @@ def _find_low_confidence(table: Table) -> Iterator[_Candidate]:
         yield int(row_of[index]), unit.criterion, "low confidence", because, unit.repeat
 
 
-def _find_differing_repeats(table: Table) -> Iterator[_Candidate]:
+def _find_differing_repeats(table: RunTable) -> Iterator[_Candidate]:
     spreads = []
     for criterion in table.criteria:
         judge = table.scores(criterion, "score")
@@ -107,17 +107,17 @@ def _find_differing_repeats(table: Table) -> Iterator[_Candidate]:
         yield number, criterion, "repeats differ", because, _first_judged(table, number, criterion)
 
 
-def _first_judged(table: Table, number: int, criterion: str) -> int:
+def _first_judged(table: RunTable, number: int, criterion: str) -> int:
     units = table.rows[number].units[criterion]
     return next(unit.repeat for unit in units if unit.judged)
 
 
 def _build_notable_edit(
-    table: Table, people: Human, number: int, criterion: str, kind: Kind, because: str, repeat: int
+    table: RunTable, people: HumanLabels, number: int, criterion: str, kind: Kind, because: str, repeat: int
 ) -> NotableEdit:
     row = table.rows[number]
     outcome = next(unit.outcome for unit in row.units[criterion] if unit.repeat == repeat)
-    human_scores = people.counting((row.name, criterion))
+    human_scores = people.counting_scores((row.name, criterion))
     if isinstance(outcome, Verdict):
         label = outcome.label or ("see values" if outcome.score is None else f"{outcome.score:g}")
     else:
@@ -132,6 +132,6 @@ def _build_notable_edit(
         instruction_type=row.edit.instruction_type,
         model=row.edit.model,
         label=label,
-        human=tuple(name_of(table, criterion, score) for score in human_scores),
+        human=tuple(format_score(table, criterion, score) for score in human_scores),
         rationale=outcome.rationale if isinstance(outcome, Verdict) else outcome.detail,
     )

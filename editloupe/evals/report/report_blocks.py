@@ -11,13 +11,13 @@ from editloupe.evals.report.report_records import Leaderboard, Report
 from editloupe.evals.report.table_formats import merge_intervals
 from editloupe.evals.report.trust_blocks import CORRECTED, corrected_blocks
 from editloupe.evals.stats.agreement.coefficients import TITLES
-from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Among, Measures
+from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Measures, RaterAgreement
 from editloupe.evals.stats.bootstrap import Estimate
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
 from editloupe.evals.stats.scores.distribution import SizeTrend
 from editloupe.evals.stats.scores.run_scores import Score
-from editloupe.evals.stats.scores.score_matrix import BETWEEN
-from editloupe.evals.stats.scores.unedited_baseline import Reference
+from editloupe.evals.stats.scores.score_matrix import SEPARATOR
+from editloupe.evals.stats.scores.unedited_baseline import UneditedReference
 from editloupe.rubrics.tables import PrintedTable
 
 VERSIONS = "A judge was served in several versions, see above."
@@ -63,14 +63,14 @@ def _score_blocks(report: Report, level: int) -> Iterator[Block]:
     if len(report.parts) == 1:
         yield _build_score_table(report, {**report.by_type, "overall": report.overall}, "type")
     if report.by_level:
-        levels = tuple((name, one.told(1), str(one.n)) for name, one in report.by_level.items())
+        levels = tuple((name, one.format(1), str(one.n)) for name, one in report.by_level.items())
         yield PrintedTable("", ("level", "score", "edits"), levels)
     if report.by_type:
         yield Drawing("score_per_type", "Scores by instruction type with intervals.")
     yield from _table_blocks([one for one in report.tables if one.title != CORRECTED], level + 1)
     if any(ranking.part for ranking in report.rankings):
         for ranking in report.rankings:
-            yield Heading(f"Editing models, {BETWEEN.join(ranking.part)}", level + 1)
+            yield Heading(f"Editing models, {SEPARATOR.join(ranking.part)}", level + 1)
             yield build_models_table(ranking)
     for field, values in report.by.items():
         if any(len(score.group) > 1 for score in values.values()):
@@ -138,8 +138,8 @@ def _build_score_table(report: Report, lines: Mapping[str, Score], head: str) ->
     columns = [head, "score", *(report.titles[name] for name in criteria if several), "edits", "judged", "unjudged"]
     rows = []
     for name, score in lines.items():
-        parts = [score.criteria[c].told(1) if c in score.criteria else "not asked" for c in criteria if several]
-        rows.append((name, score.told(1), *parts, str(score.n), str(score.judged), str(score.unjudged)))
+        parts = [score.criteria[c].format(1) if c in score.criteria else "not asked" for c in criteria if several]
+        rows.append((name, score.format(1), *parts, str(score.n), str(score.judged), str(score.unjudged)))
     reasons = {name: score.why for name, score in lines.items() if score.why}
     note = " ".join(f"{name}: {why}." for name, why in reasons.items())
     return PrintedTable("", tuple(columns), tuple(rows), (note,))
@@ -228,13 +228,13 @@ def format_ranks(span: tuple[int, int]) -> str:
     return str(span[0]) if span[0] == span[1] else f"{span[0]}–{span[1]}"
 
 
-def build_reference_row(reference: Reference, criteria: Sequence[str], more: int) -> tuple[str, ...]:
+def build_reference_row(reference: UneditedReference, criteria: Sequence[str], more: int) -> tuple[str, ...]:
     """Return the row of the unedited baseline: no rank, its scores, and dashes in further columns."""
-    parts = [reference.criteria[name].told(1) if name in reference.criteria else "–" for name in criteria]
-    return (f"({reference.name}: reference)", "–", reference.overall.told(1), *parts, *["–"] * more)
+    parts = [reference.criteria[name].format(1) if name in reference.criteria else "–" for name in criteria]
+    return (f"({reference.name}: reference)", "–", reference.overall.format(1), *parts, *["–"] * more)
 
 
-def describe_reference_row(reference: Reference) -> str:
+def describe_reference_row(reference: UneditedReference) -> str:
     """Explain where the scores of the unedited baseline come from, or why there are none."""
     lacking = f"There is no overall score for it: {reference.overall.why}. " if reference.overall.value is None else ""
     return f"Reference, not ranked: every source handed in unedited. {lacking}{reference.why}"
@@ -276,9 +276,9 @@ def build_agreement_tables(criteria: Mapping[str, Measures], titles: Mapping[str
             among = getattr(ceiling, name, None) if ceiling else None
             if name == "krippendorff_alpha_with_judge":
                 among = measures.krippendorff_alpha_annotators
-            reach = "–" if among is None else among.told()
+            reach = "–" if among is None else among.format()
             title = "Krippendorff α (judge as annotator)" if name.endswith("with_judge") else TITLES[name]
-            rows.append((title, estimate.told(), reach, str(estimate.n)))
+            rows.append((title, estimate.format(), reach, str(estimate.n)))
             whys += [f"{title}: {estimate.why}."] if estimate.why else []
         note = " ".join(dict.fromkeys(whys))
         if measures.left_out:
@@ -292,7 +292,7 @@ def build_measures_table(title: str, lines: Mapping[str, Measures]) -> PrintedTa
     """Build a table of the main measures with one row per group."""
     columns = ("spearman", "mae", "accuracy", "krippendorff_alpha")
     rows = [
-        (name, *(getattr(measures, m).told() for m in columns), str(measures.n)) for name, measures in lines.items()
+        (name, *(getattr(measures, m).format() for m in columns), str(measures.n)) for name, measures in lines.items()
     ]
     raters = (
         "annotators" if any(measures.raters == "annotators" for measures in lines.values()) else "annotator and judge"
@@ -338,8 +338,8 @@ def people_blocks(agreement: Agreement, titles: Mapping[str, str], level: int = 
 _ANNOTATOR_COLUMNS = ("Krippendorff α", "same label", "annotators", "edits")
 
 
-def _annotator_row(name: str, people: Among) -> tuple[str, ...]:
-    return name, people.krippendorff_alpha.told(), people.exact.told(), str(people.raters), str(people.n)
+def _annotator_row(name: str, people: RaterAgreement) -> tuple[str, ...]:
+    return name, people.krippendorff_alpha.format(), people.exact.format(), str(people.raters), str(people.n)
 
 
 def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
@@ -353,14 +353,16 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
     columns = ["run", "rank", "overall", *(titles[name] for name in criteria), "judge", "mode", "protocol"]
     rows = []
     for entry in board.leaderboard:
-        parts = [entry.criteria[name].told(1) if name in entry.criteria else "not asked" for name in criteria]
+        parts = [entry.criteria[name].format(1) if name in entry.criteria else "not asked" for name in criteria]
         coverage = f"{entry.coverage.judged} of {entry.coverage.units}"
         rank = format_ranks(entry.ranks) if entry.ranks else "–" if entry.rank is None else str(entry.rank)
-        rows.append((entry.run, rank, entry.overall.told(1), *parts, entry.judge, entry.mode, entry.protocol, coverage))
+        rows.append(
+            (entry.run, rank, entry.overall.format(1), *parts, entry.judge, entry.mode, entry.protocol, coverage)
+        )
     note = RANKS if any(entry.ranks for entry in board.leaderboard) else ""
     for ranking in board.rankings:
         name, *rest = build_reference_row(ranking.reference, criteria, 4)
-        rows.append((BETWEEN.join((name, *ranking.part)), *rest))
+        rows.append((SEPARATOR.join((name, *ranking.part)), *rest))
         note = f"{note} {describe_reference_row(ranking.reference)}".strip()
     yield PrintedTable("", (*columns, "judged"), tuple(rows), (note,))
     yield Drawing("leaderboard", "Overall scores with intervals.")
@@ -369,7 +371,7 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         yield Heading("Agreement with people")
         labelled = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
         lines = [
-            (entry.run, *(entry.agreement[name].told() if name in entry.agreement else "–" for name in labelled))
+            (entry.run, *(entry.agreement[name].format() if name in entry.agreement else "–" for name in labelled))
             for entry in board.leaderboard
         ]
         yield PrintedTable("", ("Spearman ρ with people", *(titles[name] for name in labelled)), tuple(lines))

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from editloupe._util.text import number_of
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.stats.trust.corrected_scores import (
-    FEWEST,
+    MIN_LABELS,
     Corrected,
-    CorrectedPart,
     CorrectedScore,
     CorrectedScores,
+    CorrectedSlice,
 )
 from editloupe.judge.calibration import CONFIDENCE_KINDS, Calibration
 from editloupe.rubrics.tables import Cell, PrintedTable
 
 if TYPE_CHECKING:
     from editloupe.evals.stats.trust.drift import Drift
-    from editloupe.evals.stats.trust.replace_annotators import Replacement
+    from editloupe.evals.stats.trust.replace_annotators import ReplacementTest
 
 CORRECTED = "Scores corrected by people"
 OVERALL, FINAL = "overall", "score"
@@ -46,7 +46,7 @@ def corrected_blocks(scores: CorrectedScores, titles: Mapping[str, str], level: 
     yield from _yes_no_blocks(scores, titles, level + 1)
 
 
-def _has_corrected_type(part: CorrectedPart) -> bool:
+def _has_corrected_type(part: CorrectedSlice) -> bool:
     return any(
         corrected.corrected is not None
         for score in part.by_type.values()
@@ -54,12 +54,15 @@ def _has_corrected_type(part: CorrectedPart) -> bool:
     )
 
 
-def _explain_missing_types(part: CorrectedPart) -> Paragraph:
+def _explain_missing_types(part: CorrectedSlice) -> Paragraph:
     """Explain once why no type has its own corrected score."""
     labels = ", ".join(f"{name} {score.labels}" for name, score in part.by_type.items())
-    reasons = [f" {name}: {score.why}." for name, score in part.by_type.items() if score.why and score.labels >= FEWEST]
+    reasons = [
+        f" {name}: {score.why}." for name, score in part.by_type.items() if score.why and score.labels >= MIN_LABELS
+    ]
     return Paragraph(
-        f"No type has a corrected score of its own: at least {FEWEST} labels are needed for each ({labels}).{''.join(reasons)}"
+        f"No type has a corrected score of its own: at least {MIN_LABELS} labels are needed for each ({labels})."
+        + "".join(reasons)
     )
 
 
@@ -74,7 +77,7 @@ def _describe_gain(scores: CorrectedScores) -> Iterator[str]:
             if score.weight
             else f"{number_of(score.labels, 'label')} alone, to which the judge adds nothing"
         )
-        yield f"{label}: the judge says {score.judge:.1f}, people would say {score.told()}: {gained}."
+        yield f"{label}: the judge says {score.judge:.1f}, people would say {score.format()}: {gained}."
 
 
 def _build_table(
@@ -87,9 +90,9 @@ def _build_table(
             means |= {titles.get(criterion, criterion): mean for criterion, mean in score.criteria.items()}
         for what, mean in means.items():
             judge = "–" if mean.judge is None else f"{mean.judge:.1f}"
-            alone = Corrected(judge=None, corrected=mean.alone, low=mean.alone_low, high=mean.alone_high).told()
+            alone = Corrected(judge=None, corrected=mean.alone, low=mean.alone_low, high=mean.alone_high).format()
             worth = "–" if mean.worth is None else str(mean.worth)
-            rows.append((name, what, judge, mean.told(), alone, str(mean.labels), worth))
+            rows.append((name, what, judge, mean.format(), alone, str(mean.labels), worth))
         if score.why:
             whys.append(f"{name}: {score.why}.")
     columns = (head, "of", "judge", "corrected", "labels alone", "labels", "as good as")
@@ -106,7 +109,7 @@ def _difference_blocks(scores: CorrectedScores, level: int) -> Iterator[Block]:
         judge = "–" if difference.judge is None else f"{difference.judge:+.1f}"
         corrected = Corrected(
             judge=None, corrected=difference.corrected, low=difference.low, high=difference.high
-        ).told()
+        ).format()
         rows.append((f"{difference.a} − {difference.b}", judge, corrected, *map(str, difference.labels)))
         whys += [f"{difference.a} − {difference.b}: {difference.why}."] if difference.why else []
     yield PrintedTable("", ("overall", "judge", "corrected", "labels", "labels"), tuple(rows), (" ".join(whys),))
@@ -117,7 +120,7 @@ def _yes_no_blocks(scores: CorrectedScores, titles: Mapping[str, str], level: in
     for label, part in scores.parts.items():
         for criterion, share in part.yes_no.items():
             rates = ["–" if rate is None else f"{rate * 100:.0f} %" for rate in (share.sensitivity, share.specificity)]
-            corrected = Corrected(judge=None, corrected=share.corrected, low=share.low, high=share.high).told()
+            corrected = Corrected(judge=None, corrected=share.corrected, low=share.low, high=share.high).format()
             title = titles.get(criterion, criterion)
             rows.append((f"{label}, {title}", f"{share.judge:.1f}", corrected, *rates, str(share.labels)))
             whys += [f"{label}, {title}: {share.why}."] if share.why else []
@@ -155,7 +158,7 @@ def add_corrected_means(data: dict[str, Any], scores: CorrectedScores) -> None:
             _add_to_score(score, scores.parts[label].overall)
 
 
-def _add_to_slice(data: dict[str, Any], part: CorrectedPart) -> None:
+def _add_to_slice(data: dict[str, Any], part: CorrectedSlice) -> None:
     _add_to_score(data["overall"], part.overall)
     for kind, score in data["by_type"].items():
         if kind in part.by_type:
@@ -235,7 +238,7 @@ def drift_blocks(drift: Drift, titles: Mapping[str, str]) -> Iterator[Block]:
 
 
 def replacement_blocks(
-    replacements: Mapping[str, Replacement], titles: Mapping[str, str], epsilon: float
+    replacements: Mapping[str, ReplacementTest], titles: Mapping[str, str], epsilon: float
 ) -> Iterator[Block]:
     """Yield the blocks on whether the judge may replace annotators, per criterion."""
     yield Heading("May the judge replace annotators?")

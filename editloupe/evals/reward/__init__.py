@@ -4,7 +4,7 @@ from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward.edit_rewards import Rewards, areward, best_of, reward, rewards
 from editloupe.evals.reward.external_scores import judge_by_scores
 from editloupe.evals.reward.pair_reports import judge_pairs
-from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport, PairResult, accuracy
+from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport, PairResult, count_accuracy
 
 __all__ = [
     "Accuracy",
@@ -12,9 +12,9 @@ __all__ = [
     "PairReport",
     "PairResult",
     "Rewards",
-    "accuracy",
     "areward",
     "best_of",
+    "count_accuracy",
     "judge_by_scores",
     "judge_pairs",
     "load_pairs",

@@ -10,8 +10,8 @@ from editloupe._util.files import read_text
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES
 from editloupe.evals.reward.edit_rewards import find_best
 from editloupe.evals.reward.pair_reports import find_rows
-from editloupe.evals.stats.comparison.preference_results import NOT_YET, row_halves
-from editloupe.evals.stats.scores.run_table import Table
+from editloupe.evals.stats.comparison.preference_results import NOT_YET, score_pair_members
+from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.types import Edit, Record, UserError
 
 SOURCE, INSTRUCTION = "source", "instruction.txt"
@@ -63,13 +63,13 @@ class CandidateSet:
             for path in self.candidates
         ]
 
-    def best(self, table: Table | None, protocol: str) -> BestOfResult:
+    def best(self, table: RunTable | None, protocol: str) -> BestOfResult:
         """Return the best candidate by what a run holds; one without a score cannot win, and of equal ones the first does."""
         edits = self.edits()
         rows = find_rows(table, edits) if table else {}
         found = []
         for edit in edits:
-            halves = row_halves(protocol, rows[edit.id], table.criteria) if table and edit.id in rows else []
+            halves = score_pair_members(protocol, rows[edit.id], table.criteria) if table and edit.id in rows else []
             scores = [half.score for half in halves if half.score is not None]
             why = next((half.why for half in halves if half.why), NOT_YET)
             score = sum(scores) / len(scores) / 100 if scores else None

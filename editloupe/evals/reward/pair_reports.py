@@ -17,15 +17,15 @@ from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.comparison.preference_results import (
     NOT_YET,
-    Half,
     PairKey,
+    PairMember,
     PairReport,
     PairResult,
-    pair_results,
-    row_halves,
+    decide_pairs,
+    score_pair_members,
 )
-from editloupe.evals.stats.scores.paper_tables import WAYS, Line, by_way, line_of
-from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
+from editloupe.evals.stats.scores.paper_tables import WAYS, JudgeAccuracy, count_judge_accuracy, group_by_way
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.judge import Judge
 from editloupe.rubrics.registry import known_protocol, pair_rules
 from editloupe.types import Edit, Usage, UserError
@@ -45,7 +45,7 @@ def judge_pairs(pairs: Iterable[Pair], judge: Judge, way: Way = "pointwise", con
     edits = pair_edits(listed, judge.protocol, way)
     found = rewards(edits, judge, concurrency=concurrency)
     halves = [
-        Half(edit, 0, None if reward.score is None else 100 * reward.score, reward.why)
+        PairMember(edit, 0, None if reward.score is None else 100 * reward.score, reward.why)
         for edit, reward in zip(edits, found, strict=True)
     ]
     about = {"judge": judge.spec, "protocol": judge.protocol, "mode": judge.mode}
@@ -53,21 +53,23 @@ def judge_pairs(pairs: Iterable[Pair], judge: Judge, way: Way = "pointwise", con
 
 
 def report_pairs(
-    pairs: Sequence[Pair], table: Table | None, way: Way, judge: str, protocol: str, mode: str
+    pairs: Sequence[Pair], table: RunTable | None, way: Way, judge: str, protocol: str, mode: str
 ) -> PairReport:
     """Report on pairs whose edits were judged into a run, of which `table` is what there is; None where nothing is."""
-    halves: list[Half] = []
+    halves: list[PairMember] = []
     usage = Usage()
     if table is not None:
         for row in find_rows(table, pair_edits(pairs, protocol, way)).values():
-            halves += row_halves(protocol, row, table.criteria)
+            halves += score_pair_members(protocol, row, table.criteria)
             usage = sum((unit.outcome.usage for units in row.units.values() for unit in units), usage)
     return _report(pairs, halves, way, usage, {"judge": judge, "protocol": protocol, "mode": mode})
 
 
-def _report(pairs: Sequence[Pair], halves: Iterable[Half], way: Way, usage: Usage, about: dict[str, str]) -> PairReport:
+def _report(
+    pairs: Sequence[Pair], halves: Iterable[PairMember], way: Way, usage: Usage, about: dict[str, str]
+) -> PairReport:
     rules = pair_rules(about["protocol"])
-    found = pair_results(halves, rules)
+    found = decide_pairs(halves, rules)
     results = [found.get(PairKey(*pair.key, way)) or _left(pair, about["protocol"], way) for pair in pairs]
     return PairReport.of(results, rules, way=way, usage=usage, **about)
 
@@ -87,7 +89,7 @@ def _left(pair: Pair, protocol: str, way: Way) -> PairResult:
     )
 
 
-def find_rows(table: Table, edits: Iterable[Edit]) -> dict[str, RunRow]:
+def find_rows(table: RunTable, edits: Iterable[Edit]) -> dict[str, RunRow]:
     """Return the rows of a run that belong to these edits, by id; where several have an id, the one with the same pictures."""
     rows: dict[str, list[RunRow]] = {}
     for row in table.rows:
@@ -118,7 +120,7 @@ def is_run(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def build_table_lines(paths: Sequence[Path]) -> list[Line]:
+def build_table_lines(paths: Sequence[Path]) -> list[JudgeAccuracy]:
     """Return the rows of the table: of every run one a configuration and way of asking, of every kept result one.
 
     Rows that would have one name go by their run or file as well, and by their configuration where that is not enough.
@@ -134,27 +136,30 @@ def build_table_lines(paths: Sequence[Path]) -> list[Line]:
     return lines
 
 
-def _of_run(folder: Path) -> list[tuple[Line, str]]:
+def _of_run(folder: Path) -> list[tuple[JudgeAccuracy, str]]:
     """Return a line for every configuration and way of asking, with the configuration's name."""
     with Run.open(folder) as run:
         tables = [read_run_table(run, one.protocol, one.name) for one in run.configurations()]
     lines = []
     for table in tables:
-        halves = (half for row in table.rows for half in row_halves(table.protocol, row, table.criteria))
-        results = pair_results(halves, pair_rules(table.protocol))
+        halves = (half for row in table.rows for half in score_pair_members(table.protocol, row, table.criteria))
+        results = decide_pairs(halves, pair_rules(table.protocol))
         judge = " + ".join(table.judges)
-        lines += [(line_of(_name(judge, way), own), table.configuration) for way, own in by_way(results).items()]
+        lines += [
+            (count_judge_accuracy(_name(judge, way), own), table.configuration)
+            for way, own in group_by_way(results).items()
+        ]
     if not lines:
         raise UserError(f"the run {folder} holds no preference pairs; `editloupe reward PAIRS --out RUN` judges some")
     return lines
 
 
-def _of_result(file: Path) -> Line:
+def _of_result(file: Path) -> JudgeAccuracy:
     """Read what `reward --json` printed."""
     try:
         said = json.loads(read_text(file))
         results = [PairResult.model_validate(one) for one in said["results"]]
-        return line_of(_name(str(said["judge"]), said["way"]), results)
+        return count_judge_accuracy(_name(str(said["judge"]), said["way"]), results)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
     except (ValueError, ValidationError, LookupError, TypeError, RecursionError):

@@ -9,10 +9,10 @@ from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import case_key
 from editloupe.evals.manifests.pairs import PAIRS, Pair
 from editloupe.evals.stats.bootstrap import Resampling
-from editloupe.evals.stats.comparison.bradley_terry import Comparison, Ranking, bradley_terry
-from editloupe.evals.stats.comparison.preference_results import Half, PairKey, pair_results, row_halves
-from editloupe.evals.stats.scores.run_table import RunRow, Table
-from editloupe.evals.stats.scores.score_matrix import BETWEEN, group_rows, shared_apart_fields
+from editloupe.evals.stats.comparison.bradley_terry import PairwiseJudgement, Ranking, fit_bradley_terry
+from editloupe.evals.stats.comparison.preference_results import PairKey, PairMember, decide_pairs, score_pair_members
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable
+from editloupe.evals.stats.scores.score_matrix import SEPARATOR, find_shared_slice_fields, group_rows
 from editloupe.pictures.memory import require_path
 from editloupe.rubrics.registry import known_protocol, pair_rules
 from editloupe.rubrics.roles import paths_in
@@ -67,7 +67,7 @@ def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> 
 
 
 def rank_models(
-    tables: Sequence[Table], dimensions: Sequence[str] = (), resampling: Resampling | None = None
+    tables: Sequence[RunTable], dimensions: Sequence[str] = (), resampling: Resampling | None = None
 ) -> list[Ranking]:
     """Rank the editing models of one run or several: by judgements of two at once where there are some, else by scores.
 
@@ -96,33 +96,33 @@ def rank_models(
     ]
 
 
-def _apart(tables: Sequence[Table]) -> list[tuple[str, Sequence[Table]]]:
+def _apart(tables: Sequence[RunTable]) -> list[tuple[str, Sequence[RunTable]]]:
     """Return what the paper keeps apart, such as languages, one by one with its name; one that has a single model is left out."""
-    fields = shared_apart_fields(tables)
-    parts: dict[str, list[Table]] = {}
+    fields = find_shared_slice_fields(tables)
+    parts: dict[str, list[RunTable]] = {}
     for table in tables:
         for group, rows in group_rows(table.rows, fields).items():
-            parts.setdefault(BETWEEN.join(group), []).append(table.with_rows(rows))
-    several: list[tuple[str, Sequence[Table]]] = [
+            parts.setdefault(SEPARATOR.join(group), []).append(table.with_rows(rows))
+    several: list[tuple[str, Sequence[RunTable]]] = [
         (name, some) for name, some in parts.items() if len({row.model for one in some for row in one.rows}) > 1
     ]
     return several or [("", tables)]
 
 
 def _named(ranking: Ranking, part: str) -> Ranking:
-    return ranking.model_copy(update={"dimension": f"{ranking.dimension}{BETWEEN}{part}"}) if part else ranking
+    return ranking.model_copy(update={"dimension": f"{ranking.dimension}{SEPARATOR}{part}"}) if part else ranking
 
 
-def _ranked(found: Sequence[Comparison], dimension: str, resampling: Resampling | None, *notes: str) -> Ranking:
-    ranking = bradley_terry(found, resampling)
+def _ranked(found: Sequence[PairwiseJudgement], dimension: str, resampling: Resampling | None, *notes: str) -> Ranking:
+    ranking = fit_bradley_terry(found, resampling)
     return ranking.model_copy(update={"dimension": dimension, "notes": (*ranking.notes, *notes)})
 
 
-def _asked_at_once(tables: Sequence[Table]) -> dict[str, list[Comparison]]:
+def _asked_at_once(tables: Sequence[RunTable]) -> dict[str, list[PairwiseJudgement]]:
     """Return the judgements of two models' outputs at once, by the dimensions that were asked about."""
-    found: dict[str, list[Comparison]] = {}
+    found: dict[str, list[PairwiseJudgement]] = {}
     for table in tables:
-        halves: list[Half] = []
+        halves: list[PairMember] = []
         about: dict[PairKey, tuple[str, str, str]] = {}
         for row in table.rows:
             for entry in row.edit.extra.get(PAIRS) or ():
@@ -130,15 +130,15 @@ def _asked_at_once(tables: Sequence[Table]) -> dict[str, list[Comparison]]:
                     key = PairKey(entry["file"], entry["id"], entry["dimension"], "pairwise")
                     about[key] = (str(models[0]), str(models[1]), row.source)
                     found.setdefault(key.dimension, [])
-            halves += row_halves(table.protocol, row, table.criteria)
-        for key, result in pair_results(halves, pair_rules(table.protocol)).items():
+            halves += score_pair_members(table.protocol, row, table.criteria)
+        for key, result in decide_pairs(halves, pair_rules(table.protocol)).items():
             if key in about and result.decision is not None:
                 first, second, source = about[key]
-                found[key.dimension].append(Comparison(first, second, _OUTCOMES[result.decision], source))
+                found[key.dimension].append(PairwiseJudgement(first, second, _OUTCOMES[result.decision], source))
     return found
 
 
-def _by_scores(tables: Sequence[Table], protocol: str, dimension: str, resampling: Resampling | None) -> Ranking:
+def _by_scores(tables: Sequence[RunTable], protocol: str, dimension: str, resampling: Resampling | None) -> Ranking:
     rules = pair_rules(protocol)
     known = known_protocol(protocol)
     criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
@@ -166,7 +166,7 @@ def _by_scores(tables: Sequence[Table], protocol: str, dimension: str, resamplin
         means = {model: sum(values) / len(values) for model, values in scores.items()}
         for first, second in itertools.combinations(means, 2):
             outcome = _OUTCOMES[rules.by_scores(means[first], means[second])]
-            found.append(Comparison(first, second, outcome, sources[case]))
+            found.append(PairwiseJudgement(first, second, outcome, sources[case]))
     if not found:
         raise UserError("no two models have a judged output for the same source and instruction")
     notes = (
@@ -187,6 +187,6 @@ def _score(row: RunRow, protocol: str, criteria: Sequence[str], dimension: str, 
         if by_formula:
             edit = row.edit.model_copy(update={"extra": {**row.edit.extra, "dimension": dimension}})
             row = RunRow(edit, row.pictures, row.units, row.name)
-        scores = [half.score for half in row_halves(protocol, row, criteria)]
+        scores = [half.score for half in score_pair_members(protocol, row, criteria)]
     known = [score for score in scores if score is not None]
     return sum(known) / len(known) if known else None

@@ -5,7 +5,7 @@ from editloupe.evals.stats.bootstrap import Estimate, Resampling
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_models
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, compare_runs
 from editloupe.evals.stats.scores.run_scores import Scores, compute_scores
-from editloupe.evals.stats.scores.run_table import Table, read_run_table
+from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
 
 __all__ = [
     "Agreement",
@@ -13,8 +13,8 @@ __all__ = [
     "ModelComparison",
     "Resampling",
     "RunComparison",
+    "RunTable",
     "Scores",
-    "Table",
     "compare_models",
     "compare_runs",
     "compute_scores",

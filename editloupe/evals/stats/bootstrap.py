@@ -24,15 +24,15 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 """A float that is never nan: what cannot be computed is None and says why."""
 _CELLS = 4_000_000
 """Counts held at a time, so that memory does not grow with resamples times edits."""
-_NEAR = 100_000
+_CACHE_CELLS = 100_000
 """Counts drawn at a time: as many as stay near the processor, which takes half the time."""
-_MOST_KINDS = 1000
+_MAX_TABLE_ROWS = 1000
 """Kinds of items up to which a cluster's content is laid out as a table of kinds."""
-_FEW_KINDS = 4
+_MIN_REPETITION = 4
 """Clusters to a kind, on average, from which on it is faster to draw kinds."""
-_USABLE = 0.5
+_MIN_DEFINED = 0.5
 """Share of the resamples in which a statistic must be defined for its interval to be given."""
-_WORDS = {"edit": "edit", "source": "source image"}
+_CLUSTER_NOUNS = {"edit": "edit", "source": "source image"}
 
 
 class Estimate(Record):
@@ -48,10 +48,10 @@ class Estimate(Record):
     intervals: Mapping[str, tuple[Number, Number]] = Field(default_factory=dict)
     """Every interval that was computed, by what was resampled (`edit`, `source`); low and high are the widest."""
 
-    def told(self, digits: int = 2, interval: bool = True) -> str:
+    def format(self, digits: int = 2, interval: bool = True) -> str:
         """Return the estimate in words for a table.
 
-        >>> Estimate(value=65.553, low=60, high=71.2, n=40).told(1)
+        >>> Estimate(value=65.553, low=60, high=71.2, n=40).format(1)
         '65.6 [60.0, 71.2]'
         """
         if self.value is None:
@@ -62,12 +62,12 @@ class Estimate(Record):
         return text
 
 
-def missing(why: str, n: int = 0) -> Estimate:
+def missing_estimate(why: str, n: int = 0) -> Estimate:
     """Return an estimate without a value and the reason for that."""
     return Estimate(value=None, n=n, why=why)
 
 
-def finite(value: Any) -> float | None:
+def finite_or_none(value: Any) -> float | None:
     """Return a float, or None where it is nan or infinite.
 
     >>> finite(float("nan")), finite(np.float64(2))
@@ -117,14 +117,14 @@ class Clusters:
         np.add.at(total, self.of_item, values)
         return total
 
-    def draws(self, how: Resampling) -> Iterator[Floats]:
+    def draws(self, resampling: Resampling) -> Iterator[Floats]:
         """Yield batches of resamples, one a row: how often each cluster was drawn.
 
         Within a stratum as many clusters are drawn as it has, so that no instruction type vanishes from a resample.
         """
-        random = np.random.default_rng(how.seed)
+        random = np.random.default_rng(resampling.seed)
         members = [np.flatnonzero(self.strata == stratum) for stratum in np.unique(self.strata)]
-        left = how.resamples
+        left = resampling.resamples
         while left:
             size = min(left, max(1, _CELLS // self.count))
             counts = np.zeros((size, self.count))
@@ -136,37 +136,37 @@ class Clusters:
             yield counts
             left -= size
 
-    def stratum_sums(self, values: Floats, how: Resampling, paired: bool = True) -> Iterator[tuple[int, Floats]]:
+    def stratum_sums(self, values: Floats, resampling: Resampling, paired: bool = True) -> Iterator[tuple[int, Floats]]:
         """Yield every stratum with the sums of its items' values (items × columns) in every resample.
 
         With `paired`, two samples of the same clusters are drawn alike, so that their difference is paired. Without it,
         clusters that are the same in all numbers are drawn together, which is much faster where these are labels.
         """
-        sums, random = self.sums(values), np.random.default_rng(how.seed)
+        sums, random = self.sums(values), np.random.default_rng(resampling.seed)
         for stratum in np.unique(self.strata).tolist():
             own = sums[self.strata == stratum]
             if not paired:
-                kinds, sizes = _row_kinds(own)
-                if len(kinds) <= len(own) / _FEW_KINDS:
-                    yield stratum, random.multinomial(len(own), sizes / len(own), how.resamples) @ kinds
+                kinds, sizes = _count_distinct_rows(own)
+                if len(kinds) <= len(own) / _MIN_REPETITION:
+                    yield stratum, random.multinomial(len(own), sizes / len(own), resampling.resamples) @ kinds
                     continue
-            batches = [counts @ own for counts in _counts(random, len(own), how.resamples)]
+            batches = [counts @ own for counts in _draw_counts(random, len(own), resampling.resamples)]
             yield stratum, np.concatenate(batches)
 
-    def item_draws(self, how: Resampling, kinds: Kinds | None = None) -> Iterator[Floats]:
+    def item_draws(self, resampling: Resampling, kinds: DistinctRows | None = None) -> Iterator[Floats]:
         """Yield batches of resamples as counts of items, or of kinds of items where these are told apart."""
-        if kinds is None or kinds.count > _MOST_KINDS:
-            for counts in self.draws(how):
+        if kinds is None or kinds.count > _MAX_TABLE_ROWS:
+            for counts in self.draws(resampling):
                 items = counts[:, self.of_item]
                 yield items if kinds is None else kinds.gathered(items)
             return
         held = np.zeros((self.count, kinds.count))
         np.add.at(held, (self.of_item, kinds.of_item), 1)
-        for counts in self.draws(how):
+        for counts in self.draws(resampling):
             yield counts @ held
 
 
-def _row_kinds(rows: Floats) -> tuple[Floats, Ints]:
+def _count_distinct_rows(rows: Floats) -> tuple[Floats, Ints]:
     """Return the rows that differ, in their order as numpy sorts rows, and how often each occurs; none is nan.
 
     The columns are told apart one by one: sorting whole rows takes several times as long.
@@ -179,13 +179,13 @@ def _row_kinds(rows: Floats) -> tuple[Floats, Ints]:
     return rows[first], sizes
 
 
-def _counts(random: np.random.Generator, size: int, resamples: int) -> Iterator[Floats]:
+def _draw_counts(random: np.random.Generator, size: int, resamples: int) -> Iterator[Floats]:
     """Yield batches of resamples of so many clusters, one a row: how often each was drawn."""
     left = resamples
     while left:
         here = min(left, max(1, _CELLS // size))
         counts = np.empty((here, size))
-        some = max(1, _NEAR // size)
+        some = max(1, _CACHE_CELLS // size)
         for first in range(0, here, some):
             part = counts[first : first + some]
             drawn = random.integers(0, size, part.shape) + np.arange(len(part))[:, None] * size
@@ -195,7 +195,7 @@ def _counts(random: np.random.Generator, size: int, resamples: int) -> Iterator[
 
 
 @dataclass(frozen=True)
-class Kinds:
+class DistinctRows:
     """Items that are the same in every number that counts, taken together: ten thousand labelled edits are some dozens."""
 
     first: Ints
@@ -214,7 +214,7 @@ class Kinds:
         return np.asarray(np.add.reduceat(items[:, order], starts, axis=1))
 
 
-def kinds_of(numbers: Floats) -> Kinds:
+def find_distinct_rows(numbers: Floats) -> DistinctRows:
     """Tell rows apart by their numbers; nan equals nan.
 
     >>> kinds_of(np.array([[1.0, np.nan], [2.0, 3.0], [1.0, np.nan]])).of_item.tolist()
@@ -222,19 +222,19 @@ def kinds_of(numbers: Floats) -> Kinds:
     """
     rows = np.where(np.isnan(numbers), -np.inf, numbers)
     _, first, of_item = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return Kinds(first, of_item.ravel())
+    return DistinctRows(first, of_item.ravel())
 
 
-def clusterings(
+def build_clusterings(
     sources: Sequence[Hashable] | Ints, groups: Sequence[Hashable] | Ints | None = None
 ) -> tuple[Clusters, ...]:
     """Return the ways to resample: by edit and, where several edits share a source image, by source.
 
     With `groups` (instruction types), draws are made within a group wherever no source spans two of them.
     """
-    kinds = numbered(groups) if groups is not None else np.zeros(len(sources), np.int64)
+    kinds = number_keys(groups) if groups is not None else np.zeros(len(sources), np.int64)
     by_edit = Clusters("edit", np.arange(len(sources)), kinds)
-    of_item = numbered(sources)
+    of_item = number_keys(sources)
     count = int(of_item.max()) + 1 if len(of_item) else 0
     if count == len(sources):
         return (by_edit,)
@@ -245,7 +245,7 @@ def clusterings(
     return by_edit, Clusters("source", of_item, strata)
 
 
-def numbered(keys: Sequence[Hashable] | Ints) -> Ints:
+def number_keys(keys: Sequence[Hashable] | Ints) -> Ints:
     """Return a number for each key, equal keys equal numbers, in order of first appearance.
 
     >>> numbered(["b", "a", "b"]).tolist(), numbered(np.array([7, 2, 7])).tolist()
@@ -258,31 +258,31 @@ def numbered(keys: Sequence[Hashable] | Ints) -> Ints:
     return np.array([seen.setdefault(key, len(seen)) for key in keys], np.int64)
 
 
-def interval(samples: Floats, level: float) -> tuple[float, float] | None:
+def percentile_interval(samples: Floats, level: float) -> tuple[float, float] | None:
     """Return the percentile interval of bootstrap samples, None where the statistic was mostly undefined."""
     usable = samples[np.isfinite(samples)]
-    if not len(samples) or len(usable) < _USABLE * len(samples):
+    if not len(samples) or len(usable) < _MIN_DEFINED * len(samples):
         return None
     tail = (1 - level) / 2
     low, high = np.quantile(usable, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def estimate(
+def build_estimate(
     value: float | None, n: int, samples: Mapping[str, tuple[int, Floats]], level: float, why: str | None = None
 ) -> Estimate:
     """Make an estimate of a value and its samples, given by what was resampled and how many clusters that had."""
-    number = None if value is None else finite(value)
+    number = None if value is None else finite_or_none(value)
     if number is None:
         return Estimate(value=None, n=n, why=why or "it is not defined for these data")
     found: dict[str, tuple[float, float]] = {}
     reasons = []
     for name, (clusters, drawn) in samples.items():
-        ends = interval(drawn, level) if clusters > 1 else None
+        ends = percentile_interval(drawn, level) if clusters > 1 else None
         if ends is not None:
-            found[name] = (_level_with(number, ends[0]), _level_with(number, ends[1]))
+            found[name] = (_snap_to_value(number, ends[0]), _snap_to_value(number, ends[1]))
         elif clusters < 2:
-            reasons.append(f"no interval by {name}: there is only one {_WORDS[name]}")
+            reasons.append(f"no interval by {name}: there is only one {_CLUSTER_NOUNS[name]}")
         else:
             reasons.append(f"no interval by {name}: the value is undefined in most resamples")
     low, high = max(found.values(), key=lambda ends: ends[1] - ends[0], default=(None, None))
@@ -292,7 +292,7 @@ def estimate(
     return Estimate(value=number, low=low, high=high, n=n, why=told, intervals=found)
 
 
-def _level_with(value: float, end: float) -> float:
+def _snap_to_value(value: float, end: float) -> float:
     """Return the value for an end that differs from it by rounding alone: no interval ends inside of its own value.
 
     >>> _level_with(74.99999999999999, 75.0), _level_with(75.0, 75.1)
@@ -301,11 +301,11 @@ def _level_with(value: float, end: float) -> float:
     return value if math.isclose(value, end, rel_tol=1e-12, abs_tol=1e-12) else end
 
 
-def bootstrap(
+def bootstrap_statistics(
     ways: Sequence[Clusters],
-    how: Resampling,
+    resampling: Resampling,
     statistics: Mapping[str, Callable[[Floats], Floats]],
-    kinds: Kinds | None = None,
+    kinds: DistinctRows | None = None,
 ) -> dict[str, dict[str, tuple[int, Floats]]]:
     """Return samples of statistics of counts (resamples × items, or × kinds of items), by name and way to resample.
 
@@ -314,7 +314,7 @@ def bootstrap(
     found: dict[str, dict[str, tuple[int, Floats]]] = {name: {} for name in statistics}
     for way in ways if statistics else ():
         drawn: dict[str, list[Floats]] = {name: [] for name in statistics}
-        for counts in way.item_draws(how, kinds):
+        for counts in way.item_draws(resampling, kinds):
             for name, statistic in statistics.items():
                 drawn[name].append(statistic(counts))
         for name, batches in drawn.items():

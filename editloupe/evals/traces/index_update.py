@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from editloupe._util.json_safe import storable_text
-from editloupe.evals.labels.files import Named, label_files
-from editloupe.evals.labels.human import LabelsOfRun, known_answers, merge_labels_of_run
+from editloupe.evals.labels.files import EditName, list_label_files
+from editloupe.evals.labels.human import RunLabels, find_answers, merge_run_labels
 from editloupe.evals.runs.damage import UNREADABLE
 from editloupe.evals.runs.edit_rows import EditRecord
 from editloupe.evals.runs.reader import RunReader
@@ -523,7 +523,7 @@ def update_people(
         before: What the last call on this connection returned.
     """
     named = [Path(file) for file in files]
-    paths = label_files(run.folder, studio, named)
+    paths = list_label_files(run.folder, studio, named)
     marks = [recall(index, "state"), [str(path) for path in paths], stamp(*paths)]
     own = not named and (studio is None or studio.resolve().parent == run.folder.resolve())
     if before is not None and before.marks == marks and not own:
@@ -548,15 +548,15 @@ def update_people(
     return IndexedLabels(marks, labels.faults, labels.notes)
 
 
-def merge_people(index: sqlite3.Connection, run: Run, files: Mapping[Path, str]) -> LabelsOfRun:
+def merge_people(index: sqlite3.Connection, run: Run, files: Mapping[Path, str]) -> RunLabels:
     """Merge the labels of the manifest and of label files, by the rule that `editloupe agree` uses."""
     human = index.execute("SELECT name, human, rater FROM edits WHERE human <> '{}'").fetchall()
     if not human and not files:
-        return LabelsOfRun()
+        return RunLabels()
     asked = index.execute("SELECT DISTINCT protocol, criterion FROM verdicts ORDER BY 1, 2").fetchall()
-    return merge_labels_of_run(
-        [Named(*row) for row in index.execute("SELECT name, edit_id, model FROM edits")],
-        known_answers(run.about(), map(tuple, asked)),
+    return merge_run_labels(
+        [EditName(*row) for row in index.execute("SELECT name, edit_id, model FROM edits")],
+        find_answers(run.about(), map(tuple, asked)),
         [(row["name"], json.loads(row["human"]), row["rater"]) for row in human],
         files,
     )

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from editloupe.evals.labels.files import label_files
-from editloupe.evals.labels.human import LabelsOfRun
+from editloupe.evals.labels.files import list_label_files
+from editloupe.evals.labels.human import RunLabels
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.store import Run
@@ -303,7 +303,7 @@ class RunIndex:
         self._source: RunReader | None = None
         self._version: int | None = None
         self._labels: IndexedLabels | None = None
-        self._people: tuple[list[Any], LabelsOfRun] | None = None
+        self._people: tuple[list[Any], RunLabels] | None = None
         self._facts: dict[str, TableFacts] = {}
 
     @contextmanager
@@ -357,12 +357,12 @@ class RunIndex:
         with self.reading():
             return self._current_labels.notes
 
-    def people(self) -> LabelsOfRun:
+    def people(self) -> RunLabels:
         """Return the labels of people, merged; read again only if the run or its labels changed."""
         with self.reading() as index:
             marks = self._current_labels.marks
             if self._people is None or self._people[0] != marks:
-                files = label_files(self._run.folder, self._label_file)
+                files = list_label_files(self._run.folder, self._label_file)
                 self._people = marks, merge_people(index, self._run, files)
             return self._people[1]
 

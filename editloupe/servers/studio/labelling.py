@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from editloupe.evals.labels.files import score_of
-from editloupe.evals.labels.merge import name_of_score
+from editloupe.evals.labels.files import parse_label
+from editloupe.evals.labels.merge import format_score_label
 from editloupe.evals.stats.agreement import coefficients as statistics
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.servers.studio.label_form import RubricForm, can_be_labelled
@@ -69,7 +69,7 @@ def _after(form: RubricForm, given: LabelRequest, before: Said | None) -> Said |
         return Said(before.label, unsure, before.checks)
     if given.label is None:
         return None
-    if isinstance(answer, ChecksAnswer) or score_of(answer, given.label) is None or not form.usable:
+    if isinstance(answer, ChecksAnswer) or parse_label(answer, given.label) is None or not form.usable:
         raise UserError(f"not a valid label for {form.rubric.title}")
     return Said(given.label, unsure)
 
@@ -107,7 +107,7 @@ def given_by(one: OpenRun, edit_name: str) -> dict[str, dict[str, str]]:
             if name == edit_name and criterion not in found:
                 rubric = one.rubric(protocol, criterion)
                 answer = rubric.answer if rubric else None
-                found[criterion] = {who: name_of_score(answer, score) for who, score in scores.items()}
+                found[criterion] = {who: format_score_label(answer, score) for who, score in scores.items()}
     return found
 
 

@@ -19,7 +19,7 @@ from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.run_folder import FILE, PictureFolder
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
-from editloupe.evals.stats.scores.run_table import version_notes, versions_counted
+from editloupe.evals.stats.scores.run_table import format_version_notes, parse_versions
 from editloupe.evals.traces.run_index import RunIndex
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.answer_choices import parse_rubric, rubric_of
@@ -100,7 +100,7 @@ class OpenRun:
         if counted is None or counted[0] != state:
             with raise_run_damaged(self.name), self.run.reader() as reader:
                 counts = reader.count_served(configuration)
-            counted = self._served[configuration] = state, version_notes(versions_counted(counts))
+            counted = self._served[configuration] = state, format_version_notes(parse_versions(counts))
         return counted[1]
 
     def rubric(self, protocol: str, criterion: str) -> Rubric | None:
@@ -240,7 +240,7 @@ class Library:
         files = [path for path in self._settings.runs if path.is_file()]
         if not files:
             return
-        from editloupe.evals.labels.unjudged_run import unjudged_run
+        from editloupe.evals.labels.unjudged_run import write_unjudged_run
         from editloupe.evals.stats.trust.label_queue import LabelQueue
 
         drawn = {one.name for path in self._settings.queues for one in LabelQueue.read(path).drawn}
@@ -248,7 +248,7 @@ class Library:
         try:
             for number, path in enumerate(files):
                 folder = self._unjudged / str(number) / path.stem
-                unjudged_run(path, folder, self._settings.protocol, drawn or None)
+                write_unjudged_run(path, folder, self._settings.protocol, drawn or None)
                 self._manifests[path] = folder
         except BaseException:
             self.remove_temporary()

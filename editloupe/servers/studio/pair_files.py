@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from editloupe.evals.preferences.answers import PairAnswers, PairQueue
-from editloupe.evals.preferences.pairs import OpenPair, answers_file, open_file, read_open_pairs
+from editloupe.evals.preferences.pairs import OpenPair, answers_file, open_pairs_file, read_open_pairs
 from editloupe.types import UserError
 
 SUFFIXES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
@@ -34,7 +34,7 @@ class PairFile:
         """Return all pairs by id, in the order they are asked in."""
         with self._lock:
             try:
-                about = open_file(self.path).stat()
+                about = open_pairs_file(self.path).stat()
                 mark = (about.st_mtime_ns, about.st_size)
             except OSError:
                 mark = (0, -1)  # reading it says in one sentence what is wrong

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe.evals.runs.run_folder import QUEUE_SUFFIX
-from editloupe.evals.stats.trust.label_queue import FILE, LabelQueue, draw_evenly
+from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, draw_evenly
 from editloupe.servers.studio.library import OpenRun
 from editloupe.types import UserError
 
@@ -80,7 +80,7 @@ def queue_files(one: OpenRun, named: Iterable[Path]) -> dict[str, Path]:
 
 
 def _queues_in(folder: Path) -> list[Path]:
-    own = folder / FILE
+    own = folder / QUEUE_FILE
     return [*([own] if own.is_file() else []), *sorted(folder.glob(f"*{SUFFIX}"))]
 
 

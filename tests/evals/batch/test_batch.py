@@ -23,7 +23,7 @@ from editloupe.evals.batch.runner import LOOK_AHEAD
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.scores.run_scores import criterion_means
+from editloupe.evals.stats.scores.run_scores import compute_criterion_means
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.graphs.loop import CaseContext, initial_state
 from editloupe.judge import Judge, JudgeSettings
@@ -147,7 +147,7 @@ def test_repeats_have_replies_of_their_own_and_a_spread(scripted: StartServer, t
     ending = run(batch(server, manifest, tmp_path / "run", repeats=2))
     assert (ending.tally.judged, server.served) == (4, 4)
     with Run.open(tmp_path / "run") as opened:
-        found = {score.criterion: score for score in criterion_means(read_run_table(opened))}
+        found = {score.criterion: score for score in compute_criterion_means(read_run_table(opened))}
         assert len(opened.load_trace("e0", "instruction_following")) == 2
     assert found["visual_consistency"].deviation == 0
     assert found["instruction_following"].mean == pytest.approx((100 / 3 + 100) / 2)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.labels.files import score_of
+from editloupe.evals.labels.files import parse_label
 from editloupe.evals.labels.human import load_human_labels
-from editloupe.evals.labels.merge import consensus_of, name_of_score, score_100_of
+from editloupe.evals.labels.merge import find_consensus, format_score_label, to_score_100
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.stats.scores.run_table import read_run_table
@@ -35,10 +35,10 @@ SCALE = NumberAnswer(low=1, high=10)
 
 
 def test_the_consensus_is_the_lower_median() -> None:
-    agreed = consensus_of(LABELS, [5.0, 1.0, 3.0, 3.0, 5.0, 1.0])
+    agreed = find_consensus(LABELS, [5.0, 1.0, 3.0, 3.0, 5.0, 1.0])
     assert agreed is not None
     assert (agreed.label, agreed.score, agreed.place, agreed.count) == ("fair", 3.0, 50.0, 6)
-    assert consensus_of(LABELS, []) is None
+    assert find_consensus(LABELS, []) is None
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_the_consensus_is_the_lower_median() -> None:
 def test_a_score_off_the_scale_or_of_an_unknown_rubric_has_no_place_anywhere(
     answer: Answer | None, score: float
 ) -> None:
-    assert score_100_of(answer, score) is None
-    agreed = consensus_of(answer, [score])
+    assert to_score_100(answer, score) is None
+    agreed = find_consensus(answer, [score])
     assert agreed is not None
     assert (agreed.score, agreed.place) == (score, None)
 
@@ -59,14 +59,18 @@ def test_a_score_off_the_scale_or_of_an_unknown_rubric_has_no_place_anywhere(
     [(LABELS, "2"), (SCALE, "12"), (CHECKS, "7"), (CHECKS, "-1"), (YesNoAnswer(), "0.5"), (TextAnswer(), "7")],
 )
 def test_a_label_that_is_not_on_the_scale_has_no_score(answer: Answer, text: str) -> None:
-    assert score_of(answer, text) is None
+    assert parse_label(answer, text) is None
 
 
 def test_scores_of_the_scale_keep_their_place_and_their_name() -> None:
-    assert [score_100_of(LABELS, score) for score in (1, 3, 5)] == [0, 50, 100]
-    assert (score_100_of(CHECKS, 0.25), score_100_of(SCALE, 10), score_100_of(YesNoAnswer(), 0)) == (25, 100, 0)
-    assert (name_of_score(LABELS, 5), name_of_score(LABELS, 2), name_of_score(None, 2.5)) == ("good", "2", "2.5")
-    assert score_of(None, "12") == 12, "numbers on an unknown scale are compared as they are"
+    assert [to_score_100(LABELS, score) for score in (1, 3, 5)] == [0, 50, 100]
+    assert (to_score_100(CHECKS, 0.25), to_score_100(SCALE, 10), to_score_100(YesNoAnswer(), 0)) == (25, 100, 0)
+    assert (format_score_label(LABELS, 5), format_score_label(LABELS, 2), format_score_label(None, 2.5)) == (
+        "good",
+        "2",
+        "2.5",
+    )
+    assert parse_label(None, "12") == 12, "numbers on an unknown scale are compared as they are"
 
 
 def test_labels_on_a_rubric_that_is_not_known_are_said_in_the_report_and_in_the_search(tmp_path: Path) -> None:

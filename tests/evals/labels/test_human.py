@@ -3,16 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.labels.files import score_of
-from editloupe.evals.labels.human import Human, load_human_labels
-from editloupe.evals.stats.scores.run_table import Table, read_run_table
+from editloupe.evals.labels.files import parse_label
+from editloupe.evals.labels.human import HumanLabels, load_human_labels
+from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
 from editloupe.rubrics.model import NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Table:
+def table(tmp_path: Path) -> RunTable:
     lines = [
         Line("a", human={IF: "Flawless Execution", VC: ["Single Anomaly", "Perfect Consistency"]}),
         Line("b", human={IF: ["wrong  action", ""]}),
@@ -21,7 +21,7 @@ def table(tmp_path: Path) -> Table:
     return read_run_table(make_run(tmp_path / "run", lines))
 
 
-def of_people(human: Human) -> dict[tuple[str, str], dict[str, float]]:
+def of_people(human: HumanLabels) -> dict[tuple[str, str], dict[str, float]]:
     """What somebody said beside the manifest."""
     manifest = ("annotator 1", "annotator 2")
     told = {place: {who: said for who, said in by.items() if who not in manifest} for place, by in human.given.items()}
@@ -33,7 +33,7 @@ def write(path: Path, *rows: dict[str, object]) -> Path:
     return path
 
 
-def test_labels_of_the_manifest_one_or_one_an_annotator(table: Table) -> None:
+def test_labels_of_the_manifest_one_or_one_an_annotator(table: RunTable) -> None:
     human = load_human_labels(table)
     assert human.origin == "the manifest"
     assert human.given["a", IF] == {"annotator 1": 4.0}
@@ -43,7 +43,7 @@ def test_labels_of_the_manifest_one_or_one_an_annotator(table: Table) -> None:
     assert human.annotators == ("annotator 1", "annotator 2")
 
 
-def test_long_rows_with_names_the_last_label_of_a_name_counts(table: Table, tmp_path: Path) -> None:
+def test_long_rows_with_names_the_last_label_of_a_name_counts(table: RunTable, tmp_path: Path) -> None:
     rows = [
         {"edit_id": "a", "annotator": "Ada", "criterion": IF, "label": "Wrong Action"},
         {"edit_id": "a", "annotator": "Ada", "criterion": IF, "label": "over modification"},
@@ -59,13 +59,13 @@ def test_long_rows_with_names_the_last_label_of_a_name_counts(table: Table, tmp_
     assert human.notes == ("1 labelled edit is not in this run (z).",)
 
 
-def test_long_csv_rows_may_leave_a_label_empty(table: Table, tmp_path: Path) -> None:
+def test_long_csv_rows_may_leave_a_label_empty(table: RunTable, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text(f"id,annotator,criterion,label\na,Ada,{IF},Wrong Action\nb,Ada,{IF},\n", "utf-8")
     assert of_people(load_human_labels(table, file)) == {("a", IF): {"Ada": 2.0}}
 
 
-def test_wide_rows_have_a_column_for_each_criterion(table: Table, tmp_path: Path) -> None:
+def test_wide_rows_have_a_column_for_each_criterion(table: RunTable, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text(f"edit_id,annotator,{IF},{VC}\na,Ada,Wrong Action,Scene Collapse\nb,Ada,,4\n", "utf-8")
     assert of_people(load_human_labels(table, file)) == {
@@ -75,7 +75,7 @@ def test_wide_rows_have_a_column_for_each_criterion(table: Table, tmp_path: Path
     }
 
 
-def test_rows_without_a_name_are_annotators_in_their_order(table: Table, tmp_path: Path) -> None:
+def test_rows_without_a_name_are_annotators_in_their_order(table: RunTable, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text(f"edit_id,criterion,label\na,{IF},1\na,{IF},3\nb,{IF},2\n", "utf-8")
     human = load_human_labels(table, file)
@@ -85,13 +85,13 @@ def test_rows_without_a_name_are_annotators_in_their_order(table: Table, tmp_pat
     }
 
 
-def test_rows_like_those_of_a_manifest_are_read_with_a_skipped_label_as_null(table: Table, tmp_path: Path) -> None:
+def test_rows_like_those_of_a_manifest_are_read_with_a_skipped_label_as_null(table: RunTable, tmp_path: Path) -> None:
     file = tmp_path / "labels.jsonl"
     file.write_text(json.dumps({"id": "a", "human": {IF: [None, "Wrong Action"]}}), "utf-8")
     assert of_people(load_human_labels(table, file)) == {("a", IF): {"annotator 2 of labels.jsonl": 2.0}}
 
 
-def test_labels_given_in_the_studio_stand_beside_those_of_the_manifest(table: Table) -> None:
+def test_labels_given_in_the_studio_stand_beside_those_of_the_manifest(table: RunTable) -> None:
     rows = [
         {"edit_id": "a", "criterion": IF, "label": "Wrong Action", "annotator": "Ada", "at": "2026-01-01T00:00:00Z"},
         {"edit_id": "c", "criterion": IF, "label": "4", "annotator": "Ada"},
@@ -106,7 +106,7 @@ def test_labels_given_in_the_studio_stand_beside_those_of_the_manifest(table: Ta
     assert ("c", IF) not in human.given
 
 
-def test_a_person_is_the_same_in_every_file_and_the_later_label_counts(table: Table, tmp_path: Path) -> None:
+def test_a_person_is_the_same_in_every_file_and_the_later_label_counts(table: RunTable, tmp_path: Path) -> None:
     first = write(tmp_path / "one.jsonl", *({"edit_id": e, "rater": "Ada", IF: "1"} for e in "abc"))
     second = write(
         tmp_path / "two.jsonl",
@@ -121,7 +121,7 @@ def test_a_person_is_the_same_in_every_file_and_the_later_label_counts(table: Ta
     assert turned == {("a", IF): {"Ada": 1}, ("b", IF): {"Ada": 1}, ("c", IF): {"Ada": 1, "Bo": 2}}
 
 
-def test_people_without_a_name_are_kept_apart_by_their_files(table: Table, tmp_path: Path) -> None:
+def test_people_without_a_name_are_kept_apart_by_their_files(table: RunTable, tmp_path: Path) -> None:
     files = [
         write(tmp_path / f"{name}.jsonl", {"edit_id": "a", IF: score}, {"edit_id": "c", IF: "1"})
         for name, score in (("ada", "1"), ("bo", "2"))
@@ -133,7 +133,7 @@ def test_people_without_a_name_are_kept_apart_by_their_files(table: Table, tmp_p
     }
 
 
-def test_a_copy_of_labels_is_no_second_opinion(table: Table, tmp_path: Path) -> None:
+def test_a_copy_of_labels_is_no_second_opinion(table: RunTable, tmp_path: Path) -> None:
     rows = ({"edit_id": "a", IF: "4", VC: "3"}, {"edit_id": "a", VC: "4"}, {"edit_id": "b", IF: "2"})
     copy = write(tmp_path / "copy.jsonl", *rows)
     again = load_human_labels(table, [copy, copy])
@@ -158,13 +158,13 @@ def test_a_file_with_names_stands_for_its_unnamed_copy(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> Table:
+def models(tmp_path: Path) -> RunTable:
     """Two models under the same ids; `b` is the first model's alone."""
     lines = [Line("a", model="A"), Line("b", model="A"), Line("a", 1, model="B", human={IF: "1"})]
     return read_run_table(make_run(tmp_path / "models", lines))
 
 
-def test_a_label_says_which_model_it_is_about(models: Table, tmp_path: Path) -> None:
+def test_a_label_says_which_model_it_is_about(models: RunTable, tmp_path: Path) -> None:
     file = write(
         tmp_path / "labels.jsonl",
         {"edit_id": "a", "model": "B", "rater": "Ada", IF: "2"},
@@ -184,7 +184,7 @@ def test_a_label_says_which_model_it_is_about(models: Table, tmp_path: Path) -> 
     assert human.notes == ("1 labelled edit is not in this run (a of C).",)
 
 
-def test_a_label_that_fits_several_models_is_refused_and_names_them(models: Table, tmp_path: Path) -> None:
+def test_a_label_that_fits_several_models_is_refused_and_names_them(models: RunTable, tmp_path: Path) -> None:
     file = write(tmp_path / "labels.jsonl", {"edit_id": "b", IF: "1"}, {"edit_id": "a", IF: "1"})
     with pytest.raises(
         UserError, match=r'labels.jsonl, line 2: "a" fits several edits of this run: a \(A\), a@B \(B\); '
@@ -204,7 +204,7 @@ def test_a_label_that_fits_several_models_is_refused_and_names_them(models: Tabl
     ],
 )
 def test_a_mistake_in_the_file_is_told_with_its_place(
-    table: Table, tmp_path: Path, line: dict[str, str], sentence: str
+    table: RunTable, tmp_path: Path, line: dict[str, str], sentence: str
 ) -> None:
     file = tmp_path / "labels.jsonl"
     file.write_text(json.dumps(line), "utf-8")
@@ -212,7 +212,7 @@ def test_a_mistake_in_the_file_is_told_with_its_place(
         load_human_labels(table, file)
 
 
-def test_a_file_that_is_missing_or_of_another_kind_is_one_sentence(table: Table, tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_of_another_kind_is_one_sentence(table: RunTable, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="was not found"):
         load_human_labels(table, tmp_path / "none.csv")
     (tmp_path / "labels.xlsx").write_bytes(b"PK")
@@ -222,7 +222,7 @@ def test_a_file_that_is_missing_or_of_another_kind_is_one_sentence(table: Table,
 
 def test_numbers_and_yes_no_are_read_on_their_own_scales() -> None:
     scale = NumberAnswer(low=1, high=10)
-    assert [score_of(scale, text) for text in ("7", "10.0", "11", "0", "nan", "high")] == [
+    assert [parse_label(scale, text) for text in ("7", "10.0", "11", "0", "nan", "high")] == [
         7,
         10,
         None,
@@ -230,10 +230,10 @@ def test_numbers_and_yes_no_are_read_on_their_own_scales() -> None:
         None,
         None,
     ]
-    assert [score_of(YesNoAnswer(), text) for text in ("Yes", "no", "1", "maybe")] == [1, 0, 1, None]
+    assert [parse_label(YesNoAnswer(), text) for text in ("Yes", "no", "1", "maybe")] == [1, 0, 1, None]
 
 
-def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: Table, tmp_path: Path) -> None:
+def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: RunTable, tmp_path: Path) -> None:
     file = write(
         tmp_path / "labels.jsonl",
         {"edit_id": "c", "annotator": "Ada", "criterion": IF, "label": 1},
@@ -243,11 +243,11 @@ def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: Tabl
     )
     human = load_human_labels(table, file)
     assert human.given["c", IF] == {"Ada": 1.0, "Bo": 4.0}
-    assert human.counting(("c", IF)) == [2.0]
-    assert human.counting(("a", VC)) == [3.0, 4.0]
+    assert human.counting_scores(("c", IF)) == [2.0]
+    assert human.counting_scores(("a", VC)) == [3.0, 4.0]
     place = [row.name for row in table.rows].index("c")
-    assert sorted(score for score in human.settled(table.names, IF)[place] if score == score) == [2.0]
+    assert sorted(score for score in human.counting_matrix(table.names, IF)[place] if score == score) == [2.0]
     assert sorted(score for score in human.matrix(table.names, IF)[place] if score == score) == [1.0, 4.0]
     taken_back = {"edit_id": "c", "annotator": "Cem", "criterion": IF, "label": None, "adjudicated": True}
     file.write_text(f"{file.read_text('utf-8')}{json.dumps(taken_back)}\n", "utf-8")
-    assert load_human_labels(table, file).counting(("c", IF)) == [1.0, 4.0]
+    assert load_human_labels(table, file).counting_scores(("c", IF)) == [1.0, 4.0]

@@ -13,7 +13,7 @@ from PIL import Image
 
 from editloupe.cli.main import run
 from editloupe.evals.manifests.layouts import layout_help, load_benchmark
-from editloupe.evals.stats.scores.paper_tables import paper_tables
+from editloupe.evals.stats.scores.paper_tables import build_paper_tables
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.types import UserError
@@ -112,7 +112,7 @@ def test_wiseedit_is_run_by_one_command_and_missing_outputs_are_shown(
     assert server.served == told["units"] - 4
     assert run([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["held"] == told["units"]
-    tables = {section.title: section for section in paper_tables(read_run_table(tmp_path / "run"))}
+    tables = {section.title: section for section in build_paper_tables(read_run_table(tmp_path / "run"))}
     chinese = tables["WiseEdit, Table 6: Chinese instructions, all cases"]
     assert chinese.rows == (("alpha", *[50.0] * 5, *[100.0] * 5, None, 16, 16),)
     assert chinese.notes == ("alpha: 1 output is missing and counts 0 on every metric (Supplement C).",)
@@ -193,7 +193,7 @@ def test_edit_compass_is_run_by_one_command(
     told = json.loads(capsys.readouterr().out)
     assert told["units"] == told["judged"] == 3 + 4 + 4 + 3
     assert server.served == told["units"] + 4
-    tables = {section.title: section for section in paper_tables(read_run_table(tmp_path / "run"))}
+    tables = {section.title: section for section in build_paper_tables(read_run_table(tmp_path / "run"))}
     main = tables["Edit-Compass, Table 3: English instructions"]
     (row,) = (dict(zip(main.columns, row, strict=True)) for row in main.rows)
     assert (row["Overall AVG"], row["judged"], row["expected"]) == (5.0, 14, 14)
@@ -244,7 +244,7 @@ def test_vibes_folders_become_samples_and_are_judged_three_times(
     command += ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--out", str(tmp_path / "run"), "--json"]
     assert run(command) == 0
     assert json.loads(capsys.readouterr().out)["units"] == 3 * (3 + 2 + 1)
-    means, spread = paper_tables(read_run_table(tmp_path / "run"))
+    means, spread = build_paper_tables(read_run_table(tmp_path / "run"))
     row = dict(zip(means.columns, means.rows[0], strict=True))
     assert (row["AD"], row["Deictic Avg"], row["Overall"]) == (100.0, None, None)
     row = dict(zip(spread.columns, spread.rows[0], strict=True))

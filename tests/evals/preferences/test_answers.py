@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.preferences import answers as pair_answers
-from editloupe.evals.preferences.answers import PairAnswers, decide, pair_agreement
-from editloupe.evals.preferences.pairs import TIE, OpenPair, Rule, Side
+from editloupe.evals.preferences.answers import PairAnswers, decide_pair, measure_pair_agreement
+from editloupe.evals.preferences.pairs import TIE, DecisionRule, OpenPair, PairSide
 from editloupe.types import UserError
 
 
-def pair(name: str = "p", people: int = 2, rule: Rule = "third") -> OpenPair:
+def pair(name: str = "p", people: int = 2, rule: DecisionRule = "third") -> OpenPair:
     return OpenPair(
         id=name,
         kind="outputs",
@@ -23,8 +23,8 @@ def pair(name: str = "p", people: int = 2, rule: Rule = "third") -> OpenPair:
         prompt="Move the cup",
         source="s",
         source_image="s.png",
-        a=Side(key="x", name="m", picture="x.png"),
-        b=Side(key="y", name="n", picture="y.png"),
+        a=PairSide(key="x", name="m", picture="x.png"),
+        b=PairSide(key="y", name="n", picture="y.png"),
         people=people,
         rule=rule,
     )
@@ -48,9 +48,9 @@ def pair(name: str = "p", people: int = 2, rule: Rule = "third") -> OpenPair:
         (1, "third", "y", "decided", "y"),
     ],
 )
-def test_what_choices_decide(people: int, rule: Rule, choices: str, state: str, choice: str | None) -> None:
+def test_what_choices_decide(people: int, rule: DecisionRule, choices: str, state: str, choice: str | None) -> None:
     given = [TIE if letter == "t" else letter for letter in choices]
-    found = decide(pair(people=people, rule=rule), given)
+    found = decide_pair(pair(people=people, rule=rule), given)
     assert (found.state, found.choice) == (state, choice)
 
 
@@ -124,13 +124,13 @@ def test_agreement_of_two_who_differ_once(tmp_path: Path) -> None:
         for one, choice in zip(pairs, choices, strict=True):
             answers.rate(one, who, {"x": 5 if choice == "x" else 2, "y": 5 if choice == "y" else 2})
             answers.choose(one, who, choice)
-    (found,) = pair_agreement(pairs, answers)
+    (found,) = measure_pair_agreement(pairs, answers)
     assert (found.dimension, found.shared, found.same) == ("IA", 4, 0.75)
     # κ by hand: 3 of 4 equal; expected 2/4·1/4 (x) + 1/4·2/4 (y) + 1/4·1/4 (tie) = 5/16.
     assert found.kappa == pytest.approx((0.75 - 5 / 16) / (1 - 5 / 16))
     assert found.choices_alpha is not None
     assert found.ratings_alpha is not None
-    assert "same choice 0.75" in found.told()
+    assert "same choice 0.75" in found.format()
 
 
 def test_who_was_asked_because_others_disagreed_does_not_count_as_agreement(tmp_path: Path) -> None:
@@ -139,11 +139,11 @@ def test_who_was_asked_because_others_disagreed_does_not_count_as_agreement(tmp_
         for who, choice in (("Ana", "x"), ("Bo", "x" if one.id == "p" else "y")):
             answers.rate(one, who, {"x": 4, "y": 2})
             answers.choose(one, who, choice)
-    before = pair_agreement(pairs, answers)
+    before = measure_pair_agreement(pairs, answers)
     answers.rate(pairs[1], "Cy", {"x": 4, "y": 2})
     answers.choose(pairs[1], "Cy", "x")
 
-    assert pair_agreement(pairs, answers) == before
+    assert measure_pair_agreement(pairs, answers) == before
     assert before[0].same == 0.5
 
 

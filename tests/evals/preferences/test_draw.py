@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.preferences.draw import Drawn, DrawSettings, by_margin, draw_pairs
-from editloupe.evals.preferences.pairs import TIE, UNCLEAR, OpenPair, Side
+from editloupe.evals.preferences.draw import DrawnPairs, DrawSettings, compare_by_margin, draw_pairs
+from editloupe.evals.preferences.pairs import TIE, UNCLEAR, OpenPair, PairSide
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.types import UserError
 from tests.evals.model_runs import model_run
 from tests.evals.preferences.samples import all_metrics, compass_run
 
 
-def drawn(*runs: Path, **options: Any) -> Drawn:
+def drawn(*runs: Path, **options: Any) -> DrawnPairs:
     return draw_pairs([read_run_table(run) for run in runs], DrawSettings(**options), runs[0].parent)
 
 
-def between(found: Drawn, one: str, two: str, dimension: str) -> OpenPair:
+def between(found: DrawnPairs, one: str, two: str, dimension: str) -> OpenPair:
     (pair,) = [p for p in found.pairs if {p.a.name, p.b.name} == {one, two} and p.dimension == dimension]
     return pair
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_a_pair_is_left_out_and_counted(tmp_path: Path) -> None:
     found = drawn(run, dimensions=("IA",))
     assert (len(found.pairs), found.unscored, found.same_picture) == (1, 1, 1)
     assert found.pairs[0].fields == {"IF": True, "WA": False, "instruction_type": "Change Color"}
-    assert any("no score" in sentence for sentence in found.told())
+    assert any("no score" in sentence for sentence in found.format_left_out())
 
 
 def test_another_papers_criterion_can_stand_for_a_dimension(tmp_path: Path) -> None:
@@ -107,6 +107,6 @@ def test_what_makes_no_pairs_is_one_sentence(tmp_path: Path, run: Path) -> None:
 
 def test_a_margin_of_one_step_does_not_fail_by_the_last_digit() -> None:
     third = 100 / 3
-    one, two = Side(key="x", name="m", score=2 * third), Side(key="y", name="n", score=third)
-    assert by_margin(one, two, third, 1e-5) == "x"
-    assert by_margin(two, one, 40, 1e-5) == UNCLEAR
+    one, two = PairSide(key="x", name="m", score=2 * third), PairSide(key="y", name="n", score=third)
+    assert compare_by_margin(one, two, third, 1e-5) == "x"
+    assert compare_by_margin(two, one, 40, 1e-5) == UNCLEAR

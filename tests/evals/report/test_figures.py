@@ -11,8 +11,8 @@ from editloupe.evals.report import build_leaderboard, build_report, figures
 from editloupe.evals.report.figures.agreement import MEASURES
 from editloupe.evals.report.figures.report_figures import build_figures
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
-from editloupe.evals.stats.bootstrap import Estimate, Resampling, missing
-from editloupe.evals.stats.scores.distribution import area_trend, distribution
+from editloupe.evals.stats.bootstrap import Estimate, Resampling, missing_estimate
+from editloupe.evals.stats.scores.distribution import compute_area_trend, count_answers
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
 from tests.evals.sample_runs import IF, LABELS, VC, Line, make_run
@@ -42,19 +42,19 @@ def run(tmp_path: Path) -> Path:
 def test_scores_per_type_stand_in_the_order_of_the_table_with_the_overall_last(tmp_path: Path) -> None:
     lines = [Line(f"e{n}", 1 + n % 4, 2 + n % 3, type=("Change Color", "Change OCR")[n % 2]) for n in range(16)]
     run = make_run(tmp_path / "run", lines)
-    axes = figures.score_per_type({"run": compute_scores(run, how=QUICK)}, {IF: "Instruction Following"}).axes[0]
+    axes = figures.score_per_type({"run": compute_scores(run, resampling=QUICK)}, {IF: "Instruction Following"}).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Change Color", "Change OCR", "overall"]
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["Instruction Following", VC, "score"]
     values = axes.containers[2].lines[0].get_xdata()
-    found = compute_scores(run, how=QUICK)
+    found = compute_scores(run, resampling=QUICK)
     expected = [found.by_type["Change Color"].value, found.by_type["Change OCR"].value, found.overall.value]
     assert np.asarray(values) == pytest.approx(expected)
 
 
 def test_several_runs_are_told_apart_by_colour_and_by_mark(run: Path) -> None:
-    found = compute_scores(run, how=QUICK)
+    found = compute_scores(run, resampling=QUICK)
     axes = figures.score_per_type({"one": found, "two": found}).axes[0]
     lines = [container.lines[0] for container in axes.containers]
     assert len({line.get_color() for line in lines}) == 2
@@ -63,7 +63,7 @@ def test_several_runs_are_told_apart_by_colour_and_by_mark(run: Path) -> None:
 
 def test_the_distribution_shows_counts_and_what_is_unjudged(run: Path) -> None:
     table = read_run_table(run)
-    one = distribution(table, IF)
+    one = count_answers(table, IF)
     assert one.answers[-1] == "unjudged"
     assert sum(map(sum, one.counts.values())) == 16
     assert sum(line[-1] for line in one.counts.values()) == 1
@@ -87,7 +87,7 @@ def test_scores_by_area_are_sorted_with_a_sliding_mean_of_ten_and_r(tmp_path: Pa
     lines = [
         Line(f"e{n}", 1 + int(size) * 4 // 34, 4, boxes=((0, 0, int(size), int(size)),)) for n, size in enumerate(sizes)
     ]
-    trend = area_trend(read_run_table(make_run(tmp_path / "run", lines)), IF)
+    trend = compute_area_trend(read_run_table(make_run(tmp_path / "run", lines)), IF)
     assert trend is not None
     assert trend.unit == "pixels"
     assert list(trend.areas) == sorted(trend.areas)
@@ -104,11 +104,11 @@ def test_scores_by_area_are_sorted_with_a_sliding_mean_of_ten_and_r(tmp_path: Pa
 
 def test_area_is_a_share_of_the_picture_where_the_run_kept_it(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [Line("a", boxes=((0, 0, 12, 8), (20, 20, 32, 28)))], pictures=True)
-    trend = area_trend(read_run_table(run), IF)
+    trend = compute_area_trend(read_run_table(run), IF)
     assert trend is not None
     assert trend.areas == (pytest.approx(2 * 12 * 8 / (120 * 80) * 100),)
     assert (trend.unit, trend.r, trend.sliding) == ("percent of the picture", None, ())
-    assert area_trend(read_run_table(make_run(tmp_path / "none", [Line("a")])), IF) is None
+    assert compute_area_trend(read_run_table(make_run(tmp_path / "none", [Line("a")])), IF) is None
 
 
 def test_target_sizes_have_a_panel_a_model_with_its_own_r_and_windows(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_target_sizes_have_a_panel_a_model_with_its_own_r_and_windows(tmp_path: 
         for model, score in (("a", 1 + n * 4 // 24), ("b", 4 - n * 4 // 24)):
             boxes = ((0, 0, size, 2 * size), (50, 0, 51, 1)) if n == 0 else ((0, 0, size, 2 * size),)
             lines.append(Line(f"{model}{n}", score, 4, model=model, boxes=boxes, source="one"))
-    trend = area_trend(read_run_table(make_run(tmp_path / "run", lines, pictures=True)), IF)
+    trend = compute_area_trend(read_run_table(make_run(tmp_path / "run", lines, pictures=True)), IF)
     assert trend is not None
     assert list(trend.models) == ["a", "b"]
     a, b = trend.models["a"], trend.models["b"]
@@ -149,7 +149,7 @@ def test_target_sizes_have_a_panel_a_model_with_its_own_r_and_windows(tmp_path: 
 
 def test_a_model_with_fewer_than_ten_edits_has_points_and_no_mean(tmp_path: Path) -> None:
     lines = [Line(f"e{n}", 1 + n % 4, 4, boxes=((0, 0, n + 2, 5),)) for n in range(5)]
-    trend = area_trend(read_run_table(make_run(tmp_path / "run", lines)), IF)
+    trend = compute_area_trend(read_run_table(make_run(tmp_path / "run", lines)), IF)
     assert trend is not None
     figure = figures.target_sizes(trend, "IF")
     assert "fewer than 10 edits" in texts(figure)
@@ -173,7 +173,7 @@ def test_types_by_model_shows_every_score_as_a_number_and_what_has_none_as_a_das
 
 def test_several_judges_stand_against_people_by_three_measures_with_the_best_filled() -> None:
     def measures(rho: float | None, mae: float) -> Measures:
-        none = missing("nothing")
+        none = missing_estimate("nothing")
         at = Estimate(value=rho, low=rho - 0.1, high=rho + 0.1, n=9) if rho is not None else none
         far = Estimate(value=mae, low=mae / 2, high=mae * 2, n=9)
         return Measures.model_construct(n=9, spearman=at, pearson=at, mae=far)
@@ -196,7 +196,7 @@ def test_several_judges_stand_against_people_by_three_measures_with_the_best_fil
 
 def test_a_constant_score_has_no_r_and_says_why(tmp_path: Path) -> None:
     lines = [Line(f"e{n}", 4, boxes=((0, 0, n + 1, 5),)) for n in range(5)]
-    trend = area_trend(read_run_table(make_run(tmp_path / "run", lines)), IF)
+    trend = compute_area_trend(read_run_table(make_run(tmp_path / "run", lines)), IF)
     assert trend is not None
     assert (trend.r, trend.why) == (None, "the judge gave the same score to all 5 edits")
 
@@ -209,7 +209,7 @@ def test_the_confusion_matrix_shows_every_count() -> None:
 def test_agreement_shows_intervals_the_ceiling_and_what_is_not_defined() -> None:
     one = Estimate(value=0.5, low=0.2, high=0.7, n=9)
     ceiling = Estimate(value=0.8, low=0.7, high=0.9, n=9)
-    figure = figures.whiskers({"IF": [("a", one), ("b", missing("none"))]}, "ρ", {"IF": ceiling})
+    figure = figures.whiskers({"IF": [("a", one), ("b", missing_estimate("none"))]}, "ρ", {"IF": ceiling})
     assert texts(figure) == ["not defined"]
     drawn = [list(np.asarray(line.get_xdata())) for line in figure.axes[0].lines]
     assert [0.2, 0.7] in drawn
@@ -217,21 +217,21 @@ def test_agreement_shows_intervals_the_ceiling_and_what_is_not_defined() -> None
 
 
 def test_the_leaderboard_has_the_best_on_top() -> None:
-    entries = {"low": Estimate(value=20, n=3), "high": Estimate(value=70, n=3), "none": missing("nothing")}
+    entries = {"low": Estimate(value=20, n=3), "high": Estimate(value=70, n=3), "none": missing_estimate("nothing")}
     axes = figures.leaderboard(entries).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["high", "low", "none"]
 
 
 def test_a_name_with_dollars_is_no_formula_and_settings_of_the_user_stay(run: Path) -> None:
     before = dict(matplotlib.rcParams)
-    figure = figures.leaderboard(compute_scores(run, how=QUICK).by["model"])
+    figure = figures.leaderboard(compute_scores(run, resampling=QUICK).by["model"])
     assert figures.as_png(figure).startswith(b"\x89PNG")
     assert dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.long
 def test_the_same_figure_is_the_same_file_and_pdf_and_png_can_be_saved(run: Path, tmp_path: Path) -> None:
-    found = compute_scores(run, how=QUICK)
+    found = compute_scores(run, resampling=QUICK)
     one, two = (figures.as_svg(figures.score_per_type({"run": found})) for _ in range(2))
     assert one == two
     assert (

@@ -59,7 +59,7 @@ def test_every_table_says_so(moved: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_two_runs_of_different_versions_say_so_when_they_are_compared(scripted: StartServer, tmp_path: Path) -> None:
-    from editloupe.evals.stats.scores.run_table import warnings_of
+    from editloupe.evals.stats.scores.run_table import find_warnings
 
     manifest = write_manifest(tmp_path, 1)
     tables = []
@@ -67,8 +67,8 @@ def test_two_runs_of_different_versions_say_so_when_they_are_compared(scripted: 
         server = scripted(final(GOOD).but(served=version))
         run(batch(server, MODEL, manifest, tmp_path / version))
         tables.append(read_run_table(tmp_path / version))
-    assert not warnings_of(tables[0])
-    assert "served in 2 versions: v1" in warnings_of(*tables)[0]
+    assert not find_warnings(tables[0])
+    assert "served in 2 versions: v1" in find_warnings(*tables)[0]
 
 
 def test_a_reply_that_is_kept_knows_its_version_again(scripted: StartServer, moved: Path, tmp_path: Path) -> None:

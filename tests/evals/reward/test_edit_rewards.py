@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from editloupe import Edit, Judge, UserError, Verdict, best_of
 from editloupe.cli.main import run
 from editloupe.evals.manifests.pairs import Pair, load_pairs
-from editloupe.evals.reward import PairResult, accuracy, areward, judge_pairs, reward
+from editloupe.evals.reward import PairResult, areward, count_accuracy, judge_pairs, reward
 from editloupe.integrations.evaluators import edit_evaluator
 from editloupe.integrations.trainer_rewards import trl, verl
 from editloupe.judge.edit_score import score_edit
@@ -232,8 +232,8 @@ def test_the_published_average_is_the_share_of_right_pairs_over_all_dimensions(m
         for n in range(sizes[name])
     ]
     for name, share in (("IA", ia), ("VC", vc), ("VQ", vq)):
-        assert accuracy([r for r in results if r.dimension == name]).share == pytest.approx(share, abs=4e-4)
-    assert accuracy(results).share == pytest.approx(published, abs=3e-4)
+        assert count_accuracy([r for r in results if r.dimension == name]).share == pytest.approx(share, abs=4e-4)
+    assert count_accuracy(results).share == pytest.approx(published, abs=3e-4)
 
 
 def test_the_command_prints_accuracies_and_writes_every_pair(

@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.reward import Accuracy
-from editloupe.evals.stats.scores.paper_tables import Line, pair_table
+from editloupe.evals.stats.scores.paper_tables import JudgeAccuracy, build_pair_table
 from editloupe.rubrics.editreward.scoring import PAIRS, published
 from tests.conftest import StartServer
 from tests.evals.reward.samples import asked, brightness, fair, write_pairs
@@ -125,7 +125,7 @@ def test_the_published_averages_lie_between_their_dimensions() -> None:
 
 def test_a_dimension_without_pairs_is_absent_and_not_zero() -> None:
     found = Accuracy(pairs=3, judged=3, correct=2)
-    (row,) = pair_table([Line("one", {"IA": found}, found)], PAIRS).rows
+    (row,) = build_pair_table([JudgeAccuracy("one", {"IA": found}, found)], PAIRS).rows
     assert row == ("one", "0.6667", None, None, "0.6667", "3 of 3")
 
 

@@ -18,7 +18,7 @@ from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.trust.label_queue import Drawn, LabelQueue
+from editloupe.evals.stats.trust.label_queue import LabelQueue, QueuedEdit
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes, write_note
 from editloupe.servers.studio.labels import LabelBook
 from editloupe.types import UserError
@@ -46,8 +46,8 @@ def test_labels_notes_queues_and_other_files_of_all_runs_are_in_the_merged_one(
     write_rows(first / "labels.jsonl", label("x", 1), label("y", 2))
     write_rows(second / "labels.jsonl", label("z", 3))
     write_note(first, TracePlace("x", IF, 0, "k"), ["odd"], "look")
-    LabelQueue("q", (Drawn("x", "x", None, 0.5, None, of=2),)).write(first / "label_queue.jsonl")
-    LabelQueue("q", (Drawn("z", "z", None, 0.5, None, of=1),)).write(second / "random.queue.jsonl")
+    LabelQueue("q", (QueuedEdit("x", "x", None, 0.5, None, of=2),)).write(first / "label_queue.jsonl")
+    LabelQueue("q", (QueuedEdit("z", "z", None, 0.5, None, of=1),)).write(second / "random.queue.jsonl")
     (second / "remarks.md").write_text("good")
     (second / "drafts").mkdir()
     out = tmp_path / "both"
@@ -74,7 +74,7 @@ def test_labels_follow_their_edit_where_another_run_has_its_name(tmp_path: Path)
     write_rows(first / "labels.jsonl", label("x", 1))
     write_rows(second / "labels.jsonl", label("x", 4), {"edit_id": "x", "comment": "nice", "annotator": "Ada"})
     write_note(second, TracePlace("x", IF, 0, "k"), [], "of b")
-    LabelQueue("q", (Drawn("x", "x", "b", 0.5, None, of=1),)).write(second / "label_queue.jsonl")
+    LabelQueue("q", (QueuedEdit("x", "x", "b", 0.5, None, of=1),)).write(second / "label_queue.jsonl")
     out = tmp_path / "both"
     merge_runs([first, second], out)
     with Run.open(out) as run:
@@ -124,8 +124,8 @@ def test_queues_and_files_of_one_name_are_kept_apart_by_the_names_of_their_runs(
     for name, chance in (("one", 0.5), ("two", 0.25)):
         run = make_run(tmp_path / name, [Line("x")])
         for file in ("label_queue.jsonl", "ana.queue.jsonl"):
-            LabelQueue("q", (Drawn("x", "x", None, chance, None, of=1),)).write(run / file)
-        LabelQueue("q", (Drawn("x", "x", None, 1.0, None, of=1),)).write(run / "same.queue.jsonl")
+            LabelQueue("q", (QueuedEdit("x", "x", None, chance, None, of=1),)).write(run / file)
+        LabelQueue("q", (QueuedEdit("x", "x", None, 1.0, None, of=1),)).write(run / "same.queue.jsonl")
         (run / "remarks.md").write_text(name)
     out = tmp_path / "both"
     done = merge_runs([tmp_path / "one", tmp_path / "two"], out)

@@ -113,7 +113,7 @@ def test_agree_reads_what_the_page_wrote(studio: OpenStudio, tmp_path: Path) -> 
         client.post("/runs/run/labels", json={"annotator": name, "edit": "edit-00000", "boxes": [[1, 2, 30, 40]]})
     client.post("/runs/run/labels", json={"annotator": "ben", "undo": True})
     client.post("/runs/run/labels", json={"annotator": "ben", "undo": True})
-    found = measure_agreement(run, how=Resampling(100, 0))
+    found = measure_agreement(run, resampling=Resampling(100, 0))
     assert dict(found.annotators) == {"annotator 1": 3, "ana": 20, "ben": 19}
     assert measure_agreement(run, run / "labels.jsonl", Resampling(100, 0)) == found
     assert found.criteria[FOLLOWING].n == 11

@@ -13,7 +13,7 @@ from editloupe.cli.main import run as editloupe
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
 from editloupe.evals.stats.bootstrap import Resampling
-from editloupe.evals.stats.trust.label_queue import Drawn, LabelQueue
+from editloupe.evals.stats.trust.label_queue import LabelQueue, QueuedEdit
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.registry import protocol
 from editloupe.types import Edit, Judgement, Observation, Sent, Step, Trace, Verdict
@@ -46,9 +46,9 @@ def label_all(client: TestClient, annotator: str, edit: str, place: int = 0, **m
         give(client, annotator=annotator, edit=edit, criterion=criterion, label=LABELS[criterion][place], **more)
 
 
-def drawn(number: int, why: str = "", annotator: str | None = None) -> Drawn:
+def drawn(number: int, why: str = "", annotator: str | None = None) -> QueuedEdit:
     name = f"edit-{number:05}"
-    return Drawn(name, name, f"painter-{number % 3}", 0.25, None, why, 12, annotator)
+    return QueuedEdit(name, name, f"painter-{number % 3}", 0.25, None, why, 12, annotator)
 
 
 def vibe_manifest(folder: Path, kind: str = "Billiards") -> Path:
@@ -203,7 +203,7 @@ def test_skip_unsure_and_comment_are_rows_that_agree_passes_over(studio: OpenStu
     again = studio(runs=(run,))
     state = give(again, **first, skip=False)
     assert (state["unsure"], state["comment"], state["skipped"]) == ([FOLLOWING], "The mask is odd.", False)
-    found = measure_agreement(run, how=Resampling(100, 0))
+    found = measure_agreement(run, resampling=Resampling(100, 0))
     assert found.annotators["ana"] == 1
     assert not found.notes or all("ana" not in note for note in found.notes)
     for row in rows(run / "labels.jsonl"):
@@ -235,7 +235,7 @@ def test_an_adjudicated_label_counts_alone_and_the_others_stay(studio: OpenStudi
         assert state["verdicts"] == ""
     assert rows(run / "labels.jsonl")[-1]["adjudicated"] is True
     assert "all were adjudicated" in client.get("/runs/run/annotators").text
-    found = measure_agreement(run, how=Resampling(100, 0))
+    found = measure_agreement(run, resampling=Resampling(100, 0))
     assert "cem" not in found.annotators
     assert found.annotators["ana"] == 4
     assert any("2 labels were adjudicated and count alone" in note for note in found.notes)

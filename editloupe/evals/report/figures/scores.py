@@ -24,7 +24,7 @@ from editloupe.evals.report.figures.style import (
 )
 from editloupe.evals.stats.bootstrap import Estimate
 from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
-from editloupe.evals.stats.scores.run_scores import PartScores, Scores
+from editloupe.evals.stats.scores.run_scores import Scores, SliceScores
 from editloupe.types import UNJUDGED
 
 WHOLE = "score"
@@ -33,7 +33,7 @@ MOST_LINES = 16
 """Up to this number of types, the criteria are drawn next to the scores."""
 
 
-def score_per_type(runs: Mapping[str, Scores | PartScores], titles: Mapping[str, str] | None = None) -> Figure:
+def score_per_type(runs: Mapping[str, Scores | SliceScores], titles: Mapping[str, str] | None = None) -> Figure:
     """Draw scores per type with intervals. For one run, criteria are shown as well."""
     titles = titles or {}
     kinds = list(dict.fromkeys(kind for scores in runs.values() for kind in scores.by_type))

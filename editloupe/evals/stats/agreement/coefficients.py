@@ -20,19 +20,19 @@ from editloupe.evals.stats.bootstrap import (
     Floats,
     Ints,
     Resampling,
-    bootstrap,
-    clusterings,
-    estimate,
-    finite,
-    kinds_of,
+    bootstrap_statistics,
+    build_clusterings,
+    build_estimate,
+    find_distinct_rows,
+    finite_or_none,
 )
 
-FEWEST = 3
+MIN_EDITS = 3
 """Edits a correlation needs."""
-MOST_VALUES = 20
+MAX_LABEL_VALUES = 20
 """Different scores up to which labels are compared as labels (κ, confusion)."""
-NOTHING = "no edit has both a verdict and a human label"
-Result = tuple[float | None, str | None]
+NO_SHARED_EDITS = "no edit has both a verdict and a human label"
+MeasureResult = tuple[float | None, str | None]
 """A value, or None and why there is none."""
 MEASURES = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic")
 HIGHER_IS_BETTER: Mapping[str, bool] = {name: name != "mae" for name in MEASURES}
@@ -50,7 +50,7 @@ TITLES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Pairing:
+class MatchedScores:
     """Scores of a judge (x) and of people (y), item by item: means for correlations, labels for comparing labels."""
 
     x: Floats
@@ -63,11 +63,11 @@ class Pairing:
     def __len__(self) -> int:
         return len(self.x)
 
-    def at(self, items: Bools | Ints) -> Pairing:
+    def at(self, items: Bools | Ints) -> MatchedScores:
         """Return the pairing of some items, by mask or by place."""
-        return Pairing(self.x[items], self.y[items], self.x_label[items], self.y_label[items], self.values)
+        return MatchedScores(self.x[items], self.y[items], self.x_label[items], self.y_label[items], self.values)
 
-    def value(self, measure: str) -> Result:
+    def value(self, measure: str) -> MeasureResult:
         """Return a measure, or None and why there is none."""
         match measure:
             case "spearman":
@@ -106,57 +106,59 @@ class Pairing:
         """Everything a measure depends on, one row an item."""
         return np.column_stack([self.x, self.y, self.x_label, self.y_label])
 
-    def estimates(self, ways: tuple[Clusters, ...], how: Resampling) -> dict[str, Estimate]:
+    def estimates(self, ways: tuple[Clusters, ...], resampling: Resampling) -> dict[str, Estimate]:
         """Return every measure with its interval."""
         values = {measure: self.value(measure) for measure in MEASURES}
         defined = [measure for measure, (value, _) in values.items() if value is not None]
-        kinds = kinds_of(self.numbers)
+        kinds = find_distinct_rows(self.numbers)
         few = self.at(kinds.first)
-        samples = bootstrap(ways, how, {measure: partial(few.samples, measure) for measure in defined}, kinds)
+        samples = bootstrap_statistics(
+            ways, resampling, {measure: partial(few.samples, measure) for measure in defined}, kinds
+        )
         return {
-            measure: estimate(value, len(self), samples.get(measure, {}), how.level, why)
+            measure: build_estimate(value, len(self), samples.get(measure, {}), resampling.level, why)
             for measure, (value, why) in values.items()
         }
 
 
-def pearson(x: Floats, y: Floats) -> Result:
+def pearson(x: Floats, y: Floats) -> MeasureResult:
     """Return Pearson's r."""
     from scipy import stats  # type: ignore[import-untyped]
 
     why = _not_correlated(x, y)
-    return (None, why) if why else (finite(stats.pearsonr(x, y).statistic), None)
+    return (None, why) if why else (finite_or_none(stats.pearsonr(x, y).statistic), None)
 
 
-def spearman(x: Floats, y: Floats) -> Result:
+def spearman(x: Floats, y: Floats) -> MeasureResult:
     """Return Spearman's ρ; ties get the mean of their ranks."""
     from scipy import stats
 
     why = _not_correlated(x, y)
-    return (None, why) if why else (finite(stats.spearmanr(x, y).statistic), None)
+    return (None, why) if why else (finite_or_none(stats.spearmanr(x, y).statistic), None)
 
 
-def mae(x: Floats, y: Floats) -> Result:
+def mae(x: Floats, y: Floats) -> MeasureResult:
     """Return the mean absolute difference."""
-    return (float(np.abs(x - y).mean()), None) if len(x) else (None, NOTHING)
+    return (float(np.abs(x - y).mean()), None) if len(x) else (None, NO_SHARED_EDITS)
 
 
-def accuracy(x: Floats, y: Floats) -> Result:
+def accuracy(x: Floats, y: Floats) -> MeasureResult:
     """Return the share of equal labels."""
-    return (float((x == y).mean()), None) if len(x) else (None, NOTHING)
+    return (float((x == y).mean()), None) if len(x) else (None, NO_SHARED_EDITS)
 
 
-def kappa(x: Floats, y: Floats, values: Floats, weights: str | None = None) -> Result:
+def kappa(x: Floats, y: Floats, values: Floats, weights: str | None = None) -> MeasureResult:
     """Return Cohen's κ over the rubric's values, plain or with quadratic weights."""
     if not len(x):
-        return None, NOTHING
-    if len(values) > MOST_VALUES:
+        return None, NO_SHARED_EDITS
+    if len(values) > MAX_LABEL_VALUES:
         return None, f"the scores take {len(values)} different values, too many to be labels"
     if len(np.unique(np.concatenate([x, y]))) < 2:
         return None, f"both gave one and the same label to all {len(x)} edits"
-    return finite(kappa_samples(np.ones((1, len(x))), x, y, values, weights)[0]), None
+    return finite_or_none(kappa_samples(np.ones((1, len(x))), x, y, values, weights)[0]), None
 
 
-def alpha(ratings: Floats) -> Result:
+def alpha(ratings: Floats) -> MeasureResult:
     """Return Krippendorff's ordinal α of items × raters; NaN is a missing rating."""
     paired = np.isfinite(ratings).sum(1) >= 2
     if ratings.shape[1] < 2:
@@ -169,7 +171,7 @@ def alpha(ratings: Floats) -> Result:
     counts = _value_counts(given, np.unique(given[np.isfinite(given)]))
     weighted = counts / (counts.sum(1, keepdims=True) - 1)
     coincidences = weighted.T @ counts - np.diag(weighted.sum(0))
-    return finite(_ordinal_alpha(coincidences[None])[0]), None
+    return finite_or_none(_ordinal_alpha(coincidences[None])[0]), None
 
 
 def mae_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
@@ -206,7 +208,7 @@ def spearman_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
 def kappa_samples(counts: Floats, x: Floats, y: Floats, values: Floats, weights: str | None = None) -> Floats:
     """Return Cohen's κ in every resample."""
     size = len(values)
-    if size > MOST_VALUES:
+    if size > MAX_LABEL_VALUES:
         return np.full(len(counts), np.nan)
     pairs = np.searchsorted(values, x) * size + np.searchsorted(values, y)
     table = (counts @ np.eye(size * size)[pairs]).reshape(-1, size, size)
@@ -219,7 +221,7 @@ def kappa_samples(counts: Floats, x: Floats, y: Floats, values: Floats, weights:
 def alpha_samples(counts: Floats, ratings: Floats) -> Floats:
     """Return Krippendorff's ordinal α in every resample (nan where the ratings take too many different values)."""
     values = np.unique(ratings[np.isfinite(ratings)])
-    if len(values) > MOST_VALUES or not len(values):
+    if len(values) > MAX_LABEL_VALUES or not len(values):
         return np.full(len(counts), np.nan)
     given = _value_counts(ratings, values)
     raters = given.sum(1)
@@ -228,7 +230,7 @@ def alpha_samples(counts: Floats, ratings: Floats) -> Floats:
     return _ordinal_alpha((counts @ pairs.reshape(len(pairs), -1)).reshape(-1, len(values), len(values)))
 
 
-def confusion(x: Floats, y: Floats, values: Floats) -> list[list[int]]:
+def count_confusion(x: Floats, y: Floats, values: Floats) -> list[list[int]]:
     """Return counts, one row a human value, one column a judge's value: x are the judge's, y the people's."""
     table = np.zeros((len(values), len(values)), np.int64)
     np.add.at(table, (np.searchsorted(values, y), np.searchsorted(values, x)), 1)
@@ -237,8 +239,8 @@ def confusion(x: Floats, y: Floats, values: Floats) -> list[list[int]]:
 
 
 def _not_correlated(x: Floats, y: Floats) -> str | None:
-    if len(x) < FEWEST:
-        return f"a correlation needs at least {FEWEST} edits with both scores, there {_are(len(x))}"
+    if len(x) < MIN_EDITS:
+        return f"a correlation needs at least {MIN_EDITS} edits with both scores, there {_are(len(x))}"
     if np.ptp(x) == 0:
         return f"the judge gave the same score to all {len(x)} edits"
     if np.ptp(y) == 0:
@@ -285,24 +287,26 @@ def _ratio(top: Any, bottom: Any) -> Floats:
         return np.asarray(np.where(bottom == 0, np.nan, top / bottom), np.float64)
 
 
-def values_of(*scores: Floats, scale: Sequence[float] = ()) -> Floats:
+def find_label_values(*scores: Floats, scale: Sequence[float] = ()) -> Floats:
     """Return the sorted values labels may take: the rubric's own and those that occur."""
     return np.unique(np.concatenate([np.asarray(scale, np.float64), *(s[np.isfinite(s)].ravel() for s in scores)]))
 
 
-def alpha_estimate(ratings: Floats, sources: Sequence[str], how: Resampling) -> Estimate:
+def estimate_alpha(ratings: Floats, sources: Sequence[str], resampling: Resampling) -> Estimate:
     """Return Krippendorff's ordinal α of items × raters with its interval; n counts items with two ratings or more."""
     paired = np.isfinite(ratings).sum(1) >= 2
-    value, why = alpha(used(ratings))
+    value, why = alpha(drop_empty_raters(ratings))
     drawn: dict[str, tuple[int, Floats]] = {}
     if value is not None:
-        ways = clusterings([source for source, here in zip(sources, paired, strict=True) if here])
-        kinds = kinds_of(ratings[paired])
+        ways = build_clusterings([source for source, here in zip(sources, paired, strict=True) if here])
+        kinds = find_distinct_rows(ratings[paired])
         few = ratings[paired][kinds.first]
-        drawn = bootstrap(ways, how, {"alpha": lambda counts: alpha_samples(counts, few)}, kinds)["alpha"]
-    return estimate(value, int(paired.sum()), drawn, how.level, why)
+        drawn = bootstrap_statistics(ways, resampling, {"alpha": lambda counts: alpha_samples(counts, few)}, kinds)[
+            "alpha"
+        ]
+    return build_estimate(value, int(paired.sum()), drawn, resampling.level, why)
 
 
-def used(ratings: Floats) -> Floats:
+def drop_empty_raters(ratings: Floats) -> Floats:
     """Return the columns of raters who gave something."""
     return ratings[:, np.isfinite(ratings).any(0)]

@@ -15,35 +15,35 @@ import numpy as np
 from pydantic import Field
 
 from editloupe._util.tables import data_frame, html_table, text_table
-from editloupe.evals.labels.human import Files, Human, load_human_labels
+from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement import coefficients as st
-from editloupe.evals.stats.agreement.coefficients import MEASURES, Pairing, alpha_estimate, used
+from editloupe.evals.stats.agreement.coefficients import MEASURES, MatchedScores, drop_empty_raters, estimate_alpha
 from editloupe.evals.stats.bootstrap import (
     Bools,
     Estimate,
     Floats,
     Resampling,
-    bootstrap,
-    clusterings,
-    estimate,
-    kinds_of,
-    missing,
+    bootstrap_statistics,
+    build_clusterings,
+    build_estimate,
+    find_distinct_rows,
+    missing_estimate,
 )
-from editloupe.evals.stats.scores.run_table import Table, read_run_table, warnings_of
+from editloupe.evals.stats.scores.run_table import RunTable, find_warnings, read_run_table
 from editloupe.evals.stats.scores.run_units import row_lower_medians, row_means
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Record, UserError
 
-CONSENSUS = (
+CONSENSUS_NOTE = (
     "With several annotators, correlations and MAE are taken against the mean of their scores; accuracy, κ and the "
     "confusion matrix against their lower median label (of two middle labels the stricter). Repeats of the judge are "
     "treated alike."
 )
-MOST_PAIRS = 100
+MAX_RATER_PAIRS = 100
 """Pairs of raters that are told, those who share most edits first: a crowd has thousands."""
-_CEILING = ("spearman", "pearson", "mae", "accuracy")
+_CEILING_MEASURES = ("spearman", "pearson", "mae", "accuracy")
 
 
 class Confusion(Record):
@@ -63,7 +63,7 @@ class Ceiling(Record):
     accuracy: Estimate
 
 
-class Among(Record):
+class RaterAgreement(Record):
     """Agreement among raters on the edits that two or more of them labelled."""
 
     raters: int
@@ -76,16 +76,16 @@ class Among(Record):
     """Share of equal labels among all pairs of labels of the same edit."""
 
 
-class RaterPair(Among):
+class RaterPair(RaterAgreement):
     """Agreement of two raters."""
 
     names: tuple[str, str]
 
 
-class AmongPeople(Among):
+class AnnotatorAgreement(RaterAgreement):
     """Agreement among raters on one criterion, of all types, of each type, and of every two raters."""
 
-    by_type: Mapping[str, Among] = Field(default_factory=dict)
+    by_type: Mapping[str, RaterAgreement] = Field(default_factory=dict)
     pairs: tuple[RaterPair, ...] = ()
     pairs_left_out: int = 0
     """Pairs beyond those that are told."""
@@ -119,7 +119,7 @@ class CriterionAgreement(Measures):
 
     confusion: Confusion | None
     ceiling: Ceiling | None
-    people: AmongPeople | None = None
+    people: AnnotatorAgreement | None = None
     """People among themselves; None where no edit has two labels."""
     by_type: Mapping[str, Measures] = Field(default_factory=dict)
 
@@ -141,7 +141,7 @@ class Agreement(Record):
     criteria: Mapping[str, CriterionAgreement]
     by: Mapping[str, Mapping[str, Mapping[str, Measures]]] = Field(default_factory=dict)
     """Field to value to criterion: the editing model where there are several, and whatever else was asked for."""
-    consensus: str = CONSENSUS
+    consensus: str = CONSENSUS_NOTE
     notes: tuple[str, ...] = ()
 
     def rows(self) -> list[dict[str, Any]]:
@@ -184,9 +184,9 @@ class Agreement(Record):
 
 
 def measure_agreement(
-    run: Run | Table | str | Path,
-    human: Human | Files = None,
-    how: Resampling | None = None,
+    run: Run | RunTable | str | Path,
+    human: HumanLabels | LabelFiles = None,
+    resampling: Resampling | None = None,
     protocol: str | None = None,
     configuration: str | None = None,
     by: Sequence[str] = (),
@@ -196,13 +196,13 @@ def measure_agreement(
     Unjudged edits are left out and counted. What cannot be computed has no value and says why. `by` are fields of the
     manifest, or several with commas between them; several editing models are always told apart.
     """
-    table, how = read_run_table(run, protocol, configuration), how or Resampling()
+    table, resampling = read_run_table(run, protocol, configuration), resampling or Resampling()
     people = load_human_labels(table, human)
     given: dict[str, int] = dict.fromkeys(people.annotators, 0)
     for labels in people.given.values():
         for name in labels:
             given[name] += 1
-    notes = list(warnings_of(table))
+    notes = list(find_warnings(table))
     fields = (
         dict.fromkeys((*(["model"] if len(table.models) > 1 else []), *by))
         if people.given or people.adjudicated
@@ -219,13 +219,13 @@ def measure_agreement(
         models=table.models,
         origin=people.origin,
         annotators=given,
-        criteria={criterion: _criterion(table, people, criterion, how) for criterion in table.criteria},
-        by={field: _by(table, people, field, how) for field in fields},
+        criteria={criterion: _measure_criterion(table, people, criterion, resampling) for criterion in table.criteria},
+        by={field: _measure_groups(table, people, field, resampling) for field in fields},
         notes=(*notes, *people.notes),
     )
 
 
-class _Said(NamedTuple):
+class _CriterionScores(NamedTuple):
     """What judge and people said on a criterion: edits × repeats, and twice edits × annotators."""
 
     judge: Floats
@@ -235,15 +235,17 @@ class _Said(NamedTuple):
     """Those that count: adjudicated ones in place of what annotators said differently."""
 
     @classmethod
-    def of(cls, table: Table, people: Human, criterion: str) -> _Said:
+    def of(cls, table: RunTable, people: HumanLabels, criterion: str) -> _CriterionScores:
         return cls(
             table.scores(criterion, "score"),
             people.matrix(table.names, criterion),
-            people.settled(table.names, criterion),
+            people.counting_matrix(table.names, criterion),
         )
 
 
-def _by(table: Table, people: Human, fields: str, how: Resampling) -> dict[str, dict[str, Measures]]:
+def _measure_groups(
+    table: RunTable, people: HumanLabels, fields: str, resampling: Resampling
+) -> dict[str, dict[str, Measures]]:
     """Return every measure by the values of a field, or of several together, in the order in which they first occur."""
     names = [name.strip() for name in fields.split(",")]
     for name in names:
@@ -257,37 +259,39 @@ def _by(table: Table, people: Human, fields: str, how: Resampling) -> dict[str, 
     found: dict[str, dict[str, Measures]] = {value: {} for value in groups}
     sources = [row.source for row in table.rows]
     for criterion in table.criteria:
-        said = _Said.of(table, people, criterion)
-        scale = scale_of(table, criterion)
+        said = _CriterionScores.of(table, people, criterion)
+        scale = find_label_scale(table, criterion)
         for value, places in groups.items():
             members = np.zeros(len(table.rows), bool)
             members[places] = True
-            found[value][criterion] = _measures(said, members, sources, scale, how)[0]
+            found[value][criterion] = _measure(said, members, sources, scale, resampling)[0]
     return found
 
 
-def _criterion(table: Table, people: Human, criterion: str, how: Resampling) -> CriterionAgreement:
-    said = _Said.of(table, people, criterion)
+def _measure_criterion(
+    table: RunTable, people: HumanLabels, criterion: str, resampling: Resampling
+) -> CriterionAgreement:
+    said = _CriterionScores.of(table, people, criterion)
     kinds = [row.edit.instruction_type for row in table.rows]
     sources = [row.source for row in table.rows]
-    scale = scale_of(table, criterion)
+    scale = find_label_scale(table, criterion)
     everyone = np.ones(len(kinds), bool)
-    whole, pairs = _measures(said, everyone, sources, scale, how)
-    types: dict[str, Bools] = {str(kind): np.array([k == kind for k in kinds]) for kind in _in_order(table, kinds)}
-    by_type = {name: _measures(said, of, sources, scale, how)[0] for name, of in types.items()}
+    whole, pairs = _measure(said, everyone, sources, scale, resampling)
+    types: dict[str, Bools] = {str(kind): np.array([k == kind for k in kinds]) for kind in _order_types(table, kinds)}
+    by_type = {name: _measure(said, of, sources, scale, resampling)[0] for name, of in types.items()}
     names = table.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
-    counted = len(pairs) > 0 and len(pairs.values) <= st.MOST_VALUES
-    counts = st.confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
+    counted = len(pairs) > 0 and len(pairs.values) <= st.MAX_LABEL_VALUES
+    counts = st.count_confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionAgreement(
         **dict(whole),
         confusion=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
-        ceiling=ceiling_of(said.ratings, sources, how),
-        people=among_people(said.ratings, people.annotators, sources, types, how),
+        ceiling=measure_ceiling(said.ratings, sources, resampling),
+        people=measure_annotator_agreement(said.ratings, people.annotators, sources, types, resampling),
         by_type=by_type,
     )
 
 
-def _in_order(table: Table, kinds: list[Any]) -> list[Any]:
+def _order_types(table: RunTable, kinds: list[Any]) -> list[Any]:
     """Return the types that occur, the protocol's own first and in its order."""
     protocol = known_protocol(table.protocol)
     known = protocol.types if protocol else ()
@@ -295,16 +299,16 @@ def _in_order(table: Table, kinds: list[Any]) -> list[Any]:
     return [*(kind for kind in known if kind in found), *(kind for kind in found if kind not in known)]
 
 
-def pairing(judge: Floats, ratings: Floats, scale: tuple[float, ...]) -> tuple[Pairing, Bools]:
+def match_scores(judge: Floats, ratings: Floats, scale: tuple[float, ...]) -> tuple[MatchedScores, Bools]:
     """Return the scores of items that have both, and the mask of those items."""
     x, y = row_means(judge), row_means(ratings)
     both = np.isfinite(x) & np.isfinite(y)
     x_label, y_label = row_lower_medians(judge), row_lower_medians(ratings)
-    values = st.values_of(x_label[both], y_label[both], scale=scale)
-    return Pairing(x[both], y[both], x_label[both], y_label[both], values), both
+    values = st.find_label_values(x_label[both], y_label[both], scale=scale)
+    return MatchedScores(x[both], y[both], x_label[both], y_label[both], values), both
 
 
-def scale_of(table: Table, criterion: str) -> tuple[float, ...]:
+def find_label_scale(table: RunTable, criterion: str) -> tuple[float, ...]:
     """Return the scores a criterion's labels may have; nothing where its scale is not a short list."""
     answer = table.answer(criterion)
     if isinstance(answer, LabelAnswer):
@@ -314,21 +318,21 @@ def scale_of(table: Table, criterion: str) -> tuple[float, ...]:
     return (0.0, 1.0) if isinstance(answer, YesNoAnswer) else ()
 
 
-def _measures(
-    said: _Said,
+def _measure(
+    said: _CriterionScores,
     members: Bools,
     sources: list[str],
     scale: tuple[float, ...],
-    how: Resampling,
-) -> tuple[Measures, Pairing]:
+    resampling: Resampling,
+) -> tuple[Measures, MatchedScores]:
     judge, ratings, counting = said
-    pairs, both = pairing(judge[members], counting[members], scale)
+    pairs, both = match_scores(judge[members], counting[members], scale)
     here = [sources[place] for place in np.flatnonzero(members)]
-    ways = clusterings([source for source, paired in zip(here, both, strict=True) if paired])
+    ways = build_clusterings([source for source, paired in zip(here, both, strict=True) if paired])
     raters = np.concatenate([ratings[members], row_lower_medians(judge[members])[:, None]], 1)
-    among, with_judge = alpha_estimate(ratings[members], here, how), alpha_estimate(raters, here, how)
-    several = used(ratings).shape[1] > 1
-    found = pairs.estimates(ways, how)
+    among, with_judge = estimate_alpha(ratings[members], here, resampling), estimate_alpha(raters, here, resampling)
+    several = drop_empty_raters(ratings).shape[1] > 1
+    found = pairs.estimates(ways, resampling)
     labelled = np.isfinite(counting[members]).any(1)
     return (
         Measures(
@@ -347,111 +351,113 @@ def _measures(
 
 def _mae_100(mae: Estimate, scale: tuple[float, ...]) -> Estimate:
     if mae.value is None or len(scale) < 2:
-        return missing(mae.why or "the rubric's scale has no ends", mae.n)
+        return missing_estimate(mae.why or "the rubric's scale has no ends", mae.n)
     factor = 100 / (scale[-1] - scale[0])
     times = {name: None if (v := getattr(mae, name)) is None else v * factor for name in ("value", "low", "high")}
     intervals = {name: (low * factor, high * factor) for name, (low, high) in mae.intervals.items()}
     return mae.model_copy(update={**times, "intervals": intervals})
 
 
-def ceiling_of(ratings: Floats, sources: list[str], how: Resampling) -> Ceiling | None:
+def measure_ceiling(ratings: Floats, sources: list[str], resampling: Resampling) -> Ceiling | None:
     """Hold each annotator against the others in turn; None where nobody shares an edit with another."""
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():
         return None
-    given = used(ratings[shared])
-    ways = clusterings([source for source, here in zip(sources, shared, strict=True) if here])
-    kinds = kinds_of(given)
-    whole, few = _turns(given), _turns(given[kinds.first])
+    given = drop_empty_raters(ratings[shared])
+    ways = build_clusterings([source for source, here in zip(sources, shared, strict=True) if here])
+    kinds = find_distinct_rows(given)
+    whole, few = _leave_each_out(given), _leave_each_out(given[kinds.first])
     n = int(np.any([items for items, _ in whole], axis=0).sum())
-    values = {measure: [pair.value(measure) for _, pair in whole] for measure in _CEILING}
+    values = {measure: [pair.value(measure) for _, pair in whole] for measure in _CEILING_MEASURES}
     defined = {measure: [v is not None for v, _ in found] for measure, found in values.items()}
 
     def mean_of(measure: str, counts: Floats) -> Floats:
         turns = [turn for turn, known in zip(few, defined[measure], strict=True) if known]
         return np.asarray(np.mean([pair.samples(measure, counts[:, items]) for items, pair in turns], axis=0))
 
-    statistics = {measure: partial(mean_of, measure) for measure in _CEILING if any(defined[measure])}
-    samples = bootstrap(ways, how, statistics, kinds)
+    statistics = {measure: partial(mean_of, measure) for measure in _CEILING_MEASURES if any(defined[measure])}
+    samples = bootstrap_statistics(ways, resampling, statistics, kinds)
     found: dict[str, Estimate] = {}
     for measure, results in values.items():
         known = [value for value, _ in results if value is not None]
-        why = None if known else next((why for _, why in results if why), st.NOTHING)
-        found[measure] = estimate(float(np.mean(known)) if known else None, n, samples.get(measure, {}), how.level, why)
+        why = None if known else next((why for _, why in results if why), st.NO_SHARED_EDITS)
+        found[measure] = build_estimate(
+            float(np.mean(known)) if known else None, n, samples.get(measure, {}), resampling.level, why
+        )
     return Ceiling(annotators=given.shape[1], **found)
 
 
-def _turns(given: Floats) -> list[tuple[Bools, Pairing]]:
+def _leave_each_out(given: Floats) -> list[tuple[Bools, MatchedScores]]:
     """Return for each annotator the items shared with others, and the own scores against those of the others."""
     found = []
     for one in range(given.shape[1]):
         rest = np.delete(given, one, 1)
         items = np.isfinite(given[:, one]) & np.isfinite(rest).any(1)
-        found.append((items, pairing(given[:, one : one + 1], rest, ())[0]))
+        found.append((items, match_scores(given[:, one : one + 1], rest, ())[0]))
     return found
 
 
-def among_people(
-    ratings: Floats, names: Sequence[str], sources: Sequence[str], types: Mapping[str, Bools], how: Resampling
-) -> AmongPeople | None:
+def measure_annotator_agreement(
+    ratings: Floats, names: Sequence[str], sources: Sequence[str], types: Mapping[str, Bools], resampling: Resampling
+) -> AnnotatorAgreement | None:
     """Work out how people agree; `ratings` are edits × raters, nan where one gave nothing. None where no edit has two labels."""
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():
         return None
-    found, left_out = _pairs(ratings[shared])
-    here = _at(sources, shared)
-    return AmongPeople(
-        **dict(_among(ratings[shared], here, how)),
+    found, left_out = _find_rater_pairs(ratings[shared])
+    here = _select_sources(sources, shared)
+    return AnnotatorAgreement(
+        **dict(_measure_raters(ratings[shared], here, resampling)),
         by_type={
-            name: _among(ratings[mask], _at(sources, mask), how)
+            name: _measure_raters(ratings[mask], _select_sources(sources, mask), resampling)
             for name, members in types.items()
             if (mask := members & shared).any()
         },
         pairs=tuple(
-            RaterPair(names=(names[a], names[b]), **dict(_among(ratings[shared][:, [a, b]], here, how)))
+            RaterPair(names=(names[a], names[b]), **dict(_measure_raters(ratings[shared][:, [a, b]], here, resampling)))
             for a, b in found
         ),
         pairs_left_out=left_out,
     )
 
 
-def _at(sources: Sequence[str], members: Bools) -> list[str]:
+def _select_sources(sources: Sequence[str], members: Bools) -> list[str]:
     return [source for source, here in zip(sources, members, strict=True) if here]
 
 
-def _among(ratings: Floats, sources: Sequence[str], how: Resampling) -> Among:
+def _measure_raters(ratings: Floats, sources: Sequence[str], resampling: Resampling) -> RaterAgreement:
     shared = np.isfinite(ratings).sum(1) >= 2
-    given = used(ratings[shared])
-    return Among(
+    given = drop_empty_raters(ratings[shared])
+    return RaterAgreement(
         raters=given.shape[1],
         n=int(shared.sum()),
-        krippendorff_alpha=alpha_estimate(ratings, sources, how),
-        exact=exact_share(ratings, sources, how),
+        krippendorff_alpha=estimate_alpha(ratings, sources, resampling),
+        exact=estimate_exact_share(ratings, sources, resampling),
     )
 
 
-def exact_share(ratings: Floats, sources: Sequence[str], how: Resampling) -> Estimate:
+def estimate_exact_share(ratings: Floats, sources: Sequence[str], resampling: Resampling) -> Estimate:
     """Return the share of equal labels among all pairs of labels of one edit, with its interval.
 
     An edit with three labels has three pairs, and counts three times as much as one with two.
     """
-    equal, pairs = _equal_pairs(ratings)
+    equal, pairs = _count_equal_labels(ratings)
     shared = pairs > 0
     if not shared.any():
-        return estimate(None, 0, {}, how.level, "no edit was rated by two")
+        return build_estimate(None, 0, {}, resampling.level, "no edit was rated by two")
     counts = np.column_stack([equal, pairs])[shared]
-    ways = clusterings(_at(sources, shared))
-    kinds = kinds_of(counts)
+    ways = build_clusterings(_select_sources(sources, shared))
+    kinds = find_distinct_rows(counts)
     few = counts[kinds.first]
 
     def share(drawn: Floats) -> Floats:
         return np.asarray((drawn @ few[:, 0]) / (drawn @ few[:, 1]))
 
-    samples = bootstrap(ways, how, {"exact": share}, kinds)["exact"]
-    return estimate(float(equal.sum() / pairs.sum()), int(shared.sum()), samples, how.level)
+    samples = bootstrap_statistics(ways, resampling, {"exact": share}, kinds)["exact"]
+    return build_estimate(float(equal.sum() / pairs.sum()), int(shared.sum()), samples, resampling.level)
 
 
-def _equal_pairs(ratings: Floats) -> tuple[Floats, Floats]:
+def _count_equal_labels(ratings: Floats) -> tuple[Floats, Floats]:
     """Return for every edit how many pairs of its labels are equal, and how many there are."""
     given = np.isfinite(ratings)
     labels = given.sum(1)
@@ -462,11 +468,11 @@ def _equal_pairs(ratings: Floats) -> tuple[Floats, Floats]:
     return equal, labels * (labels - 1) / 2
 
 
-def _pairs(ratings: Floats) -> tuple[list[tuple[int, int]], int]:
+def _find_rater_pairs(ratings: Floats) -> tuple[list[tuple[int, int]], int]:
     """Return the raters that share an edit, two by two, those who share most first, and how many pairs are left out."""
     given = np.isfinite(ratings)
     counts = given.T.astype(float) @ given.astype(float)
     found = [(a, b) for a, b in combinations(range(ratings.shape[1]), 2) if counts[a, b] > 0]
-    if len(found) > MOST_PAIRS:
+    if len(found) > MAX_RATER_PAIRS:
         found.sort(key=lambda pair: -counts[pair])
-    return found[:MOST_PAIRS], max(0, len(found) - MOST_PAIRS)
+    return found[:MAX_RATER_PAIRS], max(0, len(found) - MAX_RATER_PAIRS)

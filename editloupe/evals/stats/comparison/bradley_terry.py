@@ -14,20 +14,20 @@ from editloupe.evals.stats.bootstrap import (
     Floats,
     Number,
     Resampling,
-    estimate,
-    interval,
-    missing,
-    numbered,
+    build_estimate,
+    missing_estimate,
+    number_keys,
+    percentile_interval,
 )
 from editloupe.types import Record
 
-IMAGINED = 0.5
+IMAGINED_WINS = 0.5
 """Wins of either side that an imagined tie between two models adds where the strengths are not defined without."""
-_ROUNDS = 10_000
-_EQUAL = 1e-9
+_MAX_ITERATIONS = 10_000
+_TOLERANCE = 1e-9
 
 
-class Comparison(NamedTuple):
+class PairwiseJudgement(NamedTuple):
     """One pairwise judgement."""
 
     first: str
@@ -38,7 +38,7 @@ class Comparison(NamedTuple):
     """What is resampled as a whole."""
 
 
-class Strength(Record):
+class ModelStrength(Record):
     """One model in a ranking."""
 
     rank: int | None
@@ -57,25 +57,25 @@ class Ranking(Record):
     """Models by strength, best first, and what a reader must know about it."""
 
     dimension: str = "overall"
-    models: tuple[Strength, ...]
+    models: tuple[ModelStrength, ...]
     comparisons: int
     sources: int
     notes: tuple[str, ...] = ()
 
 
-def bradley_terry(comparisons: Iterable[Comparison], how: Resampling | None = None) -> Ranking:
+def fit_bradley_terry(comparisons: Iterable[PairwiseJudgement], resampling: Resampling | None = None) -> Ranking:
     """Rank models by pairwise judgements; a tie counts as half a win for both.
 
     Strengths are maximum-likelihood ones where these are finite: where every model is reached from every other by a chain of
     wins. Where they are not, one imagined tie between every two models is added, and the notes say so. Models that were
     never compared with the others, directly or by way of third ones, have no common ranking: no strength is given.
     """
-    listed, how = list(comparisons), how or Resampling()
+    listed, resampling = list(comparisons), resampling or Resampling()
     models = sorted({name for one in listed for name in (one.first, one.second)})
     if not models:
         return Ranking(models=(), comparisons=0, sources=0, notes=("No two models were compared.",))
     place = {name: number for number, name in enumerate(models)}
-    of_source = numbered([one.source for one in listed])
+    of_source = number_keys([one.source for one in listed])
     sources = int(of_source.max()) + 1
     held = np.zeros((sources, len(models), len(models)))
     first, second = np.array([(place[one.first], place[one.second]) for one in listed]).T
@@ -83,35 +83,39 @@ def bradley_terry(comparisons: Iterable[Comparison], how: Resampling | None = No
     np.add.at(held, (of_source, first, second), outcomes)
     np.add.at(held, (of_source, second, first), 1 - outcomes)
     wins = held.sum(0)
-    islands = _components(wins + wins.T)
+    islands = _find_components(wins + wins.T)
     if len(islands) > 1:
         groups = "; ".join(", ".join(models[number] for number in island) for island in islands)
         why = "some models were never compared with the others"
         note = f"There is no common ranking: {why}, not even by way of third ones. Compared among themselves: {groups}."
-        strengths = [missing(why, len(listed))] * len(models)
-        return _ranking(models, strengths, listed, sources, (note,))
+        strengths = [missing_estimate(why, len(listed))] * len(models)
+        return _build_ranking(models, strengths, listed, sources, (note,))
     counts = (wins + wins.T).sum(0)
     point, imagined = _fit(wins, None)
     if point is None:
         why = "the strengths did not converge"
-        return _ranking(models, [missing(why)] * len(models), listed, sources, (f"There is no ranking: {why}.",))
-    drawn, helped = _resampled(held.reshape(sources, -1), sources, point, how)
+        return _build_ranking(
+            models, [missing_estimate(why)] * len(models), listed, sources, (f"There is no ranking: {why}.",)
+        )
+    drawn, helped = _resample_strengths(held.reshape(sources, -1), sources, point, resampling)
     strengths = [
-        estimate(float(point[number]), int(counts[number]), {"source": (sources, drawn[:, number])}, how.level)
+        build_estimate(
+            float(point[number]), int(counts[number]), {"source": (sources, drawn[:, number])}, resampling.level
+        )
         for number in range(len(models))
     ]
-    notes = _notes(models, wins, point, drawn, imagined, helped, sources, how)
-    return _ranking(models, strengths, listed, sources, notes)
+    notes = _build_notes(models, wins, point, drawn, imagined, helped, sources, resampling)
+    return _build_ranking(models, strengths, listed, sources, notes)
 
 
-def _resampled(held: Floats, sources: int, point: Floats, how: Resampling) -> tuple[Floats, int]:
+def _resample_strengths(held: Floats, sources: int, point: Floats, resampling: Resampling) -> tuple[Floats, int]:
     """Return the strengths of every resample, and how many of them needed imagined ties."""
     size = len(point)
-    drawn = np.full((how.resamples, size), np.nan)
+    drawn = np.full((resampling.resamples, size), np.nan)
     helped = row = 0
     if sources < 2:
         return drawn, 0
-    for counts in Clusters("source", np.arange(sources), np.zeros(sources, np.int64)).draws(how):
+    for counts in Clusters("source", np.arange(sources), np.zeros(sources, np.int64)).draws(resampling):
         for matrix in (counts @ held).reshape(-1, size, size):
             found, imagined = _fit(matrix, point)
             if found is not None:
@@ -124,17 +128,17 @@ def _fit(wins: Floats, begin: Floats | None) -> tuple[Floats | None, bool]:
     """Return the strengths and whether imagined ties were needed; None where the iteration does not end."""
     from choix import ilsr_pairwise_dense  # loads scipy's solvers, which nothing else here needs
 
-    imagined = len(_components(wins, strong=True)) > 1
+    imagined = len(_find_components(wins, strong=True)) > 1
     if imagined:
-        wins = wins + IMAGINED * (1 - np.eye(len(wins)))
+        wins = wins + IMAGINED_WINS * (1 - np.eye(len(wins)))
     try:
-        found = np.asarray(ilsr_pairwise_dense(wins, initial_params=begin, max_iter=_ROUNDS), float)
+        found = np.asarray(ilsr_pairwise_dense(wins, initial_params=begin, max_iter=_MAX_ITERATIONS), float)
     except (RuntimeError, ValueError):
         return None, imagined
     return (found - found.mean() if np.isfinite(found).all() else None), imagined
 
 
-def _components(matrix: Floats, strong: bool = False) -> list[list[int]]:
+def _find_components(matrix: Floats, strong: bool = False) -> list[list[int]]:
     """Return which models reach each other; with `strong` in both directions."""
     if strong and bool((matrix + np.eye(len(matrix)) > 0).all()):
         return [list(range(len(matrix)))]
@@ -144,10 +148,10 @@ def _components(matrix: Floats, strong: bool = False) -> list[list[int]]:
     return [[number for number in range(len(matrix)) if labels[number] == label] for label in range(count)]
 
 
-def _ranking(
+def _build_ranking(
     models: Sequence[str],
     strengths: Sequence[Estimate],
-    listed: Sequence[Comparison],
+    listed: Sequence[PairwiseJudgement],
     sources: int,
     notes: Sequence[str],
 ) -> Ranking:
@@ -156,14 +160,14 @@ def _ranking(
         for name, outcome in ((one.first, one.outcome), (one.second, 1 - one.outcome)):
             tally[name][0 if outcome > 0.5 else 1 if outcome < 0.5 else 2] += 1
     order = sorted(range(len(models)), key=lambda n: (-_value(strengths[n]), models[n]))
-    ranked: list[Strength] = []
+    ranked: list[ModelStrength] = []
     for position, number in enumerate(order, start=1):
         (wins, losses, ties), strength = tally[models[number]], strengths[number]
         above = ranked[-1] if ranked else None
-        same = above is not None and abs(_value(above.strength) - _value(strength)) < _EQUAL
+        same = above is not None and abs(_value(above.strength) - _value(strength)) < _TOLERANCE
         rank = above.rank if above is not None and same else position
         ranked.append(
-            Strength(
+            ModelStrength(
                 rank=None if strength.value is None else rank,
                 model=models[number],
                 strength=strength,
@@ -180,7 +184,7 @@ def _value(strength: Estimate) -> float:
     return 0.0 if strength.value is None else strength.value
 
 
-def _notes(
+def _build_notes(
     models: Sequence[str],
     wins: Floats,
     point: Floats,
@@ -188,29 +192,29 @@ def _notes(
     imagined: bool,
     helped: int,
     sources: int,
-    how: Resampling,
+    resampling: Resampling,
 ) -> list[str]:
     told = []
     if imagined:
-        told.append(_why_imagined(models, wins))
+        told.append(_explain_imagined_ties(models, wins))
     elif helped:
         told.append(
-            f"In {helped} of {how.resamples} resamples the strengths were not finite and one imagined tie between every two "
-            "models was added; the intervals hold these."
+            f"In {helped} of {resampling.resamples} resamples the strengths were not finite, and one imagined tie between "
+            "every two models was added; the intervals hold these."
         )
     if sources < 2:
         told.append("There is only one source picture, so there are no intervals.")
         return told
     order = sorted(range(len(models)), key=lambda number: -point[number])
     for better, worse in itertools.pairwise(order):
-        ends = interval(drawn[:, better] - drawn[:, worse], how.level)
+        ends = percentile_interval(drawn[:, better] - drawn[:, worse], resampling.level)
         apart = ends is not None and ends[0] > 0
         if not apart:
-            told.append(f"{models[better]} and {models[worse]} cannot be told apart at {how.percent}.")
+            told.append(f"{models[better]} and {models[worse]} cannot be told apart at {resampling.percent}.")
     return told
 
 
-def _why_imagined(models: Sequence[str], wins: Floats) -> str:
+def _explain_imagined_ties(models: Sequence[str], wins: Floats) -> str:
     always = [name for number, name in enumerate(models) if not wins[:, number].any()]
     never = [name for number, name in enumerate(models) if not wins[number].any()]
     reasons = [f"{' and '.join(always)} never lost"] if always else []

@@ -18,18 +18,38 @@ import numpy as np
 from editloupe._util.tables import data_frame
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import NOTHING_EDITED
-from editloupe.evals.stats.bootstrap import Bools, Estimate, Floats, Ints, Number, Resampling, finite
-from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, Change, differences, holm
-from editloupe.evals.stats.comparison.run_comparison import Side, better_side, edited, same_judge, same_protocol
+from editloupe.evals.stats.bootstrap import (
+    Bools,
+    Estimate,
+    Floats,
+    Ints,
+    Number,
+    Resampling,
+    finite_or_none,
+)
+from editloupe.evals.stats.comparison.paired_differences import (
+    OVERALL,
+    CaseGrid,
+    PairedDifference,
+    adjust_holm,
+    compute_differences,
+)
+from editloupe.evals.stats.comparison.run_comparison import (
+    RunSide,
+    edited_picture_key,
+    find_better_side,
+    is_same_judge,
+    require_same_protocol,
+)
 from editloupe.evals.stats.scores import unedited_baseline as ref
-from editloupe.evals.stats.scores.run_table import RunRow, Table, warnings_of
-from editloupe.evals.stats.scores.score_matrix import Part, Sheet, group_rows, shared_apart_fields
-from editloupe.evals.stats.scores.unedited_baseline import Reference, Unedited, without_reference
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, find_warnings
+from editloupe.evals.stats.scores.score_matrix import RunSlice, ScoreMatrix, find_shared_slice_fields, group_rows
+from editloupe.evals.stats.scores.unedited_baseline import UneditedOutputs, UneditedReference, split_off_reference
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Record, UserError
 
 
-class PairDifference(Record):
+class ModelDifference(Record):
     """Two models' scores on the cases both have, and their difference, a minus b, on the scale of 0 to 100."""
 
     a: Number | None
@@ -59,8 +79,8 @@ class ModelPair(Record):
     b_lacks: int
     unjudged: int
     """Cases of both that are unjudged for one of the two."""
-    overall: PairDifference
-    criteria: Mapping[str, PairDifference]
+    overall: ModelDifference
+    criteria: Mapping[str, ModelDifference]
 
 
 class ModelEntry(Record):
@@ -77,7 +97,7 @@ class ModelEntry(Record):
     """By the protocol's arithmetic, over its own cases."""
     ranks: tuple[int, int]
     """The best and the worst rank that the corrected tests leave open."""
-    unedited: Unedited
+    unedited: UneditedOutputs
 
 
 class ModelComparison(Record):
@@ -95,7 +115,7 @@ class ModelComparison(Record):
     """Cases that all models have."""
     models: tuple[ModelEntry, ...]
     """The highest overall score first."""
-    reference: Reference
+    reference: UneditedReference
     pairs: tuple[ModelPair, ...]
     against_reference: tuple[ModelPair, ...]
     """Every model against nothing edited, where that is known case by case."""
@@ -122,46 +142,46 @@ class ModelComparison(Record):
     """The former name of `to_pandas`."""
 
 
-def compare_apart(
-    tables: Sequence[Table],
-    how: Resampling | None = None,
+def compare_models_by_slice(
+    tables: Sequence[RunTable],
+    resampling: Resampling | None = None,
     intervals: bool = True,
     least: int = 2,
-    known: Sequence[Part] = (),
+    known: Sequence[RunSlice] = (),
 ) -> tuple[ModelComparison, ...]:
     """Compare all editing models, once for every value of what the paper keeps apart, such as the instructions' language.
 
     `known` are parts of the runs whose scores were made into arrays before.
     """
-    fields = shared_apart_fields(tables)
+    fields = find_shared_slice_fields(tables)
     if not fields:
-        return (compare_models(tables, how, intervals, least, {part.group[0]: part.sheet for part in known}),)
+        return (compare_models(tables, resampling, intervals, least, {part.group[0]: part.matrix for part in known}),)
     split = [group_rows(table.rows, fields) for table in tables]
     found = []
     for part in dict.fromkeys(group for rows in split for group in rows):
         own = [table.with_rows(rows[part]) for table, rows in zip(tables, split, strict=True) if part in rows]
-        if sum(len(without_reference(table)[0].models) for table in own) >= least:
-            sheets = {one.group[0]: one.sheet for one in known if one.group[1:] == part}
-            found.append(compare_models(own, how, intervals, 1, sheets).model_copy(update={"part": part}))
+        if sum(len(split_off_reference(table)[0].models) for table in own) >= least:
+            matrices = {one.group[0]: one.matrix for one in known if one.group[1:] == part}
+            found.append(compare_models(own, resampling, intervals, 1, matrices).model_copy(update={"part": part}))
     if not found:
         raise UserError(f"{' and '.join(table.name for table in tables)} holds no two editing models to compare")
     return tuple(found)
 
 
 def compare_models(
-    tables: Sequence[Table],
-    how: Resampling | None = None,
+    tables: Sequence[RunTable],
+    resampling: Resampling | None = None,
     intervals: bool = True,
     least: int = 2,
-    sheets: Mapping[str, Sheet] | None = None,
+    matrices: Mapping[str, ScoreMatrix] | None = None,
 ) -> ModelComparison:
     """Compare all editing models of one run or of several, paired by source, instruction and target.
 
     Without `intervals` nothing is resampled and only the overall score is tested, which is quick. Fewer than `least` models
     are a UserError. `sheets` are models' scores as arrays, where they were made before.
     """
-    how = how or Resampling()
-    same_protocol(*tables)
+    resampling = resampling or Resampling()
+    require_same_protocol(*tables)
     models = split_by_model(tables)
     judged_reference = models.pop(NOTHING_EDITED, None) if len(models) > 1 else None
     if len(models) < least:
@@ -169,71 +189,78 @@ def compare_models(
         raise UserError(
             f"{' and '.join(t.name for t in tables)} holds outputs of one editing model only ({held}), so there is no pair"
         )
-    pool = lined_up(
-        tables[0], models if judged_reference is None else {**models, NOTHING_EDITED: judged_reference}, sheets
+    pool = align_cases(
+        tables[0], models if judged_reference is None else {**models, NOTHING_EDITED: judged_reference}, matrices
     )
-    scored = {name: finite(pool.grid.point(pool.sides[name]).result.overall) for name in models}
+    scored = {name: finite_or_none(pool.grid.point(pool.sides[name]).result.overall) for name in models}
     names = sorted(models, key=lambda name: -1.0 if (score := scored[name]) is None else score, reverse=True)
-    found = differences(pool.grid, pool.sides, list(combinations(names, 2)), how, intervals)
-    pairs = _pairs(pool, found, how)
-    by_words = ref.decided(pool.grid, tables[0], pool.telling)
+    found = compute_differences(pool.grid, pool.sides, list(combinations(names, 2)), resampling, intervals)
+    pairs = _build_model_pairs(pool, found, resampling)
+    by_words = ref.score_by_protocol(pool.grid, tables[0], pool.case_rows)
     if judged_reference is None:
         pool = pool.with_constant(NOTHING_EDITED, by_words)
-    base = ref.reference(pool.grid, tables[0], pool.sides[NOTHING_EDITED], judged_reference is not None)
+    base = ref.build_reference(pool.grid, tables[0], pool.sides[NOTHING_EDITED], judged_reference is not None)
     against: tuple[ModelPair, ...] = ()
     if base.overall.value is not None:
-        tried = differences(pool.grid, pool.sides, [(name, NOTHING_EDITED) for name in names], how, intervals)
-        against = _pairs(pool, tried, how)
-    entries = _entries(pool, {name: scored[name] for name in names}, pairs, by_words)
+        tried = compute_differences(
+            pool.grid, pool.sides, [(name, NOTHING_EDITED) for name in names], resampling, intervals
+        )
+        against = _build_model_pairs(pool, tried, resampling)
+    entries = _build_entries(pool, {name: scored[name] for name in names}, pairs, by_words)
     has = np.stack([pool.present(name) for name in names])
     return ModelComparison(
         runs=tuple(dict.fromkeys(table.name for table in tables)),
         judge=" and ".join(dict.fromkeys(table.title for table in tables)),
-        answer=answer(entries, base, against, pairs),
+        answer=summarize(entries, base, against, pairs),
         cases=int(has.any(0).sum()),
         common=int(has.all(0).sum()),
         models=entries,
         reference=base,
         pairs=pairs,
         against_reference=against,
-        level=how.level,
-        notes=tuple(_notes(tables, entries, pool, how)),
+        level=resampling.level,
+        notes=tuple(_build_notes(tables, entries, pool, resampling)),
     )
 
 
-def _pairs(
-    pool: CasePool, found: Mapping[tuple[str, str], Mapping[str, Change]], how: Resampling
+def _build_model_pairs(
+    pool: AlignedCases, found: Mapping[tuple[str, str], Mapping[str, PairedDifference]], resampling: Resampling
 ) -> tuple[ModelPair, ...]:
     """Put the differences into records; every score is a family of tests of its own, corrected for its pairs."""
     names = list(dict.fromkeys(name for changes in found.values() for name in changes))
     corrected: dict[tuple[tuple[str, str], str], float] = {}
     for name in names:
         tested = [(pair, p) for pair, changes in found.items() if (p := changes[name].p) is not None]
-        for (pair, _), value in zip(tested, holm([p for _, p in tested]), strict=True):
+        for (pair, _), value in zip(tested, adjust_holm([p for _, p in tested]), strict=True):
             corrected[pair, name] = value
     made = []
     for pair, changes in found.items():
-        records = {name: _difference(pair, changes[name], corrected.get((pair, name)), how) for name in names}
-        made.append(_pair(pool, pair, records))
+        records = {
+            name: _build_model_difference(pair, changes[name], corrected.get((pair, name)), resampling)
+            for name in names
+        }
+        made.append(_build_model_pair(pool, pair, records))
     return tuple(made)
 
 
-def _difference(pair: tuple[str, str], change: Change, p_holm: float | None, how: Resampling) -> PairDifference:
-    def named(side: Side | None) -> str | None:
+def _build_model_difference(
+    pair: tuple[str, str], change: PairedDifference, p_holm: float | None, resampling: Resampling
+) -> ModelDifference:
+    def named(side: RunSide | None) -> str | None:
         return None if side is None else pair[0] if side == "a" else pair[1]
 
-    return PairDifference(
+    return ModelDifference(
         a=change.a,
         b=change.b,
         difference=change.difference,
         p=change.p,
         p_holm=p_holm,
-        better=named(better_side(change, change.p, how)),
-        better_holm=named(better_side(change, p_holm, how)),
+        better=named(find_better_side(change, change.p, resampling)),
+        better_holm=named(find_better_side(change, p_holm, resampling)),
     )
 
 
-def _pair(pool: CasePool, pair: tuple[str, str], records: dict[str, PairDifference]) -> ModelPair:
+def _build_model_pair(pool: AlignedCases, pair: tuple[str, str], records: dict[str, ModelDifference]) -> ModelPair:
     a, b = (pool.present(name) for name in pair)
     judged = pool.judged(pair[0]) & pool.judged(pair[1])
     return ModelPair(
@@ -249,8 +276,8 @@ def _pair(pool: CasePool, pair: tuple[str, str], records: dict[str, PairDifferen
     )
 
 
-def _entries(
-    pool: CasePool, scored: Mapping[str, float | None], pairs: Sequence[ModelPair], untouched: Floats
+def _build_entries(
+    pool: AlignedCases, scored: Mapping[str, float | None], pairs: Sequence[ModelPair], untouched: Floats
 ) -> tuple[ModelEntry, ...]:
     names = list(scored)
     better = Counter(pair.overall.better_holm for pair in pairs)
@@ -262,7 +289,7 @@ def _entries(
     for name in names:
         own, judged = pool.present(name), pool.judged(name)
         copied = np.zeros(len(own), bool)
-        copied[pool.places[name]] = ref.copies(pool.rows[name])
+        copied[pool.places[name]] = ref.find_copies(pool.rows[name])
         entries.append(
             ModelEntry(
                 model=name,
@@ -271,14 +298,14 @@ def _entries(
                 unjudged=int((own & ~judged).sum()),
                 overall=scored[name],
                 ranks=(1 + worse[name], len(names) - better[name]),
-                unedited=ref.unedited(pool.grid, pool.sides[name], copied & judged, untouched),
+                unedited=ref.count_unedited(pool.grid, pool.sides[name], copied & judged, untouched),
             )
         )
     return tuple(entries)
 
 
-def answer(
-    entries: Sequence[ModelEntry], base: Reference, against: Sequence[ModelPair], pairs: Sequence[ModelPair]
+def summarize(
+    entries: Sequence[ModelEntry], base: UneditedReference, against: Sequence[ModelPair], pairs: Sequence[ModelPair]
 ) -> str:
     """Say which model is best, where the tests say so, and whether it beats an editor that edits nothing."""
     ranked = [one for one in entries if one.overall is not None]
@@ -287,7 +314,7 @@ def answer(
     first = ranked[0]
     score = f"{first.overall:.1f}"
     rivals = [one.model for one in ranked[1:]]
-    open_ = [one.model for one in ranked[1:] if first.model not in _told_apart(pairs, one.model)]
+    open_ = [one.model for one in ranked[1:] if first.model not in _find_better_models(pairs, one.model)]
     if not rivals:
         told = f"{first.model} is the only editing model here, with {score}."
     elif not open_:
@@ -297,15 +324,15 @@ def answer(
         apart = (
             ""
             if len(open_) == len(rivals)
-            else f"; {first.model} is ahead of {_listed([n for n in rivals if n not in open_])}"
+            else f"; {first.model} is ahead of {_join_names([n for n in rivals if n not in open_])}"
         )
         unpaired = not any(pair.cases for pair in pairs)
         why = " (they share no source and instruction)" if unpaired else ""
         level = [one.model for one in ranked if one.overall == first.overall]
         others = [name for name in open_ if name not in level]
-        told = f"No best of {len(ranked)} editing models: {_listed(level)} "
+        told = f"No best of {len(ranked)} editing models: {_join_names(level)} "
         told += f"{'scores highest' if len(level) == 1 else 'score the same'}, {score}"
-        told += f", but cannot be told apart from {_listed(others)}" if others else ""
+        told += f", but cannot be told apart from {_join_names(others)}" if others else ""
         told += f"{why}{apart}."
     if base.overall.value is None:
         return told
@@ -318,10 +345,10 @@ def answer(
     if first.model not in beats:
         return f"{told} {first.model} is not clearly better than {nothing}."
     short = [name for name in rivals if name not in beats]
-    return f"{told} Not clearly better than {nothing}: {_listed(short)}." if short else told
+    return f"{told} Not clearly better than {nothing}: {_join_names(short)}." if short else told
 
 
-def _told_apart(pairs: Sequence[ModelPair], model: str) -> set[str]:
+def _find_better_models(pairs: Sequence[ModelPair], model: str) -> set[str]:
     """Return the models that are better than this one after correction."""
     return {
         pair.overall.better_holm
@@ -330,28 +357,30 @@ def _told_apart(pairs: Sequence[ModelPair], model: str) -> set[str]:
     }
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _notes(tables: Sequence[Table], entries: Sequence[ModelEntry], pool: CasePool, how: Resampling) -> list[str]:
-    told = list(warnings_of(*tables))
+def _build_notes(
+    tables: Sequence[RunTable], entries: Sequence[ModelEntry], pool: AlignedCases, resampling: Resampling
+) -> list[str]:
+    told = list(find_warnings(*tables))
     for group, count in pool.uncounted().items():
         cases = f"{number_of(count, 'case')} of {group} {verb(count, 'has', 'have')}"
         told.append(f"{cases} no part in the overall score, and {verb(count, 'is', 'are')} not compared.")
-    told += _too_few(pool, [one.model for one in entries], 1 - how.level)
-    if any(not same_judge(tables[0], other) for other in tables[1:]):
+    told += _warn_too_few_cases(pool, [one.model for one in entries], 1 - resampling.level)
+    if any(not is_same_judge(tables[0], other) for other in tables[1:]):
         told.append(
             "The runs were not judged alike, so a difference may come from the judge as well as from the model."
         )
     if any(one.lacks for one in entries):
         held = ", ".join(f"{one.model} {one.cases}" for one in entries)
         told.append(f"The models do not have the same cases ({held}); every pair is compared on those that both have.")
-    told += [ref.told(one.model, one.unedited) for one in entries if one.unedited.carried]
+    told += [ref.format_unedited(one.model, one.unedited) for one in entries if one.unedited.carried]
     return told
 
 
-def _too_few(pool: CasePool, names: Sequence[str], error: float) -> list[str]:
+def _warn_too_few_cases(pool: AlignedCases, names: Sequence[str], error: float) -> list[str]:
     """Say where the cases are so few that no corrected p could be small: of c signs all alike come up twice in 2^c."""
     pairs = list(combinations(names, 2))
     most = max((pool.clusters(*pair) for pair in pairs), default=0)
@@ -365,11 +394,11 @@ def _too_few(pool: CasePool, names: Sequence[str], error: float) -> list[str]:
 
 
 @dataclass(frozen=True)
-class CasePool:
+class AlignedCases:
     """The rows of every model over one list of cases."""
 
     grid: CaseGrid
-    telling: tuple[RunRow, ...]
+    case_rows: tuple[RunRow, ...]
     """One row of every case, by which it is grouped."""
     rows: Mapping[str, list[RunRow]]
     places: Mapping[str, Ints]
@@ -381,7 +410,7 @@ class CasePool:
 
     def present(self, model: str) -> Bools:
         """Return which of the cases that count a model has an output for."""
-        found = np.zeros(len(self.telling), bool)
+        found = np.zeros(len(self.case_rows), bool)
         found[self.places[model]] = True
         return found & self.grid.counting
 
@@ -397,20 +426,20 @@ class CasePool:
     def clusters(self, a: str, b: str) -> int:
         """Return how many independent cases two models are compared on: sources where several cases share one."""
         rows = self.judged(a) & self.judged(b)
-        return min(len(np.unique(way.of_item[rows])) for way in self.grid.ways)
+        return min(len(np.unique(way.of_item[rows])) for way in self.grid.clusterings)
 
-    def with_constant(self, model: str, columns: Floats) -> CasePool:
+    def with_constant(self, model: str, columns: Floats) -> AlignedCases:
         """Return the pool with a further model that returns the source everywhere and scores what `columns` say."""
         return replace(
             self,
-            rows={**self.rows, model: list(self.telling)},
-            places={**self.places, model: np.arange(len(self.telling))},
+            rows={**self.rows, model: list(self.case_rows)},
+            places={**self.places, model: np.arange(len(self.case_rows))},
             sides={**self.sides, model: columns},
-            pictures={**self.pictures, model: np.full(len(self.telling), -1)},
+            pictures={**self.pictures, model: np.full(len(self.case_rows), -1)},
         )
 
 
-def split_by_model(tables: Sequence[Table]) -> dict[str, list[RunRow]]:
+def split_by_model(tables: Sequence[RunTable]) -> dict[str, list[RunRow]]:
     """Return the rows of every model; one name with other pictures in another run is told apart by the run."""
     titles = [table.name for table in tables]
     if len(set(titles)) < len(titles):
@@ -425,7 +454,7 @@ def split_by_model(tables: Sequence[Table]) -> dict[str, list[RunRow]]:
         pictures: dict[Hashable, set[str]] = {}
         for rows in parts.values():
             for row in rows if len(parts) > 1 else ():
-                pictures.setdefault((row.case, row.case_id), set()).add(edited(row))
+                pictures.setdefault((row.case, row.case_id), set()).add(edited_picture_key(row))
         if any(len(shown) > 1 for shown in pictures.values()):
             found |= {f"{name} ({title})": rows for title, rows in parts.items()}
             continue
@@ -437,12 +466,14 @@ def split_by_model(tables: Sequence[Table]) -> dict[str, list[RunRow]]:
     return found
 
 
-def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping[str, Sheet] | None = None) -> CasePool:
+def align_cases(
+    table: RunTable, by_model: Mapping[str, list[RunRow]], matrices: Mapping[str, ScoreMatrix] | None = None
+) -> AlignedCases:
     """Line the models' rows up by case; where a model has a case several times, by id as well, or in order where no id is shared.
 
     `sheets` are models' scores as arrays, where they were made before.
     """
-    places = _places(by_model)
+    places = _number_cases(by_model)
     telling: list[RunRow] = []
     asked: list[int] = []
     for name, rows in by_model.items():
@@ -454,23 +485,24 @@ def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping
                 telling[place], asked[place] = row, len(row.units)
     grid = CaseGrid.of(table, telling)
     sides = {
-        name: grid.side(_sheet(table, rows, (sheets or {}).get(name)), places[name]) for name, rows in by_model.items()
+        name: grid.side(_get_matrix(table, rows, (matrices or {}).get(name)), places[name])
+        for name, rows in by_model.items()
     }
     numbers: dict[str, int] = {}
     shown = {name: np.full(len(telling), -1, np.int64) for name in by_model}
     for name, rows in by_model.items():
-        shown[name][places[name]] = [numbers.setdefault(edited(row), len(numbers)) for row in rows]
-    return CasePool(grid, tuple(telling), by_model, places, sides, shown)
+        shown[name][places[name]] = [numbers.setdefault(edited_picture_key(row), len(numbers)) for row in rows]
+    return AlignedCases(grid, tuple(telling), by_model, places, sides, shown)
 
 
-def _places(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
+def _number_cases(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
     """Return the case of every row by number, in the order in which cases first occur."""
     seen: dict[Hashable, int] = {}
     cases = {name: [seen.setdefault(row.case, len(seen)) for row in rows] for name, rows in by_model.items()}
     several = {case for listed in cases.values() for case, count in Counter(listed).items() if count > 1}
     if not several:
         return {name: np.array(listed, np.int64) for name, listed in cases.items()}
-    several = _told_apart_by_id(cases, by_model, several)
+    several = _find_shared_ids(cases, by_model, several)
     number: dict[Hashable, int] = {}
     places = {}
     for name, rows in by_model.items():
@@ -484,7 +516,7 @@ def _places(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
     return places
 
 
-def _told_apart_by_id(
+def _find_shared_ids(
     cases: Mapping[str, list[int]], by_model: Mapping[str, list[RunRow]], several: set[int]
 ) -> set[int]:
     """Return those of the cases that stand several times whose ids two models share."""
@@ -494,8 +526,8 @@ def _told_apart_by_id(
     return {case for (case, _), models in held.items() if models > 1}
 
 
-def _sheet(table: Table, rows: list[RunRow], known: Sheet | None) -> Sheet:
+def _get_matrix(table: RunTable, rows: list[RunRow], known: ScoreMatrix | None) -> ScoreMatrix:
     """Return the sheet of these very rows, a new one where the known one has others."""
     if known is not None and len(known.table.rows) == len(rows) and all(map(is_, known.table.rows, rows)):
         return known
-    return Sheet(table, tuple(rows))
+    return ScoreMatrix(table, tuple(rows))

@@ -20,20 +20,20 @@ from editloupe.evals.stats.bootstrap import (
     Floats,
     Ints,
     Resampling,
-    clusterings,
-    estimate,
-    missing,
+    build_clusterings,
+    build_estimate,
+    missing_estimate,
 )
-from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.score_matrix import (
     NO_TYPE,
-    Arithmetic,
-    Macro,
-    Sheet,
-    all_weights,
-    free_clusters,
-    group_weights,
-    macro,
+    AggregatedScores,
+    Aggregation,
+    ScoreMatrix,
+    aggregate,
+    compute_group_weights,
+    compute_weights,
+    count_free_clusters,
 )
 
 OVERALL = "overall"
@@ -43,7 +43,7 @@ _CELLS = 8_000_000
 
 
 @dataclass(frozen=True)
-class Change:
+class PairedDifference:
     """Two scores on the same cases and their difference, first minus second."""
 
     a: float | None
@@ -53,7 +53,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Point:
+class SideScores:
     """The arithmetic on one side's numbers."""
 
     columns: Floats
@@ -65,37 +65,45 @@ class Point:
     """Groups × criteria: what each counts in a criterion's mean."""
     asked: Bools
     """Groups × criteria."""
-    result: Macro
+    result: AggregatedScores
 
 
 @dataclass(frozen=True)
 class CaseGrid:
     """The cases that sides have in common: the group of each, what a group is asked, and how cases are resampled."""
 
-    how: Arithmetic
+    aggregation: Aggregation
     criteria: tuple[str, ...]
     groups: tuple[str, ...]
     of_row: Ints
     asked: Bools
     sources: Ints
     """The source picture of each case, by number."""
-    ways: tuple[Clusters, ...]
+    clusterings: tuple[Clusters, ...]
 
     @classmethod
-    def of(cls, table: Table, rows: Iterable[RunRow]) -> CaseGrid:
+    def of(cls, table: RunTable, rows: Iterable[RunRow]) -> CaseGrid:
         """Make the grid of cases, each told by one row that was asked all its criteria."""
-        sheet = Sheet(table, tuple(rows))
-        by_source = sheet.ways[-1].of_item
-        return cls(sheet.how, sheet.criteria, tuple(sheet.groups), sheet.of_row, sheet.asked, by_source, sheet.ways)
+        matrix = ScoreMatrix(table, tuple(rows))
+        by_source = matrix.clusterings[-1].of_item
+        return cls(
+            matrix.aggregation,
+            matrix.criteria,
+            tuple(matrix.groups),
+            matrix.of_row,
+            matrix.asked,
+            by_source,
+            matrix.clusterings,
+        )
 
-    def side(self, sheet: Sheet, places: Ints) -> Floats:
+    def side(self, matrix: ScoreMatrix, places: Ints) -> Floats:
         """Return cases × columns of one side, whose rows belong to these places; nan where it has nothing."""
-        found = np.full((len(self.of_row), len(self.criteria) + (self.how.edit_score is not None)), np.nan)
-        own = sheet.columns()
-        for place, name in enumerate(sheet.criteria):
+        found = np.full((len(self.of_row), len(self.criteria) + (self.aggregation.edit_score is not None)), np.nan)
+        own = matrix.columns()
+        for place, name in enumerate(matrix.criteria):
             if name in self.criteria:
                 found[places, self.criteria.index(name)] = own[:, place]
-        if self.how.edit_score is not None:
+        if self.aggregation.edit_score is not None:
             found[places, -1] = own[:, -1]
         return found
 
@@ -103,7 +111,7 @@ class CaseGrid:
     def counting(self) -> Bools:
         """Which cases have a part in the overall score, by their groups; all of them where the protocol knows none of these."""
         typed = [name != NO_TYPE for name in self.groups]
-        counts = np.asarray(group_weights(self.groups, typed, self.how, complete=False) > 0)
+        counts = np.asarray(compute_group_weights(self.groups, typed, self.aggregation, complete=False) > 0)
         return counts[self.of_row] if counts.any() else np.ones(len(self.of_row), bool)
 
     def at(self, rows: Bools) -> CaseGrid:
@@ -111,38 +119,38 @@ class CaseGrid:
         if rows.all():
             return self
         sources, of_row = self.sources[rows], self.of_row[rows]
-        ways = clusterings(sources, of_row)
-        return replace(self, of_row=of_row, sources=sources, ways=ways)
+        ways = build_clusterings(sources, of_row)
+        return replace(self, of_row=of_row, sources=sources, clusterings=ways)
 
-    def point(self, columns: Floats) -> Point:
+    def point(self, columns: Floats) -> SideScores:
         """Work out the scores of one side; a criterion that it has nowhere is not asked of it."""
         known = np.isfinite(columns)
         sums, counts = (self._by_group(cells) for cells in (np.where(known, columns, 0), known.astype(float)))
         asked = self.asked & known[:, : len(self.criteria)].any(0)
-        finals = macro(sums, counts, asked.astype(float), self.how, self.criteria).finals
-        weights = all_weights(self.groups, finals, counts, self.how, len(self.criteria))
-        result = macro(sums, counts, asked.astype(float), self.how, self.criteria, *weights)
-        return Point(columns, counts, *weights, asked, result)
+        finals = aggregate(sums, counts, asked.astype(float), self.aggregation, self.criteria).finals
+        weights = compute_weights(self.groups, finals, counts, self.aggregation, len(self.criteria))
+        result = aggregate(sums, counts, asked.astype(float), self.aggregation, self.criteria, *weights)
+        return SideScores(columns, counts, *weights, asked, result)
 
-    def contributions(self, point: Point, criterion: int | None = None) -> Floats:
+    def contributions(self, point: SideScores, criterion: int | None = None) -> Floats:
         """Return what each case adds to the overall score, or to that of a criterion; they sum to it."""
         added: Floats = np.where(np.isfinite(point.columns), point.columns, 0) * self._shares(point, criterion)
         return np.asarray(added.sum(1))
 
-    def edits(self, point: Point, criterion: int | None = None) -> int:
+    def edits(self, point: SideScores, criterion: int | None = None) -> int:
         """Return how many cases stand behind the overall score, or behind that of a criterion."""
         known = np.isfinite(point.columns)
         if criterion is None:
             return int((known.any(1) & (point.weights[self.of_row] > 0)).sum())
         return int((known[:, criterion] & (point.criterion_weights[self.of_row, criterion] > 0)).sum())
 
-    def _shares(self, point: Point, criterion: int | None) -> Floats:
+    def _shares(self, point: SideScores, criterion: int | None) -> Floats:
         width = point.columns.shape[1]
         if criterion is not None:
             shares = np.zeros((len(self.groups), width))
             own = point.criterion_weights[:, criterion] * point.asked[:, criterion] * (point.counts[:, criterion] > 0)
             shares[:, criterion] = own / own.sum() if own.any() else own
-        elif self.how.edit_score is None:
+        elif self.aggregation.edit_score is None:
             shares = point.weights[:, None] * point.asked / np.maximum(point.asked.sum(1, keepdims=True), 1)
         else:
             shares = point.weights[:, None] * np.eye(width)[-1:]
@@ -153,63 +161,69 @@ class CaseGrid:
         np.add.at(total, self.of_row, cells)
         return total
 
-    def resampled(self, points: Sequence[Point], how: Resampling) -> dict[str, Floats]:
+    def resampled(self, points: Sequence[SideScores], resampling: Resampling) -> dict[str, Floats]:
         """Return samples by what was resampled: sides × resamples × (overall, then the criteria), from the same draws."""
         known = np.stack([np.isfinite(one.columns) for one in points], 1)
         values = np.where(known, np.stack([one.columns for one in points], 1), 0)
         cells = np.stack([values, known.astype(float)], -1)
         members = [np.flatnonzero(self.of_row == place) for place in range(len(self.groups))]
         found = {}
-        for way in self.ways:
+        for way in self.clusterings:
             batches = []
-            for draw in way.draws(how):
+            for draw in way.draws(resampling):
                 parts = [draw[:, way.of_item[own]] @ cells[own].reshape(len(own), cells[0].size) for own in members]
                 sums = np.stack([part.reshape(len(draw), *cells.shape[1:]) for part in parts], 2)
                 batches.append(np.stack([self._scores(sums[:, n], one) for n, one in enumerate(points)]))
             found[way.name] = np.concatenate(batches, 1)
         return found
 
-    def _scores(self, sums: Floats, point: Point) -> Floats:
-        worked = macro(
+    def _scores(self, sums: Floats, point: SideScores) -> Floats:
+        result = aggregate(
             sums[..., 0],
             sums[..., 1],
             point.asked.astype(float),
-            self.how,
+            self.aggregation,
             self.criteria,
             point.weights,
             point.criterion_weights,
         )
-        return np.concatenate([worked.overall[:, None], worked.by_criterion], 1)
+        return np.concatenate([result.overall[:, None], result.by_criterion], 1)
 
 
-def differences(
+def compute_differences(
     grid: CaseGrid,
     sides: Mapping[str, Floats],
     pairs: Sequence[tuple[str, str]],
-    how: Resampling,
+    resampling: Resampling,
     intervals: bool = True,
-) -> dict[tuple[str, str], dict[str, Change]]:
+) -> dict[tuple[str, str], dict[str, PairedDifference]]:
     """Compare pairs of sides, overall and by criterion; without `intervals` overall only, by the test alone: quick."""
     by_rows: dict[bytes, list[tuple[str, str]]] = {}
     for pair in pairs:
         shared = (np.isfinite(sides[pair[0]]) & np.isfinite(sides[pair[1]])).any(1)
         by_rows.setdefault(np.packbits(shared).tobytes(), []).append(pair)
-    found: dict[tuple[str, str], dict[str, Change]] = {}
+    found: dict[tuple[str, str], dict[str, PairedDifference]] = {}
     for packed, alike in by_rows.items():
         rows = np.unpackbits(np.frombuffer(packed, np.uint8), count=len(grid.of_row)).astype(bool)
         here = grid.at(rows)
         some = max(1, _CELLS // max(1, 4 * rows.sum() * (len(grid.criteria) + 1)))
         for start in range(0, len(alike), some):
-            found |= _of_rows(here, {n: v[rows] for n, v in sides.items()}, alike[start : start + some], how, intervals)
+            found |= _compare_on_rows(
+                here, {n: v[rows] for n, v in sides.items()}, alike[start : start + some], resampling, intervals
+            )
     return {pair: found[pair] for pair in pairs}
 
 
-def _of_rows(
-    grid: CaseGrid, sides: Mapping[str, Floats], pairs: Sequence[tuple[str, str]], how: Resampling, intervals: bool
-) -> dict[tuple[str, str], dict[str, Change]]:
+def _compare_on_rows(
+    grid: CaseGrid,
+    sides: Mapping[str, Floats],
+    pairs: Sequence[tuple[str, str]],
+    resampling: Resampling,
+    intervals: bool,
+) -> dict[tuple[str, str], dict[str, PairedDifference]]:
     """Compare pairs that share the same cases; a side that looks the same in several pairs is resampled once."""
     places: dict[tuple[str, bytes], int] = {}
-    points: list[Point] = []
+    points: list[SideScores] = []
     of_pair: dict[tuple[str, str], tuple[int, int]] = {}
     for pair in pairs:
         shared = np.isfinite(sides[pair[0]]) & np.isfinite(sides[pair[1]])
@@ -218,18 +232,22 @@ def _of_rows(
                 places[key] = len(points)
                 points.append(grid.point(np.where(shared, sides[name], np.nan)))
         of_pair[pair] = tuple(places[name, np.packbits(shared).tobytes()] for name in pair)  # type: ignore[assignment]
-    samples = grid.resampled(points, how) if intervals and len(grid.of_row) else {}
+    samples = grid.resampled(points, resampling) if intervals and len(grid.of_row) else {}
     names = (OVERALL, *grid.criteria) if intervals else (OVERALL,)
     return {
         pair: {
-            name: _change(grid, points[one], points[two], place, {w: s[one] - s[two] for w, s in samples.items()}, how)
+            name: _build_difference(
+                grid, points[one], points[two], place, {w: s[one] - s[two] for w, s in samples.items()}, resampling
+            )
             for place, name in enumerate(names)
         }
         for pair, (one, two) in of_pair.items()
     }
 
 
-def _change(grid: CaseGrid, a: Point, b: Point, place: int, samples: Mapping[str, Floats], how: Resampling) -> Change:
+def _build_difference(
+    grid: CaseGrid, a: SideScores, b: SideScores, place: int, samples: Mapping[str, Floats], resampling: Resampling
+) -> PairedDifference:
     """Return the difference of the overall (place 0) or of a criterion (its number plus 1)."""
     criterion = place - 1 if place else None
     first, second = (one.result.overall if criterion is None else one.result.by_criterion[criterion] for one in (a, b))
@@ -238,32 +256,32 @@ def _change(grid: CaseGrid, a: Point, b: Point, place: int, samples: Mapping[str
         why = (
             "no type was judged on every criterion by both" if criterion is None else "no edit was judged on it by both"
         )
-        return Change(None, None, missing(why), None)
+        return PairedDifference(None, None, missing_estimate(why), None)
     counting = a.weights if criterion is None else a.criterion_weights[:, criterion] * (a.counts[:, criterion] > 0)
     drawn = {
-        way.name: (free_clusters(way, grid.of_row, counting), samples[way.name][:, place])
-        for way in grid.ways
+        way.name: (count_free_clusters(way, grid.of_row, counting), samples[way.name][:, place])
+        for way in grid.clusterings
         if way.name in samples
     }
     moves = grid.contributions(a, criterion) - grid.contributions(b, criterion)
-    return Change(
+    return PairedDifference(
         float(first),
         float(second),
-        estimate(float(first) - float(second), n, drawn, how.level),
-        max(sign_flip(way.sums(moves), how.seed) for way in grid.ways),
+        build_estimate(float(first) - float(second), n, drawn, resampling.level),
+        max(sign_flip_p_value(way.sums(moves), resampling.seed) for way in grid.clusterings),
     )
 
 
-EXACT_UP_TO = 14
+MAX_EXACT = 14
 """Clusters up to which all sign patterns are tried."""
 FLIPS = 10_000
 BINOMIAL_COST = 16
 """Signs that are drawn in the time of one binomial number."""
-NORMAL_FROM = 2000
+MIN_NORMAL = 2000
 """Clusters from which the distribution over all signs is taken for the normal one it tends to; flips would be less exact."""
 
 
-def sign_flip(differences: Floats, seed: int = 0) -> float:
+def sign_flip_p_value(differences: Floats, seed: int = 0) -> float:
     """Return the two-sided p-value of cluster sums of differences: exact for few clusters, from seeded flips for more.
 
     >>> sign_flip(np.array([1.0, 1.0, 1.0]))
@@ -273,17 +291,17 @@ def sign_flip(differences: Floats, seed: int = 0) -> float:
     if not len(moving):
         return 1.0
     seen = abs(moving.sum()) * (1 - 1e-12)
-    if len(moving) <= EXACT_UP_TO:
+    if len(moving) <= MAX_EXACT:
         patterns = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
         return float((np.abs((1 - 2 * patterns) @ moving) >= seen).mean())
-    if len(moving) >= NORMAL_FROM:
+    if len(moving) >= MIN_NORMAL:
         return erfc(seen / sqrt(2 * float((moving**2).sum())))
     seen *= 1 - 1e-9
-    as_far = sum(int((np.abs(sums) >= seen).sum()) for sums in _flipped(moving, np.random.default_rng(seed)))
+    as_far = sum(int((np.abs(sums) >= seen).sum()) for sums in _draw_flips(moving, np.random.default_rng(seed)))
     return (as_far + 1) / (FLIPS + 1)
 
 
-def _flipped(moving: Floats, random: np.random.Generator) -> Iterator[Floats]:
+def _draw_flips(moving: Floats, random: np.random.Generator) -> Iterator[Floats]:
     """Yield batches of sums with random signs.
 
     Signs of equal sizes are told apart by how many are positive: where few sizes occur, a binomial draw a size stands for a
@@ -303,7 +321,7 @@ def _flipped(moving: Floats, random: np.random.Generator) -> Iterator[Floats]:
             yield 2 * (bits @ moving) - moving.sum()
 
 
-def holm(values: Sequence[float]) -> list[float]:
+def adjust_holm(values: Sequence[float]) -> list[float]:
     """Return p-values corrected for their number by Holm's step-down method, in the order given.
 
     >>> holm([0.01, 0.04, 0.03])

@@ -65,14 +65,14 @@ class PairReport(Record):
         """Count the results of some pairs."""
         dimensions = [name for name in rules.dimensions if any(result.dimension == name for result in results)]
         return cls(
-            overall=accuracy(results),
-            by_dimension={name: accuracy([r for r in results if r.dimension == name]) for name in dimensions},
+            overall=count_accuracy(results),
+            by_dimension={name: count_accuracy([r for r in results if r.dimension == name]) for name in dimensions},
             results=tuple(results),
             **about,
         )
 
 
-def accuracy(results: Sequence[PairResult]) -> Accuracy:
+def count_accuracy(results: Sequence[PairResult]) -> Accuracy:
     """Count right pairs; pairs that could not be judged are counted as such and never as wrong."""
     return Accuracy(
         pairs=len(results),
@@ -82,7 +82,7 @@ def accuracy(results: Sequence[PairResult]) -> Accuracy:
     )
 
 
-class Half(NamedTuple):
+class PairMember(NamedTuple):
     """One edit of a pair, in one repeat, with its reward."""
 
     edit: Edit
@@ -102,7 +102,7 @@ class PairKey(NamedTuple):
     way: Way
 
 
-def row_halves(protocol: str, row: RunRow, criteria: Sequence[str] = ()) -> list[Half]:
+def score_pair_members(protocol: str, row: RunRow, criteria: Sequence[str] = ()) -> list[PairMember]:
     """Return the reward of an edit of a run, repeat by repeat, by the protocol's formula.
 
     Rubrics without a protocol that is known have none: their reward is the mean of the `criteria`, all of which it needs.
@@ -114,12 +114,12 @@ def row_halves(protocol: str, row: RunRow, criteria: Sequence[str] = ()) -> list
         left = next((outcome for outcome in outcomes if isinstance(outcome, Unjudged)), None)
         score, why = None, f"{left.criterion}: {left.detail}" if left else None
         if left is None:
-            score, why = _score(protocol, row.edit, given, criteria)
-        found.append(Half(row.edit, repeat, score, why))
+            score, why = _score_edit(protocol, row.edit, given, criteria)
+        found.append(PairMember(row.edit, repeat, score, why))
     return found
 
 
-def _score(
+def _score_edit(
     protocol: str, edit: Edit, given: Mapping[str, float], criteria: Sequence[str]
 ) -> tuple[float | None, str | None]:
     known = known_protocol(protocol)
@@ -138,22 +138,22 @@ def _score(
     return None, f"{lacking[0]}: {NOT_YET}" if lacking else "no score applies"
 
 
-def pair_results(halves: Iterable[Half], rules: PairRules) -> dict[PairKey, PairResult]:
+def decide_pairs(halves: Iterable[PairMember], rules: PairRules) -> dict[PairKey, PairResult]:
     """Put the halves of pairs together and decide each pair, in the order in which they first occur.
 
     The score of a half is its mean over the repeats that have one.
     """
-    found: dict[PairKey, dict[str, dict[int, Half | None]]] = {}
+    found: dict[PairKey, dict[str, dict[int, PairMember | None]]] = {}
     labels: dict[PairKey, str] = {}
     for half in halves:
-        for key, role, label in _stands_in(half.edit):
+        for key, role, label in _find_pairs(half.edit):
             labels[key] = label
             repeats = found.setdefault(key, {}).setdefault(role, {})
             repeats[half.repeat] = None if half.repeat in repeats else half  # None: two pictures claim one place
-    return {key: _result(key, labels[key], roles, rules) for key, roles in found.items()}
+    return {key: _decide_pair(key, labels[key], roles, rules) for key, roles in found.items()}
 
 
-def _stands_in(edit: Edit) -> Iterable[tuple[PairKey, str, str]]:
+def _find_pairs(edit: Edit) -> Iterable[tuple[PairKey, str, str]]:
     """Yield the pairs an edit stands in; a field of that name with something else in it is somebody's own."""
     listed = edit.extra.get(PAIRS)
     for entry in listed if isinstance(listed, (list, tuple)) else ():
@@ -167,8 +167,10 @@ def _stands_in(edit: Edit) -> Iterable[tuple[PairKey, str, str]]:
 _ENTRY = ("file", "id", "role", "label", "dimension")
 
 
-def _result(key: PairKey, label: str, roles: Mapping[str, Mapping[int, Half | None]], rules: PairRules) -> PairResult:
-    first, second = (_mean(roles.get(role, {})) for role in ROLES[key.way])
+def _decide_pair(
+    key: PairKey, label: str, roles: Mapping[str, Mapping[int, PairMember | None]], rules: PairRules
+) -> PairResult:
+    first, second = (_mean_score(roles.get(role, {})) for role in ROLES[key.way])
     about = {"id": key.id, "dimension": key.dimension, "label": label}
     if first[0] is None or second[0] is None:
         why = first[1] or second[1]
@@ -184,7 +186,7 @@ def _result(key: PairKey, label: str, roles: Mapping[str, Mapping[int, Half | No
     return PairResult(**about, scores=scores, decision=decision, correct=correct)
 
 
-def _mean(repeats: Mapping[int, Half | None]) -> tuple[float | None, str | None]:
+def _mean_score(repeats: Mapping[int, PairMember | None]) -> tuple[float | None, str | None]:
     if not repeats:
         return None, NOT_YET
     if None in repeats.values():

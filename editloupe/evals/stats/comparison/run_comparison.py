@@ -18,36 +18,48 @@ import numpy as np
 from pydantic import Field
 
 from editloupe._util.tables import data_frame
-from editloupe.evals.labels.human import Files, Human, load_human_labels
+from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.agreement.coefficients import HIGHER_IS_BETTER, MEASURES, MOST_VALUES, Pairing, confusion
-from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, ceiling_of, pairing, scale_of
+from editloupe.evals.stats.agreement.coefficients import (
+    HIGHER_IS_BETTER,
+    MAX_LABEL_VALUES,
+    MEASURES,
+    MatchedScores,
+    count_confusion,
+)
+from editloupe.evals.stats.agreement.judge_vs_human import (
+    Ceiling,
+    Confusion,
+    find_label_scale,
+    match_scores,
+    measure_ceiling,
+)
 from editloupe.evals.stats.bootstrap import (
     Estimate,
     Floats,
     Number,
     Resampling,
-    bootstrap,
-    clusterings,
-    estimate,
-    kinds_of,
-    missing,
+    bootstrap_statistics,
+    build_clusterings,
+    build_estimate,
+    find_distinct_rows,
+    missing_estimate,
 )
-from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, Change, differences
+from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, PairedDifference, compute_differences
 from editloupe.evals.stats.scores import unedited_baseline as ref
-from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table, warnings_of
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, find_warnings, read_run_table
 from editloupe.evals.stats.scores.run_units import row_lower_medians, row_means
-from editloupe.evals.stats.scores.score_matrix import Sheet, shared_apart_fields, value_of
-from editloupe.evals.stats.scores.unedited_baseline import without_reference
+from editloupe.evals.stats.scores.score_matrix import ScoreMatrix, find_shared_slice_fields, format_field
+from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Record, UserError
 
-Question = Literal["judges", "models"]
+ComparisonQuestion = Literal["judges", "models"]
 Key = Callable[[RunRow], Hashable]
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchedRows:
     """Rows of two runs that belong together, and what each run has beyond them."""
 
     pairs: tuple[tuple[RunRow, RunRow], ...]
@@ -55,14 +67,14 @@ class Matched:
     only_b: tuple[RunRow, ...]
 
 
-def edited(row: RunRow) -> str:
+def edited_picture_key(row: RunRow) -> str:
     """Return what tells edited pictures apart: the content hash, or the path where the run has no hash."""
     return shas[0] if (shas := row.pictures.get("edited")) else str(row.edit.edited)
 
 
-def picture_of(row: RunRow) -> Hashable:
+def shown_pictures_key(row: RunRow) -> Hashable:
     """Return what a judge was shown: the pictures before and after, and the instruction."""
-    return row.source, edited(row), row.edit.instruction
+    return row.source, edited_picture_key(row), row.edit.instruction
 
 
 def case_of(row: RunRow) -> Hashable:
@@ -70,7 +82,7 @@ def case_of(row: RunRow) -> Hashable:
     return row.case
 
 
-def match(a: Iterable[RunRow], b: Iterable[RunRow], key: Key) -> Matched:
+def match_rows(a: Iterable[RunRow], b: Iterable[RunRow], key: Key) -> MatchedRows:
     """Pair rows of the same key; among several of one key those of the same model and id first, then in their order."""
     rows, others = list(a), list(b)
     partner: dict[int, int] = {}
@@ -85,22 +97,22 @@ def match(a: Iterable[RunRow], b: Iterable[RunRow], key: Key) -> Matched:
             if place not in partner and (found := waiting.get((keys[place], precise(row)))):
                 partner[place] = found.pop()
                 taken.add(partner[place])
-    return Matched(
+    return MatchedRows(
         tuple((rows[place], others[partner[place]]) for place in sorted(partner)),
         tuple(row for place, row in enumerate(rows) if place not in partner),
         tuple(row for place, row in enumerate(others) if place not in taken),
     )
 
 
-def match_pictures(a: Table, b: Table) -> Matched:
+def match_pictures(a: RunTable, b: RunTable) -> MatchedRows:
     """Pair rows that show the same pictures; where one run kept no hash of a picture, id and model have to do."""
-    found = match(a.rows, b.rows, picture_of)
-    more = match(found.only_a, found.only_b, lambda row: (row.edit.id, row.model))
+    found = match_rows(a.rows, b.rows, shown_pictures_key)
+    more = match_rows(found.only_a, found.only_b, lambda row: (row.edit.id, row.model))
     alike = [pair for pair in more.pairs if _could_be_the_same(*pair)]
     if not alike:
         return found
     left_a, left_b = {id(one) for one, _ in alike}, {id(two) for _, two in alike}
-    return Matched(
+    return MatchedRows(
         (*found.pairs, *alike),
         tuple(row for row in found.only_a if id(row) not in left_a),
         tuple(row for row in found.only_b if id(row) not in left_b),
@@ -120,17 +132,17 @@ def _could_be_the_same(one: RunRow, two: RunRow) -> bool:
     )
 
 
-def question_of(a: Table, b: Table) -> Question:
+def find_question(a: RunTable, b: RunTable) -> ComparisonQuestion:
     """Return which question two runs answer; where neither fits, or both might, UserError says so."""
-    a, b = without_reference(a)[0], without_reference(b)[0]
+    a, b = split_off_reference(a)[0], split_off_reference(b)[0]
     same = match_pictures(a, b)
-    other = match(same.only_a, same.only_b, case_of).pairs
+    other = match_rows(same.only_a, same.only_b, case_of).pairs
     if not same.pairs and not other:
         raise UserError(
             f"{a.name} and {b.name} have neither an edited picture nor a source and instruction in common, so there is "
             "nothing to compare"
         )
-    judged_alike = same_judge(a, b)
+    judged_alike = is_same_judge(a, b)
     models = set(a.models) - {NO_MODEL}, set(b.models) - {NO_MODEL}
     other_models = all(models) and not models[0] & models[1]
     if not other:
@@ -147,22 +159,22 @@ def question_of(a: Table, b: Table) -> Question:
     )
 
 
-def same_judge(a: Table, b: Table) -> bool:
+def is_same_judge(a: RunTable, b: RunTable) -> bool:
     """True where judge, protocol and mode are the same and no criterion was put in wholly different words."""
     if (a.protocol, a.judges, a.modes) != (b.protocol, b.judges, b.modes):
         return False
-    asked = [_asked(table) for table in (a, b)]
+    asked = [_question_keys(table) for table in (a, b)]
     return all(asked[0][name] & asked[1][name] for name in asked[0].keys() & asked[1].keys())
 
 
-def _asked(table: Table) -> dict[str, set[str]]:
+def _question_keys(table: RunTable) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for kind in table.unit_columns.counts:
         found.setdefault(kind.criterion, set()).add(kind.asked)
     return found
 
 
-Side = Literal["a", "b"]
+RunSide = Literal["a", "b"]
 
 
 class HumanDifference(Record):
@@ -171,58 +183,64 @@ class HumanDifference(Record):
     a: Estimate
     b: Estimate
     difference: Estimate
-    closer: Side | None
+    closer: RunSide | None
     """The run that agrees more, where the interval of the difference leaves out 0."""
 
 
-def closer_to_people(
-    a: Table, b: Table, people: Human, sources: list[str], how: Resampling
+def compare_with_people(
+    a: RunTable, b: RunTable, people: HumanLabels, sources: list[str], resampling: Resampling
 ) -> dict[str, dict[str, HumanDifference]]:
     """Return criterion to measure to both runs' agreement with people, where people labelled what both judged."""
     found: dict[str, dict[str, HumanDifference]] = {}
     for criterion in (name for name in a.criteria if name in b.criteria):
-        ratings, scale = people.settled(a.names, criterion), scale_of(a, criterion)
+        ratings, scale = people.counting_matrix(a.names, criterion), find_label_scale(a, criterion)
         judges = [table.scores(criterion, "score") for table in (a, b)]
         both = np.isfinite(row_means(judges[0])) & np.isfinite(row_means(judges[1])) & np.isfinite(ratings).any(1)
         if both.any():
-            one, two = (pairing(judge[both], ratings[both], scale)[0] for judge in judges)
+            one, two = (match_scores(judge[both], ratings[both], scale)[0] for judge in judges)
             here = [source for source, inside in zip(sources, both, strict=True) if inside]
-            found[criterion] = _human_differences(one, two, here, how)
+            found[criterion] = _human_differences(one, two, here, resampling)
     return found
 
 
-def _human_differences(a: Pairing, b: Pairing, sources: list[str], how: Resampling) -> dict[str, HumanDifference]:
+def _human_differences(
+    a: MatchedScores, b: MatchedScores, sources: list[str], resampling: Resampling
+) -> dict[str, HumanDifference]:
     """Every measure of both runs, from the same draws, so that the differences are paired."""
-    kinds = kinds_of(np.column_stack([a.numbers, b.numbers]))
+    kinds = find_distinct_rows(np.column_stack([a.numbers, b.numbers]))
     statistics = {}
     for side, pair in (("a", a), ("b", b)):
         few = pair.at(kinds.first)
         for measure in MEASURES:
             if pair.value(measure)[0] is not None:
                 statistics[f"{side}:{measure}"] = partial(few.samples, measure)
-    samples = bootstrap(clusterings(sources), how, statistics, kinds)
-    return {measure: _human_difference(measure, a, b, samples, how) for measure in MEASURES}
+    samples = bootstrap_statistics(build_clusterings(sources), resampling, statistics, kinds)
+    return {measure: _human_difference(measure, a, b, samples, resampling) for measure in MEASURES}
 
 
 def _human_difference(
-    measure: str, a: Pairing, b: Pairing, samples: Mapping[str, Mapping[str, tuple[int, Floats]]], how: Resampling
+    measure: str,
+    a: MatchedScores,
+    b: MatchedScores,
+    samples: Mapping[str, Mapping[str, tuple[int, Floats]]],
+    resampling: Resampling,
 ) -> HumanDifference:
     (first, why), (second, other_why) = a.value(measure), b.value(measure)
     drawn = [samples.get(f"{side}:{measure}", {}) for side in ("a", "b")]
-    one = estimate(first, len(a), drawn[0], how.level, why)
-    two = estimate(second, len(b), drawn[1], how.level, other_why)
+    one = build_estimate(first, len(a), drawn[0], resampling.level, why)
+    two = build_estimate(second, len(b), drawn[1], resampling.level, other_why)
     if first is None or second is None:
-        absent = missing(why or other_why or "one of the two has no value", len(a))
+        absent = missing_estimate(why or other_why or "one of the two has no value", len(a))
         return HumanDifference(a=one, b=two, difference=absent, closer=None)
     change = {way: (count, found - drawn[1][way][1]) for way, (count, found) in drawn[0].items()}
-    difference = estimate(first - second, len(a), change, how.level)
-    closer: Side | None = None
+    difference = build_estimate(first - second, len(a), change, resampling.level)
+    closer: RunSide | None = None
     if difference.low is not None and difference.high is not None and not difference.low <= 0 <= difference.high:
         closer = "a" if (difference.low > 0) == HIGHER_IS_BETTER[measure] else "b"
     return HumanDifference(a=one, b=two, difference=difference, closer=closer)
 
 
-class Difference(Record):
+class ScoreDifference(Record):
     """Two scores over the same edits and their difference, a minus b, on the scale of 0 to 100."""
 
     a: Number | None
@@ -230,11 +248,11 @@ class Difference(Record):
     difference: Estimate
     p: Number | None
     """Two-sided sign-flip test, by edit and, where several share one, by source image; the larger of the two."""
-    better: Side | None = None
+    better: RunSide | None = None
     """The higher one, where the test says so at the interval's level and the interval leaves out 0."""
 
 
-class CriterionDifference(Difference):
+class CriterionDifference(ScoreDifference):
     """The difference on one criterion, and how the two runs' labels relate."""
 
     same_label: Estimate
@@ -255,13 +273,13 @@ class Disagreement(Record):
     b: str
     difference: Number
     human: tuple[str, ...] = ()
-    closer: Side | None = None
+    closer: RunSide | None = None
 
 
 class RunComparison(Record):
     """Everything two runs say about the same edits."""
 
-    question: Question
+    question: ComparisonQuestion
     """`judges`: two judges, modes or prompts on the same pictures; `models`: two editing models on the same cases."""
     a: str
     b: str
@@ -273,7 +291,7 @@ class RunComparison(Record):
     """Edits that are not compared, by reason."""
     same_picture: int = 0
     """For models: cases for which both gave the identical picture."""
-    overall: Difference
+    overall: ScoreDifference
     criteria: Mapping[str, CriterionDifference]
     human: Mapping[str, Mapping[str, HumanDifference]] = Field(default_factory=dict)
     """Criterion to measure to both runs' agreement with people."""
@@ -295,59 +313,61 @@ class RunComparison(Record):
 
 
 def compare_runs(
-    a: Run | Table | str | Path,
-    b: Run | Table | str | Path,
-    human: Files = None,
-    how: Resampling | None = None,
+    a: Run | RunTable | str | Path,
+    b: Run | RunTable | str | Path,
+    human: LabelFiles = None,
+    resampling: Resampling | None = None,
     protocol: str | None = None,
-    question: Question | None = None,
+    question: ComparisonQuestion | None = None,
 ) -> RunComparison:
     """Compare two runs on what both judged; the data say which question they answer, unless it is named.
 
     Judges are compared on the same pictures and instructions, editing models on the same sources, instructions and targets.
     """
-    first, second, how = read_run_table(a, protocol), read_run_table(b, protocol), how or Resampling()
-    same_protocol(first, second)
-    question = question or question_of(first, second)
+    first, second, resampling = read_run_table(a, protocol), read_run_table(b, protocol), resampling or Resampling()
+    require_same_protocol(first, second)
+    question = question or find_question(first, second)
     if question == "models":
-        first, second = ref.without_reference(first)[0], ref.without_reference(second)[0]
-    matched = match_pictures(first, second) if question == "judges" else match(first.rows, second.rows, case_of)
-    one, two, unjudged = _judged_by_both(first, second, matched)
+        first, second = ref.split_off_reference(first)[0], ref.split_off_reference(second)[0]
+    matched = match_pictures(first, second) if question == "judges" else match_rows(first.rows, second.rows, case_of)
+    one, two, unjudged = _keep_judged_by_both(first, second, matched)
     if not one.rows:
-        raise UserError(f"{first.name} and {second.name} share no {_THING[question]} that both judged")
+        raise UserError(f"{first.name} and {second.name} share no {_COMPARED_THINGS[question]} that both judged")
     people = load_human_labels(one, human) if question == "judges" else None
     sources = [row.source for row in one.rows]
     grid = CaseGrid.of(one, one.rows)
     places = np.arange(len(one.rows))
-    sides = {side: grid.side(Sheet(table, table.rows), places) for side, table in (("a", one), ("b", two))}
-    changes = differences(grid, sides, [("a", "b")], how)["a", "b"]
+    sides = {side: grid.side(ScoreMatrix(table, table.rows), places) for side, table in (("a", one), ("b", two))}
+    changes = compute_differences(grid, sides, [("a", "b")], resampling)["a", "b"]
     return RunComparison(
         question=question,
-        **_names(first, second),
+        **_name_runs(first, second),
         edits=len(one.rows),
-        left_out=_left_out(matched, unjudged),
-        same_picture=sum(map(eq, map(edited, one.rows), map(edited, two.rows))) if question == "models" else 0,
-        overall=_difference(_one_score(changes[OVERALL], one, two), how),
+        left_out=_count_left_out(matched, unjudged),
+        same_picture=sum(map(eq, map(edited_picture_key, one.rows), map(edited_picture_key, two.rows)))
+        if question == "models"
+        else 0,
+        overall=_build_difference(_refuse_mixed_slices(changes[OVERALL], one, two), resampling),
         criteria={
-            name: _criterion(one, two, name, sources, changes[name], how)
+            name: _compare_criterion(one, two, name, sources, changes[name], resampling)
             for name in one.criteria
             if name in two.criteria
         },
-        human=closer_to_people(one, two, people, sources, how) if people else {},
-        ceiling=_ceilings(one, people, sources, how) if people else {},
-        disagreements=_disagreements(one, two, people),
+        human=compare_with_people(one, two, people, sources, resampling) if people else {},
+        ceiling=_measure_ceilings(one, people, sources, resampling) if people else {},
+        disagreements=_find_disagreements(one, two, people),
         notes=(
-            *_notes(first, second, question),
-            *_unedited(grid, one, two, sides, question),
+            *_build_notes(first, second, question),
+            *_unedited_notes(grid, one, two, sides, question),
             *(people.notes if people else ()),
         ),
     )
 
 
-_THING: Mapping[Question, str] = {"judges": "edited picture", "models": "source and instruction"}
+_COMPARED_THINGS: Mapping[ComparisonQuestion, str] = {"judges": "edited picture", "models": "source and instruction"}
 
 
-def same_protocol(*tables: Table) -> None:
+def require_same_protocol(*tables: RunTable) -> None:
     """Refuse runs of different protocols: their scores do not compare."""
     first = tables[0]
     for other in tables[1:]:
@@ -355,14 +375,14 @@ def same_protocol(*tables: Table) -> None:
             raise UserError(f"{first.name} was judged by {first.protocol} and {other.name} by {other.protocol}")
 
 
-def _names(first: Table, second: Table) -> dict[str, str]:
+def _name_runs(first: RunTable, second: RunTable) -> dict[str, str]:
     names = (first.name, second.name) if first.name != second.name else (str(first.folder), str(second.folder))
     if names[0] == names[1] and first.configuration != second.configuration:
         names = (f"{names[0]}, {first.configuration}", f"{names[1]}, {second.configuration}")
-    return {"a": names[0], "b": names[1], "a_title": _title(first), "b_title": _title(second)}
+    return {"a": names[0], "b": names[1], "a_title": _format_title(first), "b_title": _format_title(second)}
 
 
-def _title(table: Table) -> str:
+def _format_title(table: RunTable) -> str:
     return (
         f"{table.title} · edited by {' + '.join(table.models)}"
         if any(row.edit.model for row in table.rows)
@@ -370,30 +390,32 @@ def _title(table: Table) -> str:
     )
 
 
-def _notes(first: Table, second: Table, question: Question) -> list[str]:
-    told = list(warnings_of(first, second))
-    if question == "models" and not same_judge(first, second):
+def _build_notes(first: RunTable, second: RunTable, question: ComparisonQuestion) -> list[str]:
+    told = list(find_warnings(first, second))
+    if question == "models" and not is_same_judge(first, second):
         told.append("The two were not judged alike, so a difference may come from the judge as well as from the model.")
     if question == "judges" and set(first.models) != set(second.models):
         told.append(f"The runs name different editing models: {' + '.join(first.models)}; {' + '.join(second.models)}.")
     return told
 
 
-def _unedited(grid: CaseGrid, a: Table, b: Table, sides: Mapping[str, Floats], question: Question) -> Iterator[str]:
+def _unedited_notes(
+    grid: CaseGrid, a: RunTable, b: RunTable, sides: Mapping[str, Floats], question: ComparisonQuestion
+) -> Iterator[str]:
     """Say what an unedited source scores on these cases, and where a model's mean is carried by unedited outputs."""
     if question == "judges":
         return
-    untouched = ref.decided(grid, a, a.rows)
-    base = ref.reference(grid, a, untouched, judged=False)
+    untouched = ref.score_by_protocol(grid, a, a.rows)
+    base = ref.build_reference(grid, a, untouched, judged=False)
     if base.overall.value is not None:
         yield f"Every source handed in unedited would score {base.overall.value:.1f} (not judged). {base.why}"
     for side, table in (("a", a), ("b", b)):
-        one = ref.unedited(grid, sides[side], ref.copies(table.rows), untouched)
+        one = ref.count_unedited(grid, sides[side], ref.find_copies(table.rows), untouched)
         if one.carried:
-            yield ref.told(side.upper(), one)
+            yield ref.format_unedited(side.upper(), one)
 
 
-def _judged_by_both(first: Table, second: Table, matched: Matched) -> tuple[Table, Table, int]:
+def _keep_judged_by_both(first: RunTable, second: RunTable, matched: MatchedRows) -> tuple[RunTable, RunTable, int]:
     """Return both sides' rows of pairs with a criterion that both judged, and how many pairs have none."""
     ours, theirs = [], []
     for row, other in matched.pairs:
@@ -411,9 +433,9 @@ def _judged_by_both(first: Table, second: Table, matched: Matched) -> tuple[Tabl
     return kept[0], kept[1], int((~both).sum())
 
 
-def _left_out(matched: Matched, unjudged: int) -> dict[str, int]:
+def _count_left_out(matched: MatchedRows, unjudged: int) -> dict[str, int]:
     """Count what is not compared; an id that both runs have stands there for another picture or another instruction."""
-    changed = len(match(matched.only_a, matched.only_b, lambda row: (row.edit.id, row.model)).pairs)
+    changed = len(match_rows(matched.only_a, matched.only_b, lambda row: (row.edit.id, row.model)).pairs)
     found = {
         "only in the first run": len(matched.only_a) - changed,
         "only in the second run": len(matched.only_b) - changed,
@@ -423,68 +445,79 @@ def _left_out(matched: Matched, unjudged: int) -> dict[str, int]:
     return {why: count for why, count in found.items() if count}
 
 
-def _difference(change: Change, how: Resampling) -> Difference:
-    return Difference(
-        a=change.a, b=change.b, difference=change.difference, p=change.p, better=better_side(change, change.p, how)
+def _build_difference(change: PairedDifference, resampling: Resampling) -> ScoreDifference:
+    return ScoreDifference(
+        a=change.a,
+        b=change.b,
+        difference=change.difference,
+        p=change.p,
+        better=find_better_side(change, change.p, resampling),
     )
 
 
-def better_side(change: Change, p: float | None, how: Resampling) -> Side | None:
+def find_better_side(change: PairedDifference, p: float | None, resampling: Resampling) -> RunSide | None:
     """Return the side that is higher, where p is small enough and the interval, if there is one, leaves out 0."""
     value, low, high = change.difference.value, change.difference.low, change.difference.high
-    if value is None or p is None or p >= 1 - how.level or (low is not None and high is not None and low <= 0 <= high):
+    if (
+        value is None
+        or p is None
+        or p >= 1 - resampling.level
+        or (low is not None and high is not None and low <= 0 <= high)
+    ):
         return None
     return "a" if value > 0 else "b"
 
 
-def _criterion(
-    a: Table, b: Table, criterion: str, sources: Sequence[str], change: Change, how: Resampling
+def _compare_criterion(
+    a: RunTable, b: RunTable, criterion: str, sources: Sequence[str], change: PairedDifference, resampling: Resampling
 ) -> CriterionDifference:
-    whole = dict(_difference(change, how))
+    whole = dict(_build_difference(change, resampling))
     if change.a is None:
-        return CriterionDifference(**whole, same_label=missing(change.difference.why or ""), labels=None)
+        return CriterionDifference(**whole, same_label=missing_estimate(change.difference.why or ""), labels=None)
     both = np.isfinite(row_means(a.scores(criterion))) & np.isfinite(row_means(b.scores(criterion)))
-    ways = clusterings([source for source, here in zip(sources, both, strict=True) if here])
-    pairs, _ = pairing(a.scores(criterion, "score"), b.scores(criterion, "score"), scale_of(a, criterion))
+    ways = build_clusterings([source for source, here in zip(sources, both, strict=True) if here])
+    pairs, _ = match_scores(a.scores(criterion, "score"), b.scores(criterion, "score"), find_label_scale(a, criterion))
     names = a.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
-    counted = len(pairs.values) <= MOST_VALUES
-    counts = confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
+    counted = len(pairs.values) <= MAX_LABEL_VALUES
+    counts = count_confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionDifference(
         **whole,
-        same_label=pairs.estimates(ways, how)["accuracy"],
+        same_label=pairs.estimates(ways, resampling)["accuracy"],
         labels=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
     )
 
 
-def _one_score(change: Change, a: Table, b: Table) -> Change:
+def _refuse_mixed_slices(change: PairedDifference, a: RunTable, b: RunTable) -> PairedDifference:
     """Pass the overall difference on, unless it would put into one number what the paper keeps apart."""
-    fields = shared_apart_fields([a, b])
+    fields = find_shared_slice_fields([a, b])
     if not fields:
         return change
-    values = dict.fromkeys(value_of(row, field) for row in a.rows for field in fields)
+    values = dict.fromkeys(format_field(row, field) for row in a.rows for field in fields)
     why = f"the paper keeps {' and '.join(values)} apart; --where {fields[0]}={next(iter(values))} compares one of them"
-    return Change(None, None, missing(why), None)
+    return PairedDifference(None, None, missing_estimate(why), None)
 
 
-def _ceilings(table: Table, people: Human, sources: list[str], how: Resampling) -> dict[str, Ceiling]:
-    found = {name: ceiling_of(people.matrix(table.names, name), sources, how) for name in table.criteria}
+def _measure_ceilings(
+    table: RunTable, people: HumanLabels, sources: list[str], resampling: Resampling
+) -> dict[str, Ceiling]:
+    found = {name: measure_ceiling(people.matrix(table.names, name), sources, resampling) for name in table.criteria}
     return {name: ceiling for name, ceiling in found.items() if ceiling is not None}
 
 
-def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreement, ...]:
+def _find_disagreements(a: RunTable, b: RunTable, people: HumanLabels | None) -> tuple[Disagreement, ...]:
     """Edits with different scores, the widest apart first."""
     found = []
     for criterion in (name for name in a.criteria if name in b.criteria):
         x, y = row_means(a.scores(criterion)), row_means(b.scores(criterion))
         raw = [row_lower_medians(table.scores(criterion, "score")) for table in (a, b)]
-        ratings = people.settled(a.names, criterion) if people else np.full((len(a.rows), 1), np.nan)
+        ratings = people.counting_matrix(a.names, criterion) if people else np.full((len(a.rows), 1), np.nan)
         target = row_means(ratings)
         means = [row_means(table.scores(criterion, "score")) for table in (a, b)]
         for place in np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (x != y)):
             edit = a.rows[place].edit
             off = [abs(mean[place] - target[place]) for mean in means]
-            given = [name_of(a, criterion, score) for score in ratings[place] if np.isfinite(score)]
-            closer: Side | None = None
+            given = [format_score(a, criterion, score) for score in ratings[place] if np.isfinite(score)]
+            closer: RunSide | None = None
             if given and off[0] != off[1]:
                 closer = "a" if off[0] < off[1] else "b"
             found.append(
@@ -493,8 +526,8 @@ def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreeme
                     name=a.rows[place].name,
                     criterion=criterion,
                     instruction=edit.instruction,
-                    a=name_of(a, criterion, raw[0][place]),
-                    b=name_of(b, criterion, raw[1][place]),
+                    a=format_score(a, criterion, raw[0][place]),
+                    b=format_score(b, criterion, raw[1][place]),
                     difference=float(x[place] - y[place]),
                     human=tuple(given),
                     closer=closer,
@@ -503,7 +536,7 @@ def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreeme
     return tuple(sorted(found, key=lambda one: -abs(one.difference)))
 
 
-def name_of(table: Table, criterion: str, score: float) -> str:
+def format_score(table: RunTable, criterion: str, score: float) -> str:
     """Return the label of a score, or the score itself where the rubric has no labels."""
-    names, scale = table.labels(criterion), scale_of(table, criterion)
+    names, scale = table.labels(criterion), find_label_scale(table, criterion)
     return names[scale.index(score)] if names and score in scale else f"{score:g}"

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from editloupe.evals.runs.run_folder import PICTURES, PictureFolder
 from editloupe.evals.stats.agreement import coefficients as st
-from editloupe.evals.stats.bootstrap import Floats, Ints, Number, kinds_of, numbered
-from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.bootstrap import Floats, Ints, Number, find_distinct_rows, number_keys
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import RunUnit, UnitColumns, row_means
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.pixels import ImageError
@@ -23,7 +23,7 @@ from editloupe.types import UNJUDGED, Record
 WINDOW = 10
 """Samples in the sliding mean over target area."""
 _BINS = ("0–20", "20–40", "40–60", "60–80", "80–100")
-_MOST = 10
+_MAX_ANSWERS = 10
 
 
 class Distribution(Record):
@@ -69,78 +69,78 @@ class AreaTrend(Record):
     """The same for each editing model on its own (DLEBench, Figure 6), with the sides of its targets."""
 
 
-def distribution(table: Table, criterion: str, field: str = "model") -> Distribution:
+def count_answers(table: RunTable, criterion: str, field: str = "model") -> Distribution:
     """Count the answers to a criterion, by a field of the edits: labels, numbers, or bins where there are many numbers."""
     asked = table.unit_columns.asks(criterion)
     units, judged = table.unit_columns.at(asked), table.unit_columns.judged[asked]
-    alike = list(_alike(units.at(judged)))
-    given = _given(alike)
-    scale = {name: float(name) for name in _numbers(table, criterion)}
+    alike = list(_group_equal_units(units.at(judged)))
+    given = _answer_scores(alike)
+    scale = {name: float(name) for name in _scale_numbers(table, criterion)}
     if (
-        len({**scale, **given}) > _MOST
+        len({**scale, **given}) > _MAX_ANSWERS
     ):  # with those between the numbers of a scale it is too much; then only what was given
         scale = {}
     found = {**scale, **given}
     answers = tuple(dict.fromkeys((*table.labels(criterion), *sorted(found, key=lambda name: found[name]))))
-    binned = len(answers) > _MOST
+    binned = len(answers) > _MAX_ANSWERS
     columns = {name: place for place, name in enumerate((*(_BINS if binned else answers), UNJUDGED))}
     of_unit = np.full(len(units), columns[UNJUDGED])
     places_of_judged = np.flatnonzero(judged)
     for answer, places in alike:
-        name = _bin(answer) if binned else _answer(answer)
+        name = _format_bin(answer) if binned else _format_answer(answer)
         of_unit[places_of_judged[places]] = -1 if name is None else columns[name]
     values = ["all edits" if (value := row.field(field)) is None else str(value) for row in table.rows]
     counts = np.zeros((len(lines := dict.fromkeys(values)), len(columns) + 1), np.int64)
-    np.add.at(counts, (numbered(values)[table.row_of_unit[asked]], of_unit), 1)
+    np.add.at(counts, (number_keys(values)[table.row_of_unit[asked]], of_unit), 1)
     listed = (tuple(line) for line in counts[:, :-1].tolist())
     return Distribution(answers=tuple(columns), counts=dict(zip(lines, listed, strict=True)))
 
 
-def _given(alike: Iterable[tuple[RunUnit, Ints]]) -> dict[str, float]:
+def _answer_scores(alike: Iterable[tuple[RunUnit, Ints]]) -> dict[str, float]:
     """Return the answers of verdicts, in the order in which they first occur, each with the score it was given last."""
-    named = [(name, unit, places) for unit, places in alike if (name := _answer(unit)) is not None]
+    named = [(name, unit, places) for unit, places in alike if (name := _format_answer(unit)) is not None]
     found = {name: 0.0 for name, _, _ in sorted(named, key=lambda one: one[2][0])}
     for name, unit, _ in sorted(named, key=lambda one: one[2][-1]):
         found[name] = unit.score or 0.0
     return found
 
 
-def _alike(units: UnitColumns) -> Iterator[tuple[RunUnit, Ints]]:
+def _group_equal_units(units: UnitColumns) -> Iterator[tuple[RunUnit, Ints]]:
     """Yield a unit of every label and score that occurs, with the places of those that have the same."""
     numbers = np.stack([units.of_kind.astype(float), units.score, units.score_100], 1)
-    kinds = kinds_of(numbers)
+    kinds = find_distinct_rows(numbers)
     order = np.argsort(kinds.of_item, kind="stable")
     for places in np.split(order, np.cumsum(np.bincount(kinds.of_item))[:-1]) if len(units) else ():
         (unit,) = units.units(places[0], places[0] + 1)
         yield unit, places
 
 
-def _numbers(table: Table, criterion: str) -> tuple[str, ...]:
+def _scale_numbers(table: RunTable, criterion: str) -> tuple[str, ...]:
     """Return the numbers a criterion can be answered with, given or not: an answer's place and colour are its value's."""
     answer = table.answer(criterion)
-    if not isinstance(answer, NumberAnswer) or answer.high - answer.low >= _MOST:
+    if not isinstance(answer, NumberAnswer) or answer.high - answer.low >= _MAX_ANSWERS:
         return ()
     return tuple(f"{value:.3g}" for value in range(answer.low, answer.high + 1))
 
 
-def _answer(unit: RunUnit) -> str | None:
+def _format_answer(unit: RunUnit) -> str | None:
     if unit.kind.label is not None:
         return unit.kind.label
     return None if unit.score is None else f"{unit.score:.3g}"
 
 
-def _bin(unit: RunUnit) -> str | None:
+def _format_bin(unit: RunUnit) -> str | None:
     return None if unit.score_100 is None else _BINS[min(len(_BINS) - 1, int(unit.score_100 // 20))]
 
 
-def area_trend(table: Table, criterion: str) -> AreaTrend | None:
+def compute_area_trend(table: RunTable, criterion: str) -> AreaTrend | None:
     """Set scores against the area of the targets (all boxes of an edit together); None where no edit has boxes."""
     scores = row_means(table.scores(criterion))
     usable = table.targeted[np.isfinite(scores[table.targeted])].tolist()
     if not usable:
         return None
     rows, values = [table.rows[place] for place in usable], scores[usable]
-    sizes = [_size(table.folder, row) for row in rows]
+    sizes = [_find_source_size(table.folder, row) for row in rows]
     known = None not in sizes
     # In percent of the picture where all pictures' sizes are known, else in pixels: a hundred of them are a hundred percent.
     wholes = np.array([size if known and size else (100, 100) for size in sizes], float)
@@ -150,44 +150,44 @@ def area_trend(table: Table, criterion: str) -> AreaTrend | None:
     sides = sides / wholes[owners] * 100
     order = np.argsort(areas, kind="stable")
     models = np.array([row.model for row in rows])
-    r, p, why = _correlation(areas[order], values[order])
+    r, p, why = _correlate(areas[order], values[order])
     return AreaTrend(
         unit="percent of the picture" if known else "pixels",
         areas=tuple(areas[order].tolist()),
         scores=tuple(values[order].tolist()),
-        sliding=_sliding(values[order]),
+        sliding=_sliding_means(values[order]),
         r=r,
         p=p,
         why=why,
         models={
-            model: _of_model(areas[own], values[own], sides[targets], values[owners[targets]])
+            model: _compute_size_trend(areas[own], values[own], sides[targets], values[owners[targets]])
             for model in dict.fromkeys(models.tolist())
             if len(own := order[models[order] == model]) and len(targets := np.flatnonzero(models[owners] == model))
         },
     )
 
 
-def _of_model(areas: Floats, values: Floats, sides: Floats, side_scores: Floats) -> SizeTrend:
-    r, p, why = _correlation(areas, values)
+def _compute_size_trend(areas: Floats, values: Floats, sides: Floats, side_scores: Floats) -> SizeTrend:
+    r, p, why = _correlate(areas, values)
     return SizeTrend(
         n=len(values),
         r=r,
         p=p,
         why=why,
-        sliding=_sliding(values),
-        middles=tuple(np.exp(_sliding(np.log(areas))).tolist()),
+        sliding=_sliding_means(values),
+        middles=tuple(np.exp(_sliding_means(np.log(areas))).tolist()),
         sides=tuple((width, height) for width, height in sides.tolist()),
         side_scores=tuple(side_scores.tolist()),
     )
 
 
-def _sliding(values: Floats) -> tuple[float, ...]:
+def _sliding_means(values: Floats) -> tuple[float, ...]:
     if len(values) < WINDOW:
         return ()
     return tuple(np.convolve(values, np.ones(WINDOW) / WINDOW, "valid").tolist())
 
 
-def _correlation(areas: Floats, values: Floats) -> tuple[float | None, float | None, str | None]:
+def _correlate(areas: Floats, values: Floats) -> tuple[float | None, float | None, str | None]:
     """Return Pearson's r of score and log area with its p, or why there is none."""
     _, why = st.pearson(np.log(areas), values)
     if why is not None:
@@ -199,16 +199,16 @@ def _correlation(areas: Floats, values: Floats) -> tuple[float | None, float | N
     return r, p, None
 
 
-def _size(folder: Path, row: RunRow) -> tuple[int, int] | None:
+def _find_source_size(folder: Path, row: RunRow) -> tuple[int, int] | None:
     """Return width and height of the source picture, read from the header of the file the run keeps."""
     for sha in row.pictures.get("source", ()):
         with suppress(ImageError):
-            return _kept_size(folder, sha)
+            return _read_size(folder, sha)
     return None
 
 
 @lru_cache(maxsize=100_000)
-def _kept_size(folder: Path, sha: str) -> tuple[int, int]:
+def _read_size(folder: Path, sha: str) -> tuple[int, int]:
     """Return the size of a kept picture, which many edits share; one that is missing is looked for again next time."""
     path = PictureFolder(folder / PICTURES).find(sha)
     if path is None:

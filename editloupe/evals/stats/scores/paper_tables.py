@@ -10,19 +10,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import Clusters, Floats, Resampling, clusterings, estimate, finite
+from editloupe.evals.stats.bootstrap import (
+    Clusters,
+    Floats,
+    Resampling,
+    build_clusterings,
+    build_estimate,
+    finite_or_none,
+)
 from editloupe.evals.stats.comparison.preference_results import (
     OPEN,
     Accuracy,
-    Half,
     PairKey,
+    PairMember,
     PairResult,
-    accuracy,
-    pair_results,
+    count_accuracy,
+    decide_pairs,
 )
-from editloupe.evals.stats.scores.run_table import Table
+from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.run_units import row_means
-from editloupe.evals.stats.scores.score_matrix import Part, Sheet, parts_of
+from editloupe.evals.stats.scores.score_matrix import RunSlice, ScoreMatrix, split_into_slices
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper, Scored
 from editloupe.rubrics.registry import known_paper
@@ -38,11 +45,11 @@ WAYS: Mapping[str, str] = {"pointwise": "point-wise", "pairwise": "pair-wise"}
 """The two ways of asking as papers write them."""
 
 
-def paper_tables(
-    *tables: Table,
-    how: Resampling | None = None,
+def build_paper_tables(
+    *tables: RunTable,
+    resampling: Resampling | None = None,
     fill: float | None = None,
-    parts: Sequence[Sequence[Part]] | None = None,
+    parts: Sequence[Sequence[RunSlice]] | None = None,
 ) -> tuple[PrintedTable, ...]:
     """Return the tables of the runs' paper, one row a model; none for rubrics without a paper and a paper without tables.
 
@@ -52,24 +59,26 @@ def paper_tables(
     paper = known_paper(tables[0].protocol)
     if paper is None:
         return ()
-    held = parts or [parts_of(table) for table in tables]
+    held = parts or [split_into_slices(table) for table in tables]
     found: list[PrintedTable] = []
     if paper.layouts:
-        rows = model_rows(tables, held)
+        rows = build_model_rows(tables, held)
         edits = [row.edit for table in tables for row in table.rows]
         criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
-        made = (filled(layout, rows, how, fill) for layout in paper.layouts(edits, criteria))
+        made = (fill_layout(layout, rows, resampling, fill) for layout in paper.layouts(edits, criteria))
         found += [section for section in made if section is not None]
-    own_tables = paper.tables or (partial(run_table, rules=pairs) if (pairs := paper.protocol.pairs) else None)
+    own_tables = paper.tables or (
+        partial(build_run_pair_table, rules=pairs) if (pairs := paper.protocol.pairs) else None
+    )
     if own_tables:
-        for row in (rows := model_rows(tables, held)):
-            for section in own_tables(scored(row.part.table, paper)):
+        for row in (rows := build_model_rows(tables, held)):
+            for section in own_tables(list_scored_edits(row.part.table, paper)):
                 title = section.title if len(rows) == 1 else f"{section.title}: {row.part.label}"
                 found.append(replace(section, title=title))
     return tuple(found)
 
 
-def model_rows(tables: Sequence[Table], parts: Sequence[Sequence[Part]]) -> list[ModelRow]:
+def build_model_rows(tables: Sequence[RunTable], parts: Sequence[Sequence[RunSlice]]) -> list[ModelRow]:
     """Return the rows of tables: one a model, or one a run and model where several runs have the same model."""
     names = [table.name for table in tables]
     runs = [table.name if names.count(table.name) == 1 else str(table.folder) for table in tables]
@@ -86,7 +95,7 @@ def model_rows(tables: Sequence[Table], parts: Sequence[Sequence[Part]]) -> list
     return rows
 
 
-def scored(table: Table, paper: Paper) -> list[Scored]:
+def list_scored_edits(table: RunTable, paper: Paper) -> list[Scored]:
     """Return every edit and repeat with its scores; unjudged criteria are left out and leave the edit without a total."""
     found = []
     for row in table.rows:
@@ -107,18 +116,18 @@ class ModelRow:
     """What becomes one row of every table: a part of a run, and its name."""
 
     label: str
-    part: Part
+    part: RunSlice
 
 
-def filled(
-    layout: Layout, rows: Sequence[ModelRow], how: Resampling | None = None, fill: float | None = None
+def fill_layout(
+    layout: Layout, rows: Sequence[ModelRow], resampling: Resampling | None = None, fill: float | None = None
 ) -> PrintedTable | None:
     """Return the table with one row for each model that has an edit in it; None where none has.
 
     The last columns count verdicts: those there are, and those there should be. With `how`, every mean has columns for the
     ends of its interval; `fill` stands for what is unjudged, which is left out otherwise.
     """
-    tables = [(row.label, _Filled(layout, row.part, fill)) for row in rows]
+    tables = [(row.label, _LayoutRow(layout, row.part, fill)) for row in rows]
     tables = [(label, one) for label, one in tables if one.rows]
     if not tables:
         return None
@@ -126,19 +135,19 @@ def filled(
     for column in layout.columns:
         columns.append(column.title)
         columns += [f"{column.title} SD"] if layout.spread else []
-        columns += [f"{column.title} low", f"{column.title} high"] if how else []
-    lines = tuple((label, *one.cells(how), one.judged, one.expected) for label, one in tables)
+        columns += [f"{column.title} low", f"{column.title} high"] if resampling else []
+    lines = tuple((label, *one.cells(resampling), one.judged, one.expected) for label, one in tables)
     return PrintedTable(layout.title, (*columns, JUDGED, EXPECTED), lines, layout.notes)
 
 
-class _Filled:
+class _LayoutRow:
     """One layout on one part of a run."""
 
-    def __init__(self, layout: Layout, part: Part, fill: float | None) -> None:
-        sheet = part.sheet
-        self.layout, self.sheet, self.fill = layout, sheet, fill
+    def __init__(self, layout: Layout, part: RunSlice, fill: float | None) -> None:
+        matrix = part.matrix
+        self.layout, self.matrix, self.fill = layout, matrix, fill
         named = {kind for column in layout.columns for mean in means_in(column.value) for kind in mean.kinds}
-        edits = [row.edit for row in sheet.table.rows]
+        edits = [row.edit for row in matrix.table.rows]
         kept = range(len(edits)) if layout.keep is None else [at for at, edit in enumerate(edits) if layout.keep(edit)]
         kinds = [(place, kind) for place in kept if (kind := layout.kind(edits[place])) in named]
         self.rows = [place for place, _ in kinds]
@@ -147,45 +156,45 @@ class _Filled:
         self.of_kind = np.array([self.number[kind] for kind in self.kinds], np.int64)
         self.means = list(dict.fromkeys(mean for column in layout.columns for mean in means_in(column.value)))
         criteria = self._criteria()
-        places = [sheet.criteria.index(name) for name in criteria]
-        self.judged = int(sheet.judged[np.ix_(self.rows, range(sheet.judged.shape[1]), places)].sum())
-        table = sheet.table.with_rows(sheet.table.rows[place] for place in self.rows)
+        places = [matrix.criteria.index(name) for name in criteria]
+        self.judged = int(matrix.judged[np.ix_(self.rows, range(matrix.judged.shape[1]), places)].sum())
+        table = matrix.table.with_rows(matrix.table.rows[place] for place in self.rows)
         waiting = (edit for edit in part.table.waiting if layout.keep is None or layout.keep(edit))
         table = table.with_waiting(edit for edit in waiting if layout.kind(edit) in named)
-        self.expected = table.expected(criteria, len(sheet.table.repeats)) if self.rows else 0
+        self.expected = table.expected(criteria, len(matrix.table.repeats)) if self.rows else 0
 
     def _criteria(self) -> list[str]:
         """Return the criteria whose verdicts the table counts: those its means are of, or all where they are of whole edits."""
         measures = {mean.measure for mean in self.means}
-        whole = measures - set(self.sheet.criteria) - {name for name in measures if self._is_absent(name)}
-        return [name for name in self.sheet.criteria if whole or name in measures]
+        whole = measures - set(self.matrix.criteria) - {name for name in measures if self._is_absent(name)}
+        return [name for name in self.matrix.criteria if whole or name in measures]
 
     def _is_absent(self, measure: str) -> bool:
         """Say whether a measure is a criterion that was not asked here."""
         return measure != TOTAL and measure not in self.layout.measures
 
-    def cells(self, how: Resampling | None) -> list[Cell]:
+    def cells(self, resampling: Resampling | None) -> list[Cell]:
         """Return the values of all columns, each with its spread and its interval where these are wanted."""
         numbers = self._numbers(None)
         known = np.isfinite(numbers)
-        values = _means(np.where(known, numbers, 0).sum(0), known.sum(0).astype(float))
-        samples = self._samples(numbers, known, how) if how else {}
+        values = _divide(np.where(known, numbers, 0).sum(0), known.sum(0).astype(float))
+        samples = self._samples(numbers, known, resampling) if resampling else {}
         repeats = self._repeats() if self.layout.spread else []
         found: list[Cell] = []
         for column in self.layout.columns:
-            value = finite(self._value(column.value, values))
+            value = finite_or_none(self._value(column.value, values))
             found.append(self._scaled(column.value, value))
             if self.layout.spread:
-                found.append(_deviation([finite(self._value(column.value, one)) for one in repeats]))
-            if how:
+                found.append(_deviation([finite_or_none(self._value(column.value, one)) for one in repeats]))
+            if resampling:
                 drawn = {way: (count, self._value(column.value, one)) for way, (count, one) in samples.items()}
-                ends = estimate(value, len(self.rows), drawn, how.level)
+                ends = build_estimate(value, len(self.rows), drawn, resampling.level)
                 found += [self._scaled(column.value, ends.low), self._scaled(column.value, ends.high)]
         return found
 
     def _numbers(self, repeat: int | None) -> Floats:
         """Rows × means: what each row adds to each mean, nan where it is no part of it."""
-        columns = self.sheet.columns(self.fill, repeat)[self.rows]
+        columns = self.matrix.columns(self.fill, repeat)[self.rows]
         found = np.full((len(self.rows), len(self.means)), np.nan)
         wanted = {mean.measure for mean in self.means}
         own = {name: self._own(name, repeat) for name in self.layout.measures if name in wanted}
@@ -193,32 +202,32 @@ class _Filled:
             chosen = np.isin(self.of_kind, [self.number[kind] for kind in mean.kinds if kind in self.number])
             given = own.get(mean.measure)
             if given is None:
-                given = _column(self.sheet, columns, mean.measure)
+                given = _find_column(self.matrix, columns, mean.measure)
             if given is not None:
                 found[chosen, place] = given[chosen]
         return found
 
     def _own(self, name: str, repeat: int | None) -> Floats:
-        values = self.sheet.measured(self.layout.measures[name], self.fill)[self.rows]
+        values = self.matrix.measure_edits(self.layout.measures[name], self.fill)[self.rows]
         return row_means(values if repeat is None else values[:, repeat : repeat + 1])
 
     def _repeats(self) -> list[Floats]:
         found = []
-        for repeat in range(len(self.sheet.table.repeats)):
+        for repeat in range(len(self.matrix.table.repeats)):
             numbers = self._numbers(repeat)
             known = np.isfinite(numbers)
-            found.append(_means(np.where(known, numbers, 0).sum(0), known.sum(0).astype(float)))
+            found.append(_divide(np.where(known, numbers, 0).sum(0), known.sum(0).astype(float)))
         return found
 
-    def _samples(self, numbers: Floats, known: Floats, how: Resampling) -> dict[str, tuple[int, Floats]]:
+    def _samples(self, numbers: Floats, known: Floats, resampling: Resampling) -> dict[str, tuple[int, Floats]]:
         """Return the means in every resample, by what was resampled; edits are drawn within their kind."""
-        sources = [self.sheet.table.rows[place].source for place in self.rows]
+        sources = [self.matrix.table.rows[place].source for place in self.rows]
         cells = np.concatenate([np.where(known, numbers, 0), known.astype(float)], 1)
         found = {}
-        for way in clusterings(sources, self.kinds):
-            total = sum((sums for _, sums in way.stratum_sums(cells, how, paired=False)), start=np.zeros(1))
+        for way in build_clusterings(sources, self.kinds):
+            total = sum((sums for _, sums in way.stratum_sums(cells, resampling, paired=False)), start=np.zeros(1))
             sums, counts = np.split(total, 2, axis=1)
-            found[way.name] = (_free(way), _means(sums, counts))
+            found[way.name] = (_count_free_clusters(way), _divide(sums, counts))
         return found
 
     def _value(self, value: Value, means: Floats) -> Floats:
@@ -229,25 +238,25 @@ class _Filled:
         if value.complete:
             return np.asarray(parts.mean(-1))
         known = np.isfinite(parts)
-        return _means(np.where(known, parts, 0).sum(-1), known.sum(-1).astype(float))
+        return _divide(np.where(known, parts, 0).sum(-1), known.sum(-1).astype(float))
 
     def _scaled(self, value: Value, number: float | None) -> float | None:
         own = all(mean.measure in self.layout.measures for mean in means_in(value))
         return number if number is None or own or self.layout.scale is None else self.layout.scale(number)
 
 
-def _column(sheet: Sheet, columns: Floats, measure: str) -> Floats | None:
+def _find_column(matrix: ScoreMatrix, columns: Floats, measure: str) -> Floats | None:
     if measure == TOTAL:
-        return columns[:, -1] if sheet.how.edit_score is not None else None
-    return columns[:, sheet.criteria.index(measure)] if measure in sheet.criteria else None
+        return columns[:, -1] if matrix.aggregation.edit_score is not None else None
+    return columns[:, matrix.criteria.index(measure)] if measure in matrix.criteria else None
 
 
-def _means(sums: Floats, counts: Floats) -> Floats:
+def _divide(sums: Floats, counts: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(counts > 0, sums / counts, np.nan))
 
 
-def _free(way: Clusters) -> int:
+def _count_free_clusters(way: Clusters) -> int:
     """Return how many clusters can vary: where every stratum has but one, nothing can."""
     return int(np.bincount(way.strata).max()) if len(way.strata) else 0
 
@@ -257,7 +266,7 @@ def _deviation(values: Sequence[float | None]) -> float | None:
     return float(np.std(known, ddof=1)) if len(known) > 1 else None
 
 
-class Line(NamedTuple):
+class JudgeAccuracy(NamedTuple):
     """One judge's accuracies."""
 
     name: str
@@ -265,27 +274,31 @@ class Line(NamedTuple):
     overall: Accuracy
 
 
-def line_of(name: str, results: Sequence[PairResult]) -> Line:
+def count_judge_accuracy(name: str, results: Sequence[PairResult]) -> JudgeAccuracy:
     """Count the results of one judge."""
     by: dict[str, list[PairResult]] = {}
     for one in results:
         by.setdefault(one.dimension, []).append(one)
-    return Line(name, {dimension: accuracy(own) for dimension, own in by.items()}, accuracy(results))
+    return JudgeAccuracy(
+        name, {dimension: count_accuracy(own) for dimension, own in by.items()}, count_accuracy(results)
+    )
 
 
-def pair_table(lines: Sequence[Line], rules: PairRules, published: bool = False) -> PrintedTable:
+def build_pair_table(lines: Sequence[JudgeAccuracy], rules: PairRules, published: bool = False) -> PrintedTable:
     """Return the paper's table with these judges as its rows, and the paper's own rows behind them where they are wanted."""
     rows: list[tuple[Cell, ...]] = []
     for line in lines:
         shares = [line.by_dimension[name].share if name in line.by_dimension else None for name in rules.dimensions]
         counts = f"{line.overall.judged} of {line.overall.pairs}"
-        rows.append((line.name, *map(_share, (*shares, line.overall.share)), counts))
-    rows += [(f"{name} (paper)", *map(_share, shares), "") for name, shares in rules.published.items() if published]
+        rows.append((line.name, *map(_format_share, (*shares, line.overall.share)), counts))
+    rows += [
+        (f"{name} (paper)", *map(_format_share, shares), "") for name, shares in rules.published.items() if published
+    ]
     titles = (rules.titles.get(name, name) for name in rules.dimensions)
     return PrintedTable(rules.table, ("method", *titles, AVERAGE, "pairs judged"), tuple(rows))
 
 
-def by_way(results: Mapping[PairKey, PairResult]) -> dict[str, list[PairResult]]:
+def group_by_way(results: Mapping[PairKey, PairResult]) -> dict[str, list[PairResult]]:
     """Return the results by the way they were asked, without pairs of which nobody said which is better."""
     found: dict[str, list[PairResult]] = {}
     for way in WAYS:
@@ -295,14 +308,14 @@ def by_way(results: Mapping[PairKey, PairResult]) -> dict[str, list[PairResult]]
     return found
 
 
-def run_table(found: Sequence[Scored], rules: PairRules) -> Iterable[PrintedTable]:
+def build_run_pair_table(found: Sequence[Scored], rules: PairRules) -> Iterable[PrintedTable]:
     """Make the table of one run, one row a way of asking; none where its edits stand in no pairs."""
-    results = pair_results((Half(one.edit, one.repeat, one.total, None) for one in found), rules)
-    lines = [line_of(WAYS[way], own) for way, own in by_way(results).items()]
+    results = decide_pairs((PairMember(one.edit, one.repeat, one.total, None) for one in found), rules)
+    lines = [count_judge_accuracy(WAYS[way], own) for way, own in group_by_way(results).items()]
     if lines:
-        yield pair_table(lines, rules)
+        yield build_pair_table(lines, rules)
 
 
-def _share(share: float | None) -> Cell:
+def _format_share(share: float | None) -> Cell:
     """Write a share with four digits, as papers do."""
     return None if share is None else f"{share:.4f}"

@@ -21,22 +21,22 @@ from editloupe.evals.stats.bootstrap import (
     Floats,
     Number,
     Resampling,
-    estimate,
-    finite,
-    missing,
+    build_estimate,
+    finite_or_none,
+    missing_estimate,
 )
-from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.evals.stats.scores.score_matrix import (
     ALL,
-    BETWEEN,
     NO_TYPE,
-    Part,
-    Sheet,
-    Worked,
-    arithmetic_of,
+    SEPARATOR,
+    RunSlice,
+    ScoreMatrix,
+    ScoreResult,
+    find_aggregation,
+    find_grouping_fields,
     group_rows,
-    grouping,
-    parts_of,
+    split_into_slices,
 )
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import known_protocol
@@ -44,8 +44,8 @@ from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Record, Verdict
 
 UnjudgedRule = Literal["left_out", "worst"]
-NO_PART = "none of these types makes a part of the overall by itself"
-__all__ = ["Bounds", "Coverage", "PartScores", "Repeats", "Score", "Scores", "UnjudgedRule", "compute_scores"]
+NOT_IN_OVERALL = "none of these types makes a part of the overall by itself"
+__all__ = ["Bounds", "Coverage", "Repeats", "Score", "Scores", "SliceScores", "UnjudgedRule", "compute_scores"]
 
 
 class Score(Estimate):
@@ -95,7 +95,7 @@ class Repeats(Record):
     """Standard deviation over repeats (n − 1)."""
 
 
-class PartScores(Record):
+class SliceScores(Record):
     """The scores of one editing model, in one language where the paper keeps languages apart."""
 
     group: tuple[str, ...]
@@ -128,7 +128,7 @@ class Scores(Record):
     by_level: Mapping[str, Estimate] = Field(default_factory=dict)
     by: Mapping[str, Mapping[str, Score]] = Field(default_factory=dict)
     """Field to value to overall score; several fields are joined by commas, their values by a dot in the middle."""
-    parts: Mapping[str, PartScores]
+    parts: Mapping[str, SliceScores]
     """Every editing model, in every language where the paper keeps these apart."""
     coverage: Coverage
     bounds: Bounds | None = None
@@ -172,65 +172,65 @@ class Scores(Record):
 
 
 def compute_scores(
-    run: Run | Table | str | Path,
+    run: Run | RunTable | str | Path,
     by: Sequence[str] = ("model",),
     unjudged: UnjudgedRule = "left_out",
-    how: Resampling | None = None,
+    resampling: Resampling | None = None,
     protocol: str | None = None,
-    parts: Sequence[Part] | None = None,
+    parts: Sequence[RunSlice] | None = None,
 ) -> Scores:
     """Score a run, every editing model on its own.
 
     Unjudged units are left out and counted; with `worst` they count as the worst answer, and the notes say so. `by` names
     fields of the manifest to group by, several joined by commas. `parts` are the table's, where they were made before.
     """
-    table, how = read_run_table(run, protocol), how or Resampling()
-    parts = parts or parts_of(table)
+    table, resampling = read_run_table(run, protocol), resampling or Resampling()
+    parts = parts or split_into_slices(table)
     fill = 0.0 if unjudged == "worst" else None
-    found = {part.label: _part(part, fill, how) for part in parts}
-    coverage = _coverage(table)
+    found = {part.label: _score_slice(part, fill, resampling) for part in parts}
+    coverage = _count_coverage(table)
     only = next(iter(found.values())) if len(found) == 1 else None
-    overall = only.overall if only else _several(table, parts)
+    overall = only.overall if only else _count_without_score(table, parts)
     return Scores(
         protocol=table.protocol,
         overall=overall,
         by_criterion=overall.criteria,
         by_type=only.by_type if only else {},
         missing_types=tuple(
-            name for name in parts[0].sheet.known_types if all(name in one.missing_types for one in found.values())
+            name for name in parts[0].matrix.known_types if all(name in one.missing_types for one in found.values())
         ),
         own=table.own,
         by_level=only.by_level if only else {},
-        by={field: _by(table, field, found, fill, how) for field in by if _has(table, field)},
+        by={field: _score_groups(table, field, found, fill, resampling) for field in by if _has_fields(table, field)},
         parts=found,
         coverage=coverage,
         bounds=only.bounds if only else None,
         repeats=only.repeats if only else None,
         unjudged_rule=unjudged,
-        arithmetic=arithmetic_of(table.protocol).sentence,
-        notes=tuple(_all_notes(found, coverage.unjudged if unjudged == "worst" else 0)),
+        arithmetic=find_aggregation(table.protocol).sentence,
+        notes=tuple(_merge_notes(found, coverage.unjudged if unjudged == "worst" else 0)),
     )
 
 
-def _part(part: Part, fill: float | None, how: Resampling) -> PartScores:
-    sheet = part.sheet
-    worked = sheet.work(fill, how, paired=False)
-    overall, by_type = _assemble(sheet, worked, how)
-    unjudged = int(sheet.unjudged.sum())
-    return PartScores(
+def _score_slice(part: RunSlice, fill: float | None, resampling: Resampling) -> SliceScores:
+    matrix = part.matrix
+    result = matrix.compute(fill, resampling, paired=False)
+    overall, by_type = _build_scores(matrix, result, resampling)
+    unjudged = int(matrix.unjudged.sum())
+    return SliceScores(
         group=part.group,
         overall=overall.model_copy(update={"group": part.group}),
-        by_type=by_type if sheet.typed else {},
-        missing_types=_missing_types(sheet),
-        by_level=_levels(sheet, worked, how),
-        coverage=_coverage(part.table),
-        bounds=Bounds(worst=sheet.overall(0.0), best=sheet.overall(100.0)) if unjudged else None,
-        repeats=_repeats(sheet, fill) if len(part.table.repeats) > 1 else None,
-        notes=tuple(_notes(sheet, by_type)),
+        by_type=by_type if matrix.typed else {},
+        missing_types=_find_missing_types(matrix),
+        by_level=_score_levels(matrix, result, resampling),
+        coverage=_count_coverage(part.table),
+        bounds=Bounds(worst=matrix.overall(0.0), best=matrix.overall(100.0)) if unjudged else None,
+        repeats=_score_repeats(matrix, fill) if len(part.table.repeats) > 1 else None,
+        notes=tuple(_build_notes(matrix, by_type)),
     )
 
 
-def _several(table: Table, parts: Sequence[Part]) -> Score:
+def _count_without_score(table: RunTable, parts: Sequence[RunSlice]) -> Score:
     """Return the counts of a run with several parts, which has no score: no paper puts two models into one number."""
     models = len({part.group[0] for part in parts})
     kinds = [f"{models} editing models"] if models > 1 else []
@@ -238,7 +238,7 @@ def _several(table: Table, parts: Sequence[Part]) -> Score:
         values = dict.fromkeys(part.group[place] for part in parts)
         kinds.append(" and ".join(values))
     why = f"the run holds {', in '.join(kinds)}, which have a score each and none in common"
-    empty = missing(why, len(table.rows))
+    empty = missing_estimate(why, len(table.rows))
 
     def counted(states: Sequence[Any]) -> Score:
         judged, unjudged = (int(state.sum()) for state in states)
@@ -249,15 +249,15 @@ def _several(table: Table, parts: Sequence[Part]) -> Score:
     return whole.model_copy(update={"criteria": criteria})
 
 
-def _has(table: Table, fields: str) -> bool:
-    return all(any(row.field(name) is not None for row in table.rows) for name in grouping(table, fields))
+def _has_fields(table: RunTable, fields: str) -> bool:
+    return all(any(row.field(name) is not None for row in table.rows) for name in find_grouping_fields(table, fields))
 
 
-def _by(
-    table: Table, fields: str, parts: Mapping[str, PartScores], fill: float | None, how: Resampling
+def _score_groups(
+    table: RunTable, fields: str, parts: Mapping[str, SliceScores], fill: float | None, resampling: Resampling
 ) -> dict[str, Score]:
     """Return the scores of groups; the models themselves are the run's parts, which are known."""
-    names = grouping(table, fields)
+    names = find_grouping_fields(table, fields)
     if names == ("model",) and all(len(one.group) == 1 for one in parts.values()):
         return {label: one.overall for label, one in parts.items()}
     groups = group_rows(table.rows, names)
@@ -267,38 +267,40 @@ def _by(
         return tuple(places[place][value] for place, value in enumerate(group))
 
     return {
-        BETWEEN.join(group): _group(table, tuple(groups[group]), fill, how).model_copy(update={"group": group})
+        SEPARATOR.join(group): _score_rows(table, tuple(groups[group]), fill, resampling).model_copy(
+            update={"group": group}
+        )
         for group in sorted(groups, key=order)
     }
 
 
-def _group(table: Table, rows: tuple[RunRow, ...], fill: float | None, how: Resampling) -> Score:
+def _score_rows(table: RunTable, rows: tuple[RunRow, ...], fill: float | None, resampling: Resampling) -> Score:
     """Return the score of some edits: the protocol's overall of them or, where all are of one type, that type's."""
-    sheet = Sheet(table, rows)
-    overall, groups = _assemble(sheet, sheet.work(fill, how, paired=False), how)
+    matrix = ScoreMatrix(table, rows)
+    overall, groups = _build_scores(matrix, matrix.compute(fill, resampling, paired=False), resampling)
     return next(iter(groups.values())) if len(groups) == 1 else overall
 
 
-def _levels(sheet: Sheet, worked: Worked, how: Resampling) -> dict[str, Estimate]:
+def _score_levels(matrix: ScoreMatrix, result: ScoreResult, resampling: Resampling) -> dict[str, Estimate]:
     """Return the scores of levels that have all their types."""
     found = {}
-    for level in sheet.how.levels if len(sheet.how.levels) > 1 else ():
-        places = [sheet.groups.index(name) for name in level if name in sheet.groups]
-        places = [place for place in places if np.isfinite(worked.point.finals[place])]
+    for level in matrix.aggregation.levels if len(matrix.aggregation.levels) > 1 else ():
+        places = [matrix.groups.index(name) for name in level if name in matrix.groups]
+        places = [place for place in places if np.isfinite(result.point.finals[place])]
         if len(places) == len(level) > 1:
-            only = np.isin(np.arange(len(sheet.groups)), places).astype(float)
+            only = np.isin(np.arange(len(matrix.groups)), places).astype(float)
             drawn = {
-                way: (sheet.free_clusters(way, only), samples.finals[:, places].mean(1))
-                for way, samples in worked.samples.items()
+                way: (matrix.free_clusters(way, only), samples.finals[:, places].mean(1))
+                for way, samples in result.samples.items()
             }
-            name = " + ".join(sheet.groups[place] for place in places)
-            value = float(worked.point.finals[places].mean())
-            found[name] = estimate(value, int(worked.edits[places].sum()), drawn, how.level)
+            name = " + ".join(matrix.groups[place] for place in places)
+            value = float(result.point.finals[places].mean())
+            found[name] = build_estimate(value, int(result.edits[places].sum()), drawn, resampling.level)
     return found
 
 
-def _repeats(sheet: Sheet, fill: float | None) -> Repeats:
-    values = [sheet.overall(fill, place) for place in range(len(sheet.table.repeats))]
+def _score_repeats(matrix: ScoreMatrix, fill: float | None) -> Repeats:
+    values = [matrix.overall(fill, place) for place in range(len(matrix.table.repeats))]
     usable = [value for value in values if value is not None]
     return Repeats(
         count=len(values),
@@ -308,11 +310,11 @@ def _repeats(sheet: Sheet, fill: float | None) -> Repeats:
     )
 
 
-def _missing_types(sheet: Sheet) -> tuple[str, ...]:
-    return tuple(name for name in sheet.known_types if name not in sheet.groups) if sheet.typed else ()
+def _find_missing_types(matrix: ScoreMatrix) -> tuple[str, ...]:
+    return tuple(name for name in matrix.known_types if name not in matrix.groups) if matrix.typed else ()
 
 
-def _all_notes(parts: Mapping[str, PartScores], taken_as_worst: int) -> list[str]:
+def _merge_notes(parts: Mapping[str, SliceScores], taken_as_worst: int) -> list[str]:
     """Return the notes of all parts; what is true of every part is said once."""
     told = []
     if taken_as_worst:
@@ -323,29 +325,29 @@ def _all_notes(parts: Mapping[str, PartScores], taken_as_worst: int) -> list[str
     return told
 
 
-def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
+def _build_notes(matrix: ScoreMatrix, by_type: Mapping[str, Score]) -> list[str]:
     """What a reader of the overall score must know about how it came about."""
     told = []
-    if not sheet.typed:
+    if not matrix.typed:
         told.append("No edit has an instruction type, so the overall score is over all edits, not over types.")
     if NO_TYPE in by_type:
-        lost = int((sheet.of_row == sheet.groups.index(NO_TYPE)).sum())
+        lost = int((matrix.of_row == matrix.groups.index(NO_TYPE)).sum())
         told.append(
             f"{number_of(lost, 'edit')} {verb(lost, 'has', 'have')} no instruction type and {verb(lost, 'is', 'are')} "
             "not part of the overall score."
         )
-    if sheet.how.levels and sheet.typed:
+    if matrix.aggregation.levels and matrix.typed:
         known = {name for name, score in by_type.items() if score.value is not None}
         told += [
             f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}."
-            for level in sheet.how.levels
+            for level in matrix.aggregation.levels
             if (absent := [name for name in level if name not in known])
         ]
-    elif lacking := _missing_types(sheet):
+    elif lacking := _find_missing_types(matrix):
         present = len([name for name, score in by_type.items() if name != NO_TYPE and score.value is not None])
         told.append(f"The overall score is over {number_of(present, 'type')}; not in this run: {', '.join(lacking)}.")
-    foreign = [name for name in sheet.groups if name not in (*sheet.known_types, NO_TYPE, ALL)]
-    if foreign and sheet.known_types:
+    foreign = [name for name in matrix.groups if name not in (*matrix.known_types, NO_TYPE, ALL)]
+    if foreign and matrix.known_types:
         told.append(f"Not among the protocol's types, but counted as types of their own: {', '.join(foreign)}.")
     undefined = [name for name, score in by_type.items() if score.value is None]
     if undefined:
@@ -355,17 +357,17 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
         told.append(
             f"Too few edits to vary, so the overall interval is too narrow by their share: {', '.join(single)}."
         )
-    if sheet.table.own:
-        mine = ", ".join(sheet.table.title_of(name) for name in sheet.table.own)
+    if matrix.table.own:
+        mine = ", ".join(matrix.table.title_of(name) for name in matrix.table.own)
         told.append(f"Asked beside the protocol's own criteria, and no part of any score: {mine}.")
-    protocol = known_protocol(sheet.table.protocol)
-    unasked = [name for name in (protocol.criteria if protocol else ()) if name not in sheet.criteria]
-    if unasked and not sheet.how.edit_score:
+    protocol = known_protocol(matrix.table.protocol)
+    unasked = [name for name in (protocol.criteria if protocol else ()) if name not in matrix.criteria]
+    if unasked and not matrix.aggregation.edit_score:
         told.append(f"Not asked in this run, so not part of any score: {', '.join(unasked)}.")
-    return [*told, *_nothing_applied(sheet.table)]
+    return [*told, *_count_not_applicable(matrix.table)]
 
 
-def _nothing_applied(table: Table) -> list[str]:
+def _count_not_applicable(table: RunTable) -> list[str]:
     """Count the verdicts in which none of the items applied, where the rubric says what that scores."""
     told = []
     for criterion in table.criteria:
@@ -380,7 +382,7 @@ def _nothing_applied(table: Table) -> list[str]:
     return told
 
 
-def _coverage(table: Table) -> Coverage:
+def _count_coverage(table: RunTable) -> Coverage:
     counts: Counter[tuple[str, str]] = Counter()
     reasons: Counter[str] = Counter()
     for kind, count in table.unit_columns.counts.items():
@@ -404,66 +406,70 @@ def _coverage(table: Table) -> Coverage:
     )
 
 
-def _assemble(sheet: Sheet, worked: Worked, how: Resampling) -> tuple[Score, dict[str, Score]]:
+def _build_scores(matrix: ScoreMatrix, result: ScoreResult, resampling: Resampling) -> tuple[Score, dict[str, Score]]:
     """Return the overall score and the groups' scores, each with its counts, criteria and intervals."""
-    point, weights = worked.point, worked.weights
+    point, weights = result.point, result.weights
     groups: dict[str, Score] = {}
-    for g, name in enumerate(sheet.groups):
-        members = sheet.of_row == g
-        clusters = {way: sheet.clusters(way, members) for way in worked.samples}
+    for g, name in enumerate(matrix.groups):
+        members = matrix.of_row == g
+        clusters = {way: matrix.clusters(way, members) for way in result.samples}
         criteria = {
-            criterion: _score(
-                sheet,
+            criterion: _build_score(
+                matrix,
                 members,
                 k,
                 point.means[g, k],
-                worked.counts[g, k],
-                {way: (clusters[way], drawn.means[:, g, k]) for way, drawn in worked.samples.items()},
-                how,
+                result.counts[g, k],
+                {way: (clusters[way], drawn.means[:, g, k]) for way, drawn in result.samples.items()},
+                resampling,
             )
-            for k, criterion in enumerate(sheet.criteria)
-            if sheet.asked[g, k]
+            for k, criterion in enumerate(matrix.criteria)
+            if matrix.asked[g, k]
         }
-        samples = {way: (clusters[way], drawn.finals[:, g]) for way, drawn in worked.samples.items()}
-        groups[name] = _score(sheet, members, None, point.finals[g], worked.edits[g], samples, how, criteria)
-    used = weights[sheet.of_row] > 0
-    free = {way: sheet.free_clusters(way, weights) for way in worked.samples}
+        samples = {way: (clusters[way], drawn.finals[:, g]) for way, drawn in result.samples.items()}
+        groups[name] = _build_score(
+            matrix, members, None, point.finals[g], result.edits[g], samples, resampling, criteria
+        )
+    used = weights[matrix.of_row] > 0
+    free = {way: matrix.free_clusters(way, weights) for way in result.samples}
     criteria = {}
-    for k, criterion in enumerate(sheet.criteria):
-        shares = worked.criterion_weights[:, k] * sheet.asked[:, k]
-        clusters = {way: sheet.free_clusters(way, shares) for way in worked.samples}
-        drawn = {way: (clusters[way], samples.by_criterion[:, k]) for way, samples in worked.samples.items()}
-        members, n = shares[sheet.of_row] > 0, worked.counts[shares > 0, k].sum()
-        criteria[criterion] = _score(sheet, members, k, point.by_criterion[k], n, drawn, how)
-    samples = {way: (free[way], drawn.overall) for way, drawn in worked.samples.items()}
-    overall = _score(sheet, used, None, point.overall, worked.edits[weights > 0].sum(), samples, how, criteria)
+    for k, criterion in enumerate(matrix.criteria):
+        shares = result.criterion_weights[:, k] * matrix.asked[:, k]
+        clusters = {way: matrix.free_clusters(way, shares) for way in result.samples}
+        drawn = {way: (clusters[way], samples.by_criterion[:, k]) for way, samples in result.samples.items()}
+        members, n = shares[matrix.of_row] > 0, result.counts[shares > 0, k].sum()
+        criteria[criterion] = _build_score(matrix, members, k, point.by_criterion[k], n, drawn, resampling)
+    samples = {way: (free[way], drawn.overall) for way, drawn in result.samples.items()}
+    overall = _build_score(
+        matrix, used, None, point.overall, result.edits[weights > 0].sum(), samples, resampling, criteria
+    )
     if overall.value is None and any(score.value is not None for score in groups.values()):
-        overall = overall.model_copy(update={"why": NO_PART})
+        overall = overall.model_copy(update={"why": NOT_IN_OVERALL})
     return overall, groups
 
 
-def _score(
-    sheet: Sheet,
+def _build_score(
+    matrix: ScoreMatrix,
     members: Bools,
     column: int | None,
     value: Any,
     n: Any,
     samples: Mapping[str, tuple[int, Floats]],
-    how: Resampling,
+    resampling: Resampling,
     criteria: Mapping[str, Score] | None = None,
 ) -> Score:
-    columns = np.flatnonzero(sheet.counted) if column is None else np.array([column])
-    judged, unjudged = (int(state[members][..., columns].sum()) for state in (sheet.judged, sheet.unjudged))
+    columns = np.flatnonzero(matrix.counted) if column is None else np.array([column])
+    judged, unjudged = (int(state[members][..., columns].sum()) for state in (matrix.judged, matrix.unjudged))
     if np.isfinite(value):
-        base = estimate(float(value), int(n), samples, how.level)
+        base = build_estimate(float(value), int(n), samples, resampling.level)
     else:
-        own = sheet.table.own
+        own = matrix.table.own
         lacking = [name for name, part in (criteria or {}).items() if part.value is None and name not in own]
         why = f"no verdict on {' and '.join(lacking)}" if lacking else "no verdict with a number"
         if criteria and not lacking:
             why = "the protocol's score of an edit needs every criterion it asks, and no edit here has them all"
-            why = why if sheet.how.edit_score else NO_PART
-        base = missing(why, int(n))
+            why = why if matrix.aggregation.edit_score else NOT_IN_OVERALL
+        base = missing_estimate(why, int(n))
     return Score(**dict(base), judged=judged, unjudged=unjudged, criteria=criteria or {})
 
 
@@ -485,27 +491,27 @@ class CriterionMean:
     repeats: int
 
 
-def criterion_means(table: Table) -> list[CriterionMean]:
+def compute_criterion_means(table: RunTable) -> list[CriterionMean]:
     """Return every criterion of every part; unjudged units count as such and never as a low score."""
-    parts = parts_of(table)
-    return [one for part in parts for one in _of_part(part, alone=len(parts) == 1)]
+    parts = split_into_slices(table)
+    return [one for part in parts for one in _slice_means(part, alone=len(parts) == 1)]
 
 
-def _of_part(part: Part, alone: bool) -> Iterator[CriterionMean]:
-    sheet = part.sheet
-    whole = sheet.point(None).by_criterion
+def _slice_means(part: RunSlice, alone: bool) -> Iterator[CriterionMean]:
+    matrix = part.matrix
+    whole = matrix.point(None).by_criterion
     repeats = range(len(part.table.repeats))
-    each = [sheet.point(None, repeat).by_criterion for repeat in repeats] if len(repeats) > 1 else []
-    for place, criterion in enumerate(sheet.criteria):
-        means = [value for one in each if (value := finite(one[place])) is not None]
-        judged, unjudged = int(sheet.judged[..., place].sum()), int(sheet.unjudged[..., place].sum())
+    each = [matrix.point(None, repeat).by_criterion for repeat in repeats] if len(repeats) > 1 else []
+    for place, criterion in enumerate(matrix.criteria):
+        means = [value for one in each if (value := finite_or_none(one[place])) is not None]
+        judged, unjudged = int(matrix.judged[..., place].sum()), int(matrix.unjudged[..., place].sum())
         yield CriterionMean(
             model=None if alone and part.label == NO_MODEL else part.label,
             criterion=criterion,
             units=judged + unjudged,
             expected=max(judged + unjudged, part.table.expected((criterion,))),
             judged=judged,
-            mean=finite(whole[place]),
+            mean=finite_or_none(whole[place]),
             deviation=stdev(means) if len(means) > 1 else None,
             repeats=len(repeats),
         )

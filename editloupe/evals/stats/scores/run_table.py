@@ -19,13 +19,13 @@ from editloupe.evals.runs.configurations import Configuration, planned_repeats, 
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import expected_units, find_judged_elsewhere
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, numbered
+from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, number_keys
 from editloupe.evals.stats.scores.run_units import (
-    Numbers,
     RunUnit,
+    ScoreArrays,
     UnitColumns,
+    build_score_arrays,
     gather_units,
-    numbers_of,
     read_units,
 )
 from editloupe.rubrics.model import Answer, LabelAnswer
@@ -33,7 +33,7 @@ from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Edit, Record, Served, UserError
 
-BASELINE = (
+BASELINE_NOTE = (
     "Judged by rules, a rule-based baseline that decides from measured pixels and is not a multimodal model; "
     "its scores are not to be read as people's."
 )
@@ -86,7 +86,7 @@ class RunRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class RunTable:
     """All rows of a run that belong to one protocol."""
 
     name: str
@@ -102,7 +102,7 @@ class Table:
     """Edits of the manifest that have no unit yet."""
     differs: str = ""
     """What tells the configuration from an earlier one of the run with the same judge, protocol and mode."""
-    whole: Table | None = field(default=None, repr=False, compare=False)
+    whole: RunTable | None = field(default=None, repr=False, compare=False)
     """The table these rows were taken from, whose arrays serve here as well."""
 
     @cached_property
@@ -130,15 +130,15 @@ class Table:
         """The editing models, in the order in which they first occur."""
         return tuple(dict.fromkeys(row.model for row in self.rows))
 
-    def with_rows(self, rows: Iterable[RunRow]) -> Table:
+    def with_rows(self, rows: Iterable[RunRow]) -> RunTable:
         """Return the table with these rows instead."""
         return replace(self, rows=tuple(rows), whole=self.whole or self)
 
-    def with_waiting(self, waiting: Iterable[Edit]) -> Table:
+    def with_waiting(self, waiting: Iterable[Edit]) -> RunTable:
         """Return the table with these edits as those that have no unit yet."""
         return replace(self, waiting=tuple(waiting))
 
-    def of_model(self, model: str) -> Table:
+    def of_model(self, model: str) -> RunTable:
         """Return the part of one editing model."""
         rows = (row for row in self.rows if row.model == model)
         return self.with_rows(rows).with_waiting(edit for edit in self.waiting if (edit.model or NO_MODEL) == model)
@@ -187,7 +187,7 @@ class Table:
     @cached_property
     def versions(self) -> tuple[ServedVersion, ...]:
         """What the providers say served the verdicts; empty where they said nothing."""
-        return served_versions([self.unit_columns])
+        return count_served_versions([self.unit_columns])
 
     @property
     def by_rules(self) -> bool:
@@ -217,13 +217,13 @@ class Table:
         return str(self.rubrics.get(criterion, {}).get("title") or criterion.replace("_", " ").capitalize())
 
     @cached_property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> ScoreArrays:
         """All scores and states at once, rows × repeats × criteria."""
         if (taken := self._taken) is not None:
             whole, places = taken
             repeats = [whole.repeats.index(repeat) for repeat in self.repeats]
             return whole.numbers.at(places, repeats, [whole.criteria.index(name) for name in self.criteria])
-        found = numbers_of(*self._gathered, self.repeats, self.criteria)
+        found = build_score_arrays(*self._gathered, self.repeats, self.criteria)
         return replace(found, score_100=self.reported(found.score_100))
 
     @cached_property
@@ -245,7 +245,7 @@ class Table:
         return np.asarray(np.repeat(np.arange(len(self.rows)), self._gathered[1]))
 
     @cached_property
-    def _taken(self) -> tuple[Table, Ints] | None:
+    def _taken(self) -> tuple[RunTable, Ints] | None:
         """The table that these rows were taken from and their places in it; None where there is none, or none with them all."""
         if self.whole is None:
             return None
@@ -268,8 +268,8 @@ class Table:
         """The source image of every row, by number, in the order in which they first occur."""
         if (taken := self._taken) is not None:
             whole, places = taken
-            return numbered(whole.sources[places])
-        return numbered([row.source for row in self.rows])
+            return number_keys(whole.sources[places])
+        return number_keys([row.source for row in self.rows])
 
     def reported(self, values: Floats) -> Floats:
         """Return rows × repeats × criteria of scores (0 to 100) with the gates of the protocol applied."""
@@ -314,17 +314,17 @@ class Table:
         )
 
 
-def served_versions(units: Iterable[UnitColumns]) -> tuple[ServedVersion, ...]:
+def count_served_versions(units: Iterable[UnitColumns]) -> tuple[ServedVersion, ...]:
     """Return what served these units, the most frequent first; empty for runs that did not record it."""
     counts: Counter[str] = Counter()
     for columns in units:
         for kind, count in columns.counts.items():
             if kind.served:
                 counts[kind.served] += count
-    return versions_counted(counts)
+    return parse_versions(counts)
 
 
-def versions_counted(counts: Mapping[str, int]) -> tuple[ServedVersion, ...]:
+def parse_versions(counts: Mapping[str, int]) -> tuple[ServedVersion, ...]:
     """Return versions from how many verdicts have each record of what served them, as verdicts keep it."""
     totals: Counter[Served] = Counter()
     for text, count in counts.items():
@@ -337,7 +337,7 @@ def versions_counted(counts: Mapping[str, int]) -> tuple[ServedVersion, ...]:
     return tuple(ServedVersion(served=served, verdicts=count) for served, count in totals.most_common())
 
 
-def version_notes(versions: Iterable[ServedVersion]) -> tuple[str, ...]:
+def format_version_notes(versions: Iterable[ServedVersion]) -> tuple[str, ...]:
     """Say of every judge that was served in several versions which they were.
 
     >>> versions = [ServedVersion(served=Served(judge="openai:m", model=m), verdicts=n) for m, n in (("m-1", 90), ("m-2", 10))]
@@ -347,34 +347,34 @@ def version_notes(versions: Iterable[ServedVersion]) -> tuple[str, ...]:
     by_judge: dict[str, list[ServedVersion]] = {}
     for version in versions:
         by_judge.setdefault(version.served.judge, []).append(version)
-    return tuple(_note(judge, several) for judge, several in by_judge.items() if len(several) > 1)
+    return tuple(_format_versions(judge, several) for judge, several in by_judge.items() if len(several) > 1)
 
 
-def _note(judge: str, versions: Sequence[ServedVersion]) -> str:
+def _format_versions(judge: str, versions: Sequence[ServedVersion]) -> str:
     parts = [f"{version.served.summary} ({number_of(version.verdicts, 'verdict')})" for version in versions]
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{judge} was served in {len(versions)} versions: {listed}; scores may differ with them."
 
 
-def warnings_of(*tables: Table) -> tuple[str, ...]:
+def find_warnings(*tables: RunTable) -> tuple[str, ...]:
     """Say where the rule-based judge gave verdicts, and where one judge was served in several versions, in one run or two."""
-    versions = tables[0].versions if len(tables) == 1 else served_versions(table.unit_columns for table in tables)
-    return (*((BASELINE,) if any(table.by_rules for table in tables) else ()), *version_notes(versions))
+    versions = tables[0].versions if len(tables) == 1 else count_served_versions(table.unit_columns for table in tables)
+    return (*((BASELINE_NOTE,) if any(table.by_rules for table in tables) else ()), *format_version_notes(versions))
 
 
 def read_run_table(
-    run: Run | Table | str | Path, protocol: str | None = None, configuration: str | None = None
-) -> Table:
+    run: Run | RunTable | str | Path, protocol: str | None = None, configuration: str | None = None
+) -> RunTable:
     """Read a run, or pass on what was read; where it holds several protocols or configurations, one has to be named."""
-    if isinstance(run, Table):
+    if isinstance(run, RunTable):
         return run
     if not isinstance(run, Run):
         with Run.open(run) as opened:
             return read_run_table(opened, protocol, configuration)
-    return _read(run, choose(run, protocol, configuration))
+    return _read(run, choose_configuration(run, protocol, configuration))
 
 
-def table_of_configuration(run: Run, name: str, for_means: bool = False) -> Table | None:
+def read_configuration_table(run: Run, name: str, for_means: bool = False) -> RunTable | None:
     """Read what one configuration, by its whole name, answers in a run; None where that is nothing yet.
 
     `for_means` keeps of edits only what the means of criteria need, so that a long run takes little memory.
@@ -384,7 +384,7 @@ def table_of_configuration(run: Run, name: str, for_means: bool = False) -> Tabl
     return None if configuration is None else _read(run, configuration, for_means)
 
 
-class _ShortEdits:
+class _EditShortener:
     """Shortens edits to what the means of criteria need, and keeps equal ones once: whole edits are most of a long run's memory.
 
     If the protocol scores whole edits, they stay as they are.
@@ -411,17 +411,19 @@ class _ShortEdits:
         return short
 
 
-def _read(run: Run, chosen: Configuration, for_means: bool = False) -> Table:
-    rows, waiting = _rows(run, chosen, _ShortEdits(chosen.protocol) if for_means else None)
+def _read(run: Run, chosen: Configuration, for_means: bool = False) -> RunTable:
+    rows, waiting = _rows(run, chosen, _EditShortener(chosen.protocol) if for_means else None)
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
-    return Table(
+    return RunTable(
         name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name, waiting, chosen.differs
     )
 
 
-def _rows(run: Run, chosen: Configuration, shorten: _ShortEdits | None) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
+def _rows(
+    run: Run, chosen: Configuration, shorten: _EditShortener | None
+) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
     """Return the edits with their units, and those of which nothing was judged yet."""
     by_edit = read_units(run, chosen.name)
     rows, waiting = [], []
@@ -438,7 +440,7 @@ def _rows(run: Run, chosen: Configuration, shorten: _ShortEdits | None) -> tuple
     return tuple(rows), tuple(edit for name, edit in waiting if name not in elsewhere)
 
 
-def choose(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:
+def choose_configuration(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:
     """Return the configuration of a run that is meant; where several could be, UserError lists them."""
     found = run.configurations()
     if not found:

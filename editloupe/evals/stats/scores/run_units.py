@@ -169,21 +169,21 @@ class UnitColumns:
     def of(cls, units: Iterable[RunUnit]) -> UnitColumns:
         """Return units as columns."""
         units = list(units)
-        rows = _Gathered()
+        rows = _ColumnBuilder()
         rows.add((unit.kind for unit in units), {name: [getattr(unit, name) for unit in units] for name in _NUMBERS})
         return rows.columns()
 
     @classmethod
     def joined(cls, parts: Sequence[UnitColumns]) -> UnitColumns:
         """Return units of several parts, one part after another."""
-        rows = _Gathered()
+        rows = _ColumnBuilder()
         for part in parts:
             kinds = (part.kinds[kind] for kind in part.of_kind.tolist())
             rows.add(kinds, {name: getattr(part, name) for name in _NUMBERS})
         return rows.columns()
 
 
-class _Gathered:
+class _ColumnBuilder:
     """Collects units into columns, a batch at a time."""
 
     def __init__(self) -> None:
@@ -275,7 +275,7 @@ _READ = ("edit", "damaged", *_NUMBERS, *_TEXTS)
 
 def read_units(run: Run, configuration: str) -> dict[str, RowUnits]:
     """Return the units of one configuration by the name of their edit; note unreadable ones as damage of the run."""
-    outcomes, gathered, counts = Outcomes(run.folder), _Gathered(), Counter[str]()
+    outcomes, gathered, counts = Outcomes(run.folder), _ColumnBuilder(), Counter[str]()
     damaged = _READ.index("damaged")
     with run.reader() as reader:
         for rows in reader.unit_columns(configuration, _READ):
@@ -294,7 +294,7 @@ def read_units(run: Run, configuration: str) -> dict[str, RowUnits]:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class ScoreArrays:
     """Scores and states of the units."""
 
     score: Floats
@@ -305,16 +305,18 @@ class Numbers:
     unjudged: Floats
     """0 and 1: asked, and without a verdict."""
 
-    def at(self, rows: Ints, repeats: Sequence[int], criteria: Sequence[int]) -> Numbers:
+    def at(self, rows: Ints, repeats: Sequence[int], criteria: Sequence[int]) -> ScoreArrays:
         """Return the numbers of some rows, repeats and criteria, by their places."""
         places = np.ix_(rows, np.array(repeats, np.int64), np.array(criteria, np.int64))
-        return Numbers(self.score[places], self.score_100[places], self.judged[places], self.unjudged[places])
+        return ScoreArrays(self.score[places], self.score_100[places], self.judged[places], self.unjudged[places])
 
 
-def numbers_of(units: UnitColumns, lengths: Ints, repeats: Sequence[int], criteria: Sequence[str]) -> Numbers:
+def build_score_arrays(
+    units: UnitColumns, lengths: Ints, repeats: Sequence[int], criteria: Sequence[str]
+) -> ScoreArrays:
     """Lay units out, so many of each row, as the judge gave them; of two in one place the later one stands."""
     shape = (len(lengths), len(repeats), len(criteria))
-    found = Numbers(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
+    found = ScoreArrays(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
     place = {name: at for at, name in enumerate(criteria)}
     places = np.array([place.get(kind.criterion, -1) for kind in units.kinds], np.int64)
     where = (

@@ -13,20 +13,20 @@ from functools import cached_property
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings, finite
-from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.bootstrap import Bools, Clusters, Floats, Ints, Resampling, build_clusterings, finite_or_none
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, UserError
 
 NO_TYPE, ALL = "(no type)", "all edits"
-BETWEEN = " · "
+SEPARATOR = " · "
 """Stands between the values by which a group is named."""
 MODEL = "model"
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class Aggregation:
     """How a protocol gets from score_100 of single criteria to its published figures."""
 
     sentence: str
@@ -39,19 +39,19 @@ class Arithmetic:
     """True where the overall is a mean over edits: a group counts as much as it has edits."""
 
 
-PLAIN = Arithmetic(
+PLAIN = Aggregation(
     "An edit's score on a criterion is its place on the rubric's scale, 0 to 100; a group's score is the mean of its "
     "criteria's means; the overall score is the plain mean over the groups."
 )
 """The arithmetic of rubrics without a paper, and of a paper that is not installed."""
 
 
-def arithmetic_of(name: str) -> Arithmetic:
+def find_aggregation(name: str) -> Aggregation:
     """Return a protocol's arithmetic as its record says it; PLAIN where there is no such record."""
     known = known_protocol(name)
     if known is None:
         return PLAIN
-    return Arithmetic(
+    return Aggregation(
         sentence=known.arithmetic or PLAIN.sentence,
         edit_score=known.edit_score,
         levels=known.levels,
@@ -60,7 +60,7 @@ def arithmetic_of(name: str) -> Arithmetic:
 
 
 @dataclass(frozen=True)
-class Macro:
+class AggregatedScores:
     """Means by group and criterion, the groups' scores and the overall, for one sample or for many at once."""
 
     means: Floats
@@ -72,16 +72,16 @@ class Macro:
     """… × criteria, each the mean over the groups that were asked it, weighted as the overall is."""
 
 
-def macro(
+def aggregate(
     sums: Floats,
     counts: Floats,
     asked: Floats,
-    how: Arithmetic,
+    aggregation: Aggregation,
     criteria: Sequence[str],
     weights: Floats | None = None,
     criterion_weights: Floats | None = None,
     counted: Floats | None = None,
-) -> Macro:
+) -> AggregatedScores:
     """Work out means, group scores and the overall from sums and counts (… × groups × columns).
 
     Columns are the criteria and, where the protocol scores whole edits, that score as one more. A group that lacks the
@@ -92,7 +92,7 @@ def macro(
     with np.errstate(invalid="ignore", divide="ignore"):
         columns = sums / counts
     means = columns[..., : len(criteria)]
-    if how.edit_score is not None:
+    if aggregation.edit_score is not None:
         finals = columns[..., -1]
     else:
         parts = asked if counted is None else asked * counted
@@ -100,10 +100,10 @@ def macro(
             finals = np.where(parts > 0, means, 0).sum(-1) / parts.sum(-1)
     shares = weights if weights is not None else np.ones(finals.shape[-1]) / finals.shape[-1]
     among = np.repeat(shares[:, None], len(criteria), 1) if criterion_weights is None else criterion_weights
-    return Macro(means, finals, weighted(finals, shares), weighted_by_criterion(means, asked, among))
+    return AggregatedScores(means, finals, weighted_mean(finals, shares), weighted_criterion_means(means, asked, among))
 
 
-def weighted(finals: Floats, weights: Floats) -> Floats:
+def weighted_mean(finals: Floats, weights: Floats) -> Floats:
     """Return the weighted mean over groups; groups of weight 0 may be undefined."""
     if not weights.any():
         return np.full(finals.shape[:-1], np.nan)
@@ -111,7 +111,7 @@ def weighted(finals: Floats, weights: Floats) -> Floats:
     return total
 
 
-def weighted_by_criterion(means: Floats, asked: Floats, weights: Floats) -> Floats:
+def weighted_criterion_means(means: Floats, asked: Floats, weights: Floats) -> Floats:
     """Return each criterion's mean over the groups that were asked it and have one; weights are groups × criteria."""
     shares = weights * asked * np.isfinite(means)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -119,10 +119,10 @@ def weighted_by_criterion(means: Floats, asked: Floats, weights: Floats) -> Floa
     return total
 
 
-def group_weights(
+def compute_group_weights(
     groups: Sequence[str],
     defined: Sequence[bool],
-    how: Arithmetic,
+    aggregation: Aggregation,
     edits: Sequence[float] | None = None,
     complete: bool = True,
 ) -> Floats:
@@ -140,10 +140,10 @@ def group_weights(
     >>> group_weights(["a", "c"], [True, True], levels, complete=False).tolist()
     [0.5, 0.5]
     """
-    if how.by_edit and edits is not None:
+    if aggregation.by_edit and edits is not None:
         sizes = np.where(np.array(defined, bool), np.array(edits, float), 0.0)
         return np.asarray(sizes / sizes.sum() if sizes.any() else sizes)
-    levels = how.levels or tuple((group,) for group in groups)
+    levels = aggregation.levels or tuple((group,) for group in groups)
     usable = {group for group, known in zip(groups, defined, strict=True) if known}
     held = [
         [group for group in level if group in usable] for level in levels if not complete or usable.issuperset(level)
@@ -157,11 +157,11 @@ def group_weights(
 
 
 @dataclass(frozen=True)
-class Worked:
+class ScoreResult:
     """The arithmetic on one sheet: the point, its samples, and how many edits stand behind each mean."""
 
-    point: Macro
-    samples: dict[str, Macro]
+    point: AggregatedScores
+    samples: dict[str, AggregatedScores]
     """By what was resampled."""
     counts: Floats
     """Groups × columns."""
@@ -173,12 +173,12 @@ class Worked:
     """Groups × criteria: what each counts in a criterion's mean."""
 
 
-class Sheet:
+class ScoreMatrix:
     """Rows × repeats × criteria of scores, and the group of each row."""
 
-    def __init__(self, table: Table, rows: tuple[RunRow, ...]) -> None:
+    def __init__(self, table: RunTable, rows: tuple[RunRow, ...]) -> None:
         self.table = table if rows is table.rows else table.with_rows(rows)
-        self.how: Arithmetic = arithmetic_of(table.protocol)
+        self.aggregation: Aggregation = find_aggregation(table.protocol)
         self.criteria = self.table.criteria
         self.counted = np.array([name not in table.own for name in self.criteria], bool)
         """Which criteria are the protocol's; the others are reported and are no part of any score."""
@@ -197,9 +197,9 @@ class Sheet:
         self._kept: dict[tuple[float | None, int | None], Floats] = {}
         numeric = np.isfinite(self.values) | (self.unjudged > 0)
         self.asked: Bools = self._by_group(numeric.any(1).astype(float)) > 0
-        self.ways: tuple[Clusters, ...] = clusterings(self.table.sources, self.of_row)
+        self.clusterings: tuple[Clusters, ...] = build_clusterings(self.table.sources, self.of_row)
 
-    def work(self, fill: float | None, how: Resampling, paired: bool = True) -> Worked:
+    def compute(self, fill: float | None, resampling: Resampling, paired: bool = True) -> ScoreResult:
         """Work out every score with its bootstrap samples; `fill` stands for the unjudged, None leaves them out.
 
         `paired` samples of two sheets with the same rows may be subtracted from each other.
@@ -209,9 +209,9 @@ class Sheet:
         cells = np.stack([np.where(known, columns, 0), known.astype(float)], -1)
         sums, counts = np.moveaxis(self._by_group(cells), -1, 0)
         weights = self._weights(sums, counts)
-        return Worked(
+        return ScoreResult(
             point=self._macro(sums, counts, *weights),
-            samples={way.name: self._resampled(way, cells, weights, how, paired) for way in self.ways},
+            samples={way.name: self._resampled(way, cells, weights, resampling, paired) for way in self.clusterings},
             counts=counts,
             edits=self._by_group(known[:, self._scoring].any(1).astype(float)),
             weights=weights[0],
@@ -221,38 +221,38 @@ class Sheet:
     @property
     def _scoring(self) -> Bools:
         """Which columns the scores are made of: the protocol's criteria and, where it has one, the edit's own score."""
-        return self.counted if self.how.edit_score is None else np.append(self.counted, True)
+        return self.counted if self.aggregation.edit_score is None else np.append(self.counted, True)
 
-    def point(self, fill: float | None, repeat: int | None = None) -> Macro:
+    def point(self, fill: float | None, repeat: int | None = None) -> AggregatedScores:
         """Return the scores without intervals, of one repeat or of all of them."""
         columns = self.columns(fill, repeat)
         known = np.isfinite(columns)
         sums, counts = self._by_group(np.where(known, columns, 0)), self._by_group(known.astype(float))
         return self._macro(sums, counts, *self._weights(sums, counts))
 
-    def contributions(self, worked: Worked) -> Floats:
+    def contributions(self, result: ScoreResult) -> Floats:
         """Return what each row adds to the overall score; they sum to it where a group's score is a plain mean."""
         columns = self.columns(None)
-        if self.how.edit_score is None:
+        if self.aggregation.edit_score is None:
             parts = self.asked & self.counted
             shares = parts / np.maximum(parts.sum(1, keepdims=True), 1)
         else:
             shares = np.eye(columns.shape[1])[-1:].repeat(len(self.groups), 0)
-        each = worked.weights[:, None] * shares / np.maximum(worked.counts, 1)
+        each = result.weights[:, None] * shares / np.maximum(result.counts, 1)
         return np.asarray((np.where(np.isfinite(columns), columns, 0) * each[self.of_row]).sum(1))
 
     def overall(self, fill: float | None, repeat: int | None = None) -> float | None:
         """Return the overall score alone, of one repeat or of all of them."""
-        return finite(self.point(fill, repeat).overall)
+        return finite_or_none(self.point(fill, repeat).overall)
 
     def clusters(self, way: str, members: Bools) -> int:
         """Return how many clusters these rows come from."""
-        of_item = next(one for one in self.ways if one.name == way).of_item
+        of_item = next(one for one in self.clusterings if one.name == way).of_item
         return len(np.unique(of_item[members]))
 
     def free_clusters(self, way: str, weights: Floats) -> int:
         """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
-        return free_clusters(next(one for one in self.ways if one.name == way), self.of_row, weights)
+        return count_free_clusters(next(one for one in self.clusterings if one.name == way), self.of_row, weights)
 
     def columns(self, fill: float | None = None, repeat: int | None = None) -> Floats:
         """Rows × columns: each criterion's mean over repeats and, where the protocol has one, the edit's own score."""
@@ -260,7 +260,7 @@ class Sheet:
             self._kept[fill, repeat] = self._columns(fill, repeat)
         return self._kept[fill, repeat]
 
-    def measured(self, measure: Callable[[Edit, Mapping[str, float]], float | None], fill: float | None) -> Floats:
+    def measure_edits(self, measure: Callable[[Edit, Mapping[str, float]], float | None], fill: float | None) -> Floats:
         """Return rows × repeats of a number that is made from what was judged of an edit; nan where there is none."""
         return self._of_edits(self._filled(fill), measure, whole=False)
 
@@ -269,9 +269,9 @@ class Sheet:
         if repeat is not None:
             values = values[:, repeat : repeat + 1]
         columns = np.stack([row_means(values[..., place]) for place in range(len(self.criteria))], -1)
-        if self.how.edit_score is None:
+        if self.aggregation.edit_score is None:
             return columns
-        totals = self._of_edits(values, self.how.edit_score)
+        totals = self._of_edits(values, self.aggregation.edit_score)
         return np.concatenate([columns, row_means(totals)[:, None]], -1)
 
     def _filled(self, fill: float | None) -> Floats:
@@ -292,7 +292,7 @@ class Sheet:
                 given = dict(zip(names, values[number, repeat, asked].tolist(), strict=True))
                 known = {name: value for name, value in given.items() if value == value}
                 if len(known) == len(given) or not whole:
-                    found[number, repeat] = _number(measure, row.edit, known)
+                    found[number, repeat] = _measure_edit(measure, row.edit, known)
         return found
 
     def _by_group(self, cells: Floats) -> Floats:
@@ -302,38 +302,38 @@ class Sheet:
 
     def _macro(
         self, sums: Floats, counts: Floats, weights: Floats | None = None, criterion_weights: Floats | None = None
-    ) -> Macro:
+    ) -> AggregatedScores:
         asked, counted = self.asked.astype(float), self.counted.astype(float)
-        return macro(sums, counts, asked, self.how, self.criteria, weights, criterion_weights, counted)
+        return aggregate(sums, counts, asked, self.aggregation, self.criteria, weights, criterion_weights, counted)
 
     def _weights(self, sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
         """Return what the groups count in the overall, and in each criterion's mean."""
         finals = self._macro(sums, counts).finals
         scoring = counts[:, self._scoring]
         sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
-        return all_weights(self.groups, finals, counts, self.how, len(self.criteria), sizes)
+        return compute_weights(self.groups, finals, counts, self.aggregation, len(self.criteria), sizes)
 
     def _resampled(
-        self, way: Clusters, cells: Floats, weights: tuple[Floats, Floats], how: Resampling, paired: bool
-    ) -> Macro:
+        self, way: Clusters, cells: Floats, weights: tuple[Floats, Floats], resampling: Resampling, paired: bool
+    ) -> AggregatedScores:
         """Draw within strata; where a stratum is one group its sums are that group's, else clusters are laid out by group."""
-        drawn = np.zeros((how.resamples, len(self.groups), *cells.shape[1:]))
+        drawn = np.zeros((resampling.resamples, len(self.groups), *cells.shape[1:]))
         flat = cells.reshape(len(cells), -1)
         of_stratum = {
             stratum: np.unique(self.of_row[way.strata[way.of_item] == stratum]) for stratum in set(way.strata)
         }
         if all(len(groups) == 1 for groups in of_stratum.values()):
-            for stratum, sums in way.stratum_sums(flat, how, paired):
+            for stratum, sums in way.stratum_sums(flat, resampling, paired):
                 drawn[:, of_stratum[stratum][0]] += sums.reshape(-1, *cells.shape[1:])
         else:
             spread = np.zeros((len(cells), len(self.groups), *cells.shape[1:]))
             spread[np.arange(len(cells)), self.of_row] = cells
-            for _, sums in way.stratum_sums(spread.reshape(len(cells), -1), how, paired):
+            for _, sums in way.stratum_sums(spread.reshape(len(cells), -1), resampling, paired):
                 drawn += sums.reshape(-1, *spread.shape[1:])
         return self._macro(drawn[..., 0], drawn[..., 1], *weights)
 
 
-def _number(
+def _measure_edit(
     measure: Callable[[Edit, Mapping[str, float]], float | None], edit: Edit, given: Mapping[str, float]
 ) -> float:
     """Return what a protocol makes of an edit's criteria; nan where it lacks one or the edit does not say its task."""
@@ -344,11 +344,11 @@ def _number(
     return np.nan if found is None else found
 
 
-def all_weights(
+def compute_weights(
     groups: Sequence[str],
     finals: Floats,
     counts: Floats,
-    how: Arithmetic,
+    aggregation: Aggregation,
     criteria: int,
     sizes: Floats | None = None,
 ) -> tuple[Floats, Floats]:
@@ -359,14 +359,14 @@ def all_weights(
     """
     edits = counts[:, -1] if sizes is None else sizes
     typed = np.array([name != NO_TYPE for name in groups])
-    overall = group_weights(groups, (np.isfinite(finals) & typed).tolist(), how, edits.tolist())
-    if how.by_edit:
+    overall = compute_group_weights(groups, (np.isfinite(finals) & typed).tolist(), aggregation, edits.tolist())
+    if aggregation.by_edit:
         return overall, counts[:, :criteria] * typed[:, None]
-    shares = group_weights(groups, typed.tolist(), how, complete=False)
+    shares = compute_group_weights(groups, typed.tolist(), aggregation, complete=False)
     return overall, np.repeat(shares[:, None], criteria, 1)
 
 
-def free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
+def count_free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
     """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
     used = [of_row == place for place in np.flatnonzero(weights)]
     if len(used) > 1 and len(np.unique(way.strata)) == 1:
@@ -375,49 +375,49 @@ def free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
 
 
 @dataclass(frozen=True)
-class Part:
+class RunSlice:
     """The edits of one editing model, in one language where the run has several."""
 
     group: tuple[str, ...]
     """The model, then the values of what the paper keeps apart."""
-    table: Table
+    table: RunTable
 
     @property
     def label(self) -> str:
         """The name of its row in a table."""
-        return BETWEEN.join(self.group)
+        return SEPARATOR.join(self.group)
 
     @cached_property
-    def sheet(self) -> Sheet:
+    def matrix(self) -> ScoreMatrix:
         """Its scores as arrays."""
-        return Sheet(self.table, self.table.rows)
+        return ScoreMatrix(self.table, self.table.rows)
 
 
-def apart_fields(table: Table) -> tuple[str, ...]:
+def find_slice_fields(table: RunTable) -> tuple[str, ...]:
     """Return the fields by which a run falls into parts: the model, and what the paper keeps apart and the run has several of."""
     protocol = known_protocol(table.protocol)
     fields = protocol.apart if protocol else ()
     return (MODEL, *(name for name in fields if _has_several(table, name)))
 
 
-def _has_several(table: Table, field: str) -> bool:
+def _has_several(table: RunTable, field: str) -> bool:
     return len(table.models if field == MODEL else {row.field(field) for row in table.rows}) > 1
 
 
-def shared_apart_fields(tables: Sequence[Table]) -> tuple[str, ...]:
+def find_shared_slice_fields(tables: Sequence[RunTable]) -> tuple[str, ...]:
     """Return what the paper keeps apart and these runs of one protocol have several values of; the model is not meant."""
     protocol = known_protocol(tables[0].protocol)
     names = protocol.apart if protocol else ()
     return tuple(name for name in names if len({row.field(name) for table in tables for row in table.rows}) > 1)
 
 
-def parts_of(table: Table) -> tuple[Part, ...]:
+def split_into_slices(table: RunTable) -> tuple[RunSlice, ...]:
     """Return the parts of a run, in the order in which they occur."""
-    fields = apart_fields(table)
+    fields = find_slice_fields(table)
     groups = group_rows(table.rows, fields)
     waiting = group_rows([RunRow(edit, {}, {}) for edit in table.waiting], fields)
     return tuple(
-        Part(group, table.with_rows(rows).with_waiting(row.edit for row in waiting.get(group, ())))
+        RunSlice(group, table.with_rows(rows).with_waiting(row.edit for row in waiting.get(group, ())))
         for group, rows in groups.items()
     )
 
@@ -426,21 +426,21 @@ def group_rows(rows: Sequence[RunRow], fields: Sequence[str]) -> dict[tuple[str,
     """Return rows by the values they have in some fields, in the order in which these occur."""
     groups: dict[tuple[str, ...], list[RunRow]] = {}
     for row in rows:
-        groups.setdefault(tuple(value_of(row, field) for field in fields), []).append(row)
+        groups.setdefault(tuple(format_field(row, field) for field in fields), []).append(row)
     return groups
 
 
-def value_of(row: RunRow, field: str) -> str:
+def format_field(row: RunRow, field: str) -> str:
     """Return the value of a field as a table names it; what has none is a group of its own."""
     value = row.field(field)
     return f"(no {field})" if value is None else str(value)
 
 
-def grouping(table: Table, columns: str) -> tuple[str, ...]:
+def find_grouping_fields(table: RunTable, columns: str) -> tuple[str, ...]:
     """Return the fields behind `--by a,b`: those, and before them whatever the run's parts differ in.
 
     A grouping never puts two models, or two languages of a paper that keeps them apart, into one number.
     """
     named = tuple(name.strip() for name in columns.split(",") if name.strip())
-    several = [name for name in apart_fields(table) if _has_several(table, name)]
+    several = [name for name in find_slice_fields(table) if _has_several(table, name)]
     return (*(name for name in several if name not in named), *named)

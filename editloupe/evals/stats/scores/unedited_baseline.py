@@ -8,9 +8,9 @@ import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import NOTHING_EDITED
-from editloupe.evals.stats.bootstrap import Bools, Estimate, Floats, Number, finite, missing
-from editloupe.evals.stats.comparison.paired_differences import CaseGrid, Point
-from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.bootstrap import Bools, Estimate, Floats, Number, finite_or_none, missing_estimate
+from editloupe.evals.stats.comparison.paired_differences import CaseGrid, SideScores
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Record, UserError
@@ -19,7 +19,7 @@ CARRIED = 0.5
 """The share of a model's overall score above which its unedited outputs are said to carry it."""
 
 
-class Reference(Record):
+class UneditedReference(Record):
     """What an editor that returns its source scores on the same cases; shown beside the models and ranked nowhere."""
 
     name: str = NOTHING_EDITED
@@ -31,7 +31,7 @@ class Reference(Record):
     """Where the numbers come from, or why there are none."""
 
 
-class Unedited(Record):
+class UneditedOutputs(Record):
     """How many of a model's outputs are the unedited source, and what they add to its mean."""
 
     copies: int
@@ -50,7 +50,7 @@ class Unedited(Record):
         return self.copies + self.alike > 0 and self.overall > 0 and self.points >= CARRIED * self.overall
 
 
-def without_reference(table: Table) -> tuple[Table, Table | None]:
+def split_off_reference(table: RunTable) -> tuple[RunTable, RunTable | None]:
     """Return the table of the models, and that of the judged reference where the run holds one beside them."""
     if NOTHING_EDITED not in table.models or len(table.models) == 1:
         return table, None
@@ -59,9 +59,9 @@ def without_reference(table: Table) -> tuple[Table, Table | None]:
     return table.with_rows(rows).with_waiting(waiting), table.of_model(NOTHING_EDITED)
 
 
-def decided(grid: CaseGrid, table: Table, rows: Sequence[RunRow]) -> Floats:
+def score_by_protocol(grid: CaseGrid, table: RunTable, rows: Sequence[RunRow]) -> Floats:
     """Return cases × columns of what the protocol's own words give the unedited source; nan where they leave it open."""
-    found = np.full((len(rows), len(grid.criteria) + (grid.how.edit_score is not None)), np.nan)
+    found = np.full((len(rows), len(grid.criteria) + (grid.aggregation.edit_score is not None)), np.nan)
     protocol = known_protocol(table.protocol)
     if protocol is None or protocol.untouched is None:
         return found
@@ -71,12 +71,12 @@ def decided(grid: CaseGrid, table: Table, rows: Sequence[RunRow]) -> Floats:
         for place, name in enumerate(grid.criteria):
             if name in row.units and name in protocol.untouched.criteria:
                 found[number, place] = protocol.untouched.criteria[name]
-        if grid.how.edit_score is not None:
-            found[number, -1] = _own_score(protocol, row)
+        if grid.aggregation.edit_score is not None:
+            found[number, -1] = _edit_score(protocol, row)
     return found
 
 
-def _own_score(protocol: Protocol, row: RunRow) -> float:
+def _edit_score(protocol: Protocol, row: RunRow) -> float:
     assert protocol.untouched is not None
     if protocol.untouched.score is not None:
         return protocol.untouched.score
@@ -87,49 +87,51 @@ def _own_score(protocol: Protocol, row: RunRow) -> float:
     return np.nan if score is None else score
 
 
-def reference(grid: CaseGrid, table: Table, columns: Floats, judged: bool) -> Reference:
+def build_reference(grid: CaseGrid, table: RunTable, columns: Floats, judged: bool) -> UneditedReference:
     """Make the reference row of cases × columns, judged or decided; half of an overall score is none."""
     protocol = known_protocol(table.protocol)
-    why = "The judge was shown every source as its own output." if judged else _why(protocol)
+    why = "The judge was shown every source as its own output." if judged else _explain_source(protocol)
     point = grid.point(columns)
     present = np.unique(grid.of_row)
     open_groups = [grid.groups[place] for place in present if not np.isfinite(point.result.finals[place])]
-    overall = missing(_left_open(open_groups, judged)) if open_groups else _estimate(grid, point, None)
+    overall = (
+        missing_estimate(_explain_open_groups(open_groups, judged)) if open_groups else _estimate(grid, point, None)
+    )
     criteria = {name: _estimate(grid, point, place) for place, name in enumerate(grid.criteria)}
-    return Reference(judged=judged, overall=overall, criteria=criteria, why=why)
+    return UneditedReference(judged=judged, overall=overall, criteria=criteria, why=why)
 
 
-def _why(protocol: Protocol | None) -> str:
+def _explain_source(protocol: Protocol | None) -> str:
     if protocol is None or protocol.untouched is None:
         return "What an unedited source scores is not decided by the protocol's own words; a judge would have to be shown it."
     return f"By the protocol's own words: {protocol.untouched.why}"
 
 
-def _left_open(groups: Sequence[str], judged: bool) -> str:
-    how = "it was not judged" if judged else "the protocol's own words leave it open"
-    return f"{how} for {', '.join(groups)}"
+def _explain_open_groups(groups: Sequence[str], judged: bool) -> str:
+    reason = "it was not judged" if judged else "the protocol's own words leave it open"
+    return f"{reason} for {', '.join(groups)}"
 
 
-def _estimate(grid: CaseGrid, point: Point, criterion: int | None) -> Estimate:
-    value = finite(point.result.overall if criterion is None else point.result.by_criterion[criterion])
+def _estimate(grid: CaseGrid, point: SideScores, criterion: int | None) -> Estimate:
+    value = finite_or_none(point.result.overall if criterion is None else point.result.by_criterion[criterion])
     n = grid.edits(point, criterion)
     if value is None:
-        return missing("it depends on the picture", n)
+        return missing_estimate("it depends on the picture", n)
     if criterion is not None:
         asked = grid.asked[grid.of_row, criterion]
         if not np.isfinite(point.columns[asked, criterion]).all():
-            return missing("it depends on the picture in some of the cases", n)
+            return missing_estimate("it depends on the picture in some of the cases", n)
     return Estimate(value=value, n=n)
 
 
-def copies(rows: Sequence[RunRow]) -> Bools:
+def find_copies(rows: Sequence[RunRow]) -> Bools:
     """Return which outputs are the source itself, by content; False where the run has no hashes."""
     return np.array(
         [bool(row.pictures.get("edited")) and row.pictures["edited"] == row.pictures.get("source") for row in rows]
     )
 
 
-def unedited(grid: CaseGrid, columns: Floats, copied: Bools, untouched: Floats) -> Unedited:
+def count_unedited(grid: CaseGrid, columns: Floats, copied: Bools, untouched: Floats) -> UneditedOutputs:
     """Count a model's unedited outputs: copies, and outputs judged exactly as the protocol's words judge the source.
 
     A verdict like the source's tells something only where it brings points: a missed edit that scores 0 carries no mean.
@@ -137,19 +139,19 @@ def unedited(grid: CaseGrid, columns: Floats, copied: Bools, untouched: Floats) 
     point = grid.point(columns)
     known = np.isfinite(untouched[:, : len(grid.criteria)])
     same = np.isclose(columns[:, : len(grid.criteria)], untouched[:, : len(grid.criteria)]) | ~known
-    worth = untouched[:, -1] if grid.how.edit_score is not None else np.where(known, untouched, 0).sum(1)
+    worth = untouched[:, -1] if grid.aggregation.edit_score is not None else np.where(known, untouched, 0).sum(1)
     alike = same.all(1) & known.any(1) & (worth > 0) & ~copied
     added = grid.contributions(point)
-    return Unedited(
+    return UneditedOutputs(
         copies=int(copied.sum()),
         alike=int(alike.sum()),
         edits=int(np.isfinite(columns).any(1).sum()),
         points=float(added[copied | alike].sum()),
-        overall=finite(point.result.overall) or 0.0,
+        overall=finite_or_none(point.result.overall) or 0.0,
     )
 
 
-def told(name: str, one: Unedited) -> str:
+def format_unedited(name: str, one: UneditedOutputs) -> str:
     """Say how much of a model's mean its unedited outputs carry."""
     return (
         f"{name}: {one.copies + one.alike} of {number_of(one.edits, 'output')} "

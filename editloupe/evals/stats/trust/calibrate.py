@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.labels.human import Files, Human, load_human_labels
+from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
 from editloupe.evals.stats.comparison.run_comparison import match_pictures
-from editloupe.evals.stats.scores.run_table import Table, table_of_configuration
+from editloupe.evals.stats.scores.run_table import RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import row_lower_medians
-from editloupe.evals.stats.trust.confidence import AUTO, confidences
+from editloupe.evals.stats.trust.confidence import AUTO, find_confidences
 from editloupe.evals.stats.trust.label_queue import LabelQueue
 from editloupe.judge.calibration import (
     CONFIDENCE_KINDS,
@@ -37,7 +37,7 @@ from editloupe.judge.calibration import (
 from editloupe.types import UserError
 
 
-def thresholds(confidence: Floats, least: int = FEWEST) -> Ints:
+def find_thresholds(confidence: Floats, least: int = FEWEST) -> Ints:
     """Return after how many verdicts, the surest first, each threshold that may be tested lies.
 
     They are chosen from the confidences alone, never from who agreed, so that the guarantee holds.
@@ -50,12 +50,12 @@ def thresholds(confidence: Floats, least: int = FEWEST) -> Ints:
     return np.asarray(ends + 1, np.int64)
 
 
-def fixed_sequence(confidence: Floats, agreed: Bools, agreement: float, error: float) -> tuple[ThresholdTest, ...]:
+def run_fixed_sequence(confidence: Floats, agreed: Bools, agreement: float, error: float) -> tuple[ThresholdTest, ...]:
     """Test thresholds from the strictest that has enough labels down to the first that fails."""
     order = np.argsort(-confidence, kind="stable")
     sure, right = confidence[order], np.cumsum(agreed[order])
     found: list[ThresholdTest] = []
-    for labels in thresholds(confidence, fewest_labels(agreement, error)).tolist():
+    for labels in find_thresholds(confidence, fewest_labels(agreement, error)).tolist():
         same = int(right[labels - 1])
         lower = lower_bound(same, labels, error)
         one = ThresholdTest(
@@ -68,8 +68,8 @@ def fixed_sequence(confidence: Floats, agreed: Bools, agreement: float, error: f
 
 
 def calibrate(
-    table: Table,
-    human: Human | Files,
+    table: RunTable,
+    human: HumanLabels | LabelFiles,
     agreement: float,
     error: float,
     by: str = AUTO,
@@ -90,29 +90,29 @@ def calibrate(
     if not 0 < agreement < 1 or not 0 < error < 1:
         raise UserError("--agreement and --error lie between 0 and 1, such as 0.9 and 0.05")
     people = load_human_labels(table, human)
-    kind, known = confidences(table, by)
+    kind, known = find_confidences(table, by)
     if kind not in CONFIDENCE_KINDS:
         raise UserError(
             f"nothing in the run {table.name} says how sure the judge was: no confidence, no repeats, no other judge"
         )
     random = np.random.default_rng(seed)
-    fair = _fair(table, queue, people, random)
+    fair = _draw_even_sample(table, queue, people, random)
     notes = ["Labels drawn by the queue were thinned to an even sample."] if queue is not None else []
     criteria, dropped = {}, 0
     for name in table.criteria:
         mine = row_lower_medians(table.scores(name, "score"))
-        theirs = row_lower_medians(people.settled(table.names, name))
-        over = left_over(table, name, earlier)
+        theirs = row_lower_medians(people.counting_matrix(table.names, name))
+        over = find_left_over(table, name, earlier)
         labelled = np.isfinite(mine) & np.isfinite(theirs) & np.isfinite(known[name]) & fair & over
-        used = _one_each_source(table, labelled, random)
+        used = _draw_one_per_source(table, labelled, random)
         dropped += int(labelled.sum() - used.sum())
         same = np.abs(mine[used] - theirs[used]) <= within + 1e-9
         sure = known[name][used]
-        share = error / places_before(name, earlier)
+        share = error / count_earlier_endings(name, earlier)
         least = fewest_labels(agreement, share)
-        tested = fixed_sequence(sure, same, agreement, share)
-        found = _trust(tested, known[name][over], int(used.sum()), least)
-        criteria[name] = found.model_copy(update={"candidates": len(thresholds(sure, least))})
+        tested = run_fixed_sequence(sure, same, agreement, share)
+        found = _build_trust(tested, known[name][over], int(used.sum()), least)
+        criteria[name] = found.model_copy(update={"candidates": len(find_thresholds(sure, least))})
     if dropped:
         notes.append(
             f"{number_of(dropped, 'label')} {verb(dropped, 'is', 'are')} left out: of the labelled edits that share a source "
@@ -126,14 +126,14 @@ def calibrate(
         repeats=len(table.repeats),
         agreement=agreement,
         error=error,
-        asked=asked_keys(table),
+        asked=collect_question_keys(table),
         criteria=criteria,
         after=tuple(one.calibration.key for one in earlier),
         notes=(*notes, *people.notes),
     )
 
 
-def _trust(tested: tuple[ThresholdTest, ...], known: Floats, labels: int, least: int) -> CriterionTrust:
+def _build_trust(tested: tuple[ThresholdTest, ...], known: Floats, labels: int, least: int) -> CriterionTrust:
     passed = [one for one in tested if one.passed]
     sure = known[np.isfinite(known)]
     if passed:
@@ -151,7 +151,9 @@ def _trust(tested: tuple[ThresholdTest, ...], known: Floats, labels: int, least:
     return CriterionTrust(threshold=None, kept=0.0, labels=labels, tested=tested, why=why)
 
 
-def _fair(table: Table, queue: LabelQueue | None, people: Human, random: np.random.Generator) -> Bools:
+def _draw_even_sample(
+    table: RunTable, queue: LabelQueue | None, people: HumanLabels, random: np.random.Generator
+) -> Bools:
     """Return which rows count so that all had the same chance to: of a queue's, the likelier the fewer.
 
     Of several queues each is thinned by itself; what is left of either had the same chance for every edit. Edits that were
@@ -173,7 +175,7 @@ def _fair(table: Table, queue: LabelQueue | None, people: Human, random: np.rand
     return fair
 
 
-def _one_each_source(table: Table, labelled: Bools, random: np.random.Generator) -> Bools:
+def _draw_one_per_source(table: RunTable, labelled: Bools, random: np.random.Generator) -> Bools:
     order = random.permutation(np.flatnonzero(labelled))
     first = {table.rows[place].source: place for place in order.tolist()}
     used = np.zeros(len(labelled), bool)
@@ -186,15 +188,15 @@ class EarlierStage:
     """A stage that was calibrated, and the run in which its judge judged the edits."""
 
     calibration: Calibration
-    table: Table
+    table: RunTable
 
 
-def check_table(calibration: Calibration, table: Table) -> None:
+def require_same_judge(calibration: Calibration, table: RunTable) -> None:
     """Refuse a run that was not judged as the calibration's was."""
-    calibration.check(" + ".join(table.judges), table.protocol, " + ".join(table.modes), asked_keys(table))
+    calibration.check(" + ".join(table.judges), table.protocol, " + ".join(table.modes), collect_question_keys(table))
 
 
-def asked_keys(table: Table) -> dict[str, tuple[str, ...]]:
+def collect_question_keys(table: RunTable) -> dict[str, tuple[str, ...]]:
     """Return how each criterion was put to the judge, by the keys the run keeps."""
     found: dict[str, set[str]] = {name: set() for name in table.criteria}
     for kind in table.unit_columns.counts:
@@ -209,11 +211,11 @@ def find_stage(calibration: Calibration, folders: Sequence[Path]) -> EarlierStag
             for one in run.configurations():
                 if (one.judge, one.protocol, one.mode) != (calibration.judge, calibration.protocol, calibration.mode):
                     continue
-                table = table_of_configuration(run, one.name)
+                table = read_configuration_table(run, one.name)
                 if table is None or len(table.repeats) != calibration.repeats:
                     continue
                 try:
-                    check_table(calibration, table)
+                    require_same_judge(calibration, table)
                 except UserError:
                     continue
                 return EarlierStage(calibration, table)
@@ -224,14 +226,14 @@ def find_stage(calibration: Calibration, folders: Sequence[Path]) -> EarlierStag
     )
 
 
-def left_over(table: Table, criterion: str, earlier: Sequence[EarlierStage]) -> Bools:
+def find_left_over(table: RunTable, criterion: str, earlier: Sequence[EarlierStage]) -> Bools:
     """Return which rows no earlier stage keeps; one that an earlier stage did not judge is nobody's."""
     over = np.ones(len(table.rows), bool)
     places = {id(row): place for place, row in enumerate(table.rows)}
     for stage in earlier:
         if criterion not in stage.table.criteria:
             raise UserError(f"the run {stage.table.name} did not ask {criterion}, so nobody knows what it leaves over")
-        _, known = confidences(stage.table, stage.calibration.confidence)
+        _, known = find_confidences(stage.table, stage.calibration.confidence)
         sure = dict(zip((id(row) for row in stage.table.rows), known[criterion].tolist(), strict=True))
         mine = np.zeros(len(table.rows), bool)
         for row, theirs in match_pictures(table, stage.table).pairs:
@@ -241,6 +243,6 @@ def left_over(table: Table, criterion: str, earlier: Sequence[EarlierStage]) -> 
     return over
 
 
-def places_before(criterion: str, earlier: Sequence[EarlierStage]) -> int:
+def count_earlier_endings(criterion: str, earlier: Sequence[EarlierStage]) -> int:
     """Return in how many ways the earlier stages could have ended: at each of their thresholds, or keeping nothing."""
     return count_earlier_thresholds(criterion, [stage.calibration for stage in earlier])

@@ -8,7 +8,7 @@ import numpy as np
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.bootstrap import Floats
-from editloupe.evals.stats.scores.run_table import RunRow, Table, table_of_configuration
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import RunUnit
 from editloupe.judge.calibration import CONFIDENCE_KINDS
 from editloupe.types import UserError
@@ -16,7 +16,7 @@ from editloupe.types import UserError
 AUTO = "auto"
 
 
-def confidences(table: Table, by: str = AUTO) -> tuple[str, dict[str, Floats]]:
+def find_confidences(table: RunTable, by: str = AUTO) -> tuple[str, dict[str, Floats]]:
     """Return where confidence comes from and, by criterion, rows of numbers from 0 to 1; nan where there is none.
 
     UserError where the run does not hold what was asked for; `auto` takes the first kind there is, else every row is nan.
@@ -31,12 +31,12 @@ def confidences(table: Table, by: str = AUTO) -> tuple[str, dict[str, Floats]]:
             return kind, found
     if by != AUTO:
         raise UserError(
-            f"the run {table.name} has nothing to take confidence from {CONFIDENCE_KINDS[by]}: {_LACKING[by]}"
+            f"the run {table.name} has nothing to take confidence from {CONFIDENCE_KINDS[by]}: {_MISSING[by]}"
         )
     return "none", {name: np.full(len(table.rows), np.nan) for name in table.criteria}
 
 
-_LACKING: Mapping[str, str] = {
+_MISSING: Mapping[str, str] = {
     "confidence": "no verdict says how sure the judge was",
     "repeats": "nothing was judged more than once",
     "entropy": "nothing was judged more than once",
@@ -44,7 +44,7 @@ _LACKING: Mapping[str, str] = {
 }
 
 
-def _each(table: Table, measure: Callable[[Sequence[RunUnit]], float]) -> dict[str, Floats]:
+def _measure_rows(table: RunTable, measure: Callable[[Sequence[RunUnit]], float]) -> dict[str, Floats]:
     def of(row: RunRow, criterion: str) -> float:
         judged = [unit for unit in row.units.get(criterion, ()) if unit.judged]
         return measure(judged) if judged else np.nan
@@ -52,29 +52,29 @@ def _each(table: Table, measure: Callable[[Sequence[RunUnit]], float]) -> dict[s
     return {name: np.array([of(row, name) for row in table.rows]) for name in table.criteria}
 
 
-def _number(value: float | None) -> float:
+def _nan_if_none(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _own_word(units: Sequence[RunUnit]) -> float:
+def _stated_confidence(units: Sequence[RunUnit]) -> float:
     from editloupe.judge.panels import mean_confidence  # loads the judge, which reports do without
 
-    return _number(mean_confidence([unit.confidence for unit in units]))
+    return _nan_if_none(mean_confidence([unit.confidence for unit in units]))
 
 
-def _vote(units: Sequence[RunUnit]) -> float:
+def _repeat_vote(units: Sequence[RunUnit]) -> float:
     from editloupe.judge.panels import vote_share
 
-    return _number(vote_share([unit.score for unit in units]))
+    return _nan_if_none(vote_share([unit.score for unit in units]))
 
 
-def _sameness(units: Sequence[RunUnit]) -> float:
+def _repeat_entropy(units: Sequence[RunUnit]) -> float:
     from editloupe.judge.panels import normalized_agreement
 
-    return _number(normalized_agreement([unit.score for unit in units]))
+    return _nan_if_none(normalized_agreement([unit.score for unit in units]))
 
 
-def _other_judges(table: Table) -> dict[str, Floats]:
+def _judge_agreement(table: RunTable) -> dict[str, Floats]:
     """Return the share of the run's other configurations, of the same protocol, that gave the same score."""
     same = {name: np.zeros(len(table.rows)) for name in table.criteria}
     asked = {name: np.zeros(len(table.rows)) for name in table.criteria}
@@ -84,7 +84,7 @@ def _other_judges(table: Table) -> dict[str, Floats]:
             one for one in run.configurations() if one.protocol == table.protocol and one.name != table.configuration
         ]
         for one in others:
-            other = table_of_configuration(run, one.name)
+            other = read_configuration_table(run, one.name)
             for row in other.rows if other else ():
                 if (place := places.get(row.name)) is None:
                     continue
@@ -96,9 +96,9 @@ def _other_judges(table: Table) -> dict[str, Floats]:
     return {name: np.where(asked[name] > 0, same[name] / np.maximum(asked[name], 1), np.nan) for name in table.criteria}
 
 
-_READERS: Mapping[str, Callable[[Table], dict[str, Floats]]] = {
-    "confidence": lambda table: _each(table, _own_word),
-    "repeats": lambda table: _each(table, _vote),
-    "entropy": lambda table: _each(table, _sameness),
-    "judges": _other_judges,
+_READERS: Mapping[str, Callable[[RunTable], dict[str, Floats]]] = {
+    "confidence": lambda table: _measure_rows(table, _stated_confidence),
+    "repeats": lambda table: _measure_rows(table, _repeat_vote),
+    "entropy": lambda table: _measure_rows(table, _repeat_entropy),
+    "judges": _judge_agreement,
 }

@@ -11,26 +11,26 @@ import numpy as np
 from pydantic import Field
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.labels.human import Files, Human, load_human_labels
-from editloupe.evals.labels.merge import score_100_of
+from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
+from editloupe.evals.labels.merge import to_score_100
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Number, finite, numbered
-from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
+from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Number, finite_or_none, number_keys
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.evals.stats.scores.run_units import JUDGED
-from editloupe.evals.stats.scores.score_matrix import Part, Sheet, all_weights, parts_of
-from editloupe.evals.stats.scores.unedited_baseline import without_reference
-from editloupe.evals.stats.trust.label_queue import LabelQueue, can_be_drawn
-from editloupe.evals.stats.trust.prediction_powered import Correction, correct_mean, ends, skewness
+from editloupe.evals.stats.scores.score_matrix import RunSlice, ScoreMatrix, compute_weights, split_into_slices
+from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
+from editloupe.evals.stats.trust.label_queue import LabelQueue, is_drawable
+from editloupe.evals.stats.trust.prediction_powered import Correction, correct_mean, skewed_interval, skewness
 from editloupe.evals.stats.trust.yes_no import YesShare, correct_yes_shares
 from editloupe.rubrics.model import Answer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Record, UserError
 
-FEWEST = 20
+MIN_LABELS = 20
 """Labels below which no corrected number is given: the interval would be a guess about its own width."""
-FEWEST_SOURCES = 10
+MIN_SOURCES = 10
 """Different source pictures among them: pictures, not edits, are what varies on its own."""
-UNLIKE = 0.001
+MAX_UNLIKE_P = 0.001
 """p of a t-test below which labelled edits are said to be unlike the others."""
 
 
@@ -57,10 +57,10 @@ class Corrected(Record):
     why: str | None = None
     """Why there is no corrected number."""
 
-    def told(self, digits: int = 1) -> str:
+    def format(self, digits: int = 1) -> str:
         """Return the corrected number for a table.
 
-        >>> Corrected(judge=70, corrected=61.04, low=55, high=67, labels=40).told()
+        >>> Corrected(judge=70, corrected=61.04, low=55, high=67, labels=40).format()
         '61.0 [55.0, 67.0]'
         """
         if self.corrected is None:
@@ -74,7 +74,7 @@ class CorrectedScore(Corrected):
     criteria: Mapping[str, Corrected] = Field(default_factory=dict)
 
 
-class CorrectedPart(Record):
+class CorrectedSlice(Record):
     """The corrected scores of one editing model, in one language where the paper keeps languages apart."""
 
     overall: CorrectedScore
@@ -104,18 +104,18 @@ class CorrectedScores(Record):
     drawn: str
     """How the labelled edits were drawn, in a sentence."""
     level: Number
-    parts: Mapping[str, CorrectedPart]
+    parts: Mapping[str, CorrectedSlice]
     differences: tuple[CorrectedDifference, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def people_columns(sheet: Sheet, human: Human) -> Floats:
+def people_columns(matrix: ScoreMatrix, human: HumanLabels) -> Floats:
     """Return rows × columns as the sheet has them, with the mean of people's scores; nan where they gave none.
 
     Gates and whole-edit scores of the paper are applied to what people said. Where a paper gates one criterion by another, an
     edit counts only if people labelled all that was asked of it.
     """
-    table = sheet.table
+    table = matrix.table
     answers = {name: table.answer(name) for name in table.criteria}
     protocol = known_protocol(table.protocol)
     gated = protocol is not None and protocol.reported is not None
@@ -127,24 +127,24 @@ def people_columns(sheet: Sheet, human: Human) -> Floats:
             continue
         rows.append(_said_by_people(row, given))
         places.append(place)
-    found = np.full((len(table.rows), len(sheet.criteria) + (sheet.how.edit_score is not None)), np.nan)
+    found = np.full((len(table.rows), len(matrix.criteria) + (matrix.aggregation.edit_score is not None)), np.nan)
     if not rows:
         return found
-    own = Sheet(table, tuple(rows))
+    own = ScoreMatrix(table, tuple(rows))
     columns = own.columns()
     for column, name in enumerate(own.criteria):
-        found[places, sheet.criteria.index(name)] = columns[:, column]
-    if sheet.how.edit_score is not None:
+        found[places, matrix.criteria.index(name)] = columns[:, column]
+    if matrix.aggregation.edit_score is not None:
         found[places, -1] = columns[:, -1]
     return found
 
 
-def _given(row: RunRow, human: Human, answers: Mapping[str, Answer | None]) -> dict[str, float]:
+def _given(row: RunRow, human: HumanLabels, answers: Mapping[str, Answer | None]) -> dict[str, float]:
     """Return the mean of people's scores on each criterion, 0 to 100."""
     found = {}
     for criterion in row.units:
-        scores = human.counting((row.name, criterion))
-        values = [value for score in scores if (value := score_100_of(answers[criterion], score)) is not None]
+        scores = human.counting_scores((row.name, criterion))
+        values = [value for score in scores if (value := to_score_100(answers[criterion], score)) is not None]
         if values:
             found[criterion] = float(np.mean(values))
     return found
@@ -210,14 +210,14 @@ class QueueWeights:
         for column in np.unique(cells.columns):
             rest = (cells.columns == column) & ~before
             labels = int((rest & cells.labelled & np.isfinite(self.chances[cells.rows])).sum())
-            if labels < (least := min(FEWEST, int(rest.sum()))):
+            if labels < (least := min(MIN_LABELS, int(rest.sum()))):
                 return f"{number_of(labels, 'label')} of edits that {self.name} drew; at least {least} are needed"
         return None
 
 
 def correct_scores(
-    run: Run | Table | str | Path,
-    human: Human | Files = None,
+    run: Run | RunTable | str | Path,
+    human: HumanLabels | LabelFiles = None,
     queue: LabelQueue | None = None,
     level: float = 0.95,
     protocol: str | None = None,
@@ -227,7 +227,7 @@ def correct_scores(
     With the queue from which the edits were labelled, each label counts by the inverse of the probability it was drawn with;
     labels of edits that are not in the queue are left out. Without one the labels are taken for a random part of the run.
     """
-    table, _ = without_reference(read_run_table(run, protocol))
+    table, _ = split_off_reference(read_run_table(run, protocol))
     people = load_human_labels(table, human)
     if not (people.given or people.adjudicated):
         raise UserError(f"no edit of the run {table.name} has a label of people; name a file of labels with --human")
@@ -238,10 +238,10 @@ def correct_scores(
                 f"{queue.name} holds only edits that need a person, which say nothing about the others: draw one with a larger "
                 "--budget"
             )
-    sources = dict(zip((row.name for row in table.rows), numbered([row.source for row in table.rows]), strict=True))
-    working = [_PartWork(part, people, queue, sources, level) for part in parts_of(table)]
+    sources = dict(zip((row.name for row in table.rows), number_keys([row.source for row in table.rows]), strict=True))
+    working = [_PartWork(part, people, queue, sources, level) for part in split_into_slices(table)]
     notes = [note for one in working for note in one.notes()]
-    drawable = sum(can_be_drawn(row) for row in table.rows)
+    drawable = sum(is_drawable(row) for row in table.rows)
     notes.extend(
         f"{part.name} was drawn from {number_of(part.whole, 'edit')}, but the run has {drawable} that could be drawn now: the "
         "corrected scores hold if the others are like them."
@@ -301,13 +301,13 @@ class _PartWork:
     """One editing model's scores beside people's, as arrays."""
 
     def __init__(
-        self, part: Part, human: Human, queue: LabelQueue | None, sources: Mapping[str, int], level: float
+        self, part: RunSlice, human: HumanLabels, queue: LabelQueue | None, sources: Mapping[str, int], level: float
     ) -> None:
         self.part, self.level = part, level
-        sheet = self.sheet = part.sheet
-        self.judge = sheet.columns()
-        self.people = people_columns(sheet, human)
-        names = [row.name for row in sheet.table.rows]
+        matrix = self.matrix = part.matrix
+        self.judge = matrix.columns()
+        self.people = people_columns(matrix, human)
+        names = [row.name for row in matrix.table.rows]
         self.clusters = np.array([sources[name] for name in names], np.int64)
         self._draws: list[QueueWeights] = []
         self.left_out = 0
@@ -319,19 +319,19 @@ class _PartWork:
             strangers = np.isnan([draw.chances for draw in self._draws]).all(0)
             self.left_out = int((strangers & np.isfinite(self.people).any(1)).sum())
             self.people[strangers] = np.nan
-        self.counts = _by_group(sheet, self.known)
-        scoring = self.counts[:, sheet.counted if sheet.how.edit_score is None else [*sheet.counted, True]]
+        self.counts = _by_group(matrix, self.known)
+        scoring = self.counts[:, matrix.counted if matrix.aggregation.edit_score is None else [*matrix.counted, True]]
         sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
-        finals = sheet.point(None).finals
-        criteria = len(sheet.criteria)
-        self.weights, self.criterion_weights = all_weights(
-            sheet.groups, finals, self.counts, sheet.how, criteria, sizes
+        finals = matrix.point(None).finals
+        criteria = len(matrix.criteria)
+        self.weights, self.criterion_weights = compute_weights(
+            matrix.groups, finals, self.counts, matrix.aggregation, criteria, sizes
         )
         self.overall = self._mean(self._final_shares(self.weights))
-        self.by_criterion = {name: self._mean(self._criterion_shares(k)) for k, name in enumerate(sheet.criteria)}
-        self.result = CorrectedPart(
+        self.by_criterion = {name: self._mean(self._criterion_shares(k)) for k, name in enumerate(matrix.criteria)}
+        self.result = CorrectedSlice(
             overall=CorrectedScore(**dict(self.overall.told), criteria=_told(self.by_criterion)),
-            by_type=dict(self._types()) if sheet.typed else {},
+            by_type=dict(self._types()) if matrix.typed else {},
             yes_no=self._yes_no(),
         )
 
@@ -343,60 +343,60 @@ class _PartWork:
         return np.asarray(1 / np.where(weights > 0, weights, 1.0))
 
     def _yes_no(self) -> dict[str, YesShare]:
-        criteria = len(self.sheet.criteria)
+        criteria = len(self.matrix.criteria)
         rows, columns = np.nonzero(self.known[:, :criteria])
         labelled = np.isfinite(self.people[rows, columns])
         chances, why = None, {}
         if self._draws:
             chances = np.ones((len(self.known), criteria))
-            for column, name in enumerate(self.sheet.criteria):
+            for column, name in enumerate(self.matrix.criteria):
                 own = columns == column
                 cells = LabelledCells(rows[own], columns[own], np.ones(int(own.sum())), labelled[own])
                 chances[cells.rows, column] = self._chances(cells)
                 why[name] = next((reason for draw in self._draws if (reason := draw.too_little(cells))), None)
-        shares = correct_yes_shares(self.sheet, self.judge, self.people, chances, self.clusters, self.level)
+        shares = correct_yes_shares(self.matrix, self.judge, self.people, chances, self.clusters, self.level)
         return {
             name: YesShare(judge=share.judge, labels=share.labels, why=why[name]) if why.get(name) else share
             for name, share in shares.items()
         }
 
     def _types(self) -> Iterator[tuple[str, CorrectedScore]]:
-        for place, name in enumerate(self.sheet.groups):
-            only = np.arange(len(self.sheet.groups)) == place
+        for place, name in enumerate(self.matrix.groups):
+            only = np.arange(len(self.matrix.groups)) == place
             criteria = {
                 criterion: self._mean(self._criterion_shares(k, only))
-                for k, criterion in enumerate(self.sheet.criteria)
-                if self.sheet.asked[place, k]
+                for k, criterion in enumerate(self.matrix.criteria)
+                if self.matrix.asked[place, k]
             }
             final = self._mean(self._final_shares(only.astype(float)))
             yield name, CorrectedScore(**dict(final.told), criteria=_told(criteria))
 
     def _final_shares(self, weights: Floats) -> Floats:
         """Return what each cell counts in a mean over groups: groups × columns."""
-        sheet = self.sheet
-        if sheet.how.edit_score is not None:
+        matrix = self.matrix
+        if matrix.aggregation.edit_score is not None:
             shares = np.zeros(self.counts.shape)
             shares[:, -1] = weights
             return shares
-        parts = (sheet.asked & sheet.counted).astype(float)
+        parts = (matrix.asked & matrix.counted).astype(float)
         return np.asarray(weights[:, None] * parts / np.maximum(parts.sum(1, keepdims=True), 1))
 
     def _criterion_shares(self, column: int, only: Bools | None = None) -> Floats:
         shares = np.zeros(self.counts.shape)
-        asked = self.sheet.asked[:, column] & (self.counts[:, column] > 0)
+        asked = self.matrix.asked[:, column] & (self.counts[:, column] > 0)
         own = self.criterion_weights[:, column] * asked if only is None else (only & asked).astype(float)
         shares[:, column] = own / own.sum() if own.any() else own
         return shares
 
     def _mean(self, group_shares: Floats) -> _Mean:
-        each = (group_shares / np.maximum(self.counts, 1))[self.sheet.of_row]
+        each = (group_shares / np.maximum(self.counts, 1))[self.matrix.of_row]
         rows, columns = np.nonzero((each > 0) & self.known)
         if not len(rows):
             return _Mean(Corrected(judge=None, why="the judge has no score here"))
         shares, judge, people = (values[rows, columns] for values in (each, self.judge, self.people))
         labelled = np.isfinite(people)
         told = Corrected(
-            judge=finite((shares * judge).sum() / shares.sum()),
+            judge=finite_or_none((shares * judge).sum() / shares.sum()),
             edits=len(np.unique(rows)),
             labels=min(int(labelled[columns == column].sum()) for column in np.unique(columns)),
         )
@@ -425,14 +425,14 @@ class _PartWork:
 
     def _too_little(self, labels: int, columns: Ints, rows: Ints, labelled: Bools, people: Floats) -> str | None:
         """Return why these labels give no number."""
-        if labels < FEWEST:
+        if labels < MIN_LABELS:
             fewest = min(np.unique(columns), key=lambda column: labelled[columns == column].sum())
             several = len(np.unique(columns)) > 1
-            of = f" on {self.sheet.table.title_of(self.sheet.criteria[fewest])}" if several else ""
-            return f"{labels} label{'' if labels == 1 else 's'}{of}; at least {FEWEST} are needed"
+            of = f" on {self.matrix.table.title_of(self.matrix.criteria[fewest])}" if several else ""
+            return f"{labels} label{'' if labels == 1 else 's'}{of}; at least {MIN_LABELS} are needed"
         sources = len(np.unique(self.clusters[rows[labelled]]))
-        if sources < FEWEST_SOURCES:
-            return f"the labels are of {sources} source pictures; at least {FEWEST_SOURCES} are needed"
+        if sources < MIN_SOURCES:
+            return f"the labels are of {sources} source pictures; at least {MIN_SOURCES} are needed"
         if np.ptp(people[labelled]) == 0:
             return f"all {labels} labels are the same, so they do not say how far others would vary"
         return None
@@ -441,27 +441,27 @@ class _PartWork:
         """Say where the labelled edits are not like the others."""
         from scipy import stats  # type: ignore[import-untyped]
 
-        sheet = self.sheet
+        matrix = self.matrix
         given = np.asarray(np.isfinite(self.people).any(1))
-        if given.sum() < FEWEST:
+        if given.sum() < MIN_LABELS:
             return
         lacking = [
             name
-            for place, name in enumerate(sheet.groups)
-            if self.weights[place] > 0 and sheet.typed and not given[sheet.of_row == place].any()
+            for place, name in enumerate(matrix.groups)
+            if self.weights[place] > 0 and matrix.typed and not given[matrix.of_row == place].any()
         ]
         if lacking:
             yield f"{self.part.label}: no label in {', '.join(lacking)}; the labels of the other types stand for them."
         if self._draws:
             return
-        for column, criterion in enumerate(sheet.criteria):
+        for column, criterion in enumerate(matrix.criteria):
             judge, labelled = self.judge[:, column], np.isfinite(self.people[:, column])
             inside, outside = judge[labelled & self.known[:, column]], judge[~labelled & self.known[:, column]]
-            if min(len(inside), len(outside)) >= FEWEST and np.ptp(judge[self.known[:, column]]) > 0:
+            if min(len(inside), len(outside)) >= MIN_LABELS and np.ptp(judge[self.known[:, column]]) > 0:
                 p = float(stats.ttest_ind(inside, outside, equal_var=False).pvalue)
-                if p < UNLIKE:
+                if p < MAX_UNLIKE_P:
                     yield (
-                        f"{self.part.label}, {sheet.table.title_of(criterion)}: the judge gives the labelled edits "
+                        f"{self.part.label}, {matrix.table.title_of(criterion)}: the judge gives the labelled edits "
                         f"{inside.mean():.1f} and the others {outside.mean():.1f} (p {p:.1g}), so the labelled edits are not a "
                         "random part and the corrected score may be off."
                     )
@@ -471,9 +471,9 @@ def _told(means: Mapping[str, _Mean]) -> dict[str, Corrected]:
     return {name: one.told for name, one in means.items()}
 
 
-def _by_group(sheet: Sheet, known: Bools) -> Floats:
-    total = np.zeros((len(sheet.groups), known.shape[1]))
-    np.add.at(total, sheet.of_row, known.astype(float))
+def _by_group(matrix: ScoreMatrix, known: Bools) -> Floats:
+    total = np.zeros((len(matrix.groups), known.shape[1]))
+    np.add.at(total, matrix.of_row, known.astype(float))
     return total
 
 
@@ -507,5 +507,5 @@ def _subtracted(a: _Mean, b: _Mean, level: float) -> dict[str, float]:
     freedom = sum(variances) ** 2 / squares if squares else min(freedoms)
     value = float(a.correction.value - b.correction.value)
     among = np.array(freedom)
-    low, high = ends(np.array(value), np.sqrt((moved**2).sum()), among, skewness(moved, among), level)
+    low, high = skewed_interval(np.array(value), np.sqrt((moved**2).sum()), among, skewness(moved, among), level)
     return {"corrected": value, "low": max(float(low), -100.0), "high": min(float(high), 100.0)}

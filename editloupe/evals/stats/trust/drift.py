@@ -14,23 +14,23 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.stats.agreement import coefficients as st
-from editloupe.evals.stats.agreement.judge_vs_human import pairing, scale_of
-from editloupe.evals.stats.bootstrap import Floats, Number, numbered
-from editloupe.evals.stats.comparison.paired_differences import sign_flip
+from editloupe.evals.stats.agreement.judge_vs_human import find_label_scale, match_scores
+from editloupe.evals.stats.bootstrap import Floats, Number, number_keys
+from editloupe.evals.stats.comparison.paired_differences import sign_flip_p_value
 from editloupe.evals.stats.comparison.run_comparison import match_pictures
-from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.types import Record, UserError
 
-Answer = Literal["same", "changed", "cannot tell"]
-FEWEST = 20
+DriftAnswer = Literal["same", "changed", "cannot tell"]
+MIN_EDITS = 20
 """Edits judged both times below which nothing can be told."""
 
 
 class CriterionDrift(Record):
     """One criterion judged twice."""
 
-    answer: Answer
+    answer: DriftAnswer
     why: str
     edits: int
     exact: Number | None = None
@@ -47,7 +47,7 @@ class CriterionDrift(Record):
 class Drift(Record):
     """An anchor set judged again, and what follows from it."""
 
-    answer: Answer
+    answer: DriftAnswer
     sentence: str
     anchor: str
     before: str
@@ -60,7 +60,7 @@ class Drift(Record):
     notes: tuple[str, ...] = ()
 
 
-def drift(anchor: Table, again: Table, margin: float = 5.0, error: float = 0.05) -> Drift:
+def measure_drift(anchor: RunTable, again: RunTable, margin: float = 5.0, error: float = 0.05) -> Drift:
     """Compare an anchor run with the same edits judged again; `margin` is in points of 100.
 
     The probability of *changed* without a change is at most `error`, over all criteria together.
@@ -74,12 +74,12 @@ def drift(anchor: Table, again: Table, margin: float = 5.0, error: float = 0.05)
         table.with_rows(rows) for table, rows in zip((anchor, again), zip(*pairs, strict=True), strict=True)
     )
     names = [name for name in first.criteria if name in second.criteria]
-    found = {name: _criterion(first, second, name, margin, error, len(names)) for name in names}
-    answer = _together([one.answer for one in found.values()])
+    found = {name: _measure_criterion(first, second, name, margin, error, len(names)) for name in names}
+    answer = _combine_answers([one.answer for one in found.values()])
     edits = max((one.edits for one in found.values()), default=0)
     sources = len({row.source for row in first.rows})
     notes = [
-        *_served(anchor, again),
+        *_served_notes(anchor, again),
         *(
             f"{name}: {lost} of {number_of(len(pairs), 'edit')} {verb(lost, 'has', 'have')} no verdict in one of the two."
             for name in names
@@ -88,7 +88,7 @@ def drift(anchor: Table, again: Table, margin: float = 5.0, error: float = 0.05)
     ]
     return Drift(
         answer=answer,
-        sentence=_sentence(answer, found, anchor, edits, sources, margin),
+        sentence=_format_sentence(answer, found, anchor, edits, sources, margin),
         anchor=anchor.name,
         before=anchor.title,
         after=again.title,
@@ -100,21 +100,21 @@ def drift(anchor: Table, again: Table, margin: float = 5.0, error: float = 0.05)
     )
 
 
-def _together(answers: Sequence[Answer]) -> Answer:
+def _combine_answers(answers: Sequence[DriftAnswer]) -> DriftAnswer:
     if "changed" in answers:
         return "changed"
     return "same" if answers and all(one == "same" for one in answers) else "cannot tell"
 
 
-def _served(anchor: Table, again: Table) -> Iterator[str]:
+def _served_notes(anchor: RunTable, again: RunTable) -> Iterator[str]:
     """Say what the provider served then and again, where it said so and they are not the same."""
     then, now = (tuple(sorted({one.served.summary for one in table.versions})) for table in (anchor, again))
     if then != now and now:
         yield f"Served then: {' and '.join(then) or 'not recorded'}. Served again: {' and '.join(now)}."
 
 
-def _sentence(
-    answer: Answer, found: Mapping[str, CriterionDrift], anchor: Table, edits: int, sources: int, margin: float
+def _format_sentence(
+    answer: DriftAnswer, found: Mapping[str, CriterionDrift], anchor: RunTable, edits: int, sources: int, margin: float
 ) -> str:
     kept = [f"{anchor.title_of(name)} {one.exact * 100:.0f} %" for name, one in found.items() if one.exact is not None]
     labels = f" (same label: {', '.join(kept)})" if kept else ""
@@ -130,19 +130,21 @@ def _sentence(
     )
 
 
-def _criterion(a: Table, b: Table, criterion: str, margin: float, error: float, criteria: int) -> CriterionDrift:
+def _measure_criterion(
+    a: RunTable, b: RunTable, criterion: str, margin: float, error: float, criteria: int
+) -> CriterionDrift:
     before, after = row_means(a.scores(criterion)), row_means(b.scores(criterion))
     both = np.isfinite(before) & np.isfinite(after)
     count = int(both.sum())
-    if count < FEWEST:
-        why = f"{number_of(count, 'edit')} {verb(count, 'was', 'were')} judged both times; at least {FEWEST} are needed"
+    if count < MIN_EDITS:
+        why = f"{number_of(count, 'edit')} {verb(count, 'was', 'were')} judged both times; at least {MIN_EDITS} are needed"
         return CriterionDrift(answer="cannot tell", why=why, edits=count)
-    pairs, _ = pairing(a.scores(criterion, "score"), b.scores(criterion, "score"), scale_of(a, criterion))
-    sources = numbered([row.source for row, here in zip(a.rows, both, strict=True) if here])
-    wavering = _wavering(a, b, criterion)
+    pairs, _ = match_scores(a.scores(criterion, "score"), b.scores(criterion, "score"), find_label_scale(a, criterion))
+    sources = number_keys([row.source for row, here in zip(a.rows, both, strict=True) if here])
+    wavering = _compare_with_repeats(a, b, criterion)
     # The probability of a false alarm is shared among the criteria and the one or two tests of each.
     each = error / criteria / (1 if wavering is None else 2)
-    answer, why, shift, low, high = shift_answer((after - before)[both], sources, margin, error, each)
+    answer, why, shift, low, high = assess_shift((after - before)[both], sources, margin, error, each)
     if wavering is not None and answer != "changed" and wavering[1] < each:
         answer, why = "changed", f"labels are kept less often than by the judge's own repeats (p {wavering[1]:.2g})"
     return CriterionDrift(
@@ -158,9 +160,9 @@ def _criterion(a: Table, b: Table, criterion: str, margin: float, error: float, 
     )
 
 
-def shift_answer(
+def assess_shift(
     moved: Floats, sources: np.ndarray[tuple[int], np.dtype[np.int64]], margin: float, error: float, each: float
-) -> tuple[Answer, str, float, float, float]:
+) -> tuple[DriftAnswer, str, float, float, float]:
     """Say whether a mean moved: the answer, why, the shift, and its interval of level 1 − 2·error, by source picture.
 
     >>> shift_answer(np.zeros(200), np.arange(200), 5, 0.05, 0.05)[:2]
@@ -172,7 +174,7 @@ def shift_answer(
     if not moved.any():
         # Nothing varied, so no variance says how far it could have: bound the share of edits that may change, 100 points each.
         reach = (1 - error ** (1 / clusters)) * 100
-        answer: Answer = "same" if reach < margin else "cannot tell"
+        answer: DriftAnswer = "same" if reach < margin else "cannot tell"
         return answer, "no label changed", 0.0, -reach, reach
     se = float(np.sqrt((sums**2).sum() * clusters / max(clusters - 1, 1))) / count
     freedom = max(clusters - 1, 1)
@@ -184,26 +186,26 @@ def shift_answer(
     # Had nothing changed, then and again could be swapped for every source picture: the sign-flip test is exact, however few
     # labels changed. The t test only saves the flips where they could not find anything.
     near = 2 * float(stats.t.sf(abs(shift) / se, freedom)) < 2 * each if se else True
-    changed = near and sign_flip(np.bincount(sources, moved).astype(float)) < each
+    changed = near and sign_flip_p_value(np.bincount(sources, moved).astype(float)) < each
     return ("changed" if changed else "cannot tell"), told, shift, low, high
 
 
-def _wavering(a: Table, b: Table, criterion: str) -> tuple[float, float] | None:
+def _compare_with_repeats(a: RunTable, b: RunTable, criterion: str) -> tuple[float, float] | None:
     """Return how often the anchor's own repeats keep a label, and p that the second judging keeps it less often."""
     mine, theirs = a.scores(criterion, "score"), b.scores(criterion, "score")
     if mine.shape[1] < 2:
         return None
     known = np.isfinite(mine[:, :2]).all(1) & np.isfinite(theirs[:, 0])
-    if known.sum() < FEWEST:
+    if known.sum() < MIN_EDITS:
         return None
     own = mine[known, 0] == mine[known, 1]
     lost = own.astype(float) - (mine[known, 0] == theirs[known, 0])
-    sources = numbered([row.source for row, here in zip(a.rows, known, strict=True) if here])
+    sources = number_keys([row.source for row, here in zip(a.rows, known, strict=True) if here])
     # The second judging may be swapped with the judge's second repeat, had nothing changed: half of a two-sided exact test.
-    return float(own.mean()), sign_flip(np.bincount(sources, lost).astype(float)) / 2 if lost.sum() > 0 else 1.0
+    return float(own.mean()), sign_flip_p_value(np.bincount(sources, lost).astype(float)) / 2 if lost.sum() > 0 else 1.0
 
 
-def anchor_rows(table: Table, count: int, seed: int = 0) -> list[RunRow]:
+def draw_anchor_rows(table: RunTable, count: int, seed: int = 0) -> list[RunRow]:
     """Draw edits evenly over types and labels, as often as each occurs; the same seed draws the same.
 
     Rare labels are not drawn more often: a judge that wavers gives such edits another label the next time, and its mean would

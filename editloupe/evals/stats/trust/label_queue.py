@@ -14,22 +14,22 @@ import numpy as np
 
 from editloupe._util.files import write_text
 from editloupe._util.text import for_json, normalize_name, number_of
-from editloupe.evals.labels.human import Human
+from editloupe.evals.labels.human import HumanLabels
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.runs.run_folder import ALREADY_LABELLED, QUEUE
 from editloupe.evals.stats.bootstrap import Floats, Ints
-from editloupe.evals.stats.scores.run_table import RunRow, Table
-from editloupe.evals.stats.trust.confidence import AUTO, confidences
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable
+from editloupe.evals.stats.trust.confidence import AUTO, find_confidences
 from editloupe.types import Reason, UserError
 
-FILE = QUEUE
+QUEUE_FILE = QUEUE
 """Where a queue lies in its run's folder, unless it is written elsewhere."""
 _LABELLED = "already_labelled"
 """The field of every line that says how many edits were labelled before the draw; the first line names them."""
 
 
 @dataclass(frozen=True)
-class Drawn:
+class QueuedEdit:
     """One edit to be labelled."""
 
     edit_id: str
@@ -41,7 +41,7 @@ class Drawn:
     uncertainty: float | None
     """How unsure the judge was, 0 to 1; None where nothing said it."""
     why: str = ""
-    """`needs_a_person` where no judge of a cascade could be trusted; empty where chance alone drew it."""
+    """`needs_person` where no judge of a cascade could be trusted; empty where chance alone drew it."""
     of: int | None = None
     """How many edits could be drawn, without those that were labelled already; None in files that do not say it."""
     annotator: str | None = None
@@ -54,7 +54,7 @@ class LabelQueue:
 
     name: str
     """What to call it, such as its file's name."""
-    drawn: tuple[Drawn, ...]
+    drawn: tuple[QueuedEdit, ...]
     parts: tuple[LabelQueue, ...] = ()
     """The queues this one was joined from; its probabilities are then what each label counts by."""
     labelled: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class LabelQueue:
         size = sizes.pop() if len(sizes) == 1 else None
         return None if size is None else size + len(self.labelled)
 
-    def of(self, annotator: str) -> tuple[Drawn, ...]:
+    def of(self, annotator: str) -> tuple[QueuedEdit, ...]:
         """Return what an annotator is to label, in order: edits that need a person first, as far as they are this one's."""
         mine = [one for one in self.drawn if one.annotator in (None, annotator)]
         return tuple(sorted(mine, key=lambda one: not one.why))
@@ -110,7 +110,7 @@ class LabelQueue:
         ]
         return replace(self, drawn=tuple(dealt))
 
-    def check(self, table: Table) -> None:
+    def check(self, table: RunTable) -> None:
         """Refuse a queue that was drawn from another run."""
         known = {(row.name, row.edit.id) for row in table.rows}
         names = {name for name, _ in known}
@@ -144,11 +144,11 @@ class LabelQueue:
         return cls(path.name, drawn, labelled=tuple(labelled))
 
 
-def _read(path: Path, labelled: dict[str, None]) -> Iterable[Drawn]:
+def _read(path: Path, labelled: dict[str, None]) -> Iterable[QueuedEdit]:
     """Yield the lines of a queue; the names of edits that were labelled before the draw go to `labelled`."""
     for row in read_jsonl(path):
         values = row.values
-        labelled.update(dict.fromkeys(map(str, _listed(values.get(ALREADY_LABELLED)))))
+        labelled.update(dict.fromkeys(map(str, _as_list(values.get(ALREADY_LABELLED)))))
         if values.get(_LABELLED, 0) != len(labelled):
             raise row.error(
                 f"the queue was drawn beside {values.get(_LABELLED, 0)} labelled edits, but its first line names "
@@ -160,7 +160,7 @@ def _read(path: Path, labelled: dict[str, None]) -> Iterable[Drawn]:
         if not isinstance(values.get("name"), str) or not isinstance(values.get("edit_id"), str):
             raise row.error('"edit_id" and "name" say which edit it is')
         model = values.get("model")
-        yield Drawn(
+        yield QueuedEdit(
             values["edit_id"],
             values["name"],
             None if model is None else str(model),
@@ -168,24 +168,24 @@ def _read(path: Path, labelled: dict[str, None]) -> Iterable[Drawn]:
             values.get("uncertainty"),
             str(values.get("why") or ""),
             values["of"] if isinstance(values.get("of"), int) else None,
-            str(values["annotator"]) if values.get("annotator") and not _labelled(values) else None,
+            str(values["annotator"]) if values.get("annotator") and not _has_label(values) else None,
         )
 
 
-def _listed(value: object) -> Iterable[object]:
+def _as_list(value: object) -> Iterable[object]:
     return value if isinstance(value, list) else ()
 
 
-def _labelled(values: Mapping[str, object]) -> bool:
+def _has_label(values: Mapping[str, object]) -> bool:
     """Say whether a label was added to a line; `annotator` then names who gave it."""
     return "label" in values or "human" in values
 
 
-def find_queue(table: Table, named: Sequence[Path] = ()) -> LabelQueue | None:
+def find_queue(table: RunTable, named: Sequence[Path] = ()) -> LabelQueue | None:
     """Return the queue that was named, several joined, or the one in the run's folder, or None."""
     if named:
         return join_queues([LabelQueue.read(path) for path in named])
-    own = table.folder / FILE
+    own = table.folder / QUEUE_FILE
     return LabelQueue.read(own) if own.is_file() else None
 
 
@@ -213,13 +213,13 @@ def join_queues(queues: Sequence[LabelQueue]) -> LabelQueue:
     return replace(joined, drawn=drawn)
 
 
-def find_labelled(table: Table, people: Human) -> tuple[list[str], int]:
+def find_labelled_rows(table: RunTable, people: HumanLabels) -> tuple[list[str], int]:
     """Return the names of edits that have a label on every criterion they were asked, and how many have some labels only."""
     whole, partly = [], 0
     for row in table.rows:
-        if not can_be_drawn(row):
+        if not is_drawable(row):
             continue
-        given = [bool(people.counting((row.name, criterion))) for criterion in row.units]
+        given = [bool(people.counting_scores((row.name, criterion))) for criterion in row.units]
         if all(given):
             whole.append(row.name)
         else:
@@ -228,7 +228,7 @@ def find_labelled(table: Table, people: Human) -> tuple[list[str], int]:
 
 
 def draw_queue(
-    table: Table, budget: int, tau: float = 0.5, seed: int = 0, by: str = AUTO, labelled: Collection[str] = ()
+    table: RunTable, budget: int, tau: float = 0.5, seed: int = 0, by: str = AUTO, labelled: Collection[str] = ()
 ) -> tuple[LabelQueue, str]:
     """Draw edits to be labelled, and say where the judge's confidence came from.
 
@@ -251,23 +251,23 @@ def draw_queue(
         raise UserError("--budget is the number of edits that can be labelled, at least 1")
     if not 0 < tau <= 1:
         raise UserError("--tau is above 0 and at most 1: with 0 some edits could never be drawn")
-    drawable = [place for place, row in enumerate(table.rows) if can_be_drawn(row)]
+    drawable = [place for place, row in enumerate(table.rows) if is_drawable(row)]
     if not drawable:
         raise UserError(f"the run {table.name} has no edit with a verdict")
     left_out = set(labelled)
     before = tuple(table.rows[place].name for place in drawable if table.rows[place].name in left_out)
-    judged = any(not needs_a_person(table.rows[place]) for place in drawable)
+    judged = any(not needs_person(table.rows[place]) for place in drawable)
     drawable = [place for place in drawable if table.rows[place].name not in left_out]
     if not drawable:
-        raise UserError(all_labelled(f"the run {table.name}", len(before)))
-    needing = [place for place in drawable if needs_a_person(table.rows[place])]
-    rows = [place for place in drawable if not needs_a_person(table.rows[place])]
-    kind, known = confidences(table, by)
-    unsure = _uncertainty(known)[rows]
+        raise UserError(format_all_labelled(f"the run {table.name}", len(before)))
+    needing = [place for place in drawable if needs_person(table.rows[place])]
+    rows = [place for place in drawable if not needs_person(table.rows[place])]
+    kind, known = find_confidences(table, by)
+    unsure = _mean_uncertainty(known)[rows]
     certain = np.full(len(needing), min(1.0, budget / max(len(needing), 1)))
     left = budget - len(needing)
     others = (
-        probabilities(np.where(np.isnan(unsure), _middle(unsure), unsure), left, tau)
+        drawing_probabilities(np.where(np.isnan(unsure), _mean_or_one(unsure), unsure), left, tau)
         if rows and left > 0
         else np.zeros(len(rows))
     )
@@ -276,9 +276,9 @@ def draw_queue(
         np.concatenate([np.ones(len(needing)), unsure]),
         needing + rows,
     )
-    picked = systematic(chances, np.random.default_rng(seed))
+    picked = sample_systematically(chances, np.random.default_rng(seed))
     drawn = [
-        Drawn(
+        QueuedEdit(
             edit_id=table.rows[rows[place]].edit.id,
             name=table.rows[rows[place]].name,
             model=table.rows[rows[place]].edit.model,
@@ -293,15 +293,15 @@ def draw_queue(
     return LabelQueue("the queue", tuple(drawn), labelled=before), kind
 
 
-def all_labelled(what: str, count: int) -> str:
+def format_all_labelled(what: str, count: int) -> str:
     """Return the sentence that nothing is left to draw."""
     them = number_of(count, "edit")
     return f"nothing is left to label: {what} has {them} that could be drawn, all labelled on every criterion"
 
 
-def can_be_drawn(row: RunRow) -> bool:
+def is_drawable(row: RunRow) -> bool:
     """Say whether an edit has a verdict or needs a person."""
-    return needs_a_person(row) or any(unit.judged for units in row.units.values() for unit in units)
+    return needs_person(row) or any(unit.judged for units in row.units.values() for unit in units)
 
 
 def draw_evenly(
@@ -317,22 +317,22 @@ def draw_evenly(
     before = tuple(name for _, name, _ in edits if name in left_out)
     edits = [edit for edit in edits if edit[1] not in left_out]
     if before and not edits:
-        raise UserError(all_labelled("the manifest", len(before)))
+        raise UserError(format_all_labelled("the manifest", len(before)))
     count = min(budget, len(edits))
     picked = np.random.default_rng(seed).permutation(len(edits))[:count]
     drawn = [
-        Drawn(edit_id, name, model, count / len(edits), None, of=len(edits))
+        QueuedEdit(edit_id, name, model, count / len(edits), None, of=len(edits))
         for edit_id, name, model in (edits[place] for place in picked)
     ]
     return LabelQueue("the queue", tuple(drawn), labelled=before)
 
 
-def needs_a_person(row: RunRow) -> bool:
+def needs_person(row: RunRow) -> bool:
     """Say whether no judge of a cascade could be trusted with an edit."""
     return any(unit.kind.reason == Reason.NEEDS_A_PERSON for units in row.units.values() for unit in units)
 
 
-def _uncertainty(known: Mapping[str, Floats]) -> Floats:
+def _mean_uncertainty(known: Mapping[str, Floats]) -> Floats:
     """Return each row's uncertainty, the mean over the criteria that have one."""
     each = np.stack([1 - values for values in known.values()])
     there = np.isfinite(each)
@@ -340,12 +340,12 @@ def _uncertainty(known: Mapping[str, Floats]) -> Floats:
     return np.where(counts > 0, np.where(there, each, 0).sum(0) / np.maximum(counts, 1), np.nan)
 
 
-def _middle(values: Floats) -> float:
+def _mean_or_one(values: Floats) -> float:
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else 1.0
 
 
-def probabilities(unsure: Floats, budget: int, tau: float) -> Floats:
+def drawing_probabilities(unsure: Floats, budget: int, tau: float) -> Floats:
     """Return the probability with which each edit is drawn.
 
     >>> probabilities(np.array([0.0, 0.1, 0.3]), 1, 0.5).round(3).tolist()
@@ -357,7 +357,7 @@ def probabilities(unsure: Floats, budget: int, tau: float) -> Floats:
     return np.clip((1 - tau) * spread + tau * share, 0, 1)
 
 
-def systematic(chances: Floats, random: np.random.Generator) -> Ints:
+def sample_systematically(chances: Floats, random: np.random.Generator) -> Ints:
     """Draw items with exactly these probabilities and hardly any chance in how many: systematic sampling in random order."""
     order = random.permutation(len(chances))
     ends = np.cumsum(chances[order])

@@ -22,9 +22,9 @@ import numpy as np
 
 from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
 
-LEAST_LEFT = 0.1
+MIN_WEIGHT_LEFT = 0.1
 """A cluster that holds more than nine tenths of the weight is treated as if it held nine tenths."""
-WIDEST = 1.05
+MAX_WIDTH_RATIO = 1.05
 """A corrected interval that would be so many times as wide as that of the labels alone gives way to it."""
 
 
@@ -50,14 +50,14 @@ class Correction:
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of the interval around the corrected mean."""
-        return ends(self.value, self.se, self.freedom, self.skew, level)
+        return skewed_interval(self.value, self.se, self.freedom, self.skew, level)
 
     def interval_alone(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of the interval that the labels alone give."""
-        return ends(self.alone, self.alone_se, self.alone_freedom, self.alone_skew, level)
+        return skewed_interval(self.alone, self.alone_se, self.alone_freedom, self.alone_skew, level)
 
 
-def ends(value: Floats, se: Floats, freedom: Floats, skew: Floats, level: float) -> tuple[Floats, Floats]:
+def skewed_interval(value: Floats, se: Floats, freedom: Floats, skew: Floats, level: float) -> tuple[Floats, Floats]:
     """Return the ends of an interval by the t quantile, moved towards the side on which rare labels may lie.
 
     Where nearly all labels are the best one, the few others decide both mean and variance, and a symmetric interval is too
@@ -67,10 +67,10 @@ def ends(value: Floats, se: Floats, freedom: Floats, skew: Floats, level: float)
     from scipy import stats  # type: ignore[import-untyped]
 
     quantile = np.asarray(stats.t.ppf((1 + level) / 2, freedom))
-    return value - se * _untwisted(quantile, skew), value - se * _untwisted(-quantile, skew)
+    return value - se * _invert_hall(quantile, skew), value - se * _invert_hall(-quantile, skew)
 
 
-def _untwisted(quantile: Floats, skew: Floats) -> Floats:
+def _invert_hall(quantile: Floats, skew: Floats) -> Floats:
     """Return where Hall's transformation puts a quantile; with no skewness it stays where it is."""
     safe = np.where(np.abs(skew) < 1e-6, 1.0, skew)
     moved = 3 / safe * (np.cbrt(1 + safe * (quantile - safe / 6)) - 1)
@@ -113,11 +113,13 @@ def correct_mean(
     weight, without = at.weights()
     alone, pulled = at.moves_without_each(weight, without) if small_sample else at.moves(weight)
     alone_freedom = np.maximum(degrees_of_freedom(at.held), 1.0)
-    freedom = np.maximum(alone_freedom - 1, 1.0) * _unlabelled_too(pulled, at.held > 0)
+    freedom = np.maximum(alone_freedom - 1, 1.0) * _unlabelled_factor(pulled, at.held > 0)
     if small_sample:
         # Where the judge would widen the interval, as it may where clusters vary together, the labels stand alone; also where
         # the judge agrees with all of them, for then nothing says how far it is off elsewhere.
-        helps = np.isfinite(freedom) & (_width(pulled, freedom) <= WIDEST * _width(alone, alone_freedom))
+        helps = np.isfinite(freedom) & (
+            _interval_width(pulled, freedom) <= MAX_WIDTH_RATIO * _interval_width(alone, alone_freedom)
+        )
         weight = np.where(helps, weight, 0.0)
     used = weight > 0
     moves = np.where(used[..., None], pulled, alone)
@@ -136,7 +138,7 @@ def correct_mean(
     )
 
 
-def weights_left_out(
+def fit_weights_leaving_out(
     people: Floats,
     judge: Floats,
     labelled: Bools,
@@ -187,8 +189,8 @@ class _Labelled:
     def weights(self) -> tuple[Floats, Floats]:
         """Return λ, and λ without each cluster."""
         if self.equal:
-            return _weights_for_equal(self._people, self._judge, self._labelled, self._cells)
-        return _weights(self._of_people, self._of_judge, self._of_rest)
+            return _fit_equal_weights(self._people, self._judge, self._labelled, self._cells)
+        return _fit_weights(self._of_people, self._of_judge, self._of_rest)
 
     def moves(self, weight: Floats) -> tuple[Floats, Floats]:
         """Return what each cluster moves the labels' mean and the corrected one, λ taken as given."""
@@ -211,7 +213,7 @@ class _Labelled:
         return self._of_people.drop * root, pulled * root
 
 
-def _unlabelled_too(moves: Floats, labelled: Bools) -> Floats:
+def _unlabelled_factor(moves: Floats, labelled: Bools) -> Floats:
     """Return by how much degrees of freedom grow because a part of the variance comes from many unlabelled clusters.
 
     Without end where the labelled ones add nothing to it.
@@ -222,13 +224,13 @@ def _unlabelled_too(moves: Floats, labelled: Bools) -> Floats:
     return np.where(some, (whole / np.where(some, of_labels, 1)) ** 2, np.inf)
 
 
-def _width(moves: Floats, freedom: Floats) -> Floats:
+def _interval_width(moves: Floats, freedom: Floats) -> Floats:
     se = np.sqrt((moves**2).sum(-1))
-    low, high = ends(np.zeros(se.shape), se, freedom, skewness(moves, freedom), 0.95)
+    low, high = skewed_interval(np.zeros(se.shape), se, freedom, skewness(moves, freedom), 0.95)
     return np.asarray(high - low)
 
 
-def _weights_for_equal(people: Floats, judge: Floats, labelled: Bools, cells: _Cells) -> tuple[Floats, Floats]:
+def _fit_equal_weights(people: Floats, judge: Floats, labelled: Bools, cells: _Cells) -> tuple[Floats, Floats]:
     """Return λ = Cov(Y, f) / ((1 + n/N) Var f) for cells that count the same and were drawn alike, and without each cluster."""
     judge = judge - judge.mean(-1, keepdims=True)
     known = np.where(labelled, judge, 0.0)
@@ -239,24 +241,28 @@ def _weights_for_equal(people: Floats, judge: Floats, labelled: Bools, cells: _C
 
     def best(n: Floats, y: Floats, f: Floats, yf: Floats, count: Floats, all_f: Floats, all_ff: Floats) -> Floats:
         spread = (all_ff - all_f**2 / count) / (count - 1)
-        return _clipped((yf / n - y * f / n**2) / ((1 + n / (count - n)) * spread))
+        return _clip_weight((yf / n - y * f / n**2) / ((1 + n / (count - n)) * spread))
 
     with np.errstate(invalid="ignore", divide="ignore"):
         whole = [values.sum(-1, keepdims=True) for values in each]
         return best(*whole)[..., 0], best(*(a - b for a, b in zip(whole, each, strict=True)))
 
 
-def _weights(of_people: Moves, of_judge: Moves, of_rest: Moves) -> tuple[Floats, Floats]:
+def _fit_weights(of_people: Moves, of_judge: Moves, of_rest: Moves) -> tuple[Floats, Floats]:
     """Return the λ that makes the corrected mean vary least, and that without each cluster."""
     apart = of_rest.moved - of_judge.moved
     with np.errstate(invalid="ignore", divide="ignore"):
         weight = -(of_people.moved * apart).sum(-1) / (apart**2).sum(-1)
-        squares = together(of_rest, of_rest) - 2 * together(of_rest, of_judge) + together(of_judge, of_judge)
-        without = (together(of_people, of_judge) - together(of_people, of_rest)) / squares
-    return _clipped(weight), _clipped(without)
+        squares = (
+            leave_one_out_products(of_rest, of_rest)
+            - 2 * leave_one_out_products(of_rest, of_judge)
+            + leave_one_out_products(of_judge, of_judge)
+        )
+        without = (leave_one_out_products(of_people, of_judge) - leave_one_out_products(of_people, of_rest)) / squares
+    return _clip_weight(weight), _clip_weight(without)
 
 
-def _clipped(weight: Floats) -> Floats:
+def _clip_weight(weight: Floats) -> Floats:
     return np.clip(np.nan_to_num(weight, posinf=0.0, neginf=0.0), 0, 1)
 
 
@@ -307,7 +313,7 @@ class Moves:
     @property
     def left(self) -> Floats:
         """The share of the weight that is left without each cluster."""
-        return np.maximum(1 - self.held, LEAST_LEFT)
+        return np.maximum(1 - self.held, MIN_WEIGHT_LEFT)
 
     @property
     def drop(self) -> Floats:
@@ -315,7 +321,7 @@ class Moves:
         return np.asarray(self.moved / self.left)
 
 
-def together(a: Moves, b: Moves) -> Floats:
+def leave_one_out_products(a: Moves, b: Moves) -> Floats:
     """Return Σ aₖbₖ over all clusters but one, for each one, every move taken from the means that are left without it."""
 
     def without(x: Floats, y: Floats) -> Floats:
@@ -339,7 +345,7 @@ def degrees_of_freedom(held: Floats) -> Floats:
     (np.float64(19.0), np.float64(7.3))
     """
     whole = (held**2).sum(-1, keepdims=True)
-    each = (held / np.maximum(1 - held, LEAST_LEFT)) ** 2
+    each = (held / np.maximum(1 - held, MIN_WEIGHT_LEFT)) ** 2
     trace = (each * (1 - 2 * held + whole)).sum(-1)
     sums = [(each * held**power).sum(-1) for power in range(3)]
     one = whole[..., 0]

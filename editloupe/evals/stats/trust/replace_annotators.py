@@ -13,21 +13,21 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe._util.text import number_of
-from editloupe.evals.labels.human import Files, Human, load_human_labels
+from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.stats.bootstrap import Floats, Number
-from editloupe.evals.stats.scores.run_table import Table
+from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.run_units import row_lower_medians
 from editloupe.rubrics.model import ChecksAnswer, NumberAnswer
 from editloupe.types import Record, UserError
 
-FEWEST_ANNOTATORS, FEWEST_EDITS = 3, 30
+MIN_ANNOTATORS, MIN_EDITS = 3, 30
 """The test's own conditions: at least three annotators with at least 30 edits each (section 3 of the paper)."""
-ENOUGH = 0.5
+MIN_WINNING_RATE = 0.5
 """Winning rate from which on the judge may replace annotators."""
 ERROR = 0.05
 
 
-class LeftOut(Record):
+class AnnotatorTest(Record):
     """One annotator left out, and the judge in their place."""
 
     edits: int
@@ -39,7 +39,7 @@ class LeftOut(Record):
     """True where the judge is shown to be no more than ε worse than this annotator."""
 
 
-class Replacement(Record):
+class ReplacementTest(Record):
     """The test on one criterion."""
 
     measure: str
@@ -50,11 +50,13 @@ class Replacement(Record):
     """How often the judge lies at least as close as an annotator, the mean over annotators."""
     may_replace: bool | None = None
     """None where the conditions of the test are not met."""
-    annotators: Mapping[str, LeftOut] = {}
+    annotators: Mapping[str, AnnotatorTest] = {}
     why: str | None = None
 
 
-def replace_annotators(table: Table, human: Human | Files = None, epsilon: float = 0.2) -> dict[str, Replacement]:
+def run_annotator_tests(
+    table: RunTable, human: HumanLabels | LabelFiles = None, epsilon: float = 0.2
+) -> dict[str, ReplacementTest]:
     """Run the test on every criterion; ε is 0.2 for experts, 0.15 for skilled annotators, 0.1 for crowds."""
     if not 0 <= epsilon < 1:
         raise UserError("--epsilon lies between 0 and 1; the paper takes 0.2 for experts, 0.1 for crowds")
@@ -63,13 +65,15 @@ def replace_annotators(table: Table, human: Human | Files = None, epsilon: float
     for criterion in table.criteria:
         scale = isinstance(table.answer(criterion), (NumberAnswer, ChecksAnswer))
         judge = row_lower_medians(table.scores(criterion, "score"))
-        found[criterion] = replacement(judge, people.matrix(table.names, criterion), people.annotators, epsilon, scale)
+        found[criterion] = run_annotator_test(
+            judge, people.matrix(table.names, criterion), people.annotators, epsilon, scale
+        )
     return found
 
 
-def replacement(
+def run_annotator_test(
     judge: Floats, ratings: Floats, names: tuple[str, ...], epsilon: float, scale: bool = False
-) -> Replacement:
+) -> ReplacementTest:
     """Run the test on one judge's scores and ratings (edits × annotators), nan where there is none."""
     measure = "-RMSE" if scale else "agreement"
     left_out: dict[str, tuple[Floats, Floats]] = {}
@@ -79,23 +83,23 @@ def replacement(
         usable = np.isfinite(judge) & np.isfinite(ratings[:, place]) & np.isfinite(others).any(1)
         if not np.isfinite(ratings[:, place]).any():
             continue
-        if usable.sum() < FEWEST_EDITS:
+        if usable.sum() < MIN_EDITS:
             few[name] = int(usable.sum())
             continue
         ours = _closeness(judge[usable], others[usable], scale)
         theirs = _closeness(ratings[usable, place], others[usable], scale)
         left_out[name] = ((ours >= theirs).astype(float), (theirs >= ours).astype(float))
-    if len(left_out) < FEWEST_ANNOTATORS:
+    if len(left_out) < MIN_ANNOTATORS:
         told = "".join(f"; {name} shares {number_of(count, 'edit')} with others" for name, count in few.items())
         why = (
-            f"the test needs {FEWEST_ANNOTATORS} annotators with {FEWEST_EDITS} edits each that others labelled too, and "
+            f"the test needs {MIN_ANNOTATORS} annotators with {MIN_EDITS} edits each that others labelled too, and "
             f"there {'is' if len(left_out) == 1 else 'are'} {len(left_out)}{told}"
         )
-        return Replacement(measure=measure, why=why)
-    ps = [_not_worse(theirs - ours, epsilon) for ours, theirs in left_out.values()]
+        return ReplacementTest(measure=measure, why=why)
+    ps = [_not_worse_p_value(theirs - ours, epsilon) for ours, theirs in left_out.values()]
     rejected = stats.false_discovery_control(ps, method="by") <= ERROR
     annotators = {
-        name: LeftOut(
+        name: AnnotatorTest(
             edits=len(ours),
             judge_wins=float(ours.mean()),
             annotator_wins=float(theirs.mean()),
@@ -106,13 +110,13 @@ def replacement(
     }
     rate = float(rejected.mean())
     told = ", ".join(f"{name} ({count})" for name, count in few.items())
-    return Replacement(
+    return ReplacementTest(
         measure=measure,
         winning_rate=rate,
         advantage=float(np.mean([one.judge_wins for one in annotators.values()])),
-        may_replace=rate >= ENOUGH,
+        may_replace=rate >= MIN_WINNING_RATE,
         annotators=annotators,
-        why=f"left out, with fewer than {FEWEST_EDITS} edits that others labelled too: {told}" if few else None,
+        why=f"left out, with fewer than {MIN_EDITS} edits that others labelled too: {told}" if few else None,
     )
 
 
@@ -126,7 +130,7 @@ def _closeness(mine: Floats, others: Floats, scale: bool) -> Floats:
     return np.asarray((known & (distance == 0)).sum(1) / count)
 
 
-def _not_worse(lost: Floats, epsilon: float) -> float:
+def _not_worse_p_value(lost: Floats, epsilon: float) -> float:
     """Return p of the one-sided t-test against `the annotator wins ε more often than the judge, or more`."""
     if np.ptp(lost) == 0:
         return 0.0 if lost[0] < epsilon else 1.0

@@ -12,15 +12,15 @@ import numpy as np
 
 from editloupe._util.text import number_of
 from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Number
-from editloupe.evals.stats.scores.score_matrix import Sheet
+from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
 from editloupe.rubrics.model import YesNoAnswer
 from editloupe.types import Record
 
-FEWEST = 20
+MIN_LABELS = 20
 """Labels below which no number is given."""
-FEWEST_EACH = 5
+MIN_LABELS_EACH = 5
 """Labels of yes, and of no, below which a rate is not known."""
-LEAST_POWER = 0.1
+MIN_POWER = 0.1
 """Sensitivity + specificity − 1 below which the judge is hardly better than a coin and the division explodes."""
 
 
@@ -41,12 +41,12 @@ class YesShare(Record):
 
 
 def correct_yes_shares(
-    sheet: Sheet, judge: Floats, people: Floats, chances: Floats | None, clusters: Ints, level: float
+    matrix: ScoreMatrix, judge: Floats, people: Floats, chances: Floats | None, clusters: Ints, level: float
 ) -> dict[str, YesShare]:
     """Return the corrected share of yes for every criterion that takes yes or no; `chances` has the shape of `judge`."""
     found = {}
-    for column, criterion in enumerate(sheet.criteria):
-        if not isinstance(sheet.table.answer(criterion), YesNoAnswer):
+    for column, criterion in enumerate(matrix.criteria):
+        if not isinstance(matrix.table.answer(criterion), YesNoAnswer):
             continue
         known = np.isfinite(judge[:, column])
         if known.any():
@@ -76,16 +76,16 @@ def correct_yes_share(
     weights = np.where(labelled, 1.0 if chances is None else 1 / chances, 0.0)
     yes, no = weights * (people == 1), weights * (people == 0)
     counts = [int((people == answer).sum()) for answer in (1, 0)]
-    if n < FEWEST:
-        return YesShare(judge=share * 100, labels=n, why=f"{number_of(n, 'label')}; at least {FEWEST} are needed")
-    if min(counts) < FEWEST_EACH:
-        why = f"people said yes to {counts[0]} and no to {counts[1]} of the labelled edits; {FEWEST_EACH} of each are needed"
+    if n < MIN_LABELS:
+        return YesShare(judge=share * 100, labels=n, why=f"{number_of(n, 'label')}; at least {MIN_LABELS} are needed")
+    if min(counts) < MIN_LABELS_EACH:
+        why = f"people said yes to {counts[0]} and no to {counts[1]} of the labelled edits; {MIN_LABELS_EACH} of each are needed"
         return YesShare(judge=share * 100, labels=n, why=why)
     sensitivity = float((yes * judge).sum() / yes.sum())
     specificity = float((no * ~judge).sum() / no.sum())
     rates: dict[str, Any] = {"judge": share * 100, "sensitivity": sensitivity, "specificity": specificity, "labels": n}
     power = sensitivity + specificity - 1
-    if power < LEAST_POWER:
+    if power < MIN_POWER:
         return YesShare(
             **rates, why="the judge's yes and no hardly depend on people's, so nothing can be divided by it"
         )

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from editloupe.evals.runs.damage import raise_run_damaged
-from editloupe.evals.stats.trust.label_queue import FILE, LabelQueue, join_queues
+from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, join_queues
 from editloupe.evals.traces.run_index import TableFacts
 from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.studio import studio_of
@@ -31,7 +31,7 @@ def corrected(
     names = [name for name in queue or () if name in files]
     if not chosen and not names:
         proposed = proposed_work(one, studio.settings.queues)
-        names = [proposed] if proposed == FILE or files.get(proposed) in studio.settings.queues else []
+        names = [proposed] if proposed == QUEUE_FILE or files.get(proposed) in studio.settings.queues else []
     facts = one.index.facts(configuration)
     blocks: list[Any] = []
     why = ""

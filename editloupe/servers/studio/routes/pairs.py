@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from editloupe.evals.preferences.answers import SCALE
+from editloupe.evals.preferences.answers import RATING_SCALE
 from editloupe.evals.preferences.pairs import TIE, OpenPair
 from editloupe.servers.studio.pair_files import PairFile
 from editloupe.servers.studio.studio import studio_of
@@ -106,4 +106,4 @@ def _pair(one: PairFile, name: str) -> OpenPair:
 
 
 def _rating(said: str | None) -> int:
-    return next((value for value in SCALE if said == str(value)), 0)
+    return next((value for value in RATING_SCALE if said == str(value)), 0)

@@ -7,7 +7,7 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from editloupe.evals.stats.agreement import coefficients as st
-from editloupe.evals.stats.bootstrap import Resampling, clusterings
+from editloupe.evals.stats.bootstrap import Resampling, build_clusterings
 
 SCALE = np.array([1.0, 2.0, 3.0, 4.0])
 
@@ -21,7 +21,7 @@ def drawn(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray, np.nd
     ratings = np.stack(
         [x, y, np.where(random.random(n) < 0.5, np.nan, x), np.where(random.random(n) < 0.9, np.nan, y)], 1
     )
-    (way,) = clusterings(list(range(n)))
+    (way,) = build_clusterings(list(range(n)))
     return x, y, ratings, next(iter(way.item_draws(Resampling(100, request.param))))
 
 
@@ -125,4 +125,4 @@ def test_a_resample_without_variation_is_undefined_and_not_one() -> None:
 
 def test_the_confusion_matrix_has_people_in_rows_and_the_judge_in_columns() -> None:
     judge, people = np.array([4.0, 4.0, 1.0]), np.array([1.0, 4.0, 1.0])
-    assert st.confusion(judge, people, SCALE) == [[1, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
+    assert st.count_confusion(judge, people, SCALE) == [[1, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]

@@ -7,16 +7,16 @@ import math
 import pytest
 
 from editloupe.evals.stats.bootstrap import Resampling
-from editloupe.evals.stats.comparison.bradley_terry import Comparison, Ranking, bradley_terry
+from editloupe.evals.stats.comparison.bradley_terry import PairwiseJudgement, Ranking, fit_bradley_terry
 
 FEW = Resampling(100)
 
 
-def games(first: str, second: str, outcomes: str, source: str = "") -> list[Comparison]:
+def games(first: str, second: str, outcomes: str, source: str = "") -> list[PairwiseJudgement]:
     """Comparisons from a text of `+`, `-` and `=`; without a source each is on a source of its own."""
     values = {"+": 1.0, "-": 0.0, "=": 0.5}
     return [
-        Comparison(first, second, values[mark], source or f"{first}{second}{place}")
+        PairwiseJudgement(first, second, values[mark], source or f"{first}{second}{place}")
         for place, mark in enumerate(outcomes)
     ]
 
@@ -26,7 +26,7 @@ def strengths(ranking: Ranking) -> dict[str, float | None]:
 
 
 def test_two_models_have_the_log_odds_of_their_wins() -> None:
-    ranking = bradley_terry(games("a", "b", "+++-"), FEW)
+    ranking = fit_bradley_terry(games("a", "b", "+++-"), FEW)
     assert strengths(ranking) == pytest.approx({"a": math.log(3) / 2, "b": -math.log(3) / 2})
     best, other = ranking.models
     assert (best.rank, best.model, best.wins, best.losses, best.ties, best.win_rate) == (1, "a", 3, 1, 0, 0.75)
@@ -35,13 +35,13 @@ def test_two_models_have_the_log_odds_of_their_wins() -> None:
 
 
 def test_a_tie_is_half_a_win_for_both() -> None:
-    ranking = bradley_terry(games("a", "b", "+=="), FEW)
+    ranking = fit_bradley_terry(games("a", "b", "+=="), FEW)
     assert strengths(ranking) == pytest.approx({"a": math.log(2) / 2, "b": -math.log(2) / 2})
 
 
 def test_a_model_is_ranked_by_way_of_a_third_one() -> None:
     """a beats b 2:1 and b beats c 3:1; a and c never met, and a chain has the log-odds of its links."""
-    ranking = bradley_terry([*games("a", "b", "++-"), *games("b", "c", "+++-")], FEW)
+    ranking = fit_bradley_terry([*games("a", "b", "++-"), *games("b", "c", "+++-")], FEW)
     found = strengths(ranking)
     assert found["a"] is not None
     assert found["b"] is not None
@@ -52,14 +52,14 @@ def test_a_model_is_ranked_by_way_of_a_third_one() -> None:
 
 
 def test_models_that_beat_each_other_in_a_circle_share_the_first_rank() -> None:
-    ranking = bradley_terry([*games("a", "b", "+"), *games("b", "c", "+"), *games("c", "a", "+")], FEW)
+    ranking = fit_bradley_terry([*games("a", "b", "+"), *games("b", "c", "+"), *games("c", "a", "+")], FEW)
     assert strengths(ranking) == pytest.approx({"a": 0.0, "b": 0.0, "c": 0.0}, abs=1e-9)
     assert [one.rank for one in ranking.models] == [1, 1, 1]
 
 
 def test_a_model_that_always_wins_has_a_finite_strength_and_a_sentence_says_why() -> None:
     """Four wins and one imagined tie: 4.5 to 0.5."""
-    ranking = bradley_terry(games("a", "b", "++++"), FEW)
+    ranking = fit_bradley_terry(games("a", "b", "++++"), FEW)
     assert strengths(ranking) == pytest.approx({"a": math.log(9) / 2, "b": -math.log(9) / 2})
     (note,) = [one for one in ranking.notes if "imagined" in one]
     assert note.startswith("a never lost and b never won, so that the strengths would be infinite")
@@ -67,13 +67,13 @@ def test_a_model_that_always_wins_has_a_finite_strength_and_a_sentence_says_why(
 
 def test_two_groups_of_which_one_always_wins_are_told_in_a_sentence() -> None:
     inside = [*games("a", "b", "+-"), *games("c", "d", "+-")]
-    ranking = bradley_terry([*inside, *games("a", "c", "+"), *games("b", "d", "+")], FEW)
+    ranking = fit_bradley_terry([*inside, *games("a", "c", "+"), *games("b", "d", "+")], FEW)
     assert all(one.strength.value is not None for one in ranking.models)
     assert any(note.startswith("Some models never won against any of the others") for note in ranking.notes)
 
 
 def test_models_that_were_never_compared_have_no_common_ranking() -> None:
-    ranking = bradley_terry([*games("a", "b", "++-"), *games("c", "d", "+--")], FEW)
+    ranking = fit_bradley_terry([*games("a", "b", "++-"), *games("c", "d", "+--")], FEW)
     assert set(strengths(ranking).values()) == {None}
     assert {one.rank for one in ranking.models} == {None}
     assert {one.model: one.wins for one in ranking.models} == {"a": 2, "b": 1, "c": 1, "d": 2}
@@ -85,23 +85,23 @@ def test_models_that_were_never_compared_have_no_common_ranking() -> None:
 def test_sources_are_resampled_as_a_whole() -> None:
     """Each source holds a win of either side, so that every resample of sources is even."""
     even = [one for number in range(20) for one in games("a", "b", "+-", source=str(number))]
-    best = bradley_terry(even, FEW).models[0]
+    best = fit_bradley_terry(even, FEW).models[0]
     assert (best.strength.low, best.strength.high) == pytest.approx((0.0, 0.0), abs=1e-9)
-    apart = bradley_terry(games("a", "b", "+-" * 20), FEW).models[0]
+    apart = fit_bradley_terry(games("a", "b", "+-" * 20), FEW).models[0]
     assert apart.strength.low is not None
     assert apart.strength.high is not None
     assert apart.strength.high - apart.strength.low > 0.2
 
 
 def test_the_same_seed_gives_the_same_intervals_and_resamples_that_need_help_are_counted() -> None:
-    first, second = (bradley_terry(games("a", "b", "+++-"), FEW) for _ in range(2))
+    first, second = (fit_bradley_terry(games("a", "b", "+++-"), FEW) for _ in range(2))
     assert first == second
     assert any("resamples the strengths were not finite" in note for note in first.notes)
     assert all(one.strength.low is not None and math.isfinite(one.strength.low) for one in first.models)
 
 
 def test_models_that_cannot_be_told_apart_are_named_and_others_are_not() -> None:
-    ranking = bradley_terry([*games("a", "b", "+-" * 10), *games("b", "c", "+" * 30 + "-")], FEW)
+    ranking = fit_bradley_terry([*games("a", "b", "+-" * 10), *games("b", "c", "+" * 30 + "-")], FEW)
     assert any(
         note == "a and b cannot be told apart at 95 %." or note == "b and a cannot be told apart at 95 %."
         for note in ranking.notes
@@ -110,7 +110,7 @@ def test_models_that_cannot_be_told_apart_are_named_and_others_are_not() -> None
 
 
 def test_one_source_gives_no_interval_and_nothing_gives_no_ranking() -> None:
-    ranking = bradley_terry(games("a", "b", "++-", source="one"), FEW)
+    ranking = fit_bradley_terry(games("a", "b", "++-", source="one"), FEW)
     assert ranking.models[0].strength.low is None
     assert "There is only one source picture, so there are no intervals." in ranking.notes
-    assert bradley_terry([], FEW).notes == ("No two models were compared.",)
+    assert fit_bradley_terry([], FEW).notes == ("No two models were compared.",)

@@ -5,10 +5,10 @@ import pytest
 
 from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.stats.bootstrap import Resampling
-from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_apart, compare_models
+from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_models, compare_models_by_slice
 from editloupe.evals.stats.comparison.run_comparison import compare_runs
 from editloupe.evals.stats.scores.run_scores import compute_scores
-from editloupe.evals.stats.scores.run_table import Table, read_run_table
+from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import UserError
 from tests.evals.model_runs import model_run
@@ -48,7 +48,7 @@ def test_a_pair_is_worked_out_by_the_papers_arithmetic_on_the_cases_both_have(tm
 def test_a_models_own_score_is_the_one_its_report_prints(tmp_path: Path) -> None:
     given = {"x": [(4, 4), (1, 4), (1, 1), (4, 4)], "y": [(1, 4), (2, 3), None, (2, None)]}
     run = model_run(tmp_path / "run", given, types=("Change Color", "Change OCR"))
-    printed = compute_scores(run, how=QUICK).by["model"]
+    printed = compute_scores(run, resampling=QUICK).by["model"]
     assert {one.model: one.overall for one in compared(run).models} == {
         name: pytest.approx(score.value) for name, score in printed.items()
     }
@@ -154,7 +154,7 @@ def test_the_numbers_can_be_had_as_rows(tmp_path: Path) -> None:
     assert "NaN" not in found.model_dump_json()
 
 
-def in_languages(run: Path) -> Table:
+def in_languages(run: Path) -> RunTable:
     """A run of WiseEdit whose cases are in two languages by turns; its units stand for the metrics, whatever they say."""
     table, protocol = read_run_table(run), known_protocol("wiseedit")
     assert protocol is not None
@@ -173,7 +173,7 @@ def test_languages_that_a_paper_keeps_apart_are_compared_apart(tmp_path: Path) -
     """In English x is better, in Chinese y: one number of both would say that they are the same."""
     high, low = (4, 4), (1, 1)
     run = model_run(tmp_path / "run", {"x": [high, low] * 9, "y": [low, high] * 9})
-    found = compare_apart([in_languages(run)], QUICK)
+    found = compare_models_by_slice([in_languages(run)], QUICK)
     assert [(one.part, one.models[0].model, one.models[0].overall, one.cases) for one in found] == [
         (("en",), "x", pytest.approx(100), 9),
         (("cn",), "y", pytest.approx(100), 9),
@@ -223,7 +223,7 @@ def test_a_case_that_a_benchmark_has_twice_is_paired_by_its_id_or_else_in_order(
 def test_two_judges_have_no_overall_over_languages_that_are_kept_apart(tmp_path: Path) -> None:
     a = in_languages(model_run(tmp_path / "a", {"x": [(4, 4)] * 12}))
     b = in_languages(model_run(tmp_path / "b", {"x": [(2, 2)] * 12}, judge="openai:other"))
-    found = compare_runs(a, b, how=QUICK)
+    found = compare_runs(a, b, resampling=QUICK)
     assert found.question == "judges"
     assert found.overall.difference.value is None
     assert "the paper keeps en and cn apart" in (found.overall.difference.why or "")

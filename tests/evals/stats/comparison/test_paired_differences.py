@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from editloupe.evals.stats.comparison.paired_differences import holm, sign_flip
+from editloupe.evals.stats.comparison.paired_differences import adjust_holm, sign_flip_p_value
 
 
 def by_scipy(differences: np.ndarray, resamples: float) -> float:
@@ -22,38 +22,38 @@ def test_few_differences_are_tested_exactly_as_scipy_does() -> None:
     random = np.random.default_rng(1)
     for size in (3, 6, 10):
         differences = random.normal(0.4, 1, size)
-        assert sign_flip(differences) == pytest.approx(by_scipy(differences, np.inf), abs=1e-9)
+        assert sign_flip_p_value(differences) == pytest.approx(by_scipy(differences, np.inf), abs=1e-9)
 
 
 def test_many_differences_come_close_to_scipy() -> None:
     differences = np.random.default_rng(2).normal(0.2, 1, 60)
-    assert sign_flip(differences) == pytest.approx(by_scipy(differences, 9999), abs=0.02)
+    assert sign_flip_p_value(differences) == pytest.approx(by_scipy(differences, 9999), abs=0.02)
 
 
 def test_no_difference_at_all_is_a_p_of_one() -> None:
-    assert sign_flip(np.zeros(20)) == 1.0
+    assert sign_flip_p_value(np.zeros(20)) == 1.0
 
 
 def test_edits_without_a_difference_do_not_count_as_evidence() -> None:
-    assert sign_flip(np.array([1.0, 1.0, 1.0, *[0.0] * 50])) == 0.25
+    assert sign_flip_p_value(np.array([1.0, 1.0, 1.0, *[0.0] * 50])) == 0.25
 
 
 def test_the_same_seed_gives_the_same_p() -> None:
     differences = np.random.default_rng(3).normal(0.2, 1, 40)
-    assert sign_flip(differences, 5) == sign_flip(differences, 5)
+    assert sign_flip_p_value(differences, 5) == sign_flip_p_value(differences, 5)
 
 
 def test_thousands_of_differences_are_tested_by_the_normal_limit_of_all_signs() -> None:
     differences = np.random.default_rng(4).normal(0.03, 1, 3000)
-    assert sign_flip(differences) == pytest.approx(by_scipy(differences, 9999), abs=0.02)
+    assert sign_flip_p_value(differences) == pytest.approx(by_scipy(differences, 9999), abs=0.02)
 
 
 def test_equal_differences_are_drawn_together_and_give_the_binomial_p() -> None:
     differences = np.array([1.0] * 60 + [-1.0] * 40)
-    assert sign_flip(differences) == pytest.approx(stats.binomtest(60, 100).pvalue, abs=0.01)
+    assert sign_flip_p_value(differences) == pytest.approx(stats.binomtest(60, 100).pvalue, abs=0.01)
 
 
 def test_holm_multiplies_by_the_tests_left_and_never_falls() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.5, 0.6]) == [1.0, 1.0]
-    assert holm([]) == []
+    assert adjust_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert adjust_holm([0.5, 0.6]) == [1.0, 1.0]
+    assert adjust_holm([]) == []

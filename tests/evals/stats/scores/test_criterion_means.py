@@ -9,8 +9,8 @@ import pytest
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
-from editloupe.evals.stats.scores.run_scores import compute_scores, criterion_means
-from editloupe.evals.stats.scores.run_table import read_run_table, table_of_configuration
+from editloupe.evals.stats.scores.run_scores import compute_criterion_means, compute_scores
+from editloupe.evals.stats.scores.run_table import read_configuration_table, read_run_table
 from editloupe.rubrics.registry import protocol as registered
 from editloupe.types import Edit, Judgement, Verdict
 from tests.evals.sample_runs import IF, VC, Line, make_run
@@ -24,7 +24,7 @@ def test_the_mean_is_over_types_and_the_same_as_in_the_report(tmp_path: Path) ->
         Line("1", 1, 1, type="Change Color", model="b"),
     ]
     run = make_run(tmp_path / "run", lines)
-    found = {(one.model, one.criterion): one for one in criterion_means(read_run_table(run))}
+    found = {(one.model, one.criterion): one for one in compute_criterion_means(read_run_table(run))}
     assert found["a", IF].mean == 50, "100 and 0, each type counting the same"
     assert (found["a", VC].mean, found["a", VC].judged, found["a", VC].units) == (100, 2, 3)
     assert found["b", IF].mean == 0
@@ -35,7 +35,7 @@ def test_the_mean_is_over_types_and_the_same_as_in_the_report(tmp_path: Path) ->
 
 def test_repeats_have_a_spread_and_a_run_without_models_names_none(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [Line("1", (4, 1), (4, 4)), Line("2", (4, 4), (4, 4))])
-    following, consistent = criterion_means(read_run_table(run))
+    following, consistent = compute_criterion_means(read_run_table(run))
     assert (following.model, following.mean, following.repeats) == (None, 75, 2)
     assert following.deviation == pytest.approx(50 / 2**0.5)
     assert consistent.deviation == 0
@@ -65,9 +65,9 @@ def test_edits_that_are_shortened_to_save_memory_have_the_means_of_whole_ones(na
         run.save_all(filings)
     with Run.open(tmp_path / "run") as run:
         (one,) = run.configurations()
-        whole_edits, short = (table_of_configuration(run, one.name, for_means) for for_means in (False, True))
+        whole_edits, short = (read_configuration_table(run, one.name, for_means) for for_means in (False, True))
     assert whole_edits
     assert short
-    assert criterion_means(short) == criterion_means(whole_edits)
+    assert compute_criterion_means(short) == compute_criterion_means(whole_edits)
     kept = len({id(row.edit) for row in short.rows})
     assert kept < len(short.rows) if protocol.edit_score is None else kept == len(short.rows)

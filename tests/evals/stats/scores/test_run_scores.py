@@ -9,7 +9,7 @@ from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores import score_matrix as arithmetic
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.scores.score_matrix import Arithmetic, group_weights, macro
+from editloupe.evals.stats.scores.score_matrix import Aggregation, aggregate, compute_group_weights
 from editloupe.rubrics.registry import DEFAULT, PAPERS
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
@@ -63,7 +63,7 @@ def gemini(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.long
 def test_the_published_scores_of_dlebench_follow_from_the_labels(gemini: Path) -> None:
-    found = compute_scores(gemini, how=QUICK)
+    found = compute_scores(gemini, resampling=QUICK)
     material = found.by_type["Change Material"]
     assert material.criteria[IF].value == pytest.approx(59.92, abs=0.005)
     assert material.criteria[VC].value == pytest.approx(88.10, abs=0.005)
@@ -78,9 +78,11 @@ def test_the_published_scores_of_dlebench_follow_from_the_labels(gemini: Path) -
 def test_the_published_type_scores_average_to_the_published_overall() -> None:
     finals = np.array([final for _, final in PUBLISHED.values()])
     sums = np.stack([finals, finals], -1)
-    worked = macro(sums, np.ones_like(sums), np.ones_like(sums), arithmetic.arithmetic_of(DEFAULT.name), (IF, VC))
+    worked = aggregate(
+        sums, np.ones_like(sums), np.ones_like(sums), arithmetic.find_aggregation(DEFAULT.name), (IF, VC)
+    )
     assert round(float(worked.overall), 2) == 65.55
-    one = macro(np.array([[59.92, 88.10]]), np.ones((1, 2)), np.ones((1, 2)), arithmetic.PLAIN, (IF, VC))
+    one = aggregate(np.array([[59.92, 88.10]]), np.ones((1, 2)), np.ones((1, 2)), arithmetic.PLAIN, (IF, VC))
     assert float(one.finals[0]) == pytest.approx(74.01, abs=1e-9)
 
 
@@ -90,7 +92,7 @@ def test_a_small_run_worked_by_hand(tmp_path: Path) -> None:
         Line("b", 1, 3, type="Change Color"),
         Line("c", 2, 4, type="Change OCR"),
     ]
-    found = compute_scores(make_run(tmp_path / "run", lines), how=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
     colour, text = found.by_type["Change Color"], found.by_type["Change OCR"]
     assert colour.criteria[IF].value == pytest.approx(50)
     assert colour.criteria[VC].value == pytest.approx((100 + 200 / 3) / 2)
@@ -105,7 +107,7 @@ def test_a_small_run_worked_by_hand(tmp_path: Path) -> None:
 
 def test_unjudged_units_are_left_out_and_counted(tmp_path: Path) -> None:
     lines = [Line("a", 4, 4), Line("b", None, 4), Line("c", 2, None), Line("d", None, None)]
-    found = compute_scores(make_run(tmp_path / "run", lines), how=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
     assert found.by_criterion[IF].value == pytest.approx((100 + 100 / 3) / 2)
     assert found.by_criterion[VC].value == pytest.approx(100)
     assert (found.by_criterion[IF].n, found.by_criterion[IF].judged, found.by_criterion[IF].unjudged) == (2, 2, 2)
@@ -119,7 +121,7 @@ def test_unjudged_units_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_the_pessimistic_bound_counts_them_as_worst_and_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", None, 4)])
-    plain, worst = compute_scores(run, how=QUICK), compute_scores(run, unjudged="worst", how=QUICK)
+    plain, worst = compute_scores(run, resampling=QUICK), compute_scores(run, unjudged="worst", resampling=QUICK)
     assert plain.overall.value == pytest.approx(100)
     assert worst.overall.value == pytest.approx((50 + 100) / 2)
     assert worst.overall.unjudged == 1
@@ -132,7 +134,7 @@ def test_the_pessimistic_bound_counts_them_as_worst_and_says_so(tmp_path: Path) 
 
 def test_a_type_without_a_verdict_on_one_criterion_has_no_score(tmp_path: Path) -> None:
     lines = [Line("a", 4, None), Line("b", 2, 2, type="Change OCR")]
-    found = compute_scores(make_run(tmp_path / "run", lines), how=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
     assert found.by_type["Change Color"].value is None
     assert found.by_type["Change Color"].why == "no verdict on visual_consistency"
     assert found.overall.value == pytest.approx(100 / 3)
@@ -140,14 +142,14 @@ def test_a_type_without_a_verdict_on_one_criterion_has_no_score(tmp_path: Path) 
 
 
 def test_a_run_with_nothing_judged_has_no_score_and_no_nan(tmp_path: Path) -> None:
-    found = compute_scores(make_run(tmp_path / "run", [Line("a", None, None)]), how=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", [Line("a", None, None)]), resampling=QUICK)
     assert found.overall.value is None
     assert found.overall.why
     assert "NaN" not in found.model_dump_json()
 
 
 def test_one_edit_has_a_score_and_no_interval(tmp_path: Path) -> None:
-    found = compute_scores(make_run(tmp_path / "run", [Line("a", 3, 4)]), how=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", [Line("a", 3, 4)]), resampling=QUICK)
     assert found.overall.value == pytest.approx((200 / 3 + 100) / 2)
     assert (found.overall.low, found.overall.high, found.overall.n) == (None, None, 1)
     assert found.overall.why == "no interval by edit: there is only one edit"
@@ -155,7 +157,7 @@ def test_one_edit_has_a_score_and_no_interval(tmp_path: Path) -> None:
 
 def test_types_with_one_edit_each_do_not_pretend_to_a_narrow_interval(tmp_path: Path) -> None:
     lines = [Line(kind, 1 + number % 4, 4, type=kind) for number, kind in enumerate(PUBLISHED)]
-    found = compute_scores(make_run(tmp_path / "run", lines), how=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
     assert found.overall.value is not None
     assert found.overall.low is None
     assert any("too narrow" in note for note in found.notes)
@@ -163,7 +165,7 @@ def test_types_with_one_edit_each_do_not_pretend_to_a_narrow_interval(tmp_path: 
 
 def test_without_types_the_overall_is_over_all_edits_and_says_so(tmp_path: Path) -> None:
     found = compute_scores(
-        make_run(tmp_path / "run", [Line("a", 4, 4, type=None), Line("b", 1, 1, type=None)]), how=QUICK
+        make_run(tmp_path / "run", [Line("a", 4, 4, type=None), Line("b", 1, 1, type=None)]), resampling=QUICK
     )
     assert found.overall.value == pytest.approx(50)
     assert found.by_type == {}
@@ -171,14 +173,14 @@ def test_without_types_the_overall_is_over_all_edits_and_says_so(tmp_path: Path)
 
 
 def test_edits_without_a_type_among_typed_ones_are_shown_apart(tmp_path: Path) -> None:
-    found = compute_scores(make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 1, type=None)]), how=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 1, type=None)]), resampling=QUICK)
     assert found.overall.value == pytest.approx(100)
     assert found.by_type["(no type)"].value == pytest.approx(0)
     assert "1 edit has no instruction type and is not part of the overall score." in found.notes
 
 
 def test_a_criterion_that_was_not_asked_is_no_part_of_the_score(tmp_path: Path) -> None:
-    found = compute_scores(make_run(tmp_path / "run", [Line("a", 4, ""), Line("b", 3, "")]), how=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", [Line("a", 4, ""), Line("b", 3, "")]), resampling=QUICK)
     assert found.overall.value == pytest.approx((100 + 200 / 3) / 2)
     assert list(found.by_criterion) == [IF]
     assert any("Not asked in this run" in note and VC in note for note in found.notes)
@@ -190,7 +192,9 @@ def test_scores_by_model_and_by_any_other_field(tmp_path: Path) -> None:
         Line("b", 1, 1, model="y", extra={"style": "paint"}),
         Line("c", 1, 4, model="y", extra={"style": "photo"}),
     ]
-    found = compute_scores(make_run(tmp_path / "run", lines), by=("model", "style", "light", "absent"), how=QUICK)
+    found = compute_scores(
+        make_run(tmp_path / "run", lines), by=("model", "style", "light", "absent"), resampling=QUICK
+    )
     assert {name: score.value for name, score in found.by["model"].items()} == {"x": 100, "y": pytest.approx(25)}
     assert {name: score.value for name, score in found.by["style"].items()} == {
         "x · photo": 100,
@@ -204,7 +208,7 @@ def test_scores_by_model_and_by_any_other_field(tmp_path: Path) -> None:
 
 def test_repeats_are_averaged_per_edit_and_their_spread_is_given(tmp_path: Path) -> None:
     lines = [Line("a", (4, 4, 1), (4, 4, 4)), Line("b", (2, None, 2), (4, 4, 4))]
-    found = compute_scores(make_run(tmp_path / "run", lines), how=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
     assert found.by_criterion[IF].value == pytest.approx((200 / 3 + 100 / 3) / 2)
     by_hand = [((100 + 100 / 3) / 2 + 100) / 2, (100 + 100) / 2, ((0 + 100 / 3) / 2 + 100) / 2]
     assert found.repeats is not None
@@ -219,7 +223,7 @@ def test_intervals_hold_the_value_and_are_the_same_every_time(tmp_path: Path) ->
         Line(str(number), 1 + number % 4, 2 + number // 3 % 3, type=list(PUBLISHED)[number % 3]) for number in range(36)
     ]
     run = make_run(tmp_path / "run", lines)
-    one, two = compute_scores(run, how=QUICK), compute_scores(run, how=QUICK)
+    one, two = compute_scores(run, resampling=QUICK), compute_scores(run, resampling=QUICK)
     assert one == two
     for score in (one.overall, *one.by_type.values(), *one.by_criterion.values()):
         assert score.low is not None
@@ -235,7 +239,7 @@ def test_edits_that_share_a_source_widen_the_interval(tmp_path: Path) -> None:
         for source in range(10)
         for number in range(8)
     ]
-    overall = compute_scores(make_run(tmp_path / "run", lines), how=QUICK).overall
+    overall = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK).overall
     by_edit, by_source = (high - low for low, high in (overall.intervals["edit"], overall.intervals["source"]))
     assert by_source > 2 * by_edit
     assert (overall.low, overall.high) == overall.intervals["source"]
@@ -250,10 +254,10 @@ def test_the_source_is_known_by_its_content_not_by_its_path(tmp_path: Path) -> N
 
 def test_levels_are_averaged_before_the_overall_as_in_vibe() -> None:
     groups = ["AD", "RM", "PC", "LC"]
-    how = Arithmetic("", levels=(("AD", "RM"), ("PC",), ("LC",)))
-    weights = group_weights(groups, [True] * 4, how)
+    how = Aggregation("", levels=(("AD", "RM"), ("PC",), ("LC",)))
+    weights = compute_group_weights(groups, [True] * 4, how)
     finals = np.array([[84.83 + 1], [84.83 - 1], [65.46], [45.17]])
-    assert round(float(macro(finals, np.ones((4, 1)), np.ones((4, 1)), how, ("s",), weights).overall), 2) == 65.15
+    assert round(float(aggregate(finals, np.ones((4, 1)), np.ones((4, 1)), how, ("s",), weights).overall), 2) == 65.15
 
 
 def test_a_protocol_may_score_whole_edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,10 +265,10 @@ def test_a_protocol_may_score_whole_edits(tmp_path: Path, monkeypatch: pytest.Mo
     paper = replace(PAPERS[0], protocol=geometric)
     monkeypatch.setattr("editloupe.rubrics.registry.PAPERS", (paper,))
     run = make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 4), Line("c", 4, None)])
-    found = compute_scores(run, how=QUICK)
+    found = compute_scores(run, resampling=QUICK)
     assert found.overall.value == pytest.approx(50)
     assert found.overall.criteria[IF].value == pytest.approx(200 / 3)
-    assert compute_scores(run, unjudged="worst", how=QUICK).overall.value == pytest.approx(100 / 3)
+    assert compute_scores(run, unjudged="worst", resampling=QUICK).overall.value == pytest.approx(100 / 3)
 
 
 def test_an_empty_run_or_another_protocol_is_one_sentence(tmp_path: Path) -> None:
@@ -276,6 +280,6 @@ def test_an_empty_run_or_another_protocol_is_one_sentence(tmp_path: Path) -> Non
 
 
 def test_rows_are_plain_records(tmp_path: Path) -> None:
-    rows = compute_scores(make_run(tmp_path / "run", [Line("a", 4, 2, model="m")]), how=QUICK).rows()
+    rows = compute_scores(make_run(tmp_path / "run", [Line("a", 4, 2, model="m")]), resampling=QUICK).rows()
     assert {"group": "type", "name": "Change Color", "criterion": IF, "value": 100.0}.items() <= rows[4].items()
     assert [row["group"] for row in rows] == ["overall"] * 3 + ["type"] * 3 + ["model"] * 3

@@ -6,21 +6,21 @@ import pytest
 
 from editloupe.evals.stats.comparison.paired_differences import CaseGrid
 from editloupe.evals.stats.scores import unedited_baseline as ref
-from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
-from editloupe.evals.stats.scores.score_matrix import Sheet
-from editloupe.evals.stats.scores.unedited_baseline import Reference, Unedited
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
+from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
+from editloupe.evals.stats.scores.unedited_baseline import UneditedOutputs, UneditedReference
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit
 from tests.evals.model_runs import Scores, model_run
 from tests.evals.sample_runs import IF, VC
 
 
-def referred(table: Table) -> Reference:
+def referred(table: RunTable) -> UneditedReference:
     grid = CaseGrid.of(table, table.rows)
-    return ref.reference(grid, table, ref.decided(grid, table, table.rows), judged=False)
+    return ref.build_reference(grid, table, ref.score_by_protocol(grid, table, table.rows), judged=False)
 
 
-def as_protocol(tmp_path: Path, protocol: str, kinds: list[str]) -> Table:
+def as_protocol(tmp_path: Path, protocol: str, kinds: list[str]) -> RunTable:
     """A table of another protocol whose units stand for its criteria, whatever they say."""
     table = read_run_table(model_run(tmp_path / "run", {"x": [(4, 4)] * len(kinds)}))
     known = known_protocol(protocol)
@@ -77,11 +77,13 @@ def test_every_criterion_of_the_records_exists() -> None:
         assert set(protocol.untouched.not_for) <= set(protocol.types)
 
 
-def counted(tmp_path: Path, scores: list[Scores | None], copies: list[int]) -> Unedited:
+def counted(tmp_path: Path, scores: list[Scores | None], copies: list[int]) -> UneditedOutputs:
     table = read_run_table(model_run(tmp_path / "run", {"x": scores}, {"x": copies}))
     grid = CaseGrid.of(table, table.rows)
-    columns = grid.side(Sheet(table, table.rows), np.arange(len(table.rows)))
-    return ref.unedited(grid, columns, ref.copies(table.rows), ref.decided(grid, table, table.rows))
+    columns = grid.side(ScoreMatrix(table, table.rows), np.arange(len(table.rows)))
+    return ref.count_unedited(
+        grid, columns, ref.find_copies(table.rows), ref.score_by_protocol(grid, table, table.rows)
+    )
 
 
 def test_copies_and_verdicts_like_the_sources_are_counted_with_the_points_they_bring(tmp_path: Path) -> None:
@@ -104,4 +106,4 @@ def test_a_few_missed_edits_carry_no_mean(tmp_path: Path) -> None:
 
 def test_a_run_without_hashes_has_no_copies() -> None:
     edit = Edit(id="e", source=Path("a"), edited=Path("b"), instruction="x")
-    assert not ref.copies([RunRow(edit, {}, {})]).any()
+    assert not ref.find_copies([RunRow(edit, {}, {})]).any()

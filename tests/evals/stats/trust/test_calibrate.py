@@ -13,7 +13,7 @@ from scipy import stats
 
 from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.trust.calibrate import calibrate, check_table, fixed_sequence, lower_bound
+from editloupe.evals.stats.trust.calibrate import calibrate, lower_bound, require_same_judge, run_fixed_sequence
 from editloupe.judge.calibration import Calibration
 from editloupe.judge.plans import Cascade, describe_guarantee, plan_of
 from editloupe.types import UserError
@@ -31,7 +31,7 @@ def test_the_bound_is_that_of_clopper_and_pearson() -> None:
 def test_thresholds_are_tested_from_the_strictest_down_to_the_first_that_fails() -> None:
     confidence = np.linspace(1, 0, 200)
     agreed = confidence > 0.5
-    tested = fixed_sequence(confidence, agreed, 0.9, 0.05)
+    tested = run_fixed_sequence(confidence, agreed, 0.9, 0.05)
     assert tested[0].labels >= 30
     assert [one.threshold for one in tested] == sorted((one.threshold for one in tested), reverse=True)
     assert [one.passed for one in tested] == [True] * (len(tested) - 1) + [False]
@@ -39,12 +39,12 @@ def test_thresholds_are_tested_from_the_strictest_down_to_the_first_that_fails()
 
 def test_equal_confidences_stand_above_or_below_together() -> None:
     confidence = np.repeat([0.9, 0.5], 40)
-    tested = fixed_sequence(confidence, np.repeat([True, False], 40), 0.9, 0.05)
+    tested = run_fixed_sequence(confidence, np.repeat([True, False], 40), 0.9, 0.05)
     assert [(one.threshold, one.labels) for one in tested] == [(0.9, 40), (0.5, 80)]
 
 
 def test_fewer_than_thirty_labels_are_never_tested() -> None:
-    assert fixed_sequence(np.ones(29), np.ones(29, bool), 0.5, 0.05) == ()
+    assert run_fixed_sequence(np.ones(29), np.ones(29, bool), 0.5, 0.05) == ()
 
 
 @pytest.mark.long
@@ -53,7 +53,7 @@ def test_the_promise_holds_in_nearly_all_calibrations(floor: float) -> None:
     broken = 0
     for _ in range(600):
         confidence = RANDOM.random(150)
-        tested = fixed_sequence(confidence, RANDOM.random(150) < floor + (0.99 - floor) * confidence, 0.9, 0.05)
+        tested = run_fixed_sequence(confidence, RANDOM.random(150) < floor + (0.99 - floor) * confidence, 0.9, 0.05)
         kept = [one.threshold for one in tested if one.passed]
         if kept:
             broken += floor + (0.99 - floor) * (1 + kept[-1]) / 2 < 0.9
@@ -96,10 +96,10 @@ def test_a_calibration_survives_its_file_and_is_refused_for_another_judge_or_oth
     found.write(tmp_path / "trust.yaml")
     again = Calibration.read(tmp_path / "trust.yaml")
     assert again == found
-    check_table(again, table)
+    require_same_judge(again, table)
     other = read_run_table(make_run(tmp_path / "other", [Line("e0")], judge="rules"))
     with pytest.raises(UserError, match="holds for the judge"):
-        check_table(again, other)
+        require_same_judge(again, other)
     with pytest.raises(UserError, match="the prompt, the tools or the settings"):
         again.check(found.judge, found.protocol, found.mode, {IF: ("another key",)})
     (tmp_path / "broken.yaml").write_text("judge: 1\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.evals.stats.trust.prediction_powered import correct_mean, degrees_of_freedom, weights_left_out
+from editloupe.evals.stats.trust.prediction_powered import correct_mean, degrees_of_freedom, fit_weights_leaving_out
 
 CLUSTERS = np.repeat(np.arange(20), 3)
 
@@ -22,7 +22,7 @@ def test_lambda_without_a_cluster_is_lambda_of_the_data_without_it(design: str) 
     random = np.random.default_rng(0)
     shares = np.where(np.arange(60) < 15, 3.0, 1.0) if design == "types" else np.ones(60)
     chances = random.uniform(0.3, 0.9, 60) if design == "queue" else None
-    whole, without = weights_left_out(people, judge, labelled, shares / shares.sum(), chances, CLUSTERS)
+    whole, without = fit_weights_leaving_out(people, judge, labelled, shares / shares.sum(), chances, CLUSTERS)
     found = correct_mean(people, judge, labelled, shares / shares.sum(), chances, CLUSTERS, small_sample=False)
     assert float(found.weight) == pytest.approx(float(whole))
     assert 0 < float(whole) < 1

@@ -11,12 +11,12 @@ from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.stats.trust.corrected_scores import correct_scores
 from editloupe.evals.stats.trust.label_queue import (
-    Drawn,
     LabelQueue,
+    QueuedEdit,
     draw_queue,
+    drawing_probabilities,
     join_queues,
-    probabilities,
-    systematic,
+    sample_systematically,
 )
 from editloupe.types import UserError
 from tests.evals.sample_runs import Line, make_run
@@ -24,7 +24,7 @@ from tests.evals.stats.trust.samples import kind_judge, write_labels
 
 
 def queue(name: str, chances: dict[str, float], of: int | None = 100) -> LabelQueue:
-    return LabelQueue(name, tuple(Drawn(one, one, None, chance, None, "", of) for one, chance in chances.items()))
+    return LabelQueue(name, tuple(QueuedEdit(one, one, None, chance, None, "", of) for one, chance in chances.items()))
 
 
 def test_a_label_counts_by_its_queues_sizes_over_its_probabilities() -> None:
@@ -41,11 +41,11 @@ def test_a_label_counts_by_its_queues_sizes_over_its_probabilities() -> None:
 def test_the_weights_of_joined_queues_add_up_to_the_whole_on_average() -> None:
     random = np.random.default_rng(5)
     values = random.random(60)
-    first, second = probabilities(random.random(60), 12, 0.5), probabilities(random.random(60), 20, 0.3)
+    first, second = drawing_probabilities(random.random(60), 12, 0.5), drawing_probabilities(random.random(60), 20, 0.3)
     totals = []
     for _ in range(3000):
         queues = [
-            queue(name, {str(one): float(chances[one]) for one in systematic(chances, random)})
+            queue(name, {str(one): float(chances[one]) for one in sample_systematically(chances, random)})
             for name, chances in (("a", first), ("b", second))
         ]
         joined = join_queues(queues)

@@ -9,7 +9,13 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.trust.label_queue import LabelQueue, draw_queue, find_queue, probabilities, systematic
+from editloupe.evals.stats.trust.label_queue import (
+    LabelQueue,
+    draw_queue,
+    drawing_probabilities,
+    find_queue,
+    sample_systematically,
+)
 from editloupe.types import UserError
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.stats.trust.samples import kind_judge
@@ -17,19 +23,21 @@ from tests.evals.stats.trust.samples import kind_judge
 
 def test_probabilities_follow_the_formula_and_spend_the_budget() -> None:
     unsure = np.random.default_rng(0).random(500)
-    found = probabilities(unsure, 50, 0.5)
+    found = drawing_probabilities(unsure, 50, 0.5)
     assert found == pytest.approx(0.5 * (0.1 / unsure.mean()) * unsure + 0.05)
     assert found.sum() == pytest.approx(50)
-    assert probabilities(np.zeros(10), 5, 0.5) == pytest.approx(np.full(10, 0.5)), "no doubt anywhere: all alike"
-    assert probabilities(unsure, 2000, 0.5) == pytest.approx(np.clip(0.5 * unsure / unsure.mean() + 0.5, 0, 1))
+    assert drawing_probabilities(np.zeros(10), 5, 0.5) == pytest.approx(np.full(10, 0.5)), (
+        "no doubt anywhere: all alike"
+    )
+    assert drawing_probabilities(unsure, 2000, 0.5) == pytest.approx(np.clip(0.5 * unsure / unsure.mean() + 0.5, 0, 1))
 
 
 def test_items_are_drawn_as_often_as_their_probabilities_say() -> None:
     random = np.random.default_rng(1)
-    chances = probabilities(random.random(40), 10, 0.4)
+    chances = drawing_probabilities(random.random(40), 10, 0.4)
     counts = np.zeros(40)
     for _ in range(4000):
-        picked = systematic(chances, random)
+        picked = sample_systematically(chances, random)
         assert len(picked) == len(set(picked.tolist())) == 10
         counts[picked] += 1
     assert np.abs(counts / 4000 - chances).max() < 0.04

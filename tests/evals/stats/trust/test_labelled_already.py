@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.labels.human import Human
+from editloupe.evals.labels.human import HumanLabels
 from editloupe.evals.runs.merging import merge_runs
-from editloupe.evals.stats.scores.run_table import Table, read_run_table
+from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
 from editloupe.evals.stats.trust.calibrate import calibrate
 from editloupe.evals.stats.trust.corrected_scores import correct_scores
 from editloupe.evals.stats.trust.label_queue import LabelQueue, draw_queue, join_queues
@@ -99,7 +99,7 @@ def test_a_queue_survives_its_file_and_one_without_its_first_line_is_refused(tmp
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Table, Labels, list[str]]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunTable, Labels, list[str]]:
     """A run, people's labels of all its edits, and the names of edits labelled early: those that people like least."""
     folder, people = kind_judge(tmp_path_factory.mktemp("run"), edits=300, models=("x",))
     table = read_run_table(folder)
@@ -108,12 +108,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Table, Labels, list[s
     return table, labels, early
 
 
-def some(labels: Labels, names: set[str]) -> Human:
-    return Human("people", {place: given for place, given in labels.items() if place[0] in names})
+def some(labels: Labels, names: set[str]) -> HumanLabels:
+    return HumanLabels("people", {place: given for place, given in labels.items() if place[0] in names})
 
 
-def truth_of(table: Table, labels: Labels) -> float:
-    found = correct_scores(table, Human("all", labels)).parts["x"].overall.corrected
+def truth_of(table: RunTable, labels: Labels) -> float:
+    found = correct_scores(table, HumanLabels("all", labels)).parts["x"].overall.corrected
     assert found is not None
     return found
 
@@ -121,7 +121,7 @@ def truth_of(table: Table, labels: Labels) -> float:
 @pytest.mark.long
 @pytest.mark.parametrize("answered", [1.0, 0.5])
 def test_corrected_scores_are_right_on_average_although_the_early_labels_are_of_the_worst_edits(
-    run: tuple[Table, Labels, list[str]], answered: float
+    run: tuple[RunTable, Labels, list[str]], answered: float
 ) -> None:
     table, labels, early = run
     truth, held = truth_of(table, labels), 0
@@ -146,7 +146,7 @@ def test_corrected_scores_are_right_on_average_although_the_early_labels_are_of_
 
 
 def test_labels_that_were_there_before_the_draw_and_are_missing_now_give_no_number(
-    run: tuple[Table, Labels, list[str]],
+    run: tuple[RunTable, Labels, list[str]],
 ) -> None:
     table, labels, early = run
     queue, _ = draw_queue(table, 60, labelled=early)
@@ -161,7 +161,7 @@ def test_labels_that_were_there_before_the_draw_and_are_missing_now_give_no_numb
 
 
 @pytest.mark.long
-def test_a_second_queue_draws_others_and_both_count_together(run: tuple[Table, Labels, list[str]]) -> None:
+def test_a_second_queue_draws_others_and_both_count_together(run: tuple[RunTable, Labels, list[str]]) -> None:
     table, labels, _ = run
     truth, values = truth_of(table, labels), []
     for seed in range(25):
@@ -179,7 +179,7 @@ def test_a_second_queue_draws_others_and_both_count_together(run: tuple[Table, L
     assert abs(np.mean(values) - truth) < 4 * np.std(values) / np.sqrt(25)
 
 
-def test_a_calibration_takes_early_labels_as_seldom_as_drawn_ones(run: tuple[Table, Labels, list[str]]) -> None:
+def test_a_calibration_takes_early_labels_as_seldom_as_drawn_ones(run: tuple[RunTable, Labels, list[str]]) -> None:
     table, labels, early = run
     used = []
     for seed in range(30):

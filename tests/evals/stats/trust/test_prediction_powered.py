@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from editloupe.evals.stats.trust.prediction_powered import correct_mean, ends
+from editloupe.evals.stats.trust.prediction_powered import correct_mean, skewed_interval
 
 RANDOM = np.random.default_rng(5)
 
@@ -126,7 +126,7 @@ def test_intervals_hold_where_nearly_all_labels_are_the_best() -> None:
     true = float((np.diff([0.0, *stats.norm.cdf(cuts), 1.0]) * np.arange(4)).sum() * 100 / 3)
     covered = {}
     for name, skew in (("by the t quantile alone", np.zeros(shape[0])), ("skewness taken out", found.skew)):
-        low, high = ends(found.value, found.se, found.freedom, skew, 0.95)
+        low, high = skewed_interval(found.value, found.se, found.freedom, skew, 0.95)
         covered[name] = float(((low <= true) & (true <= high)).mean())
     assert covered["by the t quantile alone"] < 0.92
     assert 0.93 <= covered["skewness taken out"] <= 0.98

@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.trust.calibrate import EarlierStage, calibrate, left_over, places_before
+from editloupe.evals.stats.trust.calibrate import EarlierStage, calibrate, count_earlier_endings, find_left_over
 from editloupe.judge.plans import Cascade, plan_of, stage_calibrations, stage_entries, write_stages
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
@@ -37,7 +37,7 @@ def test_what_the_first_stage_keeps_is_not_calibrated_again(runs: tuple[Path, Pa
     first = calibrate(one, [labels], 0.9, 0.025)
     assert first.criteria[IF].threshold == 0.8
     earlier = [EarlierStage(first, one)]
-    assert left_over(two, IF, earlier).tolist() == [False] * 200 + [True] * 200
+    assert find_left_over(two, IF, earlier).tolist() == [False] * 200 + [True] * 200
     second = calibrate(two, [labels], 0.9, 0.025, earlier=earlier)
     assert second.criteria[IF].labels == 200
     assert second.criteria[IF].threshold == 0.8
@@ -50,7 +50,7 @@ def test_the_share_of_the_error_is_divided_by_where_the_first_stage_could_have_e
     one, two, labels = (read_run_table(runs[0]), read_run_table(runs[1]), runs[2])
     first = calibrate(one, [labels], 0.9, 0.025)
     earlier = [EarlierStage(first, one)]
-    assert places_before(IF, earlier) == 1 + first.criteria[IF].candidates == 5
+    assert count_earlier_endings(IF, earlier) == 1 + first.criteria[IF].candidates == 5
     tested = calibrate(two, [labels], 0.9, 0.025, earlier=earlier).criteria[IF].tested[0]
     assert tested.lower == pytest.approx((0.025 / 5) ** (1 / tested.labels))
 
@@ -118,7 +118,7 @@ def test_a_second_stage_whose_bounds_are_not_at_its_share_of_the_error_is_refuse
 
 @pytest.mark.long
 def test_the_promise_of_both_stages_holds_although_the_same_labels_found_both() -> None:
-    from editloupe.evals.stats.trust.calibrate import fewest_labels, fixed_sequence, thresholds
+    from editloupe.evals.stats.trust.calibrate import fewest_labels, find_thresholds, run_fixed_sequence
 
     random = np.random.default_rng(11)
     hard = random.random(20_000)
@@ -128,10 +128,10 @@ def test_the_promise_of_both_stages_holds_although_the_same_labels_found_both() 
     for _ in range(200):
         some = random.choice(len(hard), 200, replace=False)
         agreed = random.random((2, 200)) < right[some]
-        one = [t.threshold for t in fixed_sequence(first[some], agreed[0], 0.8, 0.025) if t.passed]
+        one = [t.threshold for t in run_fixed_sequence(first[some], agreed[0], 0.8, 0.025) if t.passed]
         left = first[some] < (one[-1] if one else np.inf)
-        error = 0.025 / (1 + len(thresholds(first[some], fewest_labels(0.8, 0.025))))
-        two = [t.threshold for t in fixed_sequence(second[some][left], agreed[1][left], 0.8, error) if t.passed]
+        error = 0.025 / (1 + len(find_thresholds(first[some], fewest_labels(0.8, 0.025))))
+        two = [t.threshold for t in run_fixed_sequence(second[some][left], agreed[1][left], 0.8, error) if t.passed]
         kept = first >= (one[-1] if one else np.inf)
         later = ~kept & (second >= (two[-1] if two else np.inf))
         broken += any(keeps.any() and right[keeps].mean() < 0.8 for keeps in (kept, later))

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from editloupe.cli.main import run as editloupe
-from editloupe.evals.stats.trust.label_queue import Drawn, LabelQueue
+from editloupe.evals.stats.trust.label_queue import LabelQueue, QueuedEdit
 from tests.servers.studio.browser.conftest import HeldBack, NewPage
 from tests.servers.studio.conftest import Listen
 from tests.servers.studio.samples import LABELS, long_trace, many_edits
@@ -150,7 +150,7 @@ def test_a_queue_is_worked_through_by_keyboard_with_doubt_skip_and_comment_and_g
     folder = many_edits(tmp_path, 6)
     order = (4, 1, 3)
     names = [f"edit-{number:05}" for number in order]
-    LabelQueue("q", tuple(Drawn(name, name, None, 0.5, None, of=6) for name in names)).write(
+    LabelQueue("q", tuple(QueuedEdit(name, name, None, 0.5, None, of=6) for name in names)).write(
         folder / "label_queue.jsonl"
     )
     page = new_page(listen(runs=(folder,)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
-from editloupe.evals.stats.scores.paper_tables import paper_tables
+from editloupe.evals.stats.scores.paper_tables import build_paper_tables
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Edit, Judgement, Reason, Unjudged, Verdict
@@ -51,7 +51,7 @@ def _outcome(criterion: str, value: float | None) -> Verdict | Unjudged:
 
 def tables(run: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """Return title to model to column to cell."""
-    return {section.title: cells(section) for section in paper_tables(read_run_table(run))}
+    return {section.title: cells(section) for section in build_paper_tables(read_run_table(run))}
 
 
 def cells(section: PrintedTable) -> dict[str, dict[str, Any]]:

@@ -274,12 +274,12 @@ def test_a_paper_of_ones_own_takes_many_models_and_says_what_they_are_run_on(
 
 
 def test_a_missing_output_is_marked_where_the_papers_rule_decides_it(tmp_path: Path) -> None:
-    from editloupe.evals.stats.scores.paper_tables import scored
+    from editloupe.evals.stats.scores.paper_tables import list_scored_edits
     from editloupe.evals.stats.scores.run_table import read_run_table
 
     table = read_run_table(make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 1)]))
     label = table.rows[1].units["instruction_following"][0].outcome.label  # type: ignore[union-attr]
-    assert [one.missing for one in scored(table, Paper(DEFAULT))] == [False, False]
+    assert [one.missing for one in list_scored_edits(table, Paper(DEFAULT))] == [False, False]
     only = [row for row in table.rows if row.edit.id == "b"]
     kept = replace(table, rows=tuple(replace(row, units={"x": row.units["instruction_following"]}) for row in only))
-    assert [one.missing for one in scored(kept, Paper(DEFAULT, missing_output=label))] == [True]
+    assert [one.missing for one in list_scored_edits(kept, Paper(DEFAULT, missing_output=label))] == [True]

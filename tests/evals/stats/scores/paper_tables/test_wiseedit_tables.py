@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.stats.scores.paper_tables import paper_tables
+from editloupe.evals.stats.scores.paper_tables import build_paper_tables
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.wiseedit.scoring import CF, DP, IF, KF, VQ
@@ -105,6 +105,6 @@ def test_missing_outputs_are_counted_under_the_table(tmp_path: Path) -> None:
         (edit("1", "Awareness", "a", language="en", output="missing"), known(0, 0, 0, 0)),
         (edit("2", "Awareness", "a", language="en", output="present"), known(100, 100, 100, 100)),
     ]
-    first = paper_tables(read_run_table(keep(tmp_path / "run", "wiseedit", lines)))[0]
+    first = build_paper_tables(read_run_table(keep(tmp_path / "run", "wiseedit", lines)))[0]
     assert first.notes == ("a: 1 output is missing and counts 0 on every metric (Supplement C).",)
     assert first.rows[0][5] == 50
