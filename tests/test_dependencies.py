@@ -1,4 +1,4 @@
-"""Dependencies point one way, files stay small, and the default install stays light."""
+"""Check the layers of the package, the size of its files and packages, unique class names and light imports."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LAYERS = (
     ("making",),
     ("servers", "integrations", "cli", "demo", "__main__"),
 )
-"""The parts of the package from the lowest up: a part imports from below and from its own layer."""
+"""The parts of the package, lowest first. A part may import from its own layer and from those below."""
 APART = {"rubrics", "tools"}
-"""Parts of one layer that know nothing of each other."""
+"""Parts of one layer that may not import each other."""
 ROOMS = {
     "manifests": set(),
     "runs": set(),
@@ -39,27 +39,41 @@ ROOMS = {
     "reward": {"manifests", "runs", "batch", "stats", "report"},
     "ablation": {"manifests", "runs", "labels", "batch", "stats", "report"},
 }
-"""What stands in `evals`, and what each may import of the others."""
+"""The sub-packages of `evals`, and which of the others each may import."""
 SHIMS = {
     "editloupe": {"combined", "evaluators", "inspect", "mcp_server", "rewards", "spans"},
     "editloupe.evals": {"analysis", "making", "papers"},
 }
-"""Documented import paths that only pass names on. Nothing in the package imports them."""
+"""Documented import paths that re-export names. No module of the package imports them."""
 SHIM_MODULES = {f"{package}.{name}" for package, names in SHIMS.items() for name in names}
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+DUPLICATES: set[str] = {
+    "Agreement",
+    "Among",
+    "Answer",
+    "Comparison",
+    "Drawn",
+    "Ending",
+    "Replacement",
+    "TraceNote",
+    "Turn",
+}
+"""Class names that still exist twice."""
 HEAVY = ("torch", "transformers", "ray", "ncnn", "rapidocr", "fastapi", "matplotlib", "sklearn", "pyarrow")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 600
+MOST_MODULES = 15
+"""Modules of a package without sub-packages; `cli` is exempt, it has one module per command."""
 TABLE_OF_RUNS = re.compile(
     r"\b(?:FROM|JOIN|INTO|UPDATE) "
     r"(?:edits|asked|configurations|units|answers|verdicts|traces|steps|texts|replies|spent|forks)\b"
 )
 INDEXES = ("editloupe.evals.traces.", "editloupe.studio.", "editloupe.servers.studio.")
-"""Modules that query an index of their own, whose tables are named as those of a run; a run they read by its queries."""
+"""Modules that query their own index, whose tables have the names of a run's tables; they read runs by the queries of `Run`."""
 
 
 def name_of(path: Path) -> str:
-    """The dotted name of a module or package."""
+    """Return the dotted name of a module or package."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -67,7 +81,7 @@ NAMES = {name_of(path) for path in MODULES}
 
 
 def imported(path: Path) -> set[str]:
-    """Modules of the package that a file imports at its top or inside its functions, but for type checking."""
+    """Return the modules of the package that a file imports, except imports for type checking only."""
     tree = ast.parse(path.read_text("utf-8"))
     own = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
     guarded = {
@@ -89,20 +103,20 @@ def imported(path: Path) -> set[str]:
 
 
 def objections(importer: str, module: str) -> Iterator[str]:
-    """Why one module may not import another."""
+    """Yield why one module may not import another."""
     _, own, *inner = importer.split(".")
     part, *room = module.split(".")[1:] or [""]
     if not part:
-        yield "the package's front door is for users"
+        yield "the package root is for users"
     elif module in SHIM_MODULES:
         yield "it is a shim for users' code"
     elif RANK.get(part, 0) > RANK.get(own, 0) or (part != own and {part, own} == APART):
-        yield f"{own} does not stand above {part}"
+        yield f"{own} is not above {part}"
     elif part == own == "evals" and room and inner and inner[0] != room[0] and room[0] not in ROOMS.get(inner[0], ()):
-        yield f"evals/{inner[0]} does not stand above evals/{room[0]}"
+        yield f"evals/{inner[0]} may not import evals/{room[0]}"
 
 
-def test_every_module_imports_only_from_what_stands_below_it() -> None:
+def test_every_module_imports_only_from_its_layer_and_below() -> None:
     parts = {name.split(".")[1] for name in NAMES if "." in name} - SHIMS["editloupe"]
     rooms = {name.split(".")[2] for name in NAMES if name.startswith("editloupe.evals.")} - SHIMS["editloupe.evals"]
     offenders = [f"editloupe.{part} is not in LAYERS" for part in sorted(parts - set(RANK))]
@@ -118,7 +132,7 @@ def test_every_module_imports_only_from_what_stands_below_it() -> None:
 
 
 def sql_of_runs(path: Path) -> Iterator[str]:
-    """Where a module outside `evals/runs` reaches past its queries: a raw connection, or a statement on a run's tables."""
+    """Yield where a module outside `evals/runs` uses a raw connection to a run, or SQL on its tables."""
     own_index = name_of(path).startswith(INDEXES)
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Attribute) and node.attr in ("connection", "transaction"):
@@ -140,6 +154,24 @@ def test_no_module_is_longer_than_six_hundred_lines() -> None:
     lengths = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in MODULES}
     offenders = [f"{name} has {length} lines" for name, length in lengths.items() if length > LONGEST]
     assert not offenders, "\n".join(offenders)
+
+
+def test_no_public_class_name_is_defined_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name_of(path))
+    twice = {name: modules for name, modules in places.items() if len(modules) > 1}
+    offenders = [f"{name}: {', '.join(modules)}" for name, modules in twice.items() if name not in DUPLICATES]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_a_package_of_many_modules_has_sub_packages() -> None:
+    for package in sorted({path.parent for path in MODULES} - {PACKAGE / "cli", PACKAGE / "evals" / "edival"}):
+        modules = [path for path in package.glob("*.py") if path.name != "__init__.py"]
+        has_sub_packages = any(package.glob("*/__init__.py"))
+        assert len(modules) <= MOST_MODULES or has_sub_packages, f"{name_of(package)} has {len(modules)} modules"
 
 
 def test_the_judge_and_its_tools_load_without_the_heavy_parts() -> None:

@@ -24,7 +24,7 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 
 from editloupe.agent.replies.answers import ParsedAnswer
 from editloupe.graphs.edival_observations import (
-    Detection,
+    ObjectDetection,
     EdivalContext,
     compare,
     crop_object,
@@ -134,11 +134,11 @@ async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Comman
     return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "seen": found, "steps": steps}))
 
 
-def _detections(context: EdivalContext, state: PictureState, task: Task) -> list[Detection]:
+def _detections(context: EdivalContext, state: PictureState, task: Task) -> list[ObjectDetection]:
     """Ask for all that a rule needs, or until the object of a question is found."""
     threshold = context.rules.threshold_of(task.type)
     wanted = detector_queries(task, context.rules) or crop_queries(task, state["turn"].name_after(state["number"]))
-    done: list[Detection] = []
+    done: list[ObjectDetection] = []
     for query in wanted:
         name = SOURCE if query.when == "before" else EDITED
         picture = context.shared.album[state["pictures"][name]]

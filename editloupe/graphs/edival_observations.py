@@ -93,7 +93,7 @@ DETECT, COMPARE, MEASURE = "detect_object", "compare_regions", "measure_quality"
 
 
 @dataclass(frozen=True)
-class Detection:
+class ObjectDetection:
     """What one detector call found, and how it is told."""
 
     query: DetectorQuery
@@ -118,7 +118,7 @@ def to_box(shares: tuple[float, float, float, float], size: tuple[int, int]) -> 
 
 def detect(
     context: EdivalContext, query: DetectorQuery, name: str, picture: Picture, threshold: float, number: int, show: bool
-) -> Detection:
+) -> ObjectDetection:
     """Look for one phrase in one picture and tell it as a call with its observation."""
     started = time.perf_counter()
     hits = usable(context.find(picture, query.phrase), threshold, context.rules.large_box)
@@ -145,14 +145,14 @@ def detect(
         },
         seconds=time.perf_counter() - started,
     )
-    return Detection(query, tuple(hits), call, observation)
+    return ObjectDetection(query, tuple(hits), call, observation)
 
 
 def _facts(box: Box, hit: Hit) -> dict[str, Any]:
     return {"box": list(box), "confidence": round(hit.score, 4), "label": hit.phrase}
 
 
-def detection_step(index: int, thought: str, detections: Sequence[Detection], answer: str | None = None) -> Step:
+def detection_step(index: int, thought: str, detections: Sequence[ObjectDetection], answer: str | None = None) -> Step:
     """Return detector calls as one step."""
     return Step(
         index=index,
@@ -194,7 +194,7 @@ def compare(
     """Measure what should have stayed: unchanged objects in their base boxes, and the background (Equation 3)."""
     threshold = context.rules.threshold
     names = [*known] if background else [name for name in known if name in unchanged]
-    detections: list[Detection] = []
+    detections: list[ObjectDetection] = []
     for name in names:
         detections.append(
             detect(context, DetectorQuery("before", name), "Base Image", base, threshold, len(detections), show=False)
