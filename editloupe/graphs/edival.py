@@ -24,8 +24,8 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 
 from editloupe.agent.replies.answers import ParsedAnswer
 from editloupe.graphs.edival_observations import (
-    ObjectDetection,
     EdivalContext,
+    ObjectDetection,
     compare,
     crop_object,
     detect,
