@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
-from editloupe.cli.main import COMMANDS, run
+from editloupe.cli.main import COMMANDS, build_app, run
 from editloupe.demo import demo_manifest
 from editloupe.graphs.edit import EDIT_GRAPH
 from editloupe.graphs.loop import LOOP
@@ -62,11 +63,39 @@ def test_every_file_that_a_document_names_exists(path: Path) -> None:
     assert not missing
 
 
+def find_options(words: list[str]) -> set[str]:
+    """The options of the command that a command line names."""
+    command: Any = typer.main.get_command(build_app(words[1])).commands[words[1]]  # type: ignore[attr-defined]
+    if hasattr(command, "commands"):
+        names = command.list_commands(None)
+        command = command.get_command(
+            None, words[2] if words[2] in names else names[0]
+        )  # `make TASK` is `make scenes TASK`
+    return {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_every_command_that_a_document_shows_exists(path: Path) -> None:
-    blocks = "\n".join(re.findall(r"```(?:sh|text)\n(.*?)```", path.read_text("utf-8"), re.DOTALL))
-    shown = set(re.findall(r"^(?:\$ )?editloupe ([a-z-]+)", blocks, re.MULTILINE))
-    assert shown <= {command.name for command in COMMANDS}
+def test_every_command_and_option_that_a_document_shows_exists(path: Path) -> None:
+    blocks = "\n".join(re.findall(r"```(?:sh|text)\n(.*?)```", path.read_text("utf-8"), re.DOTALL)).replace("\\\n", " ")
+    for line in re.findall(r"^(?:\$ )?(editloupe [a-z].*)", blocks, re.MULTILINE):
+        words = line.partition("  #")[0].split()
+        assert words[1] in {command.name for command in COMMANDS}, line
+        unknown = {word for word in words if re.fullmatch(r"--[a-z-]+", word)} - find_options(words)
+        assert unknown <= {"--help", "--json", "--format"}, line
+
+
+AVOIDED = re.compile(
+    r"\b(anew|nobody|somebody|whoever|beside|is none|are none|may be given again|one \w+ a (?:line|row|model|unit))\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_documents_avoid_words_that_readers_stumble_over(path: Path) -> None:
+    prose = re.sub(r"```.*?```|`[^`]*`", "", path.read_text("utf-8"), flags=re.DOTALL)
+    if path.name == "tool-benchmarks.md":  # written by a program
+        return
+    assert not AVOIDED.findall(prose)
 
 
 def test_architecture_and_contributing_show_the_packages_that_exist() -> None:
