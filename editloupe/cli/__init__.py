@@ -1,4 +1,4 @@
-"""The commands; `editloupe/__main__.py` is where the program begins and ends.
+"""The commands of the program. `editloupe/__main__.py` starts and ends it.
 
 Public names are imported when they are first used.
 """

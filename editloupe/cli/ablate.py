@@ -1,4 +1,4 @@
-"""`editloupe ablate`: the same edits judged in every combination of some options, and one table of what each makes."""
+"""The command `editloupe ablate`, and its option `--vary`."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ def ablate(
         list[str],
         typer.Option(
             metavar="KEY=V1,V2…",
-            help="An option about the judge or a setting of its tools, and its values; may be given again. "
-            "The first value of each makes the row that the others are compared with.",
+            help="An option of the judge or a setting of its tools, and its values. Repeatable. "
+            "The first values are the reference of the comparison.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The run that holds all combinations; the same command continues it.")],
+    out: Annotated[Path, typer.Option(help="The run of all combinations. Run the same command again to continue.")],
     judge: JudgeOptions,
     *,
     which: EditOptions,
     human: Human = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="text, md, json, csv or latex: how the table is printed.")
+        str | None, typer.Option("--format", help="Format of the table: text, md, json, csv or latex.")
     ] = None,
     resamples: Resamples = 2000,
     options: Annotated[BatchOptions, Without("keep")],
 ) -> int:
-    """Judge edits in every combination of some options, and print agreement, scores, cost, time and looks of each in one table.
+    """Judge the same edits in every combination of some options, and compare agreement, scores, cost and time in one table.
 
-    Replies, looks and verdicts that are the same are shared. A value that is a set has + between its parts.
+    Identical replies, tool results and verdicts are shared. Write + between the items of a list, as in tools=a+b.
 
     Example: editloupe ablate edits.jsonl --vary tools=none,zoom_in_image,all --vary max-turns=4,8 --out runs/ablation
     """
@@ -85,7 +85,7 @@ def _combinations(
     which: EditOptions,
     options: BatchOptions,
 ) -> list[Combination]:
-    """Return every combination as a batch into the one run; the first one's protocol spells the types of all edits."""
+    """Return every combination as a batch into one run. The first one's protocol spells the types of all edits."""
     from editloupe.evals.ablation import Combination, combinations_of
     from editloupe.evals.ablation.combinations import LOOKS
 
@@ -133,7 +133,7 @@ def _estimate(made: Sequence[Combination], kind: str) -> int:
 
 
 def _ended(found: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
-    """Say how it ended and what to do next; return the exit code."""
+    """Print how it ended and what to do next; return the exit code."""
     last = next((ending for ending in reversed(endings) if ending is not None), None)
     waiting = sum(ending is None for ending in endings)
     left = f"{number_of(waiting, 'combination')} {verb(waiting, 'was', 'were')} not begun"

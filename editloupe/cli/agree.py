@@ -1,4 +1,4 @@
-"""`editloupe agree`: how well a run's verdicts agree with people."""
+"""The command `editloupe agree`."""
 
 from __future__ import annotations
 
@@ -15,42 +15,40 @@ FORMATS = ("text", "json")
 
 
 def agree(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
     human: Human = None,
     format: Annotated[str | None, typer.Option("--format", help="text or json.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
     by: Annotated[
         list[str] | None,
         typer.Option(
             "--by",
-            help="A field of the manifest, or several with commas, to tell agreement by: model, instruction_type …",
+            help="Manifest column to group agreement by, or several separated by commas: model, instruction_type… Repeatable.",
         ),
     ] = None,
     replace_annotators: Annotated[
         bool,
         typer.Option(
             "--replace-annotators",
-            help="Also test whether the judge may stand in for annotators; needs three of them.",
+            help="Also test whether the judge can replace annotators; needs at least three.",
         ),
     ] = False,
     epsilon: Annotated[
         float,
         typer.Option(
             "--epsilon",
-            help="How much worse than an annotator the judge may be in that test: 0.2 for experts, 0.1 for crowds.",
+            help="Tolerance of that test: 0.2 for experts, 0.1 for crowds.",
         ),
     ] = 0.2,
     protocol: ProtocolName = None,
     configuration: Annotated[
         str | None,
-        typer.Option(
-            "--configuration", help="Which judge's verdicts, where a run holds several: its name, spec or mode."
-        ),
+        typer.Option("--configuration", help="The judge, mode or configuration, if a run has several."),
     ] = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
-    """Compare a run's verdicts with people's labels, and people among themselves: ρ, r, MAE, accuracy, κ, α with intervals.
+    """Measure agreement of a run with human labels, and among people: ρ, r, MAE, accuracy, κ, α with intervals.
 
     Example: editloupe agree runs/gpt --human ada.csv --human bo.csv --by model
     """
@@ -74,7 +72,7 @@ def agree(
         whole = found.model_dump(mode="json")
         if tested is not None:
             whole["replace_annotators"] = {name: one.model_dump(mode="json") for name, one in tested.items()}
-        # Each criterion also stands at the top, so that `.instruction_following.spearman.value` is a whole path.
+        # Each criterion is also a key at the top level, so that `.instruction_following.spearman.value` works.
         deliver(for_json({**whole["criteria"], **whole}, 2) + "\n", out)
         return
     blocks = list(agreement_blocks(found, table.titles))

@@ -1,4 +1,4 @@
-"""`editloupe batch`: judge a manifest into a run, continue it, estimate it; and how every command ends its batch."""
+"""The command `editloupe batch`, its options, and the summary of every command that judges many edits."""
 
 from __future__ import annotations
 
@@ -51,44 +51,47 @@ class Listed:
 
     edits: Edits
     assumed: tuple[str, ...] | None
-    """What was assumed while looking for outputs of models; None where a manifest names its pictures itself."""
+    """Assumptions made while looking for outputs; None if the manifest names its pictures."""
 
 
 @dataclass(frozen=True)
 class EditOptions:
-    """The options about edits as they were given."""
+    """The options about the edits."""
 
     layout: Annotated[str, typer.Option(help=layouts.layout_help())] = layouts.PLAIN
     results: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODEL=FOLDER",
-            help="Outputs of a model; may be given again. A folder alone is one model's, or has a folder for each.",
+            help="Outputs of a model. FOLDER alone: one model's outputs, or a folder per model. Repeatable.",
         ),
     ] = None
     language: Annotated[
-        list[str] | None, typer.Option(help="en or cn, where a benchmark has both; else both of them.")
+        list[str] | None, typer.Option(help="Language of bilingual benchmarks: en or cn (default: both).", hidden=True)
     ] = None
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Only this model of the results; may be given again. For a model's folder alone, its name."),
+        typer.Option(
+            help="Only this model of the results, or the name of a model given by its folder alone. Repeatable.",
+            hidden=True,
+        ),
     ] = None
-    allow_outside: Annotated[bool, typer.Option(help="Allow paths outside the manifest's folder.")] = False
+    allow_outside: Annotated[bool, typer.Option(help="Allow paths outside the manifest's folder.", hidden=True)] = False
 
     def check(self) -> None:
-        """Tell a user in one sentence what cannot be meant."""
+        """Raise if the options contradict each other."""
         layouts.check_layout(self.layout, bool(self.results))
         if (self.model or self.language) and not self.results:
             raise UserError("--model and --language pick among outputs, and go with --results")
 
     def judged_by(self, judge: JudgeOptions) -> JudgeOptions:
-        """Return the judge's options with the protocol they mean: the set-up's, or the layout's own."""
+        """Return the judge's options with the protocol of the preset, or of the layout."""
         if judge.protocol is not None or judge.rubrics:
             return judge
         return replace(judge, protocol=judge.preset().protocol if self.layout == layouts.PLAIN else self.layout)
 
     def listed(self, manifest: Path, judge: JudgeOptions) -> Listed:
-        """Return the edits, with types spelt as the protocol of this judge spells them; say what was assumed."""
+        """Return the edits, with types spelled as in the judge's protocol. Print the assumptions made."""
         protocol = protocol_of(judge)
         if not self.results:
             return Listed(
@@ -109,12 +112,12 @@ class EditOptions:
 
 
 def protocol_of(judge: JudgeOptions) -> str:
-    """Return the name of the protocol that a judge's options mean."""
+    """Return the name of the protocol of a judge's options."""
     return with_files(judge.protocol, judge.rubrics).name if judge.rubrics else judge.protocol or DEFAULT.name
 
 
 def _once() -> Note:
-    """Return what tells a sentence the first time it comes: edits are read several times."""
+    """Return a function that prints each sentence once, because edits are read several times."""
     told: set[str] = set()
 
     def note(sentence: str) -> None:
@@ -131,75 +134,95 @@ USUAL = Limits()
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The options about a batch as they were given."""
+    """The options about a batch."""
 
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first edits.", rich_help_panel=AGAIN)] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N edits.", rich_help_panel=AGAIN)] = (
+        None
+    )
     repeats: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Judge everything so many times; without it as often as the paper.", rich_help_panel=AGAIN
+            min=1, help="How often each edit is judged. Default: as in the protocol's paper.", rich_help_panel=AGAIN
         ),
     ] = None
     retry_unjudged: Annotated[
-        bool, typer.Option("--retry-unjudged", help="Ask anew what the judge left unjudged.", rich_help_panel=AGAIN)
+        bool, typer.Option("--retry-unjudged", help="Judge again what was left unjudged.", rich_help_panel=AGAIN)
     ] = False
     keep: Annotated[
         bool,
         typer.Option(
             "--keep",
-            help="Use the verdicts the same judge gave before its question was worded or set otherwise.",
+            help="Reuse verdicts that the same judge gave under an earlier wording or other settings.",
+            hidden=True,
             rich_help_panel=AGAIN,
         ),
     ] = False
     replace: Annotated[
         bool,
         typer.Option(
-            "--replace", help="Judge everything again, in place of what the run holds of it.", rich_help_panel=AGAIN
+            "--replace",
+            help="Judge everything again and replace the stored verdicts.",
+            hidden=True,
+            rich_help_panel=AGAIN,
         ),
     ] = False
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="Judge only this edit (ID or ID@MODEL), again where it is judged; may be given again.",
+            help="Judge only this edit (ID or ID@MODEL), again if it is judged. Repeatable.",
+            hidden=True,
             rich_help_panel=AGAIN,
         ),
     ] = None
     keep_going: Annotated[
         bool,
         typer.Option(
-            "--keep-going", help="Go on where the first edits all fail in the same way.", rich_help_panel=AGAIN
+            "--keep-going",
+            help="Continue even if the first edits all fail in the same way.",
+            hidden=True,
+            rich_help_panel=AGAIN,
         ),
     ] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at once.", rich_help_panel=HOW_FAST)] = (
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate requests, tokens and cost.")] = False
+    concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests.", rich_help_panel=HOW_FAST)] = (
         USUAL.concurrency
     )
-    rpm: Annotated[int | None, typer.Option(min=1, help="Requests a minute.", rich_help_panel=HOW_FAST)] = None
-    tpm: Annotated[int | None, typer.Option(min=1, help="Tokens a minute.", rich_help_panel=HOW_FAST)] = None
+    rpm: Annotated[int | None, typer.Option(min=1, help="Requests per minute.", rich_help_panel=HOW_FAST)] = None
+    tpm: Annotated[int | None, typer.Option(min=1, help="Tokens per minute.", rich_help_panel=HOW_FAST)] = None
     max_cost: Annotated[
-        float | None, typer.Option(min=0, help="US dollars for the whole run.", rich_help_panel=HOW_FAST)
+        float | None, typer.Option(min=0, help="Limit for the whole run, in US dollars.", rich_help_panel=HOW_FAST)
     ] = None
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens for the whole run.", rich_help_panel=HOW_FAST)
+        int | None,
+        typer.Option(min=1, help="Limit for the whole run, in tokens.", hidden=True, rich_help_panel=HOW_FAST),
     ] = None
     deadline: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds one edit may take.", rich_help_panel=HOW_FAST)
+        float | None,
+        typer.Option(min=0.1, help="Longest time per edit, in seconds.", hidden=True, rich_help_panel=HOW_FAST),
     ] = None
     price: Annotated[
-        str | None, typer.Option(help="INPUT,OUTPUT[,CACHED] in dollars a million tokens.", rich_help_panel=HOW_FAST)
+        str | None,
+        typer.Option(
+            help="INPUT,OUTPUT[,CACHED] in US dollars per million tokens.", hidden=True, rich_help_panel=HOW_FAST
+        ),
     ] = None
     prices: Annotated[
-        Path | None, typer.Option(help="A price file to use instead of ours.", rich_help_panel=HOW_FAST)
+        Path | None,
+        typer.Option(help="Price file (YAML) that replaces the bundled one.", hidden=True, rich_help_panel=HOW_FAST),
     ] = None
-    executor: Annotated[str, typer.Option(help="local, ray, or batch-api.")] = "local"
-    ray_address: Annotated[str | None, typer.Option(help="A running Ray cluster; else a local one is started.")] = None
-    ray_workers: Annotated[int | None, typer.Option(min=1, help="Judging processes; else one a core.")] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+    executor: Annotated[str, typer.Option(help="local, ray or batch-api.", hidden=True)] = "local"
+    ray_address: Annotated[
+        str | None, typer.Option(help="Address of a Ray cluster. Default: start a local one.", hidden=True)
+    ] = None
+    ray_workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of judging processes. Default: one per core.", hidden=True)
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False
     otel: Otel = False
 
     def _wanted(self, edits: Iterable[Edit]) -> Iterator[Edit]:
-        """Yield the edits that are to be judged; an id that the manifest does not have is the user's mistake."""
+        """Yield the edits to judge; raise if `--only` names an id that the manifest does not have."""
         left = set(self.only or ())
         for edit in edits:
             named = {edit.id, f"{edit.id}@{edit.model}"}
@@ -246,25 +269,23 @@ class BatchOptions:
 
 
 TOOL_MEMORY = 16 * 2**20
-"""Bytes: an edit's criteria share their looks anyway; what is remembered beyond that serves repeats, asked close together."""
+"""Bytes of tool results cached in memory. Criteria of an edit share results anyway; more is only used by repeats."""
 
 
 @expand_options
 def batch(
     manifest: ManifestFile,
-    out: Annotated[Path, typer.Option(help="The run's folder; the same command again continues it.")],
+    out: Annotated[Path, typer.Option(help="The run's folder. Run the same command again to continue.")],
     judge: JudgeOptions,
     *,
     which: EditOptions,
     reference: Annotated[
         bool,
-        typer.Option(
-            "--untouched", help="Also judge every source as its own output: what nothing edited scores, for reports."
-        ),
+        typer.Option("--untouched", help="Also judge the unedited source as a baseline.", hidden=True),
     ] = False,
     options: BatchOptions,
 ) -> int:
-    """Judge many edits into a run that survives anything; the same command again does what is missing.
+    """Judge a manifest into a resumable run. Run the same command again to continue.
 
     Example: editloupe batch edits.jsonl --out runs/gpt --judge openai:gpt-5.1 --max-cost 20
     """
@@ -280,22 +301,22 @@ def batch(
 
 @dataclass(frozen=True)
 class Closing:
-    """What a command has to say at the end of its batch, beyond what every batch says."""
+    """Additions of a command to the summary of its batch."""
 
     report: Sequence[str] = ("report",)
     """The command that reads such a run."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts of the summary as JSON."""
+    """Further fields of the JSON summary."""
     sentences: Sequence[str] = ()
-    """Further lines of the summary for a person."""
+    """Further lines of the text summary."""
     show: Callable[[Run, Ending], None] | None = None
-    """Prints what this command is for instead of the criteria's means; the summary then goes to stderr."""
+    """Prints the command's own result instead of the criteria's means. The summary then goes to stderr."""
     kept: bool = True
-    """Whether the run stays; one that goes cannot be continued, traced or reported."""
+    """Whether the run is kept. A temporary run cannot be continued, traced or reported."""
 
 
 def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = None) -> int:
-    """Judge a batch, or only estimate it, tell how it ended and return the exit code."""
+    """Judge a batch, or only estimate it, print a summary and return the exit code."""
     if given.dry_run:
         return _show_forecast(dry_run(batch, tell), given.as_json)
     with sending_spans(given.otel):
@@ -438,7 +459,7 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
 
 
 def _not_replaced(ending: Ending) -> list[str]:
-    """Say how many verdicts were kept because judging them again failed."""
+    """Return a sentence about verdicts that were kept because judging them again failed."""
     reasons = ending.tally.not_replaced
     count, why = reasons.total(), ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
     kept = verb(count, "the old one is kept", "the old ones are kept")
@@ -446,13 +467,13 @@ def _not_replaced(ending: Ending) -> list[str]:
 
 
 def _which(run: Run, ending: Ending, closing: Closing) -> tuple[str, ...]:
-    """Name the configuration of this session where a report of the run would ask for it."""
+    """Return the option that names this session's configuration, if a report of the run needs it."""
     several = closing.report == ("report",) and len(run.configurations()) > 1
     return ("--configuration", ending.configuration) if several else ()
 
 
 def _not_kept(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
-    """Say how a session ended whose run does not stay."""
+    """Return the remarks about a session whose run is temporary."""
     steps = [*_not_replaced(ending), *(f"{count} unjudged ({reason})" for reason, (count, _) in left.items())]
     if ending.rate_advice:
         steps.append(ending.rate_advice)

@@ -1,4 +1,4 @@
-"""`editloupe calibrate`: the confidence above which a judge agrees with people, with a guarantee."""
+"""The command `editloupe calibrate`."""
 
 from __future__ import annotations
 
@@ -12,55 +12,52 @@ from editloupe.cli.report import ConfigurationName, Human, ProtocolName
 
 
 def calibrate(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    out: Annotated[Path, typer.Option(help="The calibration to write, such as trust.yaml.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[Path, typer.Option(help="Calibration file to write, such as trust.yaml.")],
     human: Human = None,
     agreement: Annotated[
-        float, typer.Option("--agreement", help="How often people are to agree with what is kept, such as 0.9.")
+        float, typer.Option("--agreement", help="Required agreement of people with the kept verdicts.")
     ] = 0.9,
-    error: Annotated[
-        float, typer.Option("--error", help="The probability that they agree less often all the same, such as 0.05.")
-    ] = 0.05,
+    error: Annotated[float, typer.Option("--error", help="Probability that the true agreement is lower.")] = 0.05,
     by: Annotated[
         str,
         typer.Option(
             "--by",
-            help="Where confidence comes from: confidence, repeats, entropy, judges; auto takes the first there is.",
+            help="Measure of confidence: confidence, repeats, entropy, judges, or auto (the first available).",
         ),
     ] = "auto",
     within: Annotated[
-        float, typer.Option("--within", min=0, help="How far apart scores may lie, on the rubric's scale, to agree.")
+        float,
+        typer.Option(
+            "--within", min=0, help="Largest difference of scores that counts as agreement, on the rubric's scale."
+        ),
     ] = 0.0,
     queue: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--queue", help="A queue that drew labelled edits; may be given again. Else the run's, if it is there."
-        ),
+        typer.Option("--queue", help="A label queue that drew the labelled edits. Default: the run's own. Repeatable."),
     ] = None,
     stages: Annotated[
         int,
-        typer.Option("--stages", min=1, help="How many judges the cascade is to have; each has its share of --error."),
+        typer.Option("--stages", min=1, help="Number of judges of the cascade; they share --error."),
     ] = 1,
     append: Annotated[
         bool,
         typer.Option(
-            "--append", help="Add this judge to the cascade in --out, for what the stages before it leave over."
+            "--append", help="Add this judge to the cascade in --out, for edits that the earlier stages leave."
         ),
     ] = False,
     earlier: Annotated[
         list[Path] | None,
-        typer.Option("--earlier", help="With --append: a run with an earlier stage's verdicts; may be given again."),
+        typer.Option("--earlier", help="With --append: a run with an earlier stage's verdicts. Repeatable."),
     ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Seed of what is drawn among labels; same seed, same file.")
-    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random split of labels.")] = 0,
     protocol: ProtocolName = None,
     configuration: ConfigurationName = None,
 ) -> None:
-    """Find for each criterion the confidence above which the judge agrees with people at least so often.
+    """Find for each criterion the confidence above which the judge agrees with people often enough.
 
-    Where no threshold passes, that is said, and nothing of that criterion may be kept. `--judge cascade:trust.yaml` keeps what
-    may be kept and leaves the rest to a person, or to the next judge added with --append.
+    If no threshold passes, no verdict of that criterion is kept. `--judge cascade:trust.yaml` keeps the verdicts above the
+    threshold and leaves the rest to a person, or to the next judge added with --append.
 
     Example: editloupe calibrate runs/gpt --human ada.csv --agreement 0.9 --error 0.05 --out trust.yaml
     """

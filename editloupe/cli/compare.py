@@ -1,4 +1,4 @@
-"""`editloupe compare`: two judges on the same pictures, or editing models on the same sources and instructions."""
+"""The command `editloupe compare`."""
 
 from __future__ import annotations
 
@@ -25,37 +25,35 @@ WIDTH = 100
 
 
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs: two of them, A and B, or with --models one or more.")
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders: two (A and B), or one or more with --models.")],
     models: Annotated[
-        bool, typer.Option("--models", help="Compare all editing models in the runs, pair by pair, on the same cases.")
+        bool, typer.Option("--models", help="Compare all editing models of the runs, pair by pair, on the same cases.")
     ] = False,
     judges: Annotated[
         bool, typer.Option("--judges", help="Compare two judges, modes or prompts on the same edited pictures.")
     ] = False,
     human: Human = None,
     format: Annotated[str | None, typer.Option("--format", help="text, md or json.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
     protocol: ProtocolName = None,
     configuration: Annotated[
         list[str] | None,
         typer.Option(
             "--configuration",
-            help="Which verdicts, where a run was judged in several ways; twice for A and B, which may be one run.",
+            help="The configuration, if a run has several. Give it twice for A and B, which may be the same run.",
         ),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option("--where", help="Only edits with this value of a column, as language=en; may be given again."),
+        typer.Option("--where", help="Only edits with this value of a column, such as language=en. Repeatable."),
     ] = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
     """Compare two judges on the same edited pictures, or editing models on the same sources and instructions.
 
-    Which of the two is asked follows from the data, and is said; --judges and --models name it.
+    Which of the two applies follows from the data and is printed. --judges and --models choose it.
 
     Example: editloupe compare runs/gpt-tools runs/gpt-plain
 
@@ -86,7 +84,7 @@ def compare(
 
 
 def _as_json(found: RunComparison | tuple[ModelComparison, ...]) -> dict[str, Any]:
-    """Return the answer as JSON has it; several answers about models stand under `parts`."""
+    """Return the comparison for JSON; several comparisons of models are under `parts`."""
     if not isinstance(found, tuple):
         return found.model_dump(mode="json")
     whole = [one.model_dump(mode="json") for one in found]
@@ -94,7 +92,7 @@ def _as_json(found: RunComparison | tuple[ModelComparison, ...]) -> dict[str, An
 
 
 def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[RunTable]:
-    """Read the sides: one a run, or one a configuration of the only run."""
+    """Read the sides: one per run, or one per configuration of a single run."""
     from editloupe.evals.stats.scores.run_table import read_run_table
 
     if len(runs) == 1 and len(configurations) > 1:
@@ -107,7 +105,7 @@ def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence
 
 
 def _only(table: RunTable, where: Sequence[str]) -> RunTable:
-    """Return the part of a run that has the values asked for; a column or a value that it has not is the user's mistake."""
+    """Return the rows with the given column values; raise if a column or a value does not exist."""
     for said in where:
         name, equals, value = said.partition("=")
         if not equals or not name.strip():
@@ -127,7 +125,7 @@ def _only(table: RunTable, where: Sequence[str]) -> RunTable:
 def _compared(
     tables: Sequence[RunTable], question: ComparisonQuestion | None, human: list[Path] | None, how: Resampling
 ) -> RunComparison | tuple[ModelComparison, ...]:
-    """Answer the question that is named, or the one that the data leave; of models one answer for what a paper keeps apart."""
+    """Compare judges or models, whichever is named or fits the data. Models are compared per group that a paper keeps apart."""
     from editloupe.evals.stats.comparison.model_comparison import compare_models_by_slice
     from editloupe.evals.stats.comparison.run_comparison import compare_runs as compare_two
     from editloupe.evals.stats.comparison.run_comparison import find_question

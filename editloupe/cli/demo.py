@@ -1,4 +1,4 @@
-"""`editloupe demo`: judges a few bundled edits and says what to try next."""
+"""The command `editloupe demo`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ from editloupe.evals.manifests.datasets import read_manifest
 @expand_options
 def demo(
     given: Annotated[JudgeOptions, Only("judge", "base_url", "mode", "set_values")],
-    out: Annotated[Path, typer.Option(help="The run folder the verdicts, steps and pictures go to.")] = Path(
-        "runs/demo"
-    ),
-    limit: Annotated[int | None, typer.Option(min=1, help="Judge only so many of the bundled edits.")] = None,
+    out: Annotated[Path, typer.Option(help="Run folder for verdicts, steps and pictures.")] = Path("runs/demo"),
+    limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N edits.")] = None,
 ) -> int:
-    """Judge a few bundled edits, with the embedded judge unless another is named.
+    """Judge a few bundled edits, with the embedded judge by default.
 
-    They come with target boxes and references, so they are judged in oracle mode unless another is named.
+    They have target boxes and references, so the default mode is oracle.
 
     Example: editloupe demo --judge google_genai:gemini-3-pro --mode tools
     """

@@ -1,4 +1,4 @@
-"""`editloupe make dlebench` and `make sizes`: from questions to small-object samples; how large targets are."""
+"""The commands `editloupe make dlebench` and `make sizes`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from editloupe._util.text import for_json, format_command, number_of, one_line, verb
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.manifest import manifest_blocks, manifest_names
-from editloupe.cli.options import Only, check_choice, expand_options
+from editloupe.cli.options import Only, Visible, check_choice, expand_options
 from editloupe.cli.output import tell
 from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.datasets import Naming
@@ -40,64 +40,67 @@ def dlebench(
     questions: Annotated[
         Path,
         typer.Argument(
-            help="Picture, question, options, answer in .jsonl, .json, .csv, .tsv or .parquet; or the folder of V*-Bench."
+            help="Questions with picture, options and answer (.jsonl, .json, .csv, .tsv, .parquet), or the folder of V*-Bench."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The folder of the benchmark; given again, it goes on where it was.")],
+    out: Annotated[Path, typer.Option(help="Folder of the benchmark. Run the same command again to continue.")],
     *,
-    judge: Annotated[JudgeOptions, Only(*ASKED, *LOOKING)],
+    judge: Annotated[JudgeOptions, Only(*ASKED, *LOOKING), Visible(*ASKED, *LOOKING)],
     boxes: Annotated[
         str,
-        typer.Option(
-            help="people: a detector's boxes wait for a look in the studio; detector: they are taken as they are."
-        ),
+        typer.Option(help="people (confirm the detector's boxes in the studio) or detector (use them as they are)."),
     ] = PEOPLE,
     editor: Annotated[
         str | None,
         typer.Option(
-            help="openai:gpt-image-1, google_genai:gemini-3-pro-image or another image model, or a folder of hand-edited crops.",
+            help="Image model, such as openai:gpt-image-1 or google_genai:gemini-3-pro-image, or a folder of hand-edited crops.",
             rich_help_panel=EDITING,
         ),
     ] = None,
     editor_url: Annotated[
-        str | None, typer.Option(help="A server of the same form as the editor's provider.", rich_help_panel=EDITING)
+        str | None,
+        typer.Option(help="A server that is compatible with the editor's provider.", rich_help_panel=EDITING),
     ] = None,
     editor_price: Annotated[
-        float | None, typer.Option(min=0, help="US dollars a picture.", rich_help_panel=EDITING)
+        float | None, typer.Option(min=0, help="US dollars per picture.", rich_help_panel=EDITING)
     ] = None,
-    pictures: Annotated[Path | None, typer.Option(help="Where the pictures lie; else beside the question set.")] = None,
-    source: Annotated[str | None, typer.Option(help="What the data card calls the question set.")] = None,
-    licence: Annotated[str | None, typer.Option(help="Of the pictures, where the rows do not say it.")] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(help="Folder of the pictures. Default: the folder of the question set.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Name of the question set in the data card.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Licence of the pictures, if the rows do not name it.")] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Such as ocr_operation=alter_text or reviewers=2; may be given again."
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of `make dlebench`, such as ocr_operation=alter_text or reviewers=2. Repeatable.",
         ),
     ] = None,
     again: Annotated[
         list[str] | None,
-        typer.Option(help="Try once more what metadata, boxes or references left out; may be given again."),
+        typer.Option(help="Try again what was left out of metadata, boxes or references. Repeatable."),
     ] = None,
     unreviewed: Annotated[
         bool,
-        typer.Option(
-            "--unreviewed", help="Put samples into the manifest that nobody has reviewed yet, marked as such."
-        ),
+        typer.Option("--unreviewed", help="Also write samples without a review to the manifest, marked as such."),
     ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first questions.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at once.", rich_help_panel=LIMITS)] = 8,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N questions.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests.", rich_help_panel=LIMITS)] = 8,
     max_cost: Annotated[
-        float | None, typer.Option(min=0, help="US dollars for the whole folder.", rich_help_panel=LIMITS)
+        float | None, typer.Option(min=0, help="Limit for the whole folder, in US dollars.", rich_help_panel=LIMITS)
     ] = None,
     price: Annotated[
         str | None,
-        typer.Option(help="INPUT,OUTPUT[,CACHED] of the judge in dollars a million tokens.", rich_help_panel=LIMITS),
+        typer.Option(
+            help="Price of the judge: INPUT,OUTPUT[,CACHED] in US dollars per million tokens.", rich_help_panel=LIMITS
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate requests, tokens and cost.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> int:
-    """Make small-object edit samples with references out of questions about pictures; the same command again goes on.
+    """Make small-object edit samples with references from questions about pictures. Run the same command again to continue.
 
     Questions become metadata (a model), boxes (the data, a detector, people in the studio), references (an image editor) and,
     once people have reviewed them, a manifest and a data card.
@@ -151,7 +154,7 @@ def _with_models(
     references: ReferenceMaker | None,
     priced: Price | None,
 ) -> None:
-    """Give the session whoever was named: who writes metadata, who finds boxes, who edits."""
+    """Open the models for metadata, boxes and references."""
     from editloupe.evals.batch.work_items import TemporaryReplies
     from editloupe.making.dlebench_metadata import MetadataMaker
     from editloupe.tools.models.detectors import GroundingDino
@@ -180,7 +183,7 @@ def asker(
     concurrency: int,
     stage: str,
 ) -> Asker | None:
-    """Return the model that was named, its requests counted and capped; None where none was."""
+    """Return the model that writes metadata, with its requests counted and limited; None if no judge is named."""
     from editloupe.agent.asker import Asker
     from editloupe.agent.open_model import open_chat
     from editloupe.agent.spec_names import RULES
@@ -214,7 +217,7 @@ def _price(judge: JudgeOptions, price: str | None) -> Price | None:
 def _editor(
     folder: MakingFolder, ledger: Ledger, editor: str | None, url: str | None, price: float | None
 ) -> ReferenceMaker | None:
-    """Return who makes references: an image model, or a folder of crops that people edited."""
+    """Return the maker of references: an image model, or a folder of hand-edited crops."""
     from editloupe.agent.image_editing import open_editor
     from editloupe.evals.runs.prices import price_of
     from editloupe.making.references import HandFolder, ReferenceMaker
@@ -340,27 +343,27 @@ def progress(quiet: bool) -> Callable[[ItemTally], None]:
 @expand_options
 def sizes(
     manifests: Annotated[
-        list[Path], typer.Argument(help=".jsonl, .csv or .parquet files; several stand beside each other.")
+        list[Path], typer.Argument(help=".jsonl, .csv or .parquet files. Several are compared side by side.")
     ],
-    out: Annotated[Path, typer.Option(help="The folder for targets, boxes, manifests with boxes and figures.")],
+    out: Annotated[Path, typer.Option(help="Folder for targets, boxes, manifests with boxes, and figures.")],
     *,
-    judge: Annotated[JudgeOptions, Only(*ASKED, *LOOKING)],
+    judge: Annotated[JudgeOptions, Only(*ASKED, *LOOKING), Visible(*ASKED, *LOOKING)],
     layout: Annotated[
-        str, typer.Option(help=f"Whose names of fields: {' or '.join(layouts.sample_layouts())}.")
+        str, typer.Option(help=f"Manifest field naming: {' or '.join(layouts.sample_layouts())}.")
     ] = layouts.PLAIN,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first samples of each.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at once.", rich_help_panel=LIMITS)] = 8,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples of each manifest.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests.", rich_help_panel=LIMITS)] = 8,
     max_cost: Annotated[
-        float | None, typer.Option(min=0, help="US dollars for the whole folder.", rich_help_panel=LIMITS)
+        float | None, typer.Option(min=0, help="Limit for the whole folder, in US dollars.", rich_help_panel=LIMITS)
     ] = None,
     price: Annotated[
-        str | None, typer.Option(help="INPUT,OUTPUT[,CACHED] in dollars a million tokens.", rich_help_panel=LIMITS)
+        str | None, typer.Option(help="INPUT,OUTPUT[,CACHED] in US dollars per million tokens.", rich_help_panel=LIMITS)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate requests, tokens and cost.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Measure how much of their pictures targets take: a model names each target, the detector finds it, given boxes stay.
+    """Measure the area of targets: a model names each target and the detector finds it. Existing boxes are kept.
 
     Example: editloupe make sizes bench/manifest.jsonl other.jsonl --out sizes --judge openai:gpt-5.1
     """

@@ -1,4 +1,4 @@
-"""`editloupe doctor`: which judges, tools, weights and devices are ready, and what to do for the others."""
+"""The command `editloupe doctor`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ EXTRAS = {
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Say what is ready on this machine and what to do for the rest; asks no server and loads no model."""
+    """Check which judges, tools, packages and devices are ready, and say what to do for the others.
+
+    No server is contacted and no model is loaded.
+
+    Example: editloupe doctor
+    """
     findings = [*_machine(), *_judges(), *_tools(), *_extras()]
     if as_json:
         print(for_json(findings, 2))

@@ -1,4 +1,4 @@
-"""`editloupe drift`: judge an anchor set again and say whether the judge has changed."""
+"""The command `editloupe drift`."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ CODES = {"same": 0, "changed": 1, "cannot tell": 4}
 
 @expand_options
 def drift(
-    anchor: Annotated[Path, typer.Argument(help="The run to compare with, judged when all was well.")],
+    anchor: Annotated[Path, typer.Argument(help="The reference run.")],
     judge: Annotated[JudgeOptions, Without("protocol", "mode", "criteria")],
     *,
     edits: Annotated[
-        int, typer.Option("--edits", min=20, help="How many edits to judge again, over labels and types.")
+        int, typer.Option("--edits", min=20, help="How many edits to judge again, stratified by label and type.")
     ] = 100,
     margin: Annotated[
-        float, typer.Option("--margin", help="Points of 100 by which a mean may move and be the same.")
+        float, typer.Option("--margin", help="Largest change of a mean that counts as the same, in points of 100.")
     ] = 5.0,
     error: Annotated[
-        float, typer.Option("--error", help="Probability of telling a change where there is none.")
+        float, typer.Option("--error", help="Probability of reporting a change that did not happen.")
     ] = 0.05,
-    draw_seed: Annotated[int, typer.Option("--draw-seed", min=0, help="Seed of the draw; same seed, same edits.")] = 0,
+    draw_seed: Annotated[int, typer.Option("--draw-seed", min=0, help="Seed of the draw.", hidden=True)] = 0,
     configuration: Annotated[
         str | None,
-        typer.Option("--configuration", help="Which judge's verdicts of the anchor, where it holds several."),
+        typer.Option("--configuration", help="The configuration of the reference run, if it has several.", hidden=True),
     ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Requests under way at once.")] = 8,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Concurrent requests.")] = 8,
     out: Annotated[
-        Path | None, typer.Option(help="Keep the second judging in this run; what it holds already is not asked again.")
+        Path | None, typer.Option(help="Store the new verdicts in this run, and reuse those it has.")
     ] = None,
     format: Annotated[str | None, typer.Option("--format", help="text or json.")] = None,
 ) -> int:
-    """Judge some edits of a run again and say: same, changed, or cannot tell. Exit code 0, 1 or 4.
+    """Judge some edits of a run again and test for a change: same (exit code 0), changed (1) or cannot tell (4).
 
     Example: editloupe drift runs/anchor --judge openai:gpt-5.1 --edits 200
     """
@@ -94,7 +94,7 @@ def _there(source: PictureSource) -> bool:
 
 
 def _edits(table: RunTable, count: int, seed: int) -> list[Edit]:
-    """Return the edits to judge again; a picture whose file is gone is taken from the run, where it was kept."""
+    """Return the edits to judge again. A picture whose file is gone is taken from the run."""
     from editloupe.evals.runs.store import Run
     from editloupe.evals.stats.trust.drift import draw_anchor_rows
 

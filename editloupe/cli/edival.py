@@ -1,4 +1,4 @@
-"""`editloupe edival`: decompose pictures, make chains of instructions, evaluate results, report and compare settings."""
+"""The commands of `editloupe edival`: decompose, instruct, import, evaluate, report, compare and baselines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from editloupe.agent.transport.attachments import wire_limits
 from editloupe.cli.batch import BatchOptions, Closing, judge_into_run
 from editloupe.cli.edival_report import baselines, compare, report
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
-from editloupe.cli.options import LOOKING, Default, Only, check_choice, expand_options
+from editloupe.cli.options import LOOKING, Default, Only, Visible, check_choice, expand_options
 from editloupe.cli.output import tell
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies
 from editloupe.evals.edival.decompose import Decomposer
@@ -39,8 +39,9 @@ from editloupe.tools.models.features import DINO_V3, FeatureSettings
 from editloupe.types import UserError
 
 SettingsFile = Annotated[
-    Path | None, typer.Option("--settings", help="YAML with thresholds and rules to use instead of the published ones.")
+    Path | None, typer.Option("--settings", help="YAML file with thresholds and rules that replace the published ones.")
 ]
+LOCAL_MODELS = ("detector", "detector_download", "device")
 JudgeOfCrops = Annotated[
     JudgeOptions,
     Only(
@@ -63,43 +64,42 @@ JudgeOfCrops = Annotated[
         "tool_set",
         *(field.name for field in fields(ModelOptions)),
     ),
+    Visible(*LOCAL_MODELS),
 ]
-"""The model is shown crops and has no tools: what is about protocols, modes and calls has no meaning here."""
+"""The model sees crops and has no tools, so options about protocols, modes and calls do not apply."""
 
 
 @expand_options
 def evaluate(
-    chains: Annotated[Path, typer.Argument(help="The folder `instruct` wrote.")],
+    chains: Annotated[Path, typer.Argument(help="Folder written by `instruct`.")],
     results: Annotated[
         Path | None,
-        typer.Argument(help="Pictures as MODEL/MODE/IMAGE/TURN.png; MODE is multi, complex or complex-NAME."),
+        typer.Argument(help="Pictures as MODEL/MODE/IMAGE/TURN.png. MODE is multi, complex or complex-NAME."),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option(help="The run's folder; the same command again continues it.")],
+    out: Annotated[Path, typer.Option(help="The run's folder. Run the same command again to continue.")],
     judge: JudgeOfCrops,
     of_models: Annotated[
         list[str] | None,
-        typer.Option(
-            "--results", help="MODEL=FOLDER with one model's pictures as MODE/IMAGE/TURN.png; may be given again."
-        ),
+        typer.Option("--results", help="MODEL=FOLDER with a model's pictures as MODE/IMAGE/TURN.png. Repeatable."),
     ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option("--model", help="Only this editing model; may be given again.")
-    ] = None,
-    mode: Annotated[list[str] | None, typer.Option("--mode", help="Only this mode; may be given again.")] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", help="Only this editing model. Repeatable.")] = None,
+    mode: Annotated[list[str] | None, typer.Option("--mode", help="Only this mode. Repeatable.")] = None,
     features: Annotated[
         str | None,
-        typer.Option(help="Folder or hub id of a DINO model, or none; else DINOv3 ViT-B/16.", rich_help_panel=LOOKING),
+        typer.Option(
+            help="Folder or hub id of a DINO model, or none. Default: DINOv3 ViT-B/16.", rich_help_panel=LOOKING
+        ),
     ] = None,
     quality: Annotated[
-        str, typer.Option(help="auto (HPSv3 where installed), hpsv3 or none.", rich_help_panel=LOOKING)
+        str, typer.Option(help="auto (HPSv3 if installed), hpsv3 or none.", rich_help_panel=LOOKING)
     ] = "auto",
     settings: SettingsFile = None,
     options: Annotated[BatchOptions, Default(concurrency=8)],
 ) -> int:
-    """Judge results by objects, turn by turn, into a run that can be continued, traced and reported.
+    """Judge results by objects, turn by turn, into a resumable run.
 
-    Several models share one run, at once or one after another; what is judged already is not judged again.
+    Several models can share a run, at once or one after another. Nothing is judged twice.
 
     Example: editloupe edival evaluate chains results --out runs/edival --judge openai:qwen2.5-vl-7b --base-url http://localhost:8000/v1
     """
@@ -136,7 +136,7 @@ def evaluate(
 
 
 def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
-    """Return the rules of a set-up, with what a settings file changes in the published ones in their place."""
+    """Return the rules of a preset, changed where a settings file differs from the published rules."""
     usual, given = published().model_dump(), load_settings(file).model_dump()
     rules = chosen.rule_settings()
     named = rules if isinstance(rules, EdivalSettings) else published()
@@ -144,7 +144,7 @@ def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
 
 
 def _worded(files: Sequence[Path]) -> Rubric | None:
-    """Return the rubric in the words of the user's files; a criterion of one's own has no place in a chain's arithmetic."""
+    """Return the rubric as the user's files word it. Criteria of the user's own are refused: chains do not score them."""
     if not files:
         return None
     found = reword_protocol(PROTOCOL, files)
@@ -156,7 +156,7 @@ def _worded(files: Sequence[Path]) -> Rubric | None:
 
 
 def _folders_by_model(given: Sequence[str]) -> dict[str, Path]:
-    """Read MODEL=FOLDER; a model may be named once."""
+    """Parse MODEL=FOLDER. A model may be named once."""
     found: dict[str, Path] = {}
     for text in given:
         name, equals, folder = (part.strip() for part in text.partition("="))
@@ -171,31 +171,31 @@ def _folders_by_model(given: Sequence[str]) -> dict[str, Path]:
 
 
 ASKING = ("judge", "setup", "set_values", "base_url", "max_output_tokens", "timeout")
-"""What says how a model is asked about one picture without rubrics, modes and tools."""
+"""Options of a model that is asked without rubrics, modes and tools."""
 
 MOST_TOLD = 20
-"""Problems that are told one by one."""
+"""Problems that are printed one by one."""
 app = typer.Typer(
     help="EdiVal-Agent: chains of edits judged by objects, with checks a detector can make.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
-Concurrency = Annotated[int, typer.Option(min=1, help="Requests under way at once.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="Concurrent requests.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
 @app.command()
 @expand_options
 def decompose(
-    images: Annotated[list[Path], typer.Argument(help="Pictures, or folders of them.")],
-    out: Annotated[Path, typer.Option(help="The folder for one JSON and one picture with boxes each.")],
-    judge: Annotated[JudgeOptions, Only(*ASKING, "detector", "detector_download", "device", "tool_set")],
+    images: Annotated[list[Path], typer.Argument(help="Pictures or folders of pictures.")],
+    out: Annotated[Path, typer.Option(help="Output folder: a JSON file and a picture with boxes per input.")],
+    judge: Annotated[JudgeOptions, Only(*ASKING, *LOCAL_MODELS, "tool_set"), Visible(*LOCAL_MODELS)],
     settings: SettingsFile = None,
     concurrency: Concurrency = 8,
     quiet: Quiet = False,
 ) -> int:
-    """List the objects of pictures and keep those the detector finds; the same command again does what is missing.
+    """List the objects of pictures and keep those the detector finds. Run the same command again to continue.
 
     Example: editloupe edival decompose photos --out objects --judge openai:gpt-5.1
     """
@@ -214,19 +214,21 @@ def decompose(
 @app.command()
 @expand_options
 def instruct(
-    objects: Annotated[Path, typer.Argument(help="The folder `decompose` wrote.")],
-    out: Annotated[Path, typer.Option(help="The folder for one chain a picture.")],
+    objects: Annotated[Path, typer.Argument(help="Folder written by `decompose`.")],
+    out: Annotated[Path, typer.Option(help="Output folder: one chain per picture.")],
     *,
     proposals: Annotated[
         str,
-        typer.Option(help="lmm: the judge proposes what chance leaves open; lists: drawn from word lists, no model."),
+        typer.Option(
+            help="lmm (the judge proposes objects and attributes) or lists (drawn from word lists, no model)."
+        ),
     ] = "lmm",
     judge: Annotated[JudgeOptions, Only(*ASKING)],
-    turns: Annotated[int | None, typer.Option(min=1, help="Instructions a chain; the paper has 3.")] = None,
-    types: Annotated[str | None, typer.Option(help="Types in order, with commas, instead of chance.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same choices.")] = 0,
+    turns: Annotated[int | None, typer.Option(min=1, help="Instructions per chain; the paper has 3.")] = None,
+    types: Annotated[str | None, typer.Option(help="Types in order, separated by commas. Default: random.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the choices.")] = 0,
     wording: Annotated[
-        str, typer.Option(help="ours, or paper: the published templates and connectors, word for word.")
+        str, typer.Option(help="ours, or paper (the published templates and connectors, word for word).")
     ] = "ours",
     settings: SettingsFile = None,
     concurrency: Concurrency = 8,
@@ -253,15 +255,15 @@ def instruct(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="The released table of instructions and object pools: CSV or JSONL.")],
+    file: Annotated[Path, typer.Argument(help="The published table of instructions and object pools (CSV or JSONL).")],
     images: Annotated[
-        Path, typer.Option(help="The photographs, INDEX_input_raw.jpg or INDEX.png: a folder or a zip file.")
+        Path, typer.Option(help="Folder or zip file of the photographs, INDEX_input_raw.jpg or INDEX.png.")
     ],
-    out: Annotated[Path, typer.Option(help="The folder for one chain a picture.")],
+    out: Annotated[Path, typer.Option(help="Output folder: one chain per picture.")],
 ) -> int:
-    """Read released chains, their instructions and object pools as they are, for `edival evaluate`.
+    """Import the published chains, their instructions and object pools, for `edival evaluate`.
 
-    The same command again does what is missing. Rows that cannot be read are told with their line and left out.
+    Rows that cannot be read are reported with their line and left out. Run the same command again to continue.
 
     Example: editloupe edival import oai_instruction_generation_output.csv --images input_images_resize_512.zip --out chains
     """

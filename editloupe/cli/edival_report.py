@@ -1,4 +1,4 @@
-"""`editloupe edival report` and `compare`: runs in the paper's tables, and two settings side by side."""
+"""The commands `editloupe edival report`, `compare` and `baselines`."""
 
 from __future__ import annotations
 
@@ -27,33 +27,35 @@ if TYPE_CHECKING:
 FIGURE_FORMATS = ("svg", "png")
 
 MissingRule = Annotated[
-    str, typer.Option("--missing", help="complete: pictures with all turns (the paper); per_turn: as far as they got.")
+    str,
+    typer.Option(
+        "--missing", help="complete (only pictures with all turns, as in the paper) or per_turn (all turns that exist)."
+    ),
 ]
 Format = Annotated[
-    str | None, typer.Option("--format", help="text, md, html, json, latex or csv; else by the suffix of --out.")
+    str | None,
+    typer.Option("--format", help="text, md, html, json, latex or csv. Default: by the suffix of --out, or text."),
 ]
-Out = Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")]
+Out = Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")]
 
 
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Runs that `edival evaluate` made; all their models share the tables.")
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Runs of `edival evaluate`. All models share the tables.")],
     format: Format = None,
     out: Out = None,
     missing: MissingRule = "complete",
     table: Annotated[
         list[str] | None,
-        typer.Option("--table", help="Only the table with this number in the paper, such as 3; may be given again."),
+        typer.Option("--table", help="Only the table with this number in the paper, such as 3. Repeatable."),
     ] = None,
     configuration: Annotated[
-        str | None, typer.Option("--configuration", help="Whose verdicts, where a run was judged in several ways.")
+        str | None, typer.Option("--configuration", help="The configuration, if a run has several.")
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option("--figures", help="Also write every figure into this folder, as SVG and PNG.")
+        Path | None, typer.Option("--figures", help="Also write all figures to this folder, as SVG and PNG.")
     ] = None,
 ) -> None:
-    """Tell runs in the paper's tables, one row a model, with its curves, Pareto fronts, and multi-turn against complex.
+    """Print the paper's tables with one row per model, with curves, Pareto fronts, and multi-turn against complex.
 
     Example: editloupe edival report runs/edival --table 3 --format latex
     """
@@ -85,14 +87,15 @@ def report(
 def compare(
     a: Annotated[Path, typer.Argument(help="A run.")],
     b: Annotated[
-        Path | None, typer.Argument(help="The same results judged with other settings; else A was judged in two ways.")
+        Path | None,
+        typer.Argument(help="The same results judged with other settings. Default: A has two configurations."),
     ] = None,
     mode: Annotated[str, typer.Option(help="multi, complex, complex-ordered…")] = "multi",
     format: Format = None,
     out: Out = None,
     missing: MissingRule = "complete",
 ) -> None:
-    """Correlate what two settings say of the same results, over models and turns.
+    """Correlate the verdicts of two settings on the same results, over models and turns.
 
     Example: editloupe edival compare runs/default runs/threshold-04
     """
@@ -111,7 +114,7 @@ def compare(
 
 
 def _two_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:
-    """Return which configurations are compared and what run.json says of them: one of each run, or two of one."""
+    """Return the two configurations to compare and their descriptions in run.json."""
     from editloupe.evals.edival.scores_of_runs import PROTOCOL
     from editloupe.evals.runs.store import Run
 
@@ -148,7 +151,7 @@ def rendered(
     sections: Sequence[PrintedTable],
     drawings: Callable[[], Mapping[str, Any]],
 ) -> str:
-    """Return tables in a format: as blocks, as facts or as sections."""
+    """Return the tables in a format."""
     if kind == "json":
         return for_json(facts, 2) + "\n"
     if kind in ("latex", "csv"):
@@ -169,7 +172,7 @@ def rendered(
 
 
 ALONE = "lmm"
-"""The run of the LMM alone, in the folder of the baselines."""
+"""Folder of the LMM's run in the folder of the baselines."""
 JudgeAlone = Annotated[
     JudgeOptions,
     Only(
@@ -194,31 +197,32 @@ JudgeAlone = Annotated[
 
 @expand_options
 def baselines(
-    run: Annotated[Path, typer.Argument(help="A run that `edival evaluate` made.")],
+    run: Annotated[Path, typer.Argument(help="A run of `edival evaluate`.")],
     *,
     human: Annotated[
         list[Path],
-        typer.Option(help="Labels of people, instruction_following yes or no (CSV, JSONL); may be given again."),
+        typer.Option(help="Human labels of instruction_following, yes or no (CSV, JSONL). Repeatable."),
     ],
-    out: Annotated[Path, typer.Option(help="The folder of the baselines; the same command again continues it.")],
+    out: Annotated[Path, typer.Option(help="Folder of the baselines. Run the same command again to continue.")],
     judge: JudgeAlone,
     clip: Annotated[
         str | None,
-        typer.Option(help="Folder or hub id of a CLIP model; without it no CLIP baseline.", rich_help_panel=LOOKING),
+        typer.Option(
+            help="Folder or hub id of a CLIP model. Without it there is no CLIP baseline.", rich_help_panel=LOOKING
+        ),
     ] = None,
     clip_download: Annotated[
-        bool, typer.Option("--clip-download", help="Allow fetching CLIP's weights.", rich_help_panel=LOOKING)
+        bool, typer.Option("--clip-download", help="Allow downloading CLIP's weights.", rich_help_panel=LOOKING)
     ] = False,
-    configuration: Annotated[
-        str | None, typer.Option(help="Whose verdicts, where the run was judged in several ways.")
-    ] = None,
+    configuration: Annotated[str | None, typer.Option(help="The configuration, if the run has several.")] = None,
     format: Annotated[
-        str | None, typer.Option(help="text, md, html, json, latex or csv; else by the suffix of --report.")
+        str | None,
+        typer.Option(help="text, md, html, json, latex or csv. Default: by the suffix of --report, or text."),
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="The file to write the tables to; else the terminal.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Output file of the tables. Default: standard output.")] = None,
     options: Annotated[BatchOptions, Without("as_json"), Default(concurrency=8)],
 ) -> int:
-    """Ask an LMM about both pictures of every labelled edit, measure CLIP's direction, and set all against people.
+    """Compare EdiVal-IF, an LMM alone and CLIP's direction with human labels.
 
     Accuracy by instruction type (Figure 4), and Pearson's correlation, Cohen's kappa and F1 (Table 13).
 
@@ -255,7 +259,7 @@ def baselines(
 
 
 def _directions(people: People, clip: str, download: bool, judge: JudgeOptions, out: Path) -> dict[str, float | None]:
-    """Return CLIP's direction of every labelled edit; a model that cannot be used is the user's mistake."""
+    """Return CLIP's direction of every labelled edit; raise if the model cannot be used."""
     from editloupe.evals.edival.baseline_scores import CLIP_FILE, ClipDirections
     from editloupe.tools.models.features import ClipEncoder, FeatureSettings
 

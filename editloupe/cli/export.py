@@ -1,4 +1,4 @@
-"""`editloupe export`: a run's units for other programs."""
+"""The command `editloupe export`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect")
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
     format: Annotated[str, typer.Option("--format", help="jsonl, csv, parquet, datasets or inspect.")] = "jsonl",
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; a folder for datasets. JSONL and CSV go to the terminal.")
+        Path | None,
+        typer.Option(help="Output file, or folder for datasets. Default for JSONL and CSV: standard output."),
     ] = None,
-    images: Annotated[bool, typer.Option("--images", help="Put the pictures into a datasets folder.")] = False,
+    images: Annotated[bool, typer.Option("--images", help="With --format datasets: include the pictures.")] = False,
     configuration: Annotated[
-        str | None, typer.Option(help="Whose verdicts an inspect log holds, where the run has several judges.")
+        str | None, typer.Option(help="With --format inspect: the configuration, if the run has several.")
     ] = None,
 ) -> None:
-    """Write one row a unit of work: edit, model, criterion, repeat, judge, status, label, scores, reason, tokens, cost.
+    """Export one row per unit: edit, model, criterion, repeat, judge, status, label, scores, reason, tokens, cost.
 
-    The format inspect is an `.eval` log with the whole conversations and their pictures, which `inspect view` opens.
+    The inspect format is an `.eval` log with all conversations and pictures, for `inspect view`.
 
     Example: editloupe export runs/gpt --format parquet --out verdicts.parquet
     """

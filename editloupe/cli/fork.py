@@ -1,4 +1,4 @@
-"""`editloupe fork`: go on from a step of a kept trace with one thing changed."""
+"""The command `editloupe fork`."""
 
 from __future__ import annotations
 
@@ -19,44 +19,48 @@ from editloupe.types import Mode, UserError
 if TYPE_CHECKING:
     from editloupe.evals.forks.reopening import JudgeChange
 
-WHERE, CHANGE = "Where the fork begins", "What is other at the step"
+WHERE, CHANGE = "Where the fork begins", "What changes at the step"
 
 
 @expand_options
 def fork(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    edit_id: Annotated[str, typer.Argument(help="The edit's id in the run.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    edit_id: Annotated[str, typer.Argument(help="The edit's id.")],
     given: Annotated[JudgeOptions, Without("criteria")],
     *,
     criterion: Annotated[str, typer.Option(help="The criterion whose trace is forked.", rich_help_panel=WHERE)],
     step: Annotated[int, typer.Option(help="The step, counted from 1.", rich_help_panel=WHERE)],
     model: Annotated[
-        str | None, typer.Option(help="The editing model, where several share the id.", rich_help_panel=WHERE)
+        str | None, typer.Option(help="The editing model, if several share the id.", hidden=True, rich_help_panel=WHERE)
     ] = None,
     repeat: Annotated[
-        int | None, typer.Option(min=0, help="Which repeat's trace, counted from 0.", rich_help_panel=WHERE)
+        int | None, typer.Option(min=0, help="The repeat, counted from 0.", hidden=True, rich_help_panel=WHERE)
     ] = None,
     target: Annotated[
-        int | None, typer.Option(min=1, help="Which target's trace, counted from 1.", rich_help_panel=WHERE)
+        int | None, typer.Option(min=1, help="The target, counted from 1.", hidden=True, rich_help_panel=WHERE)
     ] = None,
     configuration: Annotated[
-        str | None, typer.Option(help="Which judge's trace, where the run holds several.", rich_help_panel=WHERE)
+        str | None, typer.Option(help="The configuration, if the run has several.", hidden=True, rich_help_panel=WHERE)
     ] = None,
     parent: Annotated[
-        int | None, typer.Option("--fork", help="Fork this fork of the run instead.", rich_help_panel=WHERE)
+        int | None,
+        typer.Option(
+            "--fork", help="Fork this fork instead of a trace of the run.", hidden=True, rich_help_panel=WHERE
+        ),
     ] = None,
     thought: Annotated[
-        str | None, typer.Option(help="Another thought, or @FILE with one.", rich_help_panel=CHANGE)
+        str | None,
+        typer.Option(help="Replace the step's thought by this text, or by the text of @FILE.", rich_help_panel=CHANGE),
     ] = None,
     drop_observation: Annotated[
         list[int] | None,
-        typer.Option(metavar="I", help="Do not show what call I brought; may be given again.", rich_help_panel=CHANGE),
+        typer.Option(metavar="I", help="Leave out the observation of call I. Repeatable.", rich_help_panel=CHANGE),
     ] = None,
     observation_picture: Annotated[
         list[str] | None,
         typer.Option(
             metavar="I=FILE",
-            help="Another picture for observation I, or I.J for its picture J; may be given again.",
+            help="Replace the picture of observation I, or picture J by I.J=FILE. Repeatable.",
             rich_help_panel=CHANGE,
         ),
     ] = None,
@@ -64,7 +68,7 @@ def fork(
         list[str] | None,
         typer.Option(
             metavar="I=x1,y1,x2,y2",
-            help="Carry out call I with this box, in the numbers of the call; may be given again.",
+            help="Run call I with this box, in the call's own unit. Repeatable.",
             rich_help_panel=CHANGE,
         ),
     ] = None,
@@ -72,28 +76,28 @@ def fork(
         list[int] | None,
         typer.Option(
             metavar="I",
-            help="Carry out call I again, with the tools as they are set here; may be given again.",
+            help="Run call I again, with the tool settings of this command. Repeatable.",
             rich_help_panel=CHANGE,
         ),
     ] = None,
     wording: Annotated[
         list[Path] | None,
-        typer.Option(help="Other words for the rubric in YAML, as --rubric.", rich_help_panel=CHANGE),
+        typer.Option(help="Reword the rubric (YAML), as --rubric does.", rich_help_panel=CHANGE),
     ] = None,
     repeat_fork: Annotated[
-        int, typer.Option(min=1, help="Make the fork so many times: the distribution of labels.")
+        int, typer.Option(min=1, help="How many forks to make, for the distribution of labels.")
     ] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="The run that keeps the fork; else the same one. Never as a verdict.")
+        Path | None,
+        typer.Option(help="Run that stores the fork. Default: the same run. A fork is never stored as a verdict."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     otel: Otel = False,
 ) -> int:
-    """Go on from a step of a kept trace with one thing changed, and show it beside its parent.
+    """Continue a stored trace from one of its steps, with a change, and show the result next to the original.
 
-    Everything before the step is taken from the run: only what comes after is asked. A step with a change of its own is kept,
-    changed, and the judge goes on after it; without one, the step itself is asked again, by another judge where one is named.
-    What is not given is as it was: judge, server, mode and settings are the parent's.
+    Steps before the fork are taken from the run. If the step is changed, the judge continues after it; otherwise the step
+    itself is asked again. Judge, server, mode and settings are those of the original trace unless options change them.
 
     Example: editloupe fork runs/gpt cup-17 --criterion instruction_following --step 1 --drop-observation 1
     """

@@ -1,4 +1,4 @@
-"""`editloupe judge`: one edit, its verdicts, and why."""
+"""The command `editloupe judge`, and the printed form of a judgement."""
 
 from __future__ import annotations
 
@@ -31,36 +31,38 @@ from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Ve
 def judge(
     source: Annotated[Path, typer.Argument(help="The picture before the edit.")],
     edited: Annotated[Path, typer.Argument(help="The picture after the edit.")],
-    instruction: Annotated[str, typer.Argument(help="What was asked for, in quotes.")],
+    instruction: Annotated[str, typer.Argument(help="The instruction of the edit, in quotes.")],
     given: JudgeOptions,
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A target box x1,y1,x2,y2 in pixels of the source; may be given again.", rich_help_panel=o.JUDGING
-        ),
+        typer.Option(help="Target box x1,y1,x2,y2 in pixels of the source. Repeatable.", rich_help_panel=o.JUDGING),
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(help="A picture of the edit done right.", rich_help_panel=o.JUDGING)
+        Path | None, typer.Option(help="A picture of the correct edit.", rich_help_panel=o.JUDGING)
     ] = None,
     instruction_type: Annotated[
         str | None,
-        typer.Option("--type", help='The type of instruction, such as "Change Color".', rich_help_panel=o.JUDGING),
+        typer.Option("--type", help='Instruction type, such as "Change Color".', rich_help_panel=o.JUDGING),
     ] = None,
     image: Annotated[
         list[str] | None,
         typer.Option(
-            help="A further picture as ROLE=FILE, such as annotated=marked.png; may be given again.",
+            help="A further picture as ROLE=FILE, such as annotated=marked.png. Repeatable.",
             rich_help_panel=o.JUDGING,
         ),
     ] = None,
-    hint: Annotated[str | None, typer.Option(help="A hint for the judge.", rich_help_panel=o.JUDGING)] = None,
-    edit_id: Annotated[str, typer.Option("--id", help="The edit's name in the run; else the edited file's.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, steps included.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Keep verdicts, steps and pictures in this run folder.")] = None,
+    hint: Annotated[
+        str | None, typer.Option(help="A hint for the judge.", hidden=True, rich_help_panel=o.JUDGING)
+    ] = None,
+    edit_id: Annotated[
+        str, typer.Option("--id", help="The edit's id in the run. Default: the edited file's name.", hidden=True)
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with all steps.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Store verdicts, steps and pictures in this run folder.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the steps as they happen.")] = False,
     otel: Otel = False,
 ) -> int:
-    """Judge one edit and say why.
+    """Judge one edit: a label or score per criterion, with the reasons.
 
     Example: editloupe judge before.png after.png "Remove the telephone" --judge openai:gpt-5.1 --out runs/one
     """
@@ -89,7 +91,7 @@ def judge(
 
 
 def build_edit(**fields: Any) -> Edit:
-    """Return an edit; a mistake in its fields is told in one sentence."""
+    """Return an edit; raise one sentence about the first wrong field."""
     try:
         return Edit(**fields)
     except ValidationError as error:
@@ -97,7 +99,7 @@ def build_edit(**fields: Any) -> Edit:
 
 
 def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinter | None = None) -> Judgement:
-    """Judge one edit and keep it in a run folder where one is named."""
+    """Judge one edit, and store it in a run folder if one is given."""
     album = Album()
     if out is None:
         return judge.judge(edit, watcher=steps, strict=True, album=album)
@@ -111,13 +113,13 @@ def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinte
 
 
 class StepPrinter:
-    """Shows steps on stderr as they happen, on a terminal only: a pipe gets the verdicts and nothing else."""
+    """Prints steps on stderr as they happen, if stderr is a terminal."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
 
     def step(self, trace: Trace, step: Step) -> None:
-        """Show one step."""
+        """Print one step."""
         if not self._console.is_terminal:
             return
         for call in step.calls:
@@ -134,7 +136,7 @@ def _whose(trace: Trace) -> str:
 
 
 def as_record(judgement: Judgement, judge: Judge | None = None) -> dict[str, Any]:
-    """Return the public JSON of one judgement; with its judge also the edit's own score, where the protocol has one."""
+    """Return the public JSON of a judgement, with the edit's score if its judge computes one."""
     whole = judge.score(judgement.edit, judgement.verdicts) if judge and judge.scores_edits else None
     return {
         **({"score_100": whole} if judge and judge.scores_edits else {}),
@@ -172,7 +174,7 @@ def _outcome_record(outcome: Outcome, traces: tuple[Trace, ...]) -> dict[str, An
 
 
 def show(judgement: Judgement, console: Console, judge: Judge | None = None) -> None:
-    """Print the verdicts of one edit for a person; a judge with rubrics of the user's own knows their titles."""
+    """Print the verdicts of one edit. A judge with custom rubrics provides their titles."""
     head = f"{judgement.edit.id}: {judgement.edit.instruction}"
     console.print(Text(printable(head), style="bold"))
     console.print(Text(one_line(f"{judgement.judge} · {judgement.protocol} · {judgement.mode} mode"), style="dim"))
@@ -220,7 +222,7 @@ def _show_opinions(outcome: Outcome, console: Console) -> None:
 
 
 def _said(verdict: Verdict, rubric: Rubric) -> str:
-    """Return what was answered, whatever the kind: a label, a number on its scale, or the items of a check list."""
+    """Return the answer as text: a label, a number on its scale, or the items of a check list."""
     if verdict.label:
         return one_line(verdict.label)
     if isinstance(rubric.answer, NumberAnswer) and verdict.score is not None:

@@ -1,4 +1,4 @@
-"""`editloupe label-queue`: which edits people should label next."""
+"""The command `editloupe label-queue`."""
 
 from __future__ import annotations
 
@@ -17,38 +17,40 @@ if TYPE_CHECKING:
 
 
 def label_queue(
-    run: Annotated[Path, typer.Argument(help="The folder of a run, or a manifest that nobody judged yet.")],
-    budget: Annotated[int, typer.Option("--budget", help="How many edits people can label.")],
+    run: Annotated[Path, typer.Argument(help="A run folder, or a manifest that is not judged yet.")],
+    budget: Annotated[int, typer.Option("--budget", help="How many edits to draw.")],
     tau: Annotated[
         float,
-        typer.Option("--tau", help="From near 0, mostly where the judge is unsure, to 1, a plain random sample."),
+        typer.Option(
+            "--tau", help="From near 0 (mostly edits the judge is unsure about) to 1 (a plain random sample)."
+        ),
     ] = 0.5,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draw; same seed, same queue.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draw.")] = 0,
     by: Annotated[
         str,
         typer.Option(
             "--by",
-            help="What says how unsure the judge was: confidence, repeats, entropy, judges; auto takes the first there is.",
+            help="Measure of confidence: confidence, repeats, entropy, judges, or auto (the first available).",
         ),
     ] = "auto",
     out: Annotated[
-        Path | None, typer.Option(help="The file to write, JSONL; else label_queue.jsonl in the run's folder.")
+        Path | None, typer.Option(help="Output file (JSONL). Default: label_queue.jsonl in the run's folder.")
     ] = None,
     human: Human = None,
     annotators: Annotated[
         list[str] | None,
-        typer.Option("--annotator", help="Split the queue between these annotators; given once for each."),
+        typer.Option("--annotator", help="Split the queue between annotators. Repeatable."),
     ] = None,
     shared: Annotated[
-        int, typer.Option("--shared", min=0, help="With --annotator: how many edits all of them label first.")
+        int, typer.Option("--shared", min=0, help="With --annotator: how many edits all annotators label.")
     ] = 100,
     protocol: ProtocolName = None,
     configuration: ConfigurationName = None,
 ) -> None:
-    """Draw edits to be labelled by people, more often where the judge is unsure, and keep the probability of each.
+    """Draw edits for people to label, preferring those the judge is unsure about, and record their probabilities.
 
-    `editloupe report --corrected` weighs the labels by these probabilities. Edits that people have labelled on every
-    criterion already are left out: labels of the manifest, of the run's labels.jsonl and of --human.
+    `editloupe report --corrected` weights the labels by these probabilities. Edits that are already labelled on every
+    criterion are left out; labels come from the manifest, the run's labels.jsonl and --human.
 
     Example: editloupe label-queue runs/gpt --budget 100 --out queue.jsonl
     """
@@ -100,7 +102,7 @@ def label_queue(
 
 
 def _tell_labelled(queue: LabelQueue, partly: int, notes: Sequence[str]) -> None:
-    """Say how many edits were left out because people have labelled them."""
+    """Print how many edits were left out because people have labelled them."""
     for note in notes:
         tell(note)
     if count := len(queue.labelled):

@@ -1,11 +1,12 @@
-"""The commands in one list, and how the program ends.
+"""The list of commands, and the program's errors and exit codes.
 
-Exit codes: 0 all judged, 3 something is unjudged, 2 the user's mistake, 130 interrupted.
+Exit codes: 0 everything is judged, 3 something is unjudged, 2 the user's mistake, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import errno
+import inspect
 import io
 import os
 import sys
@@ -18,16 +19,23 @@ from typing import Annotated, Any, cast
 import typer
 
 from editloupe._util.errors import UserError
+from editloupe.cli.completion import VARIABLE as COMPLETION_VARIABLE
+from editloupe.cli.completion import complete
+
+JUDGE, RESULTS, TRACES, TRUST = "Judge", "Results", "Traces", "People and trust"
+BENCHMARKS, SERVE, SET_UP = "Benchmarks", "Serve", "Set-up"
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command; its module is loaded only when it is used, so that --help stays quick."""
+    """A command. Its module is loaded only if it is used, so that `--help` is fast."""
 
     name: str
     module: str
     function: str
     help: str
+    panel: str
+    """The group of commands in the help."""
     group: bool = False
     """Whether `function` names a typer application with commands of its own."""
 
@@ -38,107 +46,116 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("judge", "editloupe.cli.judge", "judge", "Judge one edit and say why."),
-    Command("batch", "editloupe.cli.batch", "batch", "Judge many edits into a run that can be continued."),
+    Command("judge", "editloupe.cli.judge", "judge", "Judge one edit.", JUDGE),
+    Command("batch", "editloupe.cli.batch", "batch", "Judge a manifest into a resumable run.", JUDGE),
+    Command(
+        "ablate",
+        "editloupe.cli.ablate",
+        "ablate",
+        "Judge the same edits in every combination of some options, and compare them.",
+        JUDGE,
+    ),
+    Command("demo", "editloupe.cli.demo", "demo", "Judge a few bundled edits.", JUDGE),
+    Command("report", "editloupe.cli.report", "report", "Report a run, or a leaderboard of several runs.", RESULTS),
+    Command(
+        "compare", "editloupe.cli.compare", "compare", "Compare judges or editing models on the same edits.", RESULTS
+    ),
     Command(
         "export",
         "editloupe.cli.export",
         "export",
-        "Write a run's verdicts as JSONL, CSV, Parquet, a datasets folder or an Inspect log.",
+        "Export a run's verdicts as JSONL, CSV, Parquet, a datasets folder or an Inspect log.",
+        RESULTS,
     ),
+    Command("run", "editloupe.cli.runs", "app", "Inspect, merge and prune runs.", RESULTS, group=True),
+    Command("trace", "editloupe.cli.trace", "trace", "Show the steps that led to a verdict.", TRACES),
+    Command("traces", "editloupe.cli.traces", "traces", "Search traces, and count what they have in common.", TRACES),
     Command(
-        "run",
-        "editloupe.cli.runs",
-        "app",
-        "Inspect, merge and prune runs.",
-        group=True,
+        "fork", "editloupe.cli.fork", "fork", "Continue a stored trace from one of its steps, with a change.", TRACES
     ),
-    Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
-    Command(
-        "traces",
-        "editloupe.cli.traces",
-        "traces",
-        "Find verdicts by what was said, called, seen and paid on the way, and count them.",
-    ),
-    Command(
-        "fork",
-        "editloupe.cli.fork",
-        "fork",
-        "Go on from a step of a kept trace with one thing changed.",
-    ),
-    Command(
-        "report",
-        "editloupe.cli.report",
-        "report",
-        "Scores, tables and figures of one run, or a leaderboard of several.",
-    ),
-    Command("agree", "editloupe.cli.agree", "agree", "How well a run agrees with people."),
+    Command("agree", "editloupe.cli.agree", "agree", "Measure how well a run agrees with human labels.", TRUST),
     Command(
         "label-queue",
         "editloupe.cli.label_queue",
         "label_queue",
         "Draw the edits that people should label next, with known probabilities.",
+        TRUST,
     ),
     Command(
         "calibrate",
         "editloupe.cli.calibrate",
         "calibrate",
         "Find the confidence above which a judge agrees with people, with a guarantee.",
+        TRUST,
     ),
-    Command(
-        "drift", "editloupe.cli.drift", "drift", "Judge an anchor set again and say whether the judge has changed."
-    ),
-    Command(
-        "ablate",
-        "editloupe.cli.ablate",
-        "ablate",
-        "Judge edits in every combination of some options, and compare them in one table.",
-    ),
-    Command("compare", "editloupe.cli.compare", "compare", "Two runs on the same edits, side by side."),
-    Command(
-        "edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True
-    ),
-    Command(
-        "manifest", "editloupe.cli.manifest", "app", "Count what manifests hold: types, targets, sizes.", group=True
-    ),
+    Command("drift", "editloupe.cli.drift", "drift", "Judge edits of an old run again and test for a change.", TRUST),
     Command(
         "reward",
         "editloupe.cli.reward",
         "reward",
-        "How often the better of two is put first, the best of several, a ranking of models.",
+        "Measure accuracy on preference pairs, pick the best of several outputs, rank editing models.",
+        BENCHMARKS,
+    ),
+    Command(
+        "edival",
+        "editloupe.cli.edival",
+        "app",
+        "Judge chains of edits by objects, as EdiVal-Agent does.",
+        BENCHMARKS,
+        group=True,
     ),
     Command(
         "make",
         "editloupe.cli.make",
         "app",
-        "Draw test scenes with known answers, or make a benchmark of your own pictures.",
+        "Make test scenes with known answers, or a benchmark from your own pictures.",
+        BENCHMARKS,
         group=True,
     ),
-    Command("tool", "editloupe.cli.tool", "tool_command", "Run one tool by hand."),
     Command(
-        "protocols", "editloupe.cli.protocols", "protocols", "List the protocols, or print the whole texts of one."
+        "manifest",
+        "editloupe.cli.manifest",
+        "app",
+        "Count a manifest's edits by type, target and size.",
+        BENCHMARKS,
+        group=True,
     ),
+    Command("serve", "editloupe.cli.serve", "serve", "Serve rewards to training loops over HTTP.", SERVE),
     Command(
-        "doctor", "editloupe.cli.doctor", "doctor", "Say what is ready on this machine and what to do for the rest."
+        "mcp", "editloupe.cli.mcp", "mcp", "Serve the judge and the tools to assistants and editors by MCP.", SERVE
     ),
-    Command("demo", "editloupe.cli.demo", "demo", "Judge a few bundled edits."),
-    Command("serve", "editloupe.cli.serve", "serve", "Serve rewards to training loops, in the dialects they speak."),
-    Command("mcp", "editloupe.cli.mcp", "mcp", "Serve the judge and the tools to assistants and editors, by MCP."),
-    Command("studio", "editloupe.cli.studio", "studio", "Judge, look and label in the browser."),
+    Command("studio", "editloupe.cli.studio", "studio", "Judge, inspect and label in the browser.", SERVE),
+    Command("doctor", "editloupe.cli.doctor", "doctor", "Check which judges, tools and devices are ready.", SET_UP),
+    Command(
+        "settings",
+        "editloupe.cli.settings",
+        "settings",
+        "List all settings of a judge and the options that --help does not list.",
+        SET_UP,
+    ),
+    Command("protocols", "editloupe.cli.protocols", "protocols", "List the protocols, or print one in full.", SET_UP),
+    Command("tool", "editloupe.cli.tool", "tool_command", "Run one visual tool.", SET_UP),
 )
 
 EPILOG = 'Example: editloupe judge before.png after.png "Change the color of the cup from white to red" --judge openai:gpt-5.1'
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
-"""What writing to a disk that is full or gone raises; with a file's name it is told where the file is written."""
+MORE_SETTINGS = "More settings: editloupe settings; use --set KEY=VALUE"
+"""The last line of the help of every command that has `--set` for the judge."""
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""Errors of writing to a disk that is full or gone. Those with a file name are reported by the code that writes the file."""
 _USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
-"""What typer raises for a wrong option or argument; its own module for it is private."""
+"""The class that typer raises for a wrong option or argument; it is in a private module of typer."""
 
 
-def build_app(wanted: str | None = None) -> typer.Typer:
-    """Return the application with its commands, the wanted one loaded and the others named."""
+def build_app(name: str | None = None) -> typer.Typer:
+    """Build the application.
+
+    Args:
+        name: The command to load. The others are only listed.
+    """
     app = typer.Typer(
         name="editloupe",
-        help="Judge instruction-based image edits: an LMM thinks, looks closely with visual tools, and ends in a rubric label.",
+        help="Judge instruction-based image edits: a multimodal model inspects the pictures with visual tools "
+        "and answers by a rubric.",
         epilog=EPILOG,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -146,16 +163,31 @@ def build_app(wanted: str | None = None) -> typer.Typer:
     )
     app.callback()(_options)
     for command in COMMANDS:
-        if command.group and command.name == wanted:
-            app.add_typer(cast(typer.Typer, command.load()), name=command.name)
+        loaded = command.name == name
+        if command.group and loaded:
+            group = cast(typer.Typer, command.load())
+            for leaf in group.registered_commands:
+                leaf.epilog = leaf.epilog or _epilog_of(leaf.callback)
+            app.add_typer(group, name=command.name, rich_help_panel=command.panel)
             continue
-        function = command.load() if command.name == wanted else _placeholder
-        app.command(command.name, help=None if command.name == wanted else command.help)(function)
+        function = command.load() if loaded else _placeholder
+        add = app.command(
+            command.name,
+            help=None if loaded else command.help,
+            epilog=_epilog_of(function),
+            rich_help_panel=command.panel,
+        )
+        add(function)
     return app
 
 
+def _epilog_of(function: Callable[..., Any] | None) -> str | None:
+    """Return the last line of a command's help, if it has `--set` for the judge."""
+    return MORE_SETTINGS if function and "set_values" in inspect.signature(function).parameters else None
+
+
 def _placeholder() -> None:
-    """Stand for a command in the list of commands."""
+    """Represent a command that is not loaded."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -168,53 +200,55 @@ def _show_version(wanted: bool) -> None:
 
 def _options(
     show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_show_version)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Accept the options before a command."""
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code."""
-    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
+    """Run a command and return its exit code."""
+    if COMPLETION_VARIABLE in os.environ:
+        return complete()
+    name = next((argument for argument in arguments if not argument.startswith("-")), None)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a name the terminal cannot show must not end the command
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warned
-            app = build_app(wanted)
-            code: Any = app(_either_spelling(app, arguments), standalone_mode=False)
+            warnings.showwarning = _show_warning
+            app = build_app(name)
+            code: Any = app(_unify_json_option(app, arguments), standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
-        return _say(str(error))
+        return _print_error(str(error))
     except typer.Exit as leaving:
         return leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):
         print("editloupe: interrupted", file=sys.stderr)
         return 130
-    except (BrokenPipeError, SystemExit):  # rich leaves by the latter
-        _forget_output()  # the reader of a pipe has gone; there is nobody left to tell
+    except (BrokenPipeError, SystemExit):  # rich raises SystemExit for a broken pipe
+        _discard_output()
         return 0
     except OSError as error:
-        if error.errno not in _NO_ROOM or error.filename is not None:
+        if error.errno not in _NO_SPACE or error.filename is not None:
             raise
-        _forget_output()
-        return _say(f"the output cannot be written: {error.strerror}")
+        _discard_output()
+        return _print_error(f"the output cannot be written: {error.strerror}")
     except Exception as error:
         if not isinstance(error, _USAGE_ERROR):
             raise
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _say(f"{error.format_message()}{hint}")
+        return _print_error(f"{error.format_message()}{hint}")
 
 
-def _either_spelling(app: typer.Typer, arguments: list[str]) -> list[str]:
-    """Return the arguments with `--json` and `--format json` as the command spells it: they mean the same to all of them.
+def _unify_json_option(app: typer.Typer, arguments: list[str]) -> list[str]:
+    """Replace `--json` by `--format json`, or the reverse, if the command has only the other one.
 
-    A command that prints nothing but text or JSON has `--json` alone; one that knows further formats has `--format`.
+    A command that prints only text or JSON has `--json`. A command with more formats has `--format`.
     """
-    if not any(one == "--json" or one.startswith("--format") for one in arguments):
+    if not any(word == "--json" or word.startswith("--format") for word in arguments):
         return arguments
     command: Any = typer.main.get_command(app)
     rest = list(arguments)
@@ -225,17 +259,17 @@ def _either_spelling(app: typer.Typer, arguments: list[str]) -> list[str]:
     if ("--json" in options) == ("--format" in options):
         return arguments
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    given, behind = list(arguments[:end]), arguments[end:]
+    words, rest = list(arguments[:end]), arguments[end:]
     if "--format" in options:
-        return [word for one in given for word in (("--format", "json") if one == "--json" else (one,))] + behind
-    for spelled in (["--format", "json"], ["--format=json"], ["--format", "text"], ["--format=text"]):
-        for place in range(len(given) - len(spelled), -1, -1):
-            if given[place : place + len(spelled)] == spelled:
-                given[place : place + len(spelled)] = ["--json"] if "json" in spelled[-1] else []
-    return given + behind
+        return [part for word in words for part in (("--format", "json") if word == "--json" else (word,))] + rest
+    for spelling in (["--format", "json"], ["--format=json"], ["--format", "text"], ["--format=text"]):
+        for start in range(len(words) - len(spelling), -1, -1):
+            if words[start : start + len(spelling)] == spelling:
+                words[start : start + len(spelling)] = ["--json"] if "json" in spelling[-1] else []
+    return words + rest
 
 
-def _warned(
+def _show_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -243,19 +277,19 @@ def _warned(
     file: Any = None,
     line: str | None = None,
 ) -> None:
-    """Say what the package warns of in one sentence, and what others warn of as Python does."""
+    """Print a warning of this package as one sentence, and others as Python does."""
     if category.__module__.startswith("editloupe."):
-        _say(str(message))
+        _print_error(str(message))
     else:
         print(warnings.formatwarning(message, category, filename, lineno, line), file=sys.stderr, end="")
 
 
-def _forget_output() -> None:
-    """Keep Python from flushing what is left at exit into a place that does not take it."""
+def _discard_output() -> None:
+    """Keep Python from flushing buffered output at exit to a stream that cannot take it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(sentence: str) -> int:
+def _print_error(sentence: str) -> int:
     from editloupe._util.text import one_line
 
     print(f"editloupe: {one_line(sentence)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`editloupe make`: test scenes with known answers, and benchmarks out of one's own pictures."""
+"""The commands of `editloupe make`: scenes with known answers, and benchmarks from the user's own pictures."""
 
 from __future__ import annotations
 
@@ -28,24 +28,22 @@ from editloupe.types import UserError
 
 def scenes(
     what: Annotated[str, typer.Argument(help="billiards, a puzzle's name, list, or check.")],
-    out: Annotated[
-        Path | None, typer.Argument(help="The folder to write, or with check the one that was written.")
-    ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many scenes.")] = 10,
-    seed: Annotated[int, typer.Option(help="Same seed, same scenes.")] = 0,
-    bounces: Annotated[str, typer.Option(help="Billiards: fewest and most cushions, such as 2-7.")] = "2-7",
+    out: Annotated[Path | None, typer.Argument(help="Folder to write; with check: a folder written before.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Number of scenes.")] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the scenes.")] = 0,
+    bounces: Annotated[str, typer.Option(help="Billiards: fewest and most cushion contacts, such as 2-7.")] = "2-7",
     language: Annotated[str, typer.Option(help="Puzzles: en or cn.")] = "en",
     words: Annotated[
         Path | None,
         typer.Option(
             "--lexicon",
-            help="Letter puzzles: a text file of words, or bundled; else the system's /usr/share/dict/words, or the bundled few.",
+            help="Letter puzzles: a text file of words, or bundled. Default: /usr/share/dict/words, or the bundled list.",
         ),
     ] = None,
-    answers: Annotated[Path | None, typer.Option(help="With check: the folder of answer pictures.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With check: one line of JSON an answer.")] = False,
+    answers: Annotated[Path | None, typer.Option(help="With check: folder of answer pictures.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With check: print one line of JSON per answer.")] = False,
 ) -> int:
-    """Draw billiards scenes or puzzles whose answers are known, ready to be judged; or check answer pictures exactly.
+    """Draw billiards scenes or puzzles with known answers, or check answer pictures.
 
     Example: editloupe make billiards scenes --count 20 && editloupe batch scenes/manifest.jsonl --protocol vibe --out runs/bi
     """
@@ -78,7 +76,7 @@ def scenes(
 
 
 def _check(folder: Path, answers: Path, as_json: bool) -> int:
-    """Return 0 where every answer could be decided, right or wrong, 3 where one could not."""
+    """Check answers; return 0 if every answer was decided, right or wrong, else 3."""
     undecided = right = total = 0
     for name, found in check_answers(folder, answers):
         total += 1
@@ -111,18 +109,18 @@ MADE = {
     "pairs": ("editloupe.cli.make_pairs", "pairs"),
     "sizes": ("editloupe.cli.dlebench_make", "sizes"),
 }
-"""What else can be made: a command's module and function, imported when it is used, so that scenes start quickly."""
+"""Further commands: module and function, imported when used, so that scenes start quickly."""
 
 
 class MakeGroup(TyperGroup):
-    """A group in which a word that is no command is what `scenes` is to draw: `make billiards OUT` names no command."""
+    """A group that passes an unknown first word to `scenes`, so that `make billiards OUT` works."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Name the commands."""
+        """Return the names of the commands."""
         return [*super().list_commands(ctx), *MADE]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, imported where that was put off."""
+        """Return a command, and import it if necessary."""
         if cmd_name in MADE and cmd_name not in self.commands:
             module, function = MADE[cmd_name]
             alone = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
@@ -131,7 +129,7 @@ class MakeGroup(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put `scenes` before arguments that do not begin with a command, options of its own included."""
+        """Insert `scenes` before arguments that do not begin with a command."""
         first = args[0] if args else "--help"
         if first not in (*self.commands, *MADE, "-h", "--help"):
             args = [SCENES, *args]
@@ -140,7 +138,7 @@ class MakeGroup(TyperGroup):
 
 app = typer.Typer(
     cls=MakeGroup,
-    help="""Draw billiards scenes or puzzles whose answers are known, or make a benchmark of your own pictures.
+    help="""Draw billiards scenes or puzzles with known answers, or make a benchmark from your own pictures.
 
     `editloupe make TASK FOLDER` is short for `editloupe make scenes TASK FOLDER`.
 
@@ -154,7 +152,7 @@ app = typer.Typer(
 
 @app.callback()
 def group() -> None:
-    """Make what is judged."""
+    """Make edits to judge."""
 
 
 app.command(SCENES)(scenes)

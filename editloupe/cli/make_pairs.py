@@ -1,4 +1,4 @@
-"""`editloupe make pairs`: preference pairs out of judged runs, decided by scores or by people."""
+"""The command `editloupe make pairs`."""
 
 from __future__ import annotations
 
@@ -29,56 +29,62 @@ _WAITING = {
 
 
 def pairs(
-    runs: Annotated[list[Path], typer.Argument(help="Judged runs with outputs of two editing models or more.")],
-    out: Annotated[Path, typer.Option(help="The file of pairs (JSONL); what is drawn and answered is kept beside it.")],
+    runs: Annotated[list[Path], typer.Argument(help="Judged runs with outputs of at least two editing models.")],
+    out: Annotated[Path, typer.Option(help="File of pairs (JSONL). Draws and answers are stored next to it.")],
     dimension: Annotated[
         list[str] | None,
         typer.Option(
-            help="IA, VC or VQ, or with --rationales a criterion; may be given again. Else all the runs have.",
+            help="IA, VC or VQ; with --rationales a criterion. Default: all of the runs. Repeatable.",
             rich_help_panel=WHICH,
         ),
     ] = None,
     criterion: Annotated[
         list[str] | None,
         typer.Option(
-            help="DIMENSION=CRITERION: which of the runs' criteria stands for a dimension.", rich_help_panel=WHICH
+            help="DIMENSION=CRITERION: the criterion of the runs that measures a dimension. Repeatable.",
+            rich_help_panel=WHICH,
         ),
     ] = None,
     margin: Annotated[
         float,
-        typer.Option(min=0, max=100, help="Points of 100 that make one clearly better.", rich_help_panel=WHICH),
+        typer.Option(
+            min=0,
+            max=100,
+            help="Smallest difference of scores for a preference, in points of 100.",
+            rich_help_panel=WHICH,
+        ),
     ] = 25.0,
-    ties: Annotated[str, typer.Option(help="keep or drop pairs of equals.", rich_help_panel=WHICH)] = "keep",
+    ties: Annotated[str, typer.Option(help="keep or drop ties.", rich_help_panel=WHICH)] = "keep",
     per_source: Annotated[
         int | None,
-        typer.Option(min=1, help="At most so many pairs of a source in each dimension.", rich_help_panel=WHICH),
+        typer.Option(min=1, help="Largest number of pairs per source and dimension.", rich_help_panel=WHICH),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same draw and order.", rich_help_panel=WHICH)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the draw and the order.", rich_help_panel=WHICH)] = 0,
     rationales: Annotated[
         bool,
         typer.Option(
-            "--rationales", help="Pairs of two judges' rationales about one edit instead.", rich_help_panel=WHICH
+            "--rationales",
+            help="Make pairs of two judges' rationales about the same edit instead.",
+            rich_help_panel=WHICH,
         ),
     ] = False,
     configuration: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Which verdicts, where a run was judged in several ways; may be given again.", rich_help_panel=WHICH
-        ),
+        typer.Option(help="The configuration, if a run has several. Repeatable.", rich_help_panel=WHICH),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(help="scores or people; else people where somebody has answered.", rich_help_panel=PEOPLE),
+        typer.Option(help="scores or people. Default: people, if there are answers.", rich_help_panel=PEOPLE),
     ] = None,
-    people: Annotated[int, typer.Option(min=1, help="How many answer a pair.", rich_help_panel=PEOPLE)] = 2,
+    people: Annotated[int, typer.Option(min=1, help="Number of people per pair.", rich_help_panel=PEOPLE)] = 2,
     agreement: Annotated[
         str,
         typer.Option(
-            help="third: where they disagree one more is asked; unanimous: the pair is dropped.", rich_help_panel=PEOPLE
+            help="If people disagree: third (ask one more person) or unanimous (drop the pair).", rich_help_panel=PEOPLE
         ),
     ] = "third",
 ) -> int:
-    """Make preference pairs of several models' outputs for `editloupe reward`, decided by scores or, in the studio, by people.
+    """Make preference pairs of several models' outputs for `editloupe reward`, decided by scores, or by people in the studio.
 
     Example: editloupe make pairs runs/models --out pairs.jsonl --dimension IA && editloupe studio --pairs pairs.jsonl
     """
@@ -190,7 +196,7 @@ def _print_people(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
 
 
 def _print_judges(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
-    """Print how often each judge's rationale was preferred, and how often above all others about the same edit."""
+    """Print how often each judge's rationale was preferred, and how often it beat all others about the same edit."""
     lost: dict[tuple[str, ...], dict[str, int]] = {}
     wins: Counter[str] = Counter()
     shown: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""`editloupe manifest`: what manifests hold, before anything is judged."""
+"""The commands of `editloupe manifest`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from editloupe.evals.report.block_types import Block
 
 app = typer.Typer(
-    help="What a manifest holds: samples by instruction type, sizes of their targets.",
+    help="Count a manifest's samples by instruction type and target size.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -29,32 +29,29 @@ app = typer.Typer(
 
 @app.callback()
 def group() -> None:
-    """Look at manifests before anything is judged."""
+    """Inspect manifests."""
 
 
 @app.command()
 def stats(
     manifests: Annotated[
-        list[Path], typer.Argument(help=".jsonl, .csv or .parquet files, or folders; several stand beside each other.")
+        list[Path],
+        typer.Argument(help=".jsonl, .csv or .parquet files, or folders. Several are compared side by side."),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="A folder for the figures, as PNG and SVG; made where there is none.")
-    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for figures, as PNG and SVG.")] = None,
     layout: Annotated[
-        str, typer.Option(help=f"Whose names of fields: {' or '.join(layouts.sample_layouts())}.")
+        str, typer.Option(help=f"Manifest field naming: {' or '.join(layouts.sample_layouts())}.")
     ] = layouts.PLAIN,
     protocol: Annotated[
         str | None,
-        typer.Option(
-            help=f"Whose names of types, see `editloupe protocols`; without it the layout's, else {DEFAULT.name}."
-        ),
+        typer.Option(help=f"Protocol whose type names are used. Default: the layout's, or {DEFAULT.name}."),
     ] = None,
     allow_outside: Annotated[bool, typer.Option(help="Allow paths outside a manifest's folder.")] = False,
 ) -> None:
-    """Count samples by instruction type and by the size of their targets, and set manifests beside each other.
+    """Count samples by instruction type and target size, for one manifest or several side by side.
 
-    Edited pictures are not needed, and of source pictures only the headers are read.
+    Edited pictures are not needed. Only the headers of the source pictures are read.
 
     Example: editloupe manifest stats small-objects.jsonl other-benchmark.jsonl --out figures
     """
@@ -63,7 +60,7 @@ def stats(
 
     paper = known_paper(check_choice("--layout", layout, layouts.sample_layouts()))
     naming = paper.fields if paper else None
-    # Types go by the names that a report of these edits has for them.
+    # Use the type names that a report of these edits has.
     judged_by = find_protocol(protocol or (paper.name if paper else DEFAULT.name))
     typing = type_reader(judged_by.name)
     found = [
@@ -83,7 +80,7 @@ def stats(
 
 
 def manifest_names(manifests: Sequence[Path]) -> dict[Path, str]:
-    """Return what each manifest is called: its file's name, with its folder's before it where two share that."""
+    """Return a name per manifest: the file's stem, with its folder if two share a stem."""
     paths = list(dict.fromkeys(manifests))
     stems = [path.stem for path in paths]
     return {
@@ -93,7 +90,7 @@ def manifest_names(manifests: Sequence[Path]) -> dict[Path, str]:
 
 
 def manifest_blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
-    """Tell the counts: one column a manifest."""
+    """Yield the counts as tables with one column per manifest."""
     from editloupe.evals.manifests.stats import QUANTILES
     from editloupe.evals.report.block_types import Heading, Paragraph, Points
     from editloupe.evals.report.figures.manifests import format_interval

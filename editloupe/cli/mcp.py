@@ -1,4 +1,4 @@
-"""`editloupe mcp`: judge and look from assistants and editors that speak the Model Context Protocol."""
+"""The command `editloupe mcp`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mcp(
     root: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A folder whose pictures and runs may be read; may be given again. Without it pictures come as base64.",
+            help="Folder whose pictures and runs may be read. Without it, pictures come as base64. Repeatable.",
             rich_help_panel=SERVING,
         ),
     ] = None,
@@ -31,7 +31,7 @@ def mcp(
         typer.Option(
             min=0,
             max=65535,
-            help="Serve over HTTP on this port of this machine (0 takes a free one) instead of stdin and stdout.",
+            help="Serve over HTTP on this local port (0 picks a free one) instead of stdin and stdout.",
             rich_help_panel=SERVING,
         ),
     ] = None,
@@ -40,16 +40,16 @@ def mcp(
         typer.Option(
             envvar="EDITLOUPE_MCP_TOKEN",
             show_envvar=True,
-            help="What requests over HTTP must show, at least 16 characters; made anew where none is given.",
+            help="Token that HTTP requests must send, at least 16 characters. Default: generated.",
             rich_help_panel=SERVING,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Keep verdicts, steps and pictures in this run folder.", rich_help_panel=SERVING),
+        typer.Option(help="Store verdicts, steps and pictures in this run folder.", rich_help_panel=SERVING),
     ] = None,
 ) -> int:
-    """Serve the judge and the visual tools to programs that speak MCP, over stdin and stdout or over HTTP.
+    """Serve the judge and the visual tools by the Model Context Protocol, over stdin and stdout or over HTTP.
 
     Example: editloupe mcp --root pictures --root runs --judge openai:gpt-5.1
     """

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 JUDGING, ASKING, LOOKING = "What is judged", "How the model is asked", "How the tools look"
-MORE_SETTINGS = "More settings: editloupe settings; use --set KEY=VALUE"
-"""The last line of the help of every command that has `--set`."""
 
 
 class _FieldNames:
@@ -86,6 +84,15 @@ def find_option(hint: Any) -> OptionInfo | None:
     """Return the `typer.Option` of an annotation, or None."""
     parts = get_args(hint) if get_origin(hint) is Annotated else ()
     return next((part for part in parts if isinstance(part, OptionInfo)), None)
+
+
+def hide(hint: Any) -> OptionInfo:
+    """Return the `typer.Option` of an annotation, hidden from the help."""
+    option = copy(find_option(hint))
+    if option is None:
+        raise TypeError("the annotation has no typer.Option")
+    option.hidden = True
+    return option
 
 
 @dataclass(frozen=True)

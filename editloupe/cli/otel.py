@@ -1,4 +1,4 @@
-"""Spans of a command on their way to an OpenTelemetry collector: sent beside the work, with a few seconds at its end."""
+"""Sends OpenTelemetry spans of a command in the background, with a few seconds at its end."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ Otel = Annotated[
     bool,
     typer.Option(
         "--otel",
-        help="Send OpenTelemetry spans of edits, criteria, model and tool calls; also on where OTEL_… names an endpoint.",
+        help="Send OpenTelemetry spans of edits, criteria, model and tool calls. "
+        "Default: on if an OTEL_… variable names an endpoint.",
+        hidden=True,
     ),
 ]
 
 
 def wanted(given: bool) -> bool:
-    """Say whether spans are to be sent: asked for, or an endpoint is named by the usual variables."""
+    """Return whether to send spans: by the option, or because the usual variables name an endpoint."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporter = os.environ.get(EXPORTER, "").strip().lower()
@@ -40,7 +42,7 @@ def wanted(given: bool) -> bool:
 
 @contextmanager
 def sending_spans(given: bool) -> Iterator[None]:
-    """Send spans of what is done meanwhile, where that is wanted; an endpoint that hangs takes a few seconds at the end."""
+    """Send spans within the context, if enabled. An endpoint that hangs delays the end by a few seconds."""
     provider = _provider(given) if wanted(given) else None
     if provider is None:
         yield
@@ -65,20 +67,20 @@ def sending_spans(given: bool) -> Iterator[None]:
 
 
 class _Complaints(logging.Handler):
-    """Takes what the SDK says of an endpoint, so that the user reads one sentence at the end and not a line for every try."""
+    """Collects the SDK's log messages, so that the user reads one sentence at the end instead of a line per attempt."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.lost = False
-        """True where spans were given up."""
+        """Whether spans were dropped."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note a failure; tries that will be made again are passed over."""
+        """Record a failure. Attempts that will be repeated are ignored."""
         self.lost = self.lost or record.levelno >= logging.ERROR or "dropping" in str(record.msg).lower()
 
 
 def _provider(given: bool) -> Any | None:
-    """Return what makes and sends spans; None where the packages are missing and nobody asked by the option."""
+    """Return the tracer provider; None if the packages are missing and the option is not set."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource

@@ -1,6 +1,6 @@
-"""What commands write: sentences for the user on stderr, texts to a file or the terminal, and in which format.
+"""Output of commands: messages on stderr, texts to a file or standard output, and the choice of a format.
 
-A module of its own, because loading the options of commands loads the judges' providers.
+This module is separate from the options because those load the judges' providers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from editloupe._util.files import write_text
 from editloupe._util.text import one_line
 
 NARROWEST = 60
-"""Columns below which no table is drawn."""
+"""Smallest width of a table, in columns."""
 REPORT_FORMATS = ("text", "md", "html", "json", "latex", "csv")
 SUFFIXES = {
     ".html": "html",
@@ -29,12 +29,12 @@ SUFFIXES = {
 
 
 def tell(sentence: str) -> None:
-    """Print a sentence for the user on stderr, apart from what is piped."""
+    """Print a message on stderr."""
     print(f"editloupe: {one_line(sentence)}", file=sys.stderr)
 
 
 def deliver(text: str, out: Path | None) -> None:
-    """Write a text into a file, or to the terminal if no file is named."""
+    """Write a text to a file, or to standard output if no file is named."""
     if out is None:
         sys.stdout.write(text)
         return
@@ -43,7 +43,7 @@ def deliver(text: str, out: Path | None) -> None:
 
 
 def chosen_format(format: str | None, out: Path | None, formats: Sequence[str]) -> str:
-    """Return the format that was named, else that of the file's suffix, else text."""
+    """Return the named format, or that of the file's suffix, or text."""
     if format is not None and format not in formats:
         raise UserError(f'--format is one of {", ".join(formats)}, not "{format}"')
     by_suffix = SUFFIXES.get(out.suffix.lower()) if out else None
@@ -51,7 +51,7 @@ def chosen_format(format: str | None, out: Path | None, formats: Sequence[str]) 
 
 
 def width_for(out: Path | None, otherwise: int) -> int:
-    """Return how many columns a text may take: the terminal's, if it goes there."""
+    """Return the width of a text in columns: the terminal's, if it goes there."""
     if out is not None or not sys.stdout.isatty():
         return otherwise
     return max(NARROWEST, shutil.get_terminal_size((otherwise, 24)).columns)

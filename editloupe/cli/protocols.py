@@ -1,4 +1,4 @@
-"""`editloupe protocols`: whose rubrics can be used, what they need, and what exactly they say and compute."""
+"""The command `editloupe protocols`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from editloupe.types import UserError
 
 
 def protocols(
-    action: Annotated[str, typer.Argument(help="list, or show with a protocol's name.")] = "list",
+    action: Annotated[str, typer.Argument(help="list, or show NAME.")] = "list",
     name: Annotated[
         str | None,
-        typer.Argument(help="The protocol to show; with --as-file, also one rubric: dlebench/visual_consistency."),
+        typer.Argument(help="The protocol to show. With --as-file also a single rubric: dlebench/visual_consistency."),
     ] = None,
     as_file: Annotated[
         bool,
-        typer.Option("--as-file", help="With show: write all words as a file for --rubric, ready to be edited."),
+        typer.Option("--as-file", help="With show: print the texts as a file for --rubric, ready to edit."),
     ] = False,
 ) -> None:
-    """List the protocols, or print the whole texts and formulas of one.
+    """List the protocols, or print the texts and formulas of one.
 
     Example: editloupe protocols show dlebench --as-file > words.yaml
     """
@@ -89,7 +89,7 @@ def _show(protocol: Protocol, console: Console) -> None:
 
 
 def rewording_file(name: str) -> str:
-    """Return all words of a protocol's rubrics, or of one rubric, as a rewording file; left as it is, it changes no word."""
+    """Return the texts of a protocol's rubrics, or of one rubric, as a rewording file. Unedited, it changes nothing."""
     protocol_name, _, wanted = name.partition("/")
     protocol = find_protocol(protocol_name)
     rubrics = [rubric for rubric in protocol.rubrics if not wanted or wanted in (rubric.name, rubric.criterion)]
@@ -105,7 +105,7 @@ def rewording_file(name: str) -> str:
 
 
 class _ReadableDumper(yaml.SafeDumper):
-    """Writes texts of several lines as they are."""
+    """Writes multi-line texts as literal blocks."""
 
 
 _ReadableDumper.add_representer(
@@ -115,7 +115,7 @@ _ReadableDumper.add_representer(
 
 
 def kind_of(answer: Answer) -> str:
-    """Say in a few words what a rubric's answer is.
+    """Describe a rubric's answer in a few words.
 
     >>> kind_of(NumberAnswer(low=1, high=10))
     'a number from 1 to 10'
@@ -130,6 +130,6 @@ def kind_of(answer: Answer) -> str:
 
 
 def inputs_of(variants: tuple[Rubric, ...]) -> list[str]:
-    """Return the roles of the pictures a criterion needs in any of its wordings, those in brackets if there are some."""
+    """Return the picture roles of a criterion over all its wordings; optional ones are in brackets."""
     named = [name for rubric in variants for mode in rubric.modes.values() for name in mode.images]
     return list(dict.fromkeys(f"({role_of(n)})" if n.endswith(OPTIONAL) else role_of(n) for n in named))

@@ -1,4 +1,4 @@
-"""`editloupe report`: a run's scores and how sure they are; of several runs a leaderboard."""
+"""The command `editloupe report`, and options that the other result commands share."""
 
 from __future__ import annotations
 
@@ -23,63 +23,66 @@ FIGURE_FORMATS = ("pdf", "png")
 Human = Annotated[
     list[Path] | None,
     typer.Option(
-        "--human", help="A file of human labels (JSONL, CSV, Parquet), beside the manifest's; may be given again."
+        "--human", help="File of human labels (JSONL, CSV, Parquet), in addition to the manifest's. Repeatable."
     ),
 ]
-ProtocolName = Annotated[
-    str | None, typer.Option("--protocol", help="Which protocol's verdicts, where a run holds several.")
-]
+ProtocolName = Annotated[str | None, typer.Option("--protocol", help="The protocol, if a run has several.")]
 ConfigurationName = Annotated[
     str | None,
-    typer.Option("--configuration", help="Which judge, mode or configuration, where a run was judged in several ways."),
+    typer.Option("--configuration", help="The judge, mode or configuration, if a run has several."),
 ]
-Resamples = Annotated[int, typer.Option("--resamples", min=100, help="Bootstrap resamples behind the intervals.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples; same seed, same intervals.")]
+Resamples = Annotated[
+    int, typer.Option("--resamples", min=100, help="Number of bootstrap resamples for the intervals.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the bootstrap.")]
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs; several make a leaderboard.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders. Several runs make a leaderboard.")],
     format: Annotated[
         str | None,
-        typer.Option("--format", help="text, md, html, json, latex or csv; else what the suffix of --out says."),
+        typer.Option("--format", help="text, md, html, json, latex or csv. Default: by the suffix of --out, or text."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
     by: Annotated[
         list[str] | None,
         typer.Option(
             "--by",
-            help="A column of the manifest to group by, or several with commas between for a cross table; may be given again.",
+            help="Manifest column to group by, or several separated by commas for a cross table. Repeatable.",
         ),
     ] = None,
     intervals: Annotated[
-        bool, typer.Option("--intervals", help="Give the ends of an interval with every mean of the paper's tables.")
+        bool, typer.Option("--intervals", help="Add an interval to every mean of the paper's tables.")
     ] = False,
     unjudged: Annotated[
-        str, typer.Option("--unjudged", help="left_out, or worst: count them as the worst answer, a lower bound.")
+        str,
+        typer.Option(
+            "--unjudged", help="left_out, or worst (count unjudged edits as the worst answer, a lower bound)."
+        ),
     ] = "left_out",
     human: Human = None,
     corrected: Annotated[
         bool,
         typer.Option(
-            "--corrected", help="Beside each mean, what people would have said of all edits, from their labels."
+            "--corrected", help="Add to each mean an estimate of the human mean over all edits, from human labels."
         ),
     ] = False,
     queue: Annotated[
         list[Path] | None,
         typer.Option(
             "--queue",
-            help="With --corrected: a queue that drew labelled edits; may be given again. Else the run's, if it is there.",
+            help="With --corrected: a label queue that drew the labelled edits. Default: the run's own. Repeatable.",
         ),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option("--figures", help="Also write every figure into this folder, as PDF and PNG.")
+        Path | None, typer.Option("--figures", help="Also write all figures to this folder, as PDF and PNG.")
     ] = None,
     protocol: ProtocolName = None,
     configuration: ConfigurationName = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
-    """Tell a run's scores, how sure they are, how well they agree with people, and which edits to look at.
+    """Report a run: scores with intervals, agreement with people, and edits to look at. Several runs make a leaderboard.
 
     Example: editloupe report runs/gpt runs/gemini --format html --out report.html
     """
@@ -122,7 +125,7 @@ def _drawn(table: RunTable, queues: Sequence[Path]) -> LabelQueue | None:
 
 
 def _check_columns(by: Sequence[str], tables: Sequence[RunTable]) -> None:
-    """Tell a user in one sentence that no run has such a column, and which there are."""
+    """Raise if no run has such a column."""
     if not by:
         return
     known = dict.fromkeys(name for table in tables for name in table.columns)
@@ -151,7 +154,7 @@ def _text(found: Report | Leaderboard, out: Path | None) -> str:
 
 
 def _markdown(found: Report | Leaderboard, out: Path | None) -> str:
-    """Figures go beside the file, for Markdown cannot hold them; without a file there are none."""
+    """Return Markdown. Figures are written next to the output file; without a file there are none."""
     from editloupe.evals.report.figures.report_figures import build_figures
     from editloupe.evals.report.report_blocks import build_blocks
     from editloupe.evals.report.text_renderer import as_markdown

@@ -1,4 +1,4 @@
-"""`editloupe reward`: how often a judge puts the better of two candidates first, the best of several, a ranking of models."""
+"""The command `editloupe reward`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from editloupe._util.json_safe import record_json
 from editloupe._util.text import for_json, number_of, one_line, verb
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, Closing, judge_into_run
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Without, check_choice, expand_options
+from editloupe.cli.options import Without, check_choice, expand_options, hide
 from editloupe.cli.output import tell
 from editloupe.cli.report import Resamples, Seed
 from editloupe.evals.batch.batch import Ending
@@ -53,28 +53,28 @@ def reward(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="A .json or .jsonl file of preference pairs; with --table runs and results; with --pairwise also runs, or a "
-            "manifest of several models; with --best-of folders of candidates."
+            help="A .json or .jsonl file of preference pairs. With --table: runs and results. With --pairwise: also runs, or a "
+            "manifest of several models. With --best-of: folders of candidates."
         ),
     ],
     given: Annotated[JudgeOptions, Without("criteria", "seed")],
     *,
     out: Annotated[
         Path | None,
-        typer.Option(help="The run's folder; the same command again continues it. Without it nothing is kept."),
+        typer.Option(help="The run's folder. Run the same command again to continue. Default: a temporary run."),
     ] = None,
     pairwise: Annotated[
         bool,
         typer.Option(
             "--pairwise",
-            help="Pairs: both candidates in one question, in both orders. Runs and manifests: models against each other.",
+            help="Pairs: show both candidates in one question, in both orders. Runs and manifests: rank the models.",
             rich_help_panel=WHAT,
         ),
     ] = False,
     scores: Annotated[
         list[str] | None,
         typer.Option(
-            help="FILE or NAME=FILE with a reward model's numbers, used instead of a judge; may be given again.",
+            help="FILE or NAME=FILE with a reward model's scores, used instead of a judge. Repeatable.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -82,16 +82,19 @@ def reward(
         bool,
         typer.Option(
             "--table",
-            help=f"Print the table of {DEFAULT_FOR_PAIRS.title} with these runs and kept results as its rows.",
+            help=f"Print the table of {DEFAULT_FOR_PAIRS.title} with one row per run or result file.",
             rich_help_panel=WHAT,
         ),
     ] = False,
     published: Annotated[
-        bool, typer.Option("--published", help="With --table: the paper's own rows as well.", rich_help_panel=WHAT)
+        bool,
+        typer.Option(
+            "--published", help="With --table: also print the paper's rows.", hidden=True, rich_help_panel=WHAT
+        ),
     ] = False,
     format: Annotated[
         str | None,
-        typer.Option(help="text, latex, csv, md or json, for a table of judges; --json is json.", rich_help_panel=WHAT),
+        typer.Option(help="Format of a table of judges: text, latex, csv, md or json.", rich_help_panel=WHAT),
     ] = None,
     best_of: Annotated[
         bool, typer.Option("--best-of", help="Print the best candidate of each folder.", rich_help_panel=BEST)
@@ -103,29 +106,33 @@ def reward(
         str | None, typer.Option(help="With --best-of: the instruction of all candidates.", rich_help_panel=BEST)
     ] = None,
     task: Annotated[
-        str | None, typer.Option("--type", help="With --best-of: the instruction's type or task.", rich_help_panel=BEST)
+        str | None,
+        typer.Option("--type", help="With --best-of: the instruction type.", hidden=True, rich_help_panel=BEST),
     ] = None,
     dimension: Annotated[
         list[str] | None,
         typer.Option(
-            help="With --pairwise on models: a criterion, or IA, VC, VQ, instead of the overall; may be given again.",
+            help="With --pairwise on models: rank by this criterion (or IA, VC, VQ). Default: overall. Repeatable.",
+            hidden=True,
             rich_help_panel=RANKING,
         ),
     ] = None,
     configuration: Annotated[
         str | None,
-        typer.Option(help="Which of a run's configurations, where it holds several.", rich_help_panel=RANKING),
+        typer.Option(help="The configuration, if a run has several.", hidden=True, rich_help_panel=RANKING),
     ] = None,
-    resamples: Resamples = 2000,
-    seed: Seed = 0,
-    lines: Annotated[Path | None, typer.Option(help="Write one line of JSON a pair into this file.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs.")] = None,
+    resamples: Annotated[int, hide(Resamples)] = 2000,
+    seed: Annotated[int, hide(Seed)] = 0,
+    lines: Annotated[
+        Path | None, typer.Option(help="Write one line of JSON per pair to this file.", hidden=True)
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N pairs.")] = None,
     options: Annotated[BatchOptions, Without("limit")],
 ) -> int:
-    """Say how often a judge, or a reward model's numbers, put the better of two candidates first.
+    """Measure how often a judge, or a reward model's scores, prefers the better of two candidates.
 
-    Also the best of several candidates (--best-of), a ranking of editing models (--pairwise on a run), and the table of several
-    judges (--table).
+    Also: pick the best of several candidates (--best-of), rank editing models (--pairwise on a run), and print a table of
+    several judges (--table).
 
     Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --out runs/pairs
     """
@@ -165,7 +172,7 @@ def reward(
 
 
 def _only_one(**wanted: bool) -> None:
-    """Say where two things are asked for at once."""
+    """Raise if two exclusive options are set."""
     named = [f"--{name.replace('_', '-')}" for name, given in wanted.items() if given]
     if len(named) > 1:
         raise UserError(f"{' and '.join(named)} do not go together")
@@ -326,7 +333,7 @@ class Asking:
 
         Args:
             given: The options of the command line.
-            default: The protocol, if neither the options nor their set-up name one.
+            default: The protocol, if neither the options nor their preset name one.
         """
         protocol = None if given.rubrics else given.protocol or given.preset().protocol or default
         given = replace(given, protocol=given.protocol if given.rubrics else protocol, tool_memory=TOOL_MEMORY)

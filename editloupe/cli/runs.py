@@ -1,4 +1,4 @@
-"""`editloupe run`: what can be done with a run's folder as a whole."""
+"""The commands of `editloupe run`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from editloupe.evals.runs.summary import RunInfo, run_info
 from editloupe.types import UserError
 
 app = typer.Typer(no_args_is_help=True, help="Inspect, merge and prune runs.")
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 
 
 @app.command()
 def info(
     run: RunFolder,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what a run holds: edits by model, who judged what, money and room on the disk.
+    """Summarize a run: edits by model, configurations, cost and disk space.
 
     Example: editloupe run info runs/gpt
     """
@@ -33,12 +33,12 @@ def info(
 
 @app.command()
 def merge(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, two or more.")],
-    out: Annotated[Path, typer.Option(help="The folder of the merged run, which must not be there yet.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Two or more run folders.")],
+    out: Annotated[Path, typer.Option(help="Folder of the merged run; it must not exist.")],
 ) -> None:
     """Merge runs into a new one. If two hold the same verdict, the first run's is kept.
 
-    Labels, notes on traces, queues and other files that people put into the runs' folders are taken over too.
+    Human labels, notes, queues and other files in the runs' folders are copied too.
 
     Example: editloupe run merge runs/monday runs/tuesday --out runs/week
     """
@@ -71,11 +71,12 @@ def merge(
 def prune(
     run: RunFolder,
     pictures: Annotated[
-        bool, typer.Option("--pictures", help="Also remove pictures that only traces show; the edits' own stay.")
+        bool,
+        typer.Option("--pictures", help="Also remove pictures that only traces show. The edits' own pictures stay."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
 ) -> None:
-    """Remove verdicts that were replaced and pictures nothing refers to.
+    """Remove replaced verdicts and unused pictures.
 
     Example: editloupe run prune runs/gpt --pictures --dry-run
     """
@@ -114,7 +115,7 @@ def _lines(found: RunInfo) -> list[str]:
 
 
 def _size(count: int) -> str:
-    """Return a number of bytes in words.
+    """Format a number of bytes.
 
     >>> _size(900), _size(2_500_000)
     ('900 bytes', '2.5 MB')

@@ -1,4 +1,4 @@
-"""`editloupe serve`: a server that training loops ask for rewards."""
+"""The command `editloupe serve`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from editloupe.cli.options import expand_options
 from editloupe.servers.reward.settings import DEADLINE, PORT, RewardServerSettings
 from editloupe.types import UserError
 
-SERVING, LIMITS = "The server", "How much it takes on"
+SERVING, LIMITS = "The server", "Limits"
 
 
 @expand_options
@@ -22,59 +22,65 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="The address to listen on; every one but this machine's own needs the token.", rich_help_panel=SERVING
+            help="Address to listen on. Other addresses than this machine's own need a token.", rich_help_panel=SERVING
         ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.", rich_help_panel=SERVING)
+        int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.", rich_help_panel=SERVING)
     ] = PORT,
     token: Annotated[
         str | None,
         typer.Option(
             envvar="EDITLOUPE_SERVE_TOKEN",
             show_envvar=True,
-            help="What requests must show, at least 16 characters; made anew where one is needed and none is given.",
+            help="Token that requests must send, at least 16 characters. Default: generated if one is needed.",
             rich_help_panel=SERVING,
         ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
-            help="A further name this machine is called by, where no token is asked for.", rich_help_panel=SERVING
+            help="A further host name of this machine, for servers without a token. Repeatable.",
+            hidden=True,
+            rich_help_panel=SERVING,
         ),
     ] = None,
     allow_pickle: Annotated[
         bool,
         typer.Option(
             "--allow-pickle",
-            help="Also read pickled requests (Edit-R1, flow_grpo, EditScore), by an unpickler that makes only data.",
+            help="Also accept pickled requests (Edit-R1, flow_grpo, EditScore). Only plain data is unpickled.",
             rich_help_panel=SERVING,
         ),
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Keep traces and pictures in this run; what it holds is not judged again.", rich_help_panel=SERVING
+            help="Store traces and pictures in this run, and reuse the verdicts it has.", rich_help_panel=SERVING
         ),
     ] = None,
     deadline: Annotated[
         float,
         typer.Option(
-            min=0.1, help="Seconds within which a request is answered; below the client's own.", rich_help_panel=LIMITS
+            min=0.1,
+            help="Seconds within which a request is answered. Keep it below the client's timeout.",
+            rich_help_panel=LIMITS,
         ),
     ] = DEADLINE,
     concurrency: Annotated[
-        int, typer.Option(min=1, help="Requests to the model under way at once.", rich_help_panel=LIMITS)
+        int, typer.Option(min=1, help="Concurrent requests to the model.", rich_help_panel=LIMITS)
     ] = 32,
     queue: Annotated[
         int,
         typer.Option(
-            min=1, help="Edits taken on at once; beyond it a client is told to come back (429).", rich_help_panel=LIMITS
+            min=1, help="Edits accepted at once. Further requests get status 429.", hidden=True, rich_help_panel=LIMITS
         ),
     ] = 512,
-    max_body: Annotated[int, typer.Option(min=1, help="The largest request, in MB.", rich_help_panel=LIMITS)] = 64,
+    max_body: Annotated[
+        int, typer.Option(min=1, help="Largest request, in MB.", hidden=True, rich_help_panel=LIMITS)
+    ] = 64,
 ) -> int:
-    """Serve rewards to training loops, from 0 to 1; what could not be judged is null or an error, never 0.
+    """Serve rewards from 0 to 1 to training loops. An unjudged edit is null or an error, never 0.
 
     Example: editloupe serve --judge openai:gpt-5.1 --out runs/rewards
     """

@@ -1,4 +1,4 @@
-"""`editloupe studio`: serves the web page on this machine."""
+"""The command `editloupe studio`."""
 
 from __future__ import annotations
 
@@ -16,51 +16,52 @@ def studio(
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[RUN]...", help="Run folders, a folder of runs, a manifest to label, or a benchmark in the making."
+            metavar="[RUN]...",
+            help="Run folders, a folder of runs, a manifest to label, or a benchmark that `make` is building.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8642,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     token: Annotated[
         str | None,
         typer.Option(
             envvar="EDITLOUPE_STUDIO_TOKEN",
-            help="What a browser must show, at least 16 characters; made anew each time unless given.",
+            help="Token that the browser must send, at least 16 characters. Default: generated at each start.",
             show_envvar=True,
         ),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name this machine is called by; may be given again.")
+        list[str] | None, typer.Option(help="A further host name of this machine. Repeatable.")
     ] = None,
     judge_spec: o.JudgeSpec = None,
     base_url: Annotated[
         list[str] | None,
         typer.Option(
-            help="A server the page may ask a judge at; may be given again. Others are refused.",
+            help="A server that the page may use for a judge; others are refused. Repeatable.",
             rich_help_panel=o.ASKING,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Keep what is judged on the page in this run folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Store what is judged on the page in this run folder.")] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="The file human labels go to; else labels.jsonl inside the run.")
+        Path | None, typer.Option(help="File for human labels. Default: labels.jsonl in the run.")
     ] = None,
     pairs: Annotated[
         list[Path] | None,
-        typer.Option(help="A file that `make pairs` wrote: people are asked about its pairs; may be given again."),
+        typer.Option(help="A file of pairs by `make pairs`, for people to answer. Repeatable."),
     ] = None,
     queue: Annotated[
         list[Path] | None,
         typer.Option(
             "--queue",
-            help="A queue to label; may be given again. One in the run's folder is found by itself.",
+            help="A label queue. One in the run's folder is found automatically. Repeatable.",
         ),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option("--protocol", help="For a manifest to label: the protocol whose rubrics are asked.")
+        str | None, typer.Option("--protocol", help="For a manifest to label: the protocol whose rubrics are used.")
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> int:
-    """Judge, look and label in the browser.
+    """Judge, inspect and label in the browser.
 
     Example: editloupe studio runs/demo
     """

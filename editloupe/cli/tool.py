@@ -1,4 +1,4 @@
-"""`editloupe tool`: run one tool by hand, print what it says and keep its pictures."""
+"""The command `editloupe tool`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe._util.text import for_json, printable
-from editloupe.cli.options import ToolOptions, Without, expand_options
+from editloupe.cli.options import ToolOptions, Visible, Without, expand_options
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import encode
 from editloupe.tools.contract import ToolError, ToolResult, View
@@ -21,8 +21,9 @@ from editloupe.tools.registry import build_toolbox
 from editloupe.tools.zoom import BOTH
 from editloupe.types import UserError
 
+TOOL_OPTIONS = ("tool_set", "enhancer", "detector", "detector_download", "device", "overview")
 NAMES = ("Source Image", "Edited Image", "Reference Image")
-"""What the pictures given are called, in this order."""
+"""Names of the pictures, in order."""
 
 
 @expand_options
@@ -32,18 +33,18 @@ def tool_command(
     ],
     images: Annotated[list[Path], typer.Argument(help="One to three pictures: source, edited, reference.")],
     *,
-    box: Annotated[str | None, typer.Option(help="A region x1,y1,x2,y2 in pixels of the first picture.")] = None,
+    box: Annotated[str | None, typer.Option(help="Region x1,y1,x2,y2 in pixels of the first picture.")] = None,
     object_name: Annotated[str | None, typer.Option("--name", help="The object to detect.")] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(help="Any other parameter as key=value, the value JSON or text; may be given again."),
+        typer.Option(help="Any other parameter as key=value; the value is JSON or text. Repeatable."),
     ] = None,
-    instruction: Annotated[str, typer.Option(help="The edit's instruction, for tools that read it.")] = "",
-    tools: Annotated[ToolOptions, Without("read_text", "offered")],
+    instruction: Annotated[str, typer.Option(help="The edit's instruction, for tools that use it.")] = "",
+    tools: Annotated[ToolOptions, Without("read_text", "offered"), Visible(*TOOL_OPTIONS)],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the tool's pictures into this folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the tool's pictures to this folder.")] = None,
 ) -> int:
-    """Run one tool by hand.
+    """Run one visual tool on up to three pictures.
 
     Example: editloupe tool localize_differences before.png after.png --json --out looks
     """
@@ -76,7 +77,7 @@ def _view(images: Sequence[Path], instruction: str) -> View:
 def _parameters(
     schema: dict[str, Any], pictures: list[str], box: str | None, object_name: str | None, more: Sequence[str]
 ) -> dict[str, Any]:
-    """Put the options into the tool's parameters; parameters that name a picture take the pictures in order."""
+    """Build the tool's parameters from the options. Parameters that name a picture take the pictures in order."""
     given: dict[str, Any] = {}
     if box is not None:
         given["bbox_2d"] = _numbers(box)

@@ -1,4 +1,4 @@
-"""`editloupe trace`: the story behind a verdict, in the terminal or as JSON."""
+"""The command `editloupe trace`, and the printed form of traces and forks."""
 
 from __future__ import annotations
 
@@ -35,21 +35,19 @@ FORMATS = ("text", "json", "html")
 
 
 def trace(
-    run: Annotated[Path, typer.Argument(help="The folder of a run, as made by `batch --out` or `judge --out`.")],
-    edit_id: Annotated[
-        str, typer.Argument(help="The edit's id in the run; ID@MODEL where several editing models have it.")
-    ],
+    run: Annotated[Path, typer.Argument(help="A run folder, made by `batch --out` or `judge --out`.")],
+    edit_id: Annotated[str, typer.Argument(help="The edit's id; ID@MODEL if several editing models share it.")],
     criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
-    repeat: Annotated[int | None, typer.Option(min=0, help="Only this repeat; counted from 0.")] = None,
-    fork: Annotated[int | None, typer.Option(help="Show this fork of the run beside its parent.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    repeat: Annotated[int | None, typer.Option(min=0, help="Only this repeat, counted from 0.")] = None,
+    fork: Annotated[int | None, typer.Option(help="Show this fork next to its parent.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     format: Annotated[
         str | None,
-        typer.Option("--format", help="text, json, or html: one file with its pictures, to send to somebody."),
+        typer.Option("--format", help="text, json, or html (one file with its pictures)."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The file to write; html needs one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file; required for html.")] = None,
 ) -> None:
-    """Show what the judge thought, asked for and saw on the way to its verdicts.
+    """Show the judge's thoughts, tool calls and observations that led to its verdicts.
 
     Example: editloupe trace runs/gpt cup-7 --criterion instruction_following
 
@@ -90,7 +88,7 @@ def trace(
 
 
 def chosen_kind(format: str | None, out: Path | None) -> str:
-    """Return the format that was asked for, or the one the file's suffix stands for, or text."""
+    """Return the named format, or that of the file's suffix, or text."""
     kind = chosen_format(format, out, FORMATS)
     if kind == "html" and out is None:
         raise UserError("--format html needs --out FILE")
@@ -98,7 +96,7 @@ def chosen_kind(format: str | None, out: Path | None) -> str:
 
 
 def _write_page(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, ...]]], out: Path) -> None:
-    """Write the verdicts of an edit as one HTML file, with people's labels."""
+    """Write the verdicts of an edit and its human labels as one HTML file."""
     from editloupe.evals.report.trace_html import render_trace_html
     from editloupe.evals.traces.trace_search import search_run
 
@@ -112,13 +110,13 @@ def _write_page(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, 
 
 
 def _only_forks(run: Path, edit_id: str) -> bool:
-    """True where a run knows an edit by its forks alone, as one does that they were written to."""
+    """Return whether a run holds only forks of an edit."""
     with Run.open(run) as opened, opened.reader() as reader:
         return not reader.holds_edit(edit_id) and bool(forks_of(opened, edit_id))
 
 
 def _named(run: Run, said: str) -> str:
-    """Return an edit's name; `ID@MODEL` means it also where the run calls that model's edit by its id alone."""
+    """Return an edit's name. `ID@MODEL` also finds an edit that the run names by its id alone."""
     try:
         return run.resolve_name(said)
     except UserError:
@@ -133,7 +131,7 @@ def _named(run: Run, said: str) -> str:
 
 
 def _others(run: Run, name: str, edit: Edit) -> list[str]:
-    """Return the names of the edits that share the id, such as other models' outputs."""
+    """Return the names of the other edits with the same id, such as other models' outputs."""
     with run.reader() as reader:
         return [other for other in reader.names_with_id(edit.id) if other != name]
 
@@ -242,7 +240,7 @@ def _ending(unit: Unit) -> RenderableType:
 
 
 def _meaning(unit: Unit) -> str | None:
-    """Return what the label means in the rubric's words, where the protocol knows the label."""
+    """Return the rubric's description of the label, or None."""
     label = unit.outcome.label if isinstance(unit.outcome, Verdict) else None
     protocol = known_protocol(unit.protocol)
     rubrics = protocol.rubrics if protocol else ()
@@ -265,11 +263,11 @@ def _tokens(usage: Usage) -> str:
 
 
 LONGEST = 320
-"""Characters of a thought or an observation beside its counterpart; the trace has all of them."""
+"""Characters of a thought or an observation that are shown in the table; the trace has all of them."""
 
 
 def show_forks(forks: Sequence[Fork], run: Path, console: Console) -> None:
-    """Print forks that were made together: the first beside its parent, and how often each label came out."""
+    """Print forks that were made together: the first next to its parent, and the distribution of labels."""
     for renderable in beside_parent(forks[0]):
         console.print(renderable)
     if len(forks) > 1:
@@ -282,7 +280,7 @@ def show_forks(forks: Sequence[Fork], run: Path, console: Console) -> None:
 
 
 def beside_parent(fork: Fork) -> list[RenderableType]:
-    """Return a fork beside its parent, step by step."""
+    """Return a table of a fork and its parent, step by step."""
     parent, parted = fork.parent, parting(fork.parent.trace, fork.trace)
     head = Text.assemble(
         (f"{one_line(parent.edit)} · {one_line(parent.criterion)}", "bold"),
@@ -339,7 +337,7 @@ def _short(text: str) -> str:
 
 
 def show_kept_forks(folder: Path, edit_id: str, criterion: str | None, number: int | None, as_json: bool) -> None:
-    """Print one fork of a run beside its parent, or all of an edit."""
+    """Print one fork of a run next to its parent, or all forks of an edit."""
     with Run.open(folder) as run:
         found = forks_of(run, edit_id, criterion) if number is None else [fork_numbered(run, number)]
     if not found or edit_id not in (found[0].parent.edit, found[0].edit.id):
@@ -362,7 +360,7 @@ def forks_record(forks: Sequence[Fork]) -> dict[str, Any]:
 
 
 def fork_lines(forks: Sequence[Fork]) -> list[Text]:
-    """Return one line a fork, for the trace it was made from."""
+    """Return one line per fork."""
     return [
         Text(
             printable(f"fork {one.number} at step {one.step} ({', '.join(one.changes)}; {one.judge}): {one.label}"),

@@ -1,4 +1,4 @@
-"""`editloupe traces`: which verdicts fit a filter, and what they have in common."""
+"""The command `editloupe traces`."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "csv")
 SHOWN = ("id", "model", "criterion", "repeat", "label", "human", "turns", "tools", "cost")
 PATIENCE = 1.0
-"""Seconds after which a user is told that an index is being built."""
+"""Seconds after which a message says that an index is being built."""
 
 
 def traces(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
-    where: Annotated[str, typer.Option("--where", help="The filter; without one every verdict.")] = "",
-    stats: Annotated[bool, typer.Option("--stats", help="Statistics of what fits, in place of the list.")] = False,
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    where: Annotated[str, typer.Option("--where", help="The filter. Default: all verdicts.")] = "",
+    stats: Annotated[bool, typer.Option("--stats", help="Print statistics of the matches instead of a list.")] = False,
     order: Annotated[
         str, typer.Option("--order", help="manifest, confident, unsure, apart (from people), turns, costly or slow.")
     ] = "manifest",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many at the most; else all.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show only the first N matches.")] = None,
     human: Annotated[
         list[Path] | None,
         typer.Option(
-            "--human", help="A file of human labels (JSONL, CSV, Parquet), beside the manifest's; may be given again."
+            "--human", help="File of human labels (JSONL, CSV, Parquet), in addition to the manifest's. Repeatable."
         ),
     ] = None,
     format: Annotated[str | None, typer.Option("--format", help="text, json or csv.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
 ) -> None:
-    """Find verdicts by what was said, called, seen and paid on the way; docs/reference/filters.md has the language.
+    """Search traces with a filter. docs/reference/filters.md describes the filter language.
 
     Fields: label, human, score, confidence, status, reason, criterion, model, turns, cost, any column of the manifest …
 
     Functions: tool("name"), failed("…"), cached("…"), said("words"), thought("…"), called("…"), observed("…"), replied("…").
 
-    Signs: = != < <= > >= ~ (contains), in (…), is null, and, or, not. A comparison with something unknown is false.
+    Operators: = != < <= > >= ~ (contains), in (…), is null, and, or, not. A comparison with an unknown value is false.
 
     Example: editloupe traces runs/gpt --where 'human != label and confidence > 0.9' --order confident
 
@@ -109,7 +109,7 @@ def _shown(cell: Any) -> str:
 
 
 def _cells(hit: TraceHit) -> dict[str, Any]:
-    """Return what a row shows; None and an empty text are what is not known or not there."""
+    """Return the cells of a row; None and an empty text mean unknown or missing."""
     tools = " ".join(f"{tool}×{calls}" if calls > 1 else tool for tool, calls in hit.tools.items())
     return {
         "run": hit.run,
@@ -149,7 +149,7 @@ def _statistics(found: FoundTraces, kind: str) -> Iterable[str]:
 
 
 class _Patience:
-    """Tells once that an index is being built, where that takes a while."""
+    """Prints once that an index is being built, if it takes a while."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
