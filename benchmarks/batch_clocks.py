@@ -53,7 +53,7 @@ def put_clocks() -> None:
         ("encoding", encode, ("_wire", "encode")),
         ("hashing", decode, ("hash_bytes", "hash_pixels")),
         ("tools here", context, ("_run",)),
-        ("store", Run, ("keep_reply", "reply", "pay", "save_all", "checkpoint")),
+        ("store", Run, ("keep_reply", "find_reply", "add_spending", "save_all", "checkpoint")),
     ):
         for name in names:
             setattr(home, name, clocked(part, getattr(home, name)))
@@ -67,7 +67,7 @@ def main() -> None:
 
     put_clocks()
     at_first_edit: dict[str, float] = {}
-    before = batch._executor
+    before = batch._Session._open_executor
 
     async def marked(*args: Any) -> Any:
         """Reset the clocks when the executor opens, just before the first edit."""
@@ -76,7 +76,7 @@ def main() -> None:
         SPENT.clear()
         return await before(*args)
 
-    batch._executor = marked
+    batch._Session._open_executor = marked  # type: ignore[method-assign]
     code = run(sys.argv[1:])
     others = resource.getrusage(resource.RUSAGE_CHILDREN)
     comparing = others.ru_utime + others.ru_stime

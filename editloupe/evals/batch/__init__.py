@@ -1,4 +1,4 @@
-"""Judging many edits into a run: planning, traffic, progress, stopping, on this machine or on a Ray cluster."""
+"""Judge many edits into a resumable run, on this machine, on a Ray cluster, or through a provider's batch interface."""
 
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.traffic import Limits

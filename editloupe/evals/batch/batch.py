@@ -1,4 +1,15 @@
-"""A batch from end to end: opens the run and the judge, plans, judges, and says how it ended."""
+"""Judge a manifest into a resumable run.
+
+`judge_batch` opens the run and runs one session (`_Session`) on it:
+
+1. It opens the judge. Replies are stored in the run, and requests wait for the limits in `traffic`.
+2. It reads the manifest once, counts its units, and adds its edits to the run (`planner`). Until here nothing was asked.
+3. It opens the executor: this process, a Ray cluster, or a provider's batch interface.
+4. The runner takes jobs from the planner, gives them to the executor, and writes the outcomes.
+5. It returns an `Ending`: counts, spending, and why the session stopped early, if it did.
+
+Running the same batch again continues: the planner skips every unit that the run has.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +20,7 @@ from contextlib import AsyncExitStack, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 from editloupe._util.loop_thread import new_event_loop
 from editloupe.agent.transport.batch_files import send_to_queue
@@ -41,7 +52,7 @@ from editloupe.evals.batch.progress import (
 )
 from editloupe.evals.batch.runner import Runner
 from editloupe.evals.batch.stopping import INTERRUPTED, FailFastCheck, StopControl, handle_signals
-from editloupe.evals.batch.traffic import BudgetGate, Limits, Spending, TrafficControl
+from editloupe.evals.batch.traffic import BudgetGate, EstimateUsage, Limits, Spending, TrafficControl
 from editloupe.evals.batch.work_items import StoredReplies
 from editloupe.evals.runs import configurations
 from editloupe.evals.runs.prices import Price, price_of_members
@@ -51,39 +62,41 @@ from editloupe.judge.base_judge import BaseJudge
 from editloupe.types import SERVER_REASONS, Edit, UserError
 
 WORKERS = 8
-"""Threads that read, decode and encode pictures beside the event loop."""
+"""Threads that read, decode and encode pictures for the event loop."""
 OpenJudge = Callable[..., BaseJudge]
 """Opens the judge of the batch with the hooks `replies` and `traffic`; Ray sends it to its workers."""
 Say = Callable[[str], None]
 Edits = Callable[[], Iterable[Edit]]
-"""Gives the edits from the first on, as often as it is called."""
+"""Returns the edits from the first on, each time it is called."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What is to be judged, by whom, into which run, within which limits."""
+    """A manifest, a judge, a run and limits."""
 
     edits: Edits
     out: Path
+    """The run's folder."""
     open_judge: OpenJudge
     limits: Limits = field(default_factory=Limits)
     repeats: int = 1
     again: RejudgePolicy = field(default_factory=RejudgePolicy)
+    """What is judged again although the run has it."""
     keep_going: bool = False
-    """Go on where the first edits all fail in the same way, which else ends the session."""
+    """Continue although the first edits all fail in the same way."""
     deadline: float | None = None
-    """Seconds one edit may take."""
+    """Seconds per edit."""
     price: Price | None = None
-    """Overrides the table."""
+    """Overrides the price table."""
     prices: Path | None = None
-    """A price file used instead of ours."""
+    """A price file used instead of the bundled one."""
     executor: Literal["local", "ray", "batch-api"] = "local"
     poll_seconds: float | None = None
-    """Between the first two questions after a batch job; None for the usual time."""
+    """Seconds between the first two polls of a batch job; None for the default."""
     ray_address: str | None = None
     ray_workers: int | None = None
     assume: AssumeUsage = assume_usage
-    """What a unit is taken for in an estimate until some are judged."""
+    """Estimates a unit's tokens until some are judged."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +106,16 @@ class Ending:
     tally: Tally
     spending: Spending
     why: str | None
-    """What stopped it early: a cap, or the user."""
+    """Why it stopped early: a cap, or the user."""
     stops_requested: int
     """How often the user asked to stop."""
     judge: str
     configuration: str
-    """The run's name of what judged."""
+    """The run's name of the judge's configuration."""
     damage: tuple[str, ...] = ()
-    """What of the run could not be read."""
+    """Sentences on parts of the run that cannot be read."""
     price: Price | None = None
-    """What the judge's tokens cost."""
+    """Price of the judge's tokens."""
     rate_advice: str | None = None
     """A sentence that suggests `--rpm`, if the server limited requests."""
     replacing: bool = False
@@ -110,45 +123,64 @@ class Ending:
 
     @property
     def complete(self) -> bool:
-        """True where every unit of the manifest has an outcome."""
+        """True if every unit of the manifest has an outcome."""
         return self.tally.missing <= 0
 
     def exit_code(self, unjudged: bool) -> int:
-        """Return the code of a command that ends so; a request to stop that came when all was done has changed nothing."""
+        """Return the exit code of the command: 130 if the user stopped it, 3 if units are unjudged or missing, else 0."""
         if self.stops_requested and not self.complete:
             return INTERRUPTED
         return 3 if unjudged or self.tally.not_replaced or not self.complete else 0
 
 
 def dry_run(batch: Batch, say: Say = lambda sentence: None) -> Forecast:
-    """Estimate what a batch would take, and say what would be paid a second time; nothing is judged and nothing is written."""
-    with ExitStack() as open_:
+    """Estimate a batch without judging or writing anything.
+
+    Args:
+        batch: The batch.
+        say: Called with sentences on what would be paid for again.
+
+    Returns:
+        The units that are missing, with their tokens and cost.
+    """
+    with ExitStack() as resources:
         if (batch.out / FILE).exists():
-            run = open_.enter_context(Run.open(batch.out))
+            run = resources.enter_context(Run.open(batch.out))
         else:
-            run = open_.enter_context(Run.write(open_.enter_context(TemporaryDirectory())))
+            run = resources.enter_context(Run.write(resources.enter_context(TemporaryDirectory())))
         judge = batch.open_judge()
-        open_.callback(judge.close)
-        described = judge.describe()
+        resources.callback(judge.close)
+        description = judge.describe()
         planner = Planner(run, judge, batch.again, batch.repeats)
-        open_.callback(planner.close)
+        resources.callback(planner.close)
         survey = planner.survey(batch.edits())
         for sentence in survey.changes:
             say(sentence)
         if batch.again.judges_again:
             planner.replacement = find_replacement(run, survey.key)
-        return forecast_batch(
-            run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge), batch.assume
-        )
+        jobs = planner.jobs(enumerate(batch.edits()))
+        return forecast_batch(run, jobs, description, _find_price(batch, judge), batch.assume)
 
 
 def judge_batch(
     batch: Batch, *, quiet: bool = False, signals: bool = False, say: Say = lambda sentence: None
 ) -> Ending:
-    """Judge a batch; edits the run holds already are passed over.
+    """Judge a batch into its run; units that the run has are skipped.
 
-    The manifest is read once before anything is asked, so that a mistake in its last line costs nothing; a run that would
-    have begun with it is not left behind.
+    The manifest is read once before anything is asked, so a mistake in its last line costs nothing. A new run is removed again
+    if it fails before anything is stored.
+
+    Args:
+        batch: The batch.
+        quiet: Show no progress.
+        signals: Take Ctrl-C, SIGTERM and SIGHUP as requests to stop; only on the main thread.
+        say: Called with sentences for the user, such as what is judged again.
+
+    Returns:
+        How the session ended.
+
+    Raises:
+        UserError: The manifest, the judge or the run cannot be used, or the first edits all fail in the same way.
     """
     stop = StopControl()
     try:
@@ -157,130 +189,164 @@ def judge_batch(
             Run.write(batch.out) as run,
             asyncio.Runner(loop_factory=new_event_loop) as runner,
         ):
-            return runner.run(_session(batch, run, stop, quiet, signals, say))
+            return runner.run(_judge_batch(batch, run, stop, quiet, signals, say))
     finally:
-        stop.over()
+        stop.cancel_forced_exit()
 
 
-async def _session(batch: Batch, run: Run, stop: StopControl, quiet: bool, signals: bool, say: Say) -> Ending:
+async def _judge_batch(batch: Batch, run: Run, stop: StopControl, quiet: bool, signals: bool, say: Say) -> Ending:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS))
-    async with AsyncExitStack() as open_:
-        traffic = TrafficControl(batch.limits)
-        desk = BatchApiQueue(batch.out) if batch.executor == "batch-api" else None
-        with send_to_queue(desk) if desk else nullcontext():
-            judge = batch.open_judge(replies=StoredReplies(run), traffic=traffic)
-        open_.push_async_callback(judge.aclose)
-        if desk:
+    async with AsyncExitStack() as resources:
+        return await _Session(batch, run, stop, quiet, say, resources).judge(signals)
+
+
+class _Session:
+    """One session on an open run. Whatever it opens is closed by `resources`, in reverse order."""
+
+    def __init__(
+        self, batch: Batch, run: Run, stop: StopControl, quiet: bool, say: Say, resources: AsyncExitStack
+    ) -> None:
+        self._batch, self._run, self._stop, self._quiet, self._say = batch, run, stop, quiet, say
+        self._resources = resources
+        self._traffic = TrafficControl(batch.limits)
+        self._queue = BatchApiQueue(batch.out) if batch.executor == "batch-api" else None
+        self._judge = self._open_judge()
+        self._price = _find_price(batch, self._judge)
+        self._spending = self._open_spending()
+        self._configuration = run.configure(self._judge.describe(), self._judge.question_specs())
+        self._planner = Planner(run, self._judge, batch.again, batch.repeats)
+        resources.callback(self._planner.close)
+
+    def _open_judge(self) -> BaseJudge:
+        with send_to_queue(self._queue) if self._queue else nullcontext():
+            judge = self._batch.open_judge(replies=StoredReplies(self._run), traffic=self._traffic)
+        self._resources.push_async_callback(judge.aclose)
+        if self._queue:
             check_batch_judge(judge)
-            open_.push_async_callback(desk.aclose)
-            desk.begin()
-        price = _price(batch, judge)
-        spending = Spending(batch.limits, price, *run.read_spending())
-        if desk:  # caps are kept before requests go out; a reply that came is paid for and is filed
-            desk.room = build_budget_check(batch.limits, spending, price)
+            self._resources.push_async_callback(self._queue.aclose)
+            self._queue.begin()
+        return judge
+
+    def _open_spending(self) -> Spending:
+        limits, price = self._batch.limits, self._price
+        spending = Spending(limits, price, *self._run.read_spending())
+        if self._queue:  # caps apply before requests are sent in a file; a reply that came is paid for and is stored
+            self._queue.room = build_budget_check(limits, spending, price)
             spending.lift_caps()
-        traffic.charge(spending, lambda asked, usage, cost: run.add_spending(asked or judge.spec, usage, cost))
-        configuration = run.configure(judge.describe(), judge.question_specs())
-        planner = Planner(run, judge, batch.again, batch.repeats)
-        open_.callback(planner.close)
-        tally = Tally(total=_plan(batch, run, planner, configuration, say))
-        if signals:  # until here, where nothing was asked yet, a stop ends the command at once
-            open_.enter_context(handle_signals(stop))
-        expect = build_estimator(run, judge.describe(), batch.assume)
-        executor = BatchApiExecutor(judge, expect) if desk else await _executor(batch, run, judge, traffic)
-        open_.push_async_callback(executor.close)
+        self._traffic.charge(
+            spending, lambda judge, usage, cost: self._run.add_spending(judge or self._judge.spec, usage, cost)
+        )
+        return spending
+
+    async def judge(self, signals: bool) -> Ending:
+        """Plan, judge every missing unit, and return how the session ended."""
+        tally = Tally(total=self._plan())
+        if signals:  # before this line nothing was asked, and a signal ends the command at once
+            self._resources.enter_context(handle_signals(self._stop))
+        estimate = build_estimator(self._run, self._judge.describe(), self._batch.assume)
+        executor = await self._open_executor(estimate)
+        self._resources.push_async_callback(executor.close)
+        progress = Progress(tally, self._traffic)
+        self._connect_stop(executor, progress)
+        runner_options = self._runner_options(tally, progress, estimate)
+
+        async def judge_missing() -> None:
+            before = tally.done
+            if self._queue and not self._stop.requests:
+                self._stop.why = None  # a cap ends the sending of further files, not the storing of replies
+            self._planner.held = self._planner.shared = self._planner.held_unjudged = 0
+            runner = Runner(self._run, executor, self._planner, self._configuration, **runner_options)
+            await runner.judge_all(self._batch.edits())
+            tally.held -= before  # the run has what an earlier round of this session judged
+
+        with nullcontext() if self._quiet else progress:
+            if self._queue:
+                first_poll = self._batch.poll_seconds or FIRST_POLL
+                await judge_in_rounds(self._queue, judge_missing, self._stop, self._say, first_poll)
+            else:
+                await judge_missing()
+        return self._end(tally)
+
+    def _plan(self) -> int:
+        """Read the whole manifest, add its edits to the run, and return how many units it has."""
+        batch, planner = self._batch, self._planner
+        survey = planner.survey(batch.edits())
+        if not survey.units:
+            raise UserError("the manifest has no edits to judge")
+        for sentence in survey.changes:
+            self._say(sentence)
+        self._run.amend_about(
+            lambda about: configurations.note_planned_repeats(about, self._configuration, batch.repeats)
+        )
+        planner.announce(batch.edits())
+        if batch.again.judges_again:
+            planner.replacement = begin_replacement(self._run, survey.key)
+            if planner.replacement.continued:
+                began = planner.replacement.began
+                self._say(f"continuing the replacement started at {began}; verdicts it already replaced are kept")
+        return survey.units
+
+    async def _open_executor(self, estimate: EstimateUsage) -> Executor:
+        batch = self._batch
+        if self._queue:
+            return BatchApiExecutor(self._judge, estimate)
+        if batch.executor == "ray":
+            from editloupe.evals.batch.ray_executor import RayExecutor
+
+            return await RayExecutor.open(
+                self._run,
+                batch.open_judge,
+                self._judge,
+                self._traffic,
+                address=batch.ray_address,
+                workers=batch.ray_workers,
+                deadline=batch.deadline,
+            )
+        return LocalExecutor(self._judge, batch.limits.concurrency, batch.deadline)
+
+    def _connect_stop(self, executor: Executor, progress: Progress) -> None:
+        """Have a request to stop reach the traffic control, the executor and the user."""
 
         def no_more_requests(sentence: str) -> None:
-            traffic.stop(sentence)
+            self._traffic.stop(sentence)
             executor.stop(sentence)
 
-        stop.no_more_requests = no_more_requests
-        progress = Progress(tally, traffic)
-        traffic.announce_pause = (lambda seconds: None) if quiet else progress.announce_pause
-        if not quiet:
-            stop.acknowledge = progress.acknowledge_stop
-        first_failures = None if batch.keep_going else FailFastCheck()
+        self._stop.no_more_requests = no_more_requests
+        self._traffic.announce_pause = (lambda seconds: None) if self._quiet else progress.announce_pause
+        if not self._quiet:
+            self._stop.acknowledge = progress.acknowledge_stop
 
-        async def go_over() -> None:
-            before = tally.done
-            if desk and not stop.requests:
-                stop.why = None  # a cap ends the sending of further files, not the filing of replies
-            planner.held = planner.shared = planner.held_unjudged = 0
-            await Runner(
-                run,
-                executor,
-                planner,
-                configuration,
-                tally=tally,
-                price=price,
-                stop=stop,
-                first_failures=first_failures,
-                gate=None if desk else BudgetGate(batch.limits, spending, price, expect),
-                tick=(lambda: None) if quiet else progress.tick,
-            ).judge_all(batch.edits())
-            tally.held -= before  # what a round before this one judged is held now
+    def _runner_options(self, tally: Tally, progress: Progress, estimate: EstimateUsage) -> dict[str, Any]:
+        gate = BudgetGate(self._batch.limits, self._spending, self._price, estimate)
+        return {
+            "tally": tally,
+            "price": self._price,
+            "stop": self._stop,
+            "fail_fast": None if self._batch.keep_going else FailFastCheck(),
+            "gate": None if self._queue else gate,
+            "tick": (lambda: None) if self._quiet else progress.tick,
+        }
 
-        with nullcontext() if quiet else progress:
-            if desk:
-                await judge_in_rounds(desk, go_over, stop, say, batch.poll_seconds or FIRST_POLL)
-            else:
-                await go_over()
+    def _end(self, tally: Tally) -> Ending:
         ending = Ending(
             tally,
-            spending,
-            stop.why,
-            stop.requests,
-            judge.spec,
-            configuration,
-            run.damage.sentences(),
-            price,
-            traffic.advise_rate(tally.limited),
-            planner.replacement is not None,
+            self._spending,
+            self._stop.why,
+            self._stop.requests,
+            self._judge.spec,
+            self._configuration,
+            self._run.damage.sentences(),
+            self._price,
+            self._traffic.advise_rate(tally.limited),
+            self._planner.replacement is not None,
         )
-        if (
-            planner.replacement
-            and ending.complete
-            and not any((tally.unjudged + tally.not_replaced)[reason.value] for reason in SERVER_REASONS)
-        ):
-            finish_replacement(run, planner.replacement)
+        server_failed = any((tally.unjudged + tally.not_replaced)[reason.value] for reason in SERVER_REASONS)
+        if self._planner.replacement and ending.complete and not server_failed:
+            finish_replacement(self._run, self._planner.replacement)
         return ending
 
 
-def _plan(batch: Batch, run: Run, planner: Planner, configuration: str, say: Say) -> int:
-    """Read the whole manifest, make its edits known to the run, and return how many units it has."""
-    survey = planner.survey(batch.edits())
-    if not survey.units:
-        raise UserError("the manifest holds no edits to judge")
-    for sentence in survey.changes:
-        say(sentence)
-    run.amend_about(lambda about: configurations.note_planned_repeats(about, configuration, batch.repeats))
-    planner.announce(batch.edits())
-    if batch.again.judges_again:
-        planner.replacement = begin_replacement(run, survey.key)
-        if planner.replacement.continued:
-            say(
-                f"continuing the replacement started at {planner.replacement.began}; verdicts it already replaced are kept"
-            )
-    return survey.units
-
-
-async def _executor(batch: Batch, run: Run, judge: BaseJudge, traffic: TrafficControl) -> Executor:
-    if batch.executor == "ray":
-        from editloupe.evals.batch.ray_executor import RayExecutor
-
-        return await RayExecutor.open(
-            run,
-            batch.open_judge,
-            judge,
-            traffic,
-            address=batch.ray_address,
-            workers=batch.ray_workers,
-            deadline=batch.deadline,
-        )
-    return LocalExecutor(judge, batch.limits.concurrency, batch.deadline)
-
-
-def _price(batch: Batch, judge: BaseJudge) -> Price | None:
-    known = price_of_members(judge.members, batch.prices)
-    price = batch.price or known
+def _find_price(batch: Batch, judge: BaseJudge) -> Price | None:
+    listed = price_of_members(judge.members, batch.prices)  # read in any case: a wrong price file is an error
+    price = batch.price or listed
     return half_price(price) if batch.executor == "batch-api" else price

@@ -1,10 +1,10 @@
-"""Judging through a provider's batch interface: at half the price, within a day, for judges that ask once and use no tools.
+"""Judge through a provider's batch interface: half the price, within a day, for judges that ask once and use no tools.
 
-A session goes over the edits in rounds. In a round every unit whose reply is there is judged and filed; the requests of the
-others are put into files. The files are sent, their jobs polled, and whenever one is over the next round begins.
+A session goes over the edits in rounds. In a round, every unit whose reply is there is judged and written. The requests of the
+others are put into files. The files are sent and their jobs polled. When a job is over, the next round begins.
 
-Every request has a key made of its body. It is staged in a file, sent with that file, and answered by a line of the results; the
-run knows at every moment which of these it is. What the provider was asked to do and did not confirm is looked for by its mark.
+Every request has a key computed from its body. It is staged in a file, sent with that file, and answered by a line of the
+results; a table in the run's folder records its state. A submission that the provider did not confirm is looked up by its mark.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from editloupe.agent.transport.batch_files import (
 )
 from editloupe.agent.transport.errors import clean
 from editloupe.agent.transport.rate_limits import Deferred, OverBudget
-from editloupe.evals.batch.local_executor import JobResult, judge_job, share_cores
+from editloupe.evals.batch.local_executor import JobResult, judge_job, select_outcomes, share_cores
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.stopping import StopControl
-from editloupe.evals.batch.traffic import Expect, Limits, Spending
+from editloupe.evals.batch.traffic import EstimateUsage, Limits, Spending
 from editloupe.evals.runs.prices import Price
 from editloupe.judge import Judge
 from editloupe.judge.base_judge import BaseJudge
-from editloupe.types import Judgement, Reason, Unjudged, Usage, UserError
+from editloupe.types import Judgement, Outcome, Reason, Unjudged, Usage, UserError
 
 if TYPE_CHECKING:
     from editloupe.agent.providers.provider import Opening, Provider
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 FOLDER = "batch-api"
 DEFERRED = "sent in a file; its reply is not there yet"
 UNIT: ContextVar[tuple[str, Usage]] = ContextVar("editloupe_batch_unit", default=("", Usage()))
-"""What tells a unit asked with the same words from another (its repeat and its try), and what it will probably take."""
+"""The repeat and try of a unit, which distinguish requests with the same body, and its estimated tokens."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
     mark TEXT PRIMARY KEY, spec TEXT, path TEXT, remote TEXT, state TEXT, requests INTEGER,
@@ -54,22 +54,22 @@ CREATE TABLE IF NOT EXISTS requests (key TEXT PRIMARY KEY, mark TEXT, status INT
 CREATE INDEX IF NOT EXISTS by_job ON requests (mark);
 """
 HALF = 0.5
-"""What a token costs through the batch interfaces of both providers, of its usual price."""
+"""Share of the usual price that both providers charge for batches."""
 FIRST_POLL, LONGEST_POLL = 5.0, 300.0
 CAPACITY = 16
-"""Edits read and encoded at one time; nobody waits for a network."""
+"""Edits read and encoded at a time."""
 PATIENCE = 20
-"""Polls in a row that may fail for a passing reason."""
+"""Polls in a row that may fail temporarily."""
 
 
 class BatchApiQueue:
-    """Takes requests in place of the network; belongs to one session on a run."""
+    """Takes requests instead of the network, and returns the replies that are there. Belongs to one session on a run."""
 
     def __init__(self, run: Path, room: Callable[[Usage], str | None] = lambda usage: None) -> None:
         self._folder = run / FOLDER
-        self._opened: sqlite3.Connection | None = None
+        self._connection: sqlite3.Connection | None = None
         self.room = room
-        """Says why the run's caps leave no room for what is under way and this much more; None where they do."""
+        """Returns why the run's caps do not allow the requests under way and this usage more; None if they do."""
         self.files: BatchFiles | None = None
         self.spec = ""
         self._staging: tuple[str, str, Any] | None = None
@@ -77,23 +77,29 @@ class BatchApiQueue:
 
     @property
     def _db(self) -> sqlite3.Connection:
-        if self._opened is None:
+        if self._connection is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._opened = sqlite3.connect(
+            self._connection = sqlite3.connect(
                 self._folder / "requests.sqlite", isolation_level=None, check_same_thread=False
             )
-            self._opened.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {_SCHEMA}")
-        return self._opened
+            self._connection.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {_SCHEMA}")
+        return self._connection
 
     def take_over(self, provider: Provider, opening: Opening, spec: str) -> None:
-        """Have a client's requests come here."""
+        """Have a client's requests come to this queue."""
         if provider.batches is None:
-            raise UserError(f"{spec} has no batch interface that EditLoupe knows; leave --executor batch-api out")
+            raise UserError(f"EditLoupe knows no batch interface of {spec}; omit --executor batch-api")
         if self.files is None:
             self.files, self.spec = provider.batches(opening), spec
 
     async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Return the reply to a request; one that is new is put into the file that goes out next."""
+        """Return the reply to a request; put a new request into the next file.
+
+        Raises:
+            Deferred: The reply is not there yet.
+            NoReply: The provider did not answer the request.
+            OverBudget: A cap does not allow another request.
+        """
         unit, expected = UNIT.get()
         key = hashlib.sha256(unit.encode() + b"\0" + path.encode() + b"\0" + body).hexdigest()[:40]
         row = self._db.execute("SELECT status, body FROM requests WHERE key = ?", (key,)).fetchone()
@@ -104,13 +110,13 @@ class BatchApiQueue:
         if status is None:
             raise Deferred(DEFERRED)
         if status == 0 or status in (408, 429) or status >= 500:
-            told = clean(bytes(reply).decode("utf-8", "replace"))
-            raise NoReply(f"{self.spec} did not answer in its batch: {told}", expired="expired" in told)
+            detail = clean(bytes(reply).decode("utf-8", "replace"))
+            raise NoReply(f"{self.spec} did not answer in its batch: {detail}", expired="expired" in detail)
         return int(status), bytes(reply)
 
     def _stage(self, key: str, path: str, body: bytes, expected: Usage) -> None:
         assert self.files is not None
-        if why := self.room(self.expected() + expected):
+        if why := self.room(self.estimate_under_way() + expected):
             raise OverBudget(why)
         line = self.files.line(key, path, body)
         if len(line) > MOST_BYTES:
@@ -132,19 +138,19 @@ class BatchApiQueue:
             counted,
         )
 
-    def expected(self) -> Usage:
-        """Return what the requests under way will probably take."""
+    def estimate_under_way(self) -> Usage:
+        """Return the estimated usage of the requests under way."""
         query = "SELECT coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(requests), 0) FROM jobs"
         read, written, requests = self._db.execute(f"{query} WHERE state != 'over'").fetchone()
         return Usage(requests=requests, input_tokens=read, output_tokens=written)
 
     def begin(self) -> None:
-        """Forget what a session that was killed had only staged, and errors that a session before this one filed."""
-        self._forget([mark for (mark,) in self._db.execute("SELECT mark FROM jobs WHERE state = 'staged'").fetchall()])
+        """Delete requests that a killed session had only staged, and errors that earlier sessions stored."""
+        self._delete([mark for (mark,) in self._db.execute("SELECT mark FROM jobs WHERE state = 'staged'").fetchall()])
         self._db.execute("DELETE FROM requests WHERE status IS NOT NULL AND status != 200")
 
     async def recover(self) -> None:
-        """Find out what became of files whose submission was not confirmed: one the provider does not know is sent anew."""
+        """Look up files whose submission was not confirmed; delete those that the provider does not know, to send them again."""
         assert self.files is not None
         rows = self._db.execute(
             "SELECT mark FROM jobs WHERE state = 'submitting' AND spec = ?", (self.spec,)
@@ -153,7 +159,7 @@ class BatchApiQueue:
             if remote := await self.files.find(mark):
                 self._sent(mark, remote)
             else:
-                self._forget([mark])
+                self._delete([mark])
 
     async def submit(self) -> list[str]:
         """Send every staged file; return the names of the jobs."""
@@ -166,8 +172,8 @@ class BatchApiQueue:
             try:
                 names.append(await self.files.submit(mark, path, self._file(mark)))
             except BatchRefused as error:
-                if not error.passing:  # else the provider may have taken it all the same: the next session looks for it
-                    self._forget([mark])
+                if not error.passing:  # else the provider may have accepted it: the next session looks it up
+                    self._delete([mark])
                 raise
             self._sent(mark, names[-1])
         return names
@@ -177,12 +183,12 @@ class BatchApiQueue:
         self._file(mark).unlink(missing_ok=True)
 
     def under_way(self) -> list[tuple[str, str]]:
-        """Return the mark and the name of every job of this judge that is not over."""
+        """Return the mark and the name of every unfinished job of this judge."""
         query = "SELECT mark, remote FROM jobs WHERE state = 'sent' AND spec = ? ORDER BY rowid"
         return [(str(mark), str(remote)) for mark, remote in self._db.execute(query, (self.spec,))]
 
     async def collect(self, mark: str, remote: str) -> BatchState:
-        """Ask after one job; where it is over, take in its results."""
+        """Poll a job; if it is over, store its results."""
         assert self.files is not None
         state = await self.files.state(remote)
         if not state.over:
@@ -190,7 +196,7 @@ class BatchApiQueue:
         for number, name in enumerate(state.results):
             file = self._folder / f"{mark}.{number}.results"
             await self.files.download(name, file)
-            self._take_in(mark, file)
+            self._store_results(mark, file)
             file.unlink()
         left = f"the provider gave no reply to it ({state.sentence})".encode()
         with _transaction(self._db):
@@ -198,8 +204,8 @@ class BatchApiQueue:
             self._db.execute("UPDATE jobs SET state = 'over' WHERE mark = ?", (mark,))
         return state
 
-    def _take_in(self, mark: str, file: Path) -> None:
-        """Keep every line of a file of results; one that cannot be read answers nothing."""
+    def _store_results(self, mark: str, file: Path) -> None:
+        """Store every line of a results file; skip lines that cannot be read."""
         assert self.files is not None
         with file.open("rb") as lines, _transaction(self._db):
             for line in lines:
@@ -214,7 +220,7 @@ class BatchApiQueue:
     def _file(self, mark: str) -> Path:
         return self._folder / f"{mark}.jsonl"
 
-    def _forget(self, marks: list[str]) -> None:
+    def _delete(self, marks: list[str]) -> None:
         for mark in marks:
             self._db.execute("DELETE FROM requests WHERE mark = ? AND status IS NULL", (mark,))
             self._db.execute("DELETE FROM jobs WHERE mark = ?", (mark,))
@@ -226,16 +232,16 @@ class BatchApiQueue:
         self._staging, self._staged, self._bytes = None, 0, 0
 
     async def aclose(self) -> None:
-        """Let go of everything; what was staged and not sent is forgotten by the next session."""
+        """Close everything. The next session deletes what was staged and not sent."""
         self._close_file()
-        if self._opened:
-            self._opened.close()
+        if self._connection:
+            self._connection.close()
         if self.files:
             await self.files.aclose()
 
 
 class _transaction:  # noqa: N801
-    """All or nothing; the connection commits every statement by itself otherwise."""
+    """A transaction; outside of it the connection commits every statement by itself."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -248,7 +254,7 @@ class _transaction:  # noqa: N801
 
 
 def half_price(price: Price | None) -> Price | None:
-    """Return the price of a batch."""
+    """Return the price through a batch interface."""
     if price is None:
         return None
     cached = None if price.cached is None else price.cached * HALF
@@ -256,25 +262,25 @@ def half_price(price: Price | None) -> Price | None:
 
 
 def check_batch_judge(judge: BaseJudge) -> None:
-    """Raise where a judge asks more than once about a unit, or looks with tools: a file holds single requests."""
-    several = any("stage" in asked.facts or "parts" in asked.facts for asked in judge.question_specs())
+    """Raise UserError if a judge asks more than once per unit, uses tools, or is a panel: a file holds single requests."""
+    several = any("stage" in spec.facts or "parts" in spec.facts for spec in judge.question_specs())
     if not isinstance(judge, Judge) or judge.mode != "plain" or judge.uses_tools or several:
         raise UserError(
-            "--executor batch-api judges with one reply a unit: it needs --mode plain and a protocol that asks once; "
-            "leave it out to judge in a conversation"
+            "--executor batch-api judges with one reply per unit: it needs --mode plain and a protocol that asks once; "
+            "omit it to judge in a conversation"
         )
     if len(judge.members) > 1:
-        raise UserError("--executor batch-api asks one model; judges that answer together are asked in conversations")
+        raise UserError("--executor batch-api asks one model; omit it for panels and cascades")
     if judge.spec == RULES:
-        raise UserError("--executor batch-api needs a model; the embedded judge `rules` asks nobody")
+        raise UserError("--executor batch-api needs a model; the built-in judge `rules` sends no requests")
 
 
 def build_budget_check(limits: Limits, spending: Spending, price: Price | None) -> Callable[[Usage], str | None]:
-    """Return what says why the caps leave no room for requests that will probably take so much."""
+    """Return a function that says why the caps do not allow this usage more; it returns None if they do."""
 
     def why(expected: Usage) -> str | None:
-        whole = spending.usage + expected
-        tokens, cap = whole.input_tokens + whole.output_tokens, limits.max_tokens
+        usage = spending.usage + expected
+        tokens, cap = usage.input_tokens + usage.output_tokens, limits.max_tokens
         if cap is not None and tokens > cap:
             return f"the cap of {cap} tokens leaves no room for more requests in files (about {tokens} with those under way)"
         cost = (spending.cost or 0.0) + (price.cost(expected) if price else 0.0)
@@ -289,88 +295,85 @@ def build_budget_check(limits: Limits, spending: Spending, price: Price | None) 
 
 
 class BatchApiExecutor:
-    """Judges the units whose replies are there, and puts the requests of the others into files."""
+    """Judges the units whose replies are there, and stages the requests of the others."""
 
     capacity = CAPACITY
 
-    def __init__(self, judge: BaseJudge, expect: Expect) -> None:
+    def __init__(self, judge: BaseJudge, estimate: EstimateUsage) -> None:
         share_cores()
-        self._judge, self._expect = judge, expect
+        self._judge, self._estimate = judge, estimate
 
     async def judge(self, job: Job) -> JobResult:
-        """Judge one job as far as its replies are there."""
-        expected = self._expect(job)
+        """Judge the criteria of a job whose replies are there."""
+        expected = self._estimate(job)
         each = max(1, len(job.criteria))
         share = Usage(input_tokens=expected.input_tokens // each, output_tokens=expected.output_tokens // each)
         token = UNIT.set((f"{job.repeat} {job.tries}", share))
         try:
-            done = await judge_job(self._judge, job, None)
+            result = await judge_job(self._judge, job, None)
         finally:
             UNIT.reset(token)
-        return JobResult(done.job, without_deferred(done.judgement), done.album)
+        return JobResult(result.job, without_deferred(result.judgement), result.album)
 
     def stop(self, sentence: str) -> None:
-        """Nothing is buffered here."""
+        """Do nothing: no request is under way."""
 
     async def close(self) -> None:
-        """Nothing is open here; the judge belongs to whoever opened it."""
+        """Do nothing: the caller closes the judge."""
 
 
 def without_deferred(judgement: Judgement) -> Judgement:
-    """Return a judgement without the criteria whose replies are still to come: they are no outcomes."""
-    kept = tuple(
-        outcome
-        for outcome in judgement.verdicts
-        if not (isinstance(outcome, Unjudged) and outcome.reason == Reason.BUDGET and outcome.detail == DEFERRED)
-    )
-    names = {outcome.criterion for outcome in kept}
-    traces = tuple(trace for trace in judgement.traces if trace.criterion in names)
-    return judgement.model_copy(update={"verdicts": kept, "traces": traces})
+    """Return a judgement without the criteria whose replies are still to come."""
+
+    def is_deferred(outcome: Outcome) -> bool:
+        return isinstance(outcome, Unjudged) and outcome.reason == Reason.BUDGET and outcome.detail == DEFERRED
+
+    return select_outcomes(judgement, lambda outcome: not is_deferred(outcome))
 
 
 async def judge_in_rounds(
-    desk: BatchApiQueue,
-    go_over: Callable[[], Awaitable[None]],
+    queue: BatchApiQueue,
+    judge_missing: Callable[[], Awaitable[None]],
     stop: StopControl,
     say: Callable[[str], None],
     first_poll: float = FIRST_POLL,
 ) -> None:
-    """Go over the edits until nothing is under way; a stop leaves the jobs with the provider and says how to go on."""
-    await desk.recover()
-    if waiting := desk.under_way():
-        say(f"going on with {number_of(len(waiting), 'batch job')}: {', '.join(name for _, name in waiting)}")
+    """Judge in rounds until no batch job is under way. At a stop the jobs stay with the provider; say how to continue."""
+    await queue.recover()
+    if waiting := queue.under_way():
+        say(f"continuing with {number_of(len(waiting), 'batch job')}: {', '.join(name for _, name in waiting)}")
     while True:
-        await go_over()
+        await judge_missing()
         if not stop.requests:
-            for name in await desk.submit():
+            for name in await queue.submit():
                 say(f"submitted as batch job {name}; the provider answers within 24 hours")
-        if not desk.under_way():
+        if not queue.under_way():
             return
-        if not await _one_over(desk, stop, say, first_poll):
-            assert desk.files is not None
-            for _, name in desk.under_way():
+        if not await _wait_for_job(queue, stop, say, first_poll):
+            assert queue.files is not None
+            for _, name in queue.under_way():
                 say(
-                    f"batch job {name} goes on at the provider; the same command goes on with it, and this cancels it: "
-                    f"{desk.files.how_to_cancel(name)}"
+                    f"batch job {name} continues at the provider; the same command continues with it, and this cancels it: "
+                    f"{queue.files.how_to_cancel(name)}"
                 )
             return
 
 
-async def _one_over(desk: BatchApiQueue, stop: StopControl, say: Callable[[str], None], first_poll: float) -> bool:
-    """Wait until a job is over and its results are here; False where the user wants to stop."""
-    pause, failures, told = first_poll, 0, dict[str, str]()
+async def _wait_for_job(queue: BatchApiQueue, stop: StopControl, say: Callable[[str], None], first_poll: float) -> bool:
+    """Wait until a job is over and its results are stored; return False if the user wants to stop."""
+    pause, failures, states = first_poll, 0, dict[str, str]()
     while not stop.requests:
-        for mark, name in desk.under_way():
+        for mark, name in queue.under_way():
             try:
-                state = await desk.collect(mark, name)
+                state = await queue.collect(mark, name)
                 failures = 0
             except BatchRefused as error:
                 failures += 1
                 if not error.passing or failures > PATIENCE:
                     raise
                 continue
-            if told.get(name) != state.sentence:
-                told[name] = state.sentence
+            if states.get(name) != state.sentence:
+                states[name] = state.sentence
                 say(f"batch job {name}: {state.sentence}")
             if state.over:
                 return True
@@ -380,7 +383,7 @@ async def _one_over(desk: BatchApiQueue, stop: StopControl, say: Callable[[str],
 
 
 async def _wait(stop: StopControl, seconds: float) -> None:
-    """Wait so long, or until the user wants to stop."""
+    """Wait for these seconds, or until the user wants to stop."""
     left = seconds
     while left > 0 and not stop.requests:
         await asyncio.sleep(min(0.2, left))

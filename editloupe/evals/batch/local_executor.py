@@ -1,9 +1,10 @@
-"""Judging on this machine: every job is a task of one event loop."""
+"""Judge jobs in this process, as tasks of one event loop; and the interface of all executors."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from editloupe.evals.runs.run_folder import JudgementPictures
 from editloupe.judge.base_judge import BaseJudge, edits_at_once
 from editloupe.pictures.decode import Album
 from editloupe.tools.compare.process_pool import ComparisonPool
-from editloupe.types import Judgement, Reason, Unjudged, UserError
+from editloupe.types import Judgement, Outcome, Reason, Unjudged, UserError
 
 
 @dataclass(frozen=True)
@@ -30,20 +31,20 @@ class JobResult:
 
 
 class Executor(Protocol):
-    """Whoever judges jobs."""
+    """Interface of an executor, which judges jobs."""
 
     @property
     def capacity(self) -> int:
-        """How many jobs to give it at one time."""
+        """How many jobs to give it at a time."""
 
     async def judge(self, job: Job) -> JobResult:
-        """Judge one job; raises UserError only where no other job would fare better (a wrong key)."""
+        """Judge one job; raise UserError only if every other job would fail as well (a wrong key)."""
 
     def stop(self, sentence: str) -> None:
         """Send no further request."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Free all resources."""
 
 
 class LocalExecutor:
@@ -61,21 +62,21 @@ class LocalExecutor:
         return await judge_job(self._judge, job, self._deadline)
 
     def stop(self, sentence: str) -> None:
-        """Nothing is buffered here: the traffic control stops requests by itself."""
+        """Do nothing: the traffic control stops requests."""
 
     async def close(self) -> None:
-        """Let go of the processes beside this one; the judge belongs to whoever opened it."""
+        """End the comparison processes. The caller closes the judge."""
         if self._pool:
             await asyncio.to_thread(self._pool.close)
 
 
 def share_cores() -> None:
-    """Leave the cores to the edits: with many under way, OpenCV's own threads cost a third more CPU and gain nothing."""
+    """Turn OpenCV's threads off: with many edits under way they cost a third more CPU and gain nothing."""
     cv2.setNumThreads(1)
 
 
 def compare_in_pool(judge: BaseJudge) -> ComparisonPool | None:
-    """Have the judge's pictures compared in other processes, one a core at most."""
+    """Have the judge's pictures compared in other processes, at most one per core and eight."""
     if judge.spec == RULES or not judge.uses_tools:
         return None
     pool = ComparisonPool(min(8, os.cpu_count() or 1))
@@ -84,7 +85,7 @@ def compare_in_pool(judge: BaseJudge) -> ComparisonPool | None:
 
 
 async def judge_job(judge: BaseJudge, job: Job, deadline: float | None) -> JobResult:
-    """Judge a job; whatever befalls this one edit becomes an outcome, not the end of the run."""
+    """Judge a job. A failure of this edit becomes an outcome and does not end the run."""
     album = Album(job.hashes)
     with working_on(Work(job.edit.id, job.tries)):
         try:
@@ -94,15 +95,23 @@ async def judge_job(judge: BaseJudge, job: Job, deadline: float | None) -> JobRe
                 )
         except TimeoutError:
             sentence = f"the edit was not judged within its deadline of {deadline:g} s"
-            judgement = _left(judge, job, Reason.TIMEOUT, sentence)
+            judgement = _build_unjudged(judge, job, Reason.TIMEOUT, sentence)
         except UserError:
             raise
         except Exception as error:  # any judge may fail on one edit; the run goes on and the outcome says why
             sentence = f"judging failed: {type(error).__name__}: {clean(str(error))}"
-            judgement = _left(judge, job, Reason.INTERNAL, sentence)
+            judgement = _build_unjudged(judge, job, Reason.INTERNAL, sentence)
     return JobResult(job, judgement, album)
 
 
-def _left(judge: BaseJudge, job: Job, reason: Reason, sentence: str) -> Judgement:
+def select_outcomes(judgement: Judgement, wanted: Callable[[Outcome], bool]) -> Judgement:
+    """Return a judgement with only some of its outcomes, and their traces."""
+    outcomes = tuple(filter(wanted, judgement.verdicts))
+    criteria = {outcome.criterion for outcome in outcomes}
+    traces = tuple(trace for trace in judgement.traces if trace.criterion in criteria)
+    return judgement.model_copy(update={"verdicts": outcomes, "traces": traces})
+
+
+def _build_unjudged(judge: BaseJudge, job: Job, reason: Reason, sentence: str) -> Judgement:
     verdicts = tuple(Unjudged(criterion=name, reason=reason, detail=sentence) for name in job.criteria)
     return Judgement(edit=job.edit, protocol=judge.protocol, mode=judge.mode, judge=judge.spec, verdicts=verdicts)

@@ -1,4 +1,16 @@
-"""Plan the missing units of a manifest as one job per edit, repeat and try."""
+"""Plan the missing units of a manifest as one job per edit, repeat and try.
+
+A unit is one question about one edit in one repeat. For every edit, `Planner.jobs`
+
+1. hashes the pictures (`EditFiles`) and brings the edit's row in the run up to date;
+2. computes the key of each question: what is asked, and the inputs that the judge is shown;
+3. looks in the run for a unit that answers the question. The policy decides whether it is used or asked again;
+4. waits with questions that another edit is being asked with the same inputs (`UnitsUnderWay`): they share one unit;
+5. links the units that are used to the edit, and yields the remaining criteria as jobs.
+
+Before that, `Planner.survey` reads the whole manifest once. It counts units and finds verdicts that would be paid for again.
+`Replacement` records in run.json that verdicts are being replaced, so that a stopped replacement continues where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -28,120 +40,127 @@ from editloupe.pictures.pixels import ImageError
 from editloupe.types import Edit, Sha
 
 ANNOUNCED_AT_ONCE = 500
-"""Edits that are made known to the run in one transaction."""
-_Place = tuple[QuestionKey, int]
+"""Edits that are added to the run in one transaction."""
+_UnitKey = tuple[QuestionKey, int]
+"""A question and a repeat."""
 _REPLACING = "replacing"
-"""Field of run.json: replacements that were begun and not finished, which the same command continues."""
+"""Field of run.json: replacements that were begun and are not finished."""
 
 
 @dataclass(frozen=True)
 class RejudgePolicy:
-    """What is asked although the run holds something of it."""
+    """Which questions are asked although the run has an answer."""
 
     retry_unjudged: bool = False
-    """What the judge left open is asked anew."""
+    """Ask again if the judge gave no verdict."""
     keep: bool = False
-    """Verdicts that the same judge gave to a question asked otherwise are used."""
+    """Use verdicts of the same judge although the question or its inputs have changed."""
     replace: bool = False
-    """Everything is asked anew, and what is held gives way."""
+    """Ask everything again and replace the answers."""
     only: frozenset[str] = frozenset()
-    """Ids or names of the edits that are judged, anew; empty for all of them."""
+    """Ids or names of the edits to judge, again if need be; empty for all edits."""
     exact: bool = False
-    """Only what answers the very same question is used: where ways of asking are compared, none may stand in for another."""
+    """Use only answers to exactly the same question, not equivalent ones. Needed to compare ways of asking."""
 
     @property
     def judges_again(self) -> bool:
-        """True where a verdict that is held is asked for once more."""
+        """True if existing verdicts are asked for again."""
         return self.replace or bool(self.only)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One edit, one repeat, and the criteria that are missing."""
+    """The missing criteria of one edit in one repeat."""
 
     edit: Edit
     position: int | None
-    """In the manifest; None where that is not read as a whole."""
+    """In the manifest; None if only some edits are judged."""
     repeat: int
     criteria: tuple[str, ...]
     tries: int = 1
     number: int | None = None
-    """The edit's in the run; None where nothing is written."""
+    """The edit's number in the run; None if the run is not written."""
     questions: Mapping[str, QuestionKey] = field(default_factory=dict)
+    """By criterion."""
     hashes: Mapping[PictureSource, Sha] = field(default_factory=dict)
-    """Of the pictures, as they went into the questions."""
+    """Hashes of the pictures, as they went into the question keys."""
     old_verdicts: Mapping[str, int] = field(default_factory=dict)
-    """By criterion, the unit whose verdict is to be replaced; it is kept if this job ends unjudged."""
+    """By criterion, the unit whose verdict is to be replaced. It is kept if this job ends unjudged."""
 
 
 @dataclass(frozen=True)
 class ManifestSurvey:
-    """What a manifest comes to, before anything is asked."""
+    """Counts of a manifest, made before anything is asked."""
 
     units: int
     changes: tuple[str, ...]
-    """What is asked otherwise than the run's verdicts were, and how many units that concerns, a sentence each."""
+    """Sentences on what changed since the run's verdicts, each with the number of units concerned."""
     key: str
-    """Tells this set of edits, questions and repeats from another."""
+    """Identifies this set of edits, questions and repeats."""
 
 
 class EditFiles:
-    """Hashes of the pictures that can be read."""
+    """Hashes of an edit's readable pictures.
 
-    def __init__(self, edit: Edit, known: Iterable[EditRecord] = ()) -> None:
+    Args:
+        edit: The edit.
+        records: The run's rows with the edit's id. A file whose size and time they know is not read again.
+    """
+
+    def __init__(self, edit: Edit, records: Iterable[EditRecord] = ()) -> None:
         self.hashes: dict[PictureSource, Sha] = {}
         self.stamps: dict[str, FileStamp] = {}
-        """By path, as the run keeps them."""
+        """By path, as the run stores them."""
         before: dict[str, FileStamp] = {}
-        for row in known:
-            before |= row.stamps()
+        for record in records:
+            before |= record.stamps()
         for path in edit.paths:
             if path not in self.hashes:
-                self._take(path, before.get(storable_text(str(path))))
+                self._add(path, before.get(storable_text(str(path))))
         self.pictures = {
             role: [self.hashes[path] for path in paths]
             for role, paths in edit.files.items()
             if all(path in self.hashes for path in paths)
         }
-        """Hashes by role, of the roles that are whole."""
+        """Hashes by role, of the roles whose pictures are all readable."""
 
-    def _take(self, path: PictureSource, before: FileStamp | None) -> None:
+    def _add(self, path: PictureSource, before: FileStamp | None) -> None:
         if isinstance(path, MemoryPicture):
             with suppress(ImageError):
                 self.hashes[path] = hash_file(path)
             return
         try:
-            found = check_file(path)
-            same = before is not None and before[:2] == (found.st_size, found.st_mtime_ns)
+            status = check_file(path)
+            same = before is not None and before[:2] == (status.st_size, status.st_mtime_ns)
             sha = before.sha if before and same else hash_file(path)
         except (OSError, ImageError):
             return
         self.hashes[path] = sha
-        self.stamps[storable_text(str(path))] = FileStamp(found.st_size, found.st_mtime_ns, sha)
+        self.stamps[storable_text(str(path))] = FileStamp(status.st_size, status.st_mtime_ns, sha)
 
 
 class UnitsUnderWay:
-    """Knows which units are under way and who waits for them; the planner asks from its thread, the runner from its own."""
+    """Tracks the units being judged and the edits that wait for them. The planner and the runner use it from two threads."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._under_way: dict[_Place, list[int]] = {}
-        self._being_written: set[_Place] = set()
-        self._over: set[bytes] = set()
-        """Those that are not asked twice although the run alone would have them asked again."""
+        self._under_way: dict[_UnitKey, list[int]] = {}
+        self._being_written: set[_UnitKey] = set()
+        self._settled: set[bytes] = set()
+        """Units that are not asked again in this session, although the run alone would have them asked again."""
 
-    def follows(self, question: QuestionKey, repeat: int, number: int | None) -> bool:
-        """Have an edit wait for a unit that another edit is being asked; False where nobody is.
+    def join(self, question: QuestionKey, repeat: int, number: int | None) -> bool:
+        """Have an edit wait for a unit that another edit is being asked; return False if there is none.
 
-        Of a unit that is being written the end is awaited: after that the run tells what it holds.
+        If the unit is being written, wait for that. The run then has its answer.
         """
-        place = (question, repeat)
+        key = (question, repeat)
         with self._changed:
-            self._changed.wait_for(lambda: place not in self._being_written)
-            if question.shown is None or place not in self._under_way:
+            self._changed.wait_for(lambda: key not in self._being_written)
+            if question.shown is None or key not in self._under_way:
                 return False
             if number is not None:
-                self._under_way[place].append(number)
+                self._under_way[key].append(number)
             return True
 
     def begin(self, question: QuestionKey, repeat: int) -> None:
@@ -151,16 +170,16 @@ class UnitsUnderWay:
                 self._under_way.setdefault((question, repeat), [])
 
     def followers(self, question: QuestionKey, repeat: int) -> tuple[int, ...]:
-        """Return the edits that wait for a unit, which is about to be written; further ones wait until it is."""
-        place = (question, repeat)
+        """Return the edits that wait for a unit, which is about to be written. No further edit joins until `end`."""
+        key = (question, repeat)
         with self._changed:
-            if place not in self._under_way:
+            if key not in self._under_way:
                 return ()
-            self._being_written.add(place)
-            return tuple(self._under_way[place])
+            self._being_written.add(key)
+            return tuple(self._under_way[key])
 
     def end(self, questions: Collection[QuestionKey], repeat: int) -> None:
-        """Note units as no longer under way, whatever came of them."""
+        """Note units as no longer under way, whatever their outcome."""
         with self._changed:
             for question in questions:
                 self._under_way.pop((question, repeat), None)
@@ -168,214 +187,211 @@ class UnitsUnderWay:
             self._changed.notify_all()
 
     def settle(self, question: QuestionKey, repeat: int) -> None:
-        """Note a unit as asked in this session, for which nothing further is asked in it."""
+        """Note a unit as asked in this session; it is not asked again in it."""
         if question.shown is not None:
-            self._over.add(_mark(question, repeat))
+            self._settled.add(_digest(question, repeat))
 
-    def settled(self, question: QuestionKey, repeat: int) -> bool:
-        """True where a unit was asked in this session."""
-        return bool(self._over) and _mark(question, repeat) in self._over
+    def is_settled(self, question: QuestionKey, repeat: int) -> bool:
+        """Return whether a unit was asked in this session."""
+        return bool(self._settled) and _digest(question, repeat) in self._settled
 
 
-def _mark(question: QuestionKey, repeat: int) -> bytes:
-    """Return a few bytes for a unit: with everything judged anew there are as many as the run has units."""
+def _digest(question: QuestionKey, repeat: int) -> bytes:
+    """Return a short digest of a unit, because there may be as many as the run has units."""
     return blake2b(f"{question.asked} {question.shown} {repeat}".encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """A set of units that is judged anew in the place of what the run holds of it."""
+    """A set of units that is judged again to replace the run's answers."""
 
     key: str
-    """Tells which edits are asked which questions."""
+    """Identifies the edits and questions; see `ManifestSurvey.key`."""
     after: int
-    """The highest number of an answer when it was begun."""
+    """The highest number of an answer at the beginning. Answers with a higher number were replaced already."""
     began: str
     continued: bool = False
-    """True where an earlier session began it."""
+    """True if an earlier session began it."""
 
 
 def find_replacement(run: Run, key: str) -> Replacement | None:
-    """Return the replacement of this key that was begun and not finished."""
-    known = run.about().get(_REPLACING)
-    found = known.get(key) if isinstance(known, Mapping) else None
-    if not isinstance(found, Mapping) or not isinstance(found.get("after"), int):
+    """Return the unfinished replacement of this key, if any."""
+    replacements = run.about().get(_REPLACING)
+    entry = replacements.get(key) if isinstance(replacements, Mapping) else None
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("after"), int):
         return None
-    return Replacement(key, found["after"], str(found.get("began")), continued=True)
+    return Replacement(key, entry["after"], str(entry.get("began")), continued=True)
 
 
 def begin_replacement(run: Run, key: str) -> Replacement:
-    """Return the unfinished replacement of this key, or begin one; it is noted before anything is replaced."""
-    if found := find_replacement(run, key):
-        return found
+    """Return the unfinished replacement of this key, or begin one. It is recorded before anything is replaced."""
+    if unfinished := find_replacement(run, key):
+        return unfinished
     with run.reader() as reader:
         after = reader.last_answer()
-    begun = Replacement(key, after, timestamp())
+    replacement = Replacement(key, after, timestamp())
 
-    def note(about: dict[str, Any]) -> bool:
-        known = about.get(_REPLACING)
-        about[_REPLACING] = {**(known if isinstance(known, dict) else {}), key: {"after": after, "began": begun.began}}
+    def record(about: dict[str, Any]) -> bool:
+        before = about.get(_REPLACING)
+        entry = {"after": after, "began": replacement.began}
+        about[_REPLACING] = {**(before if isinstance(before, dict) else {}), key: entry}
         return True
 
-    run.amend_about(note)
-    return begun
+    run.amend_about(record)
+    return replacement
 
 
 def finish_replacement(run: Run, replacement: Replacement) -> None:
-    """Take the note of a replacement away: the next one of its key begins anew."""
+    """Remove the record of a replacement, so that the next one of its key starts from the beginning."""
 
-    def forget(about: dict[str, Any]) -> bool:
-        left = {key: noted for key, noted in about.get(_REPLACING, {}).items() if key != replacement.key}
+    def remove(about: dict[str, Any]) -> bool:
+        left = {key: entry for key, entry in about.get(_REPLACING, {}).items() if key != replacement.key}
         about.pop(_REPLACING, None)
         about.update({_REPLACING: left} if left else {})
         return True
 
-    run.amend_about(forget)
+    run.amend_about(remove)
 
 
 class Planner:
-    """Turns edits into jobs; used from one thread at a time, and closed by any once that one is done."""
+    """Turns edits into jobs. Used by one thread at a time; any thread may close it.
 
-    def __init__(
-        self,
-        run: Run,
-        judge: BaseJudge,
-        how: RejudgePolicy | None = None,
-        repeats: int = 1,
-    ) -> None:
+    Args:
+        run: The run; may be open for reading only, which gives an estimate.
+        judge: The judge that will be asked.
+        policy: Which questions are asked again; by default none that have an answer.
+        repeats: How often every edit is judged.
+    """
+
+    def __init__(self, run: Run, judge: BaseJudge, policy: RejudgePolicy | None = None, repeats: int = 1) -> None:
         self._run, self._judge, self._repeats = run, judge, repeats
-        self._how = how or RejudgePolicy()
+        self._policy = policy or RejudgePolicy()
         self._reader = run.reader()
-        asked = judge.question_specs()
-        self._answers = AnswerFinder(self._reader, asked, self._how.keep, self._how.exact)
-        self._every = {one.key for one in asked}
+        specs = judge.question_specs()
+        self._answers = AnswerFinder(self._reader, specs, self._policy.keep, self._policy.exact)
+        self._spec_keys = {spec.key for spec in specs}
         self._turn, self._counting = threading.Lock(), threading.Lock()
-        self._shared = UnitsUnderWay()
+        self._under_way = UnitsUnderWay()
         self.replacement: Replacement | None = None
-        """Where verdicts are asked for once more: what knows which of them were asked again already."""
+        """Set if verdicts are replaced: tells which of them were replaced already."""
         self.held = 0
-        """Units that were found judged, or unjudged and not to be tried again."""
+        """Units that need not be asked: judged before, or unjudged and not to be retried."""
         self.held_unjudged = 0
+        """How many of these are unjudged."""
         self.shared = 0
-        """Of these, units that were asked in this session about another edit, which shows the judge the same."""
+        """How many of these were asked in this session about another edit with the same inputs."""
 
     def survey(self, edits: Iterable[Edit]) -> ManifestSurvey:
-        """Read the whole manifest before anything is asked: how many units it has, and what would be paid a second time.
+        """Read the whole manifest before anything is asked: count units and find what would be paid for again.
 
-        Of edits the run holds, files that have not changed are not read.
+        Files of known edits are not read if their size and time have not changed.
         """
         units = further = 0
-        concerned: Counter[tuple[str, str]] = Counter()
-        names = hashlib.sha256(repr((self._repeats, sorted(self._every))).encode())
+        changes: Counter[tuple[str, str]] = Counter()
+        digest = hashlib.sha256(repr((self._repeats, sorted(self._spec_keys))).encode())
         for edit in edits:
-            names.update(repr((edit.id, edit.model)).encode("utf-8", "backslashreplace"))
+            digest.update(repr((edit.id, edit.model)).encode("utf-8", "backslashreplace"))
             criteria = self._judge.criteria_for(edit)
             units += len(criteria) * self._repeats
-            if not (rows := self._reader.edits_with_id(edit.id)):
+            if not (records := self._reader.edits_with_id(edit.id)):
                 continue
-            files = EditFiles(edit, rows)
+            files = EditFiles(edit, records)
             model = edit_rows.stored_model(edit)
-            same = edit_rows.find_same_edit(rows, model, edit_rows.hash_content(edit, files.hashes))
+            same = edit_rows.find_same_edit(records, model, edit_rows.hash_content(edit, files.hashes))
             if same is None:
-                further += any(row.model == model for row in rows)
+                further += any(record.model == model for record in records)
             else:
-                concerned.update(self._changed(same.edit, edit, criteria, files.hashes))
-        return ManifestSurvey(units, tuple(self._told(concerned, further)), names.hexdigest()[:16])
+                changes.update(self._find_changes(same.edit, edit, criteria, files.hashes))
+        return ManifestSurvey(units, tuple(self._format_changes(changes, further)), digest.hexdigest()[:16])
 
     def announce(self, edits: Iterable[Edit]) -> None:
-        """Have the run know every edit of the manifest before the first is judged, so that a stop in the middle shows."""
-        entries = (
-            NewEdit(edit, None if self._how.only else position, announced=True) for position, edit in enumerate(edits)
+        """Add every edit of the manifest to the run before the first is judged, so that a stopped run shows what is missing."""
+        new = (
+            NewEdit(edit, None if self._policy.only else position, announced=True)
+            for position, edit in enumerate(edits)
         )
-        while some := list(itertools.islice(entries, ANNOUNCED_AT_ONCE)):
+        while some := list(itertools.islice(new, ANNOUNCED_AT_ONCE)):
             self._run.upsert_edits(some)
 
-    def _changed(
+    def _find_changes(
         self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[PictureSource, Sha]
     ) -> Iterator[tuple[str, str]]:
-        """Yield, for every verdict of an edit that does not answer any more, what changed and the criterion."""
+        """Yield what changed and the criterion, for every verdict of an edit that no longer answers its question."""
         for criterion in criteria:
             question = self._judge.question_key(edit, criterion, hashes)
             for repeat in range(self._repeats):
-                if what := self._answers.find_change(number, question, repeat):
-                    yield what, criterion
+                if change := self._answers.find_change(number, question, repeat):
+                    yield change, criterion
 
-    def _told(self, concerned: Mapping[tuple[str, str], int], further: int) -> Iterator[str]:
-        then = "the old verdicts are used" if self._how.keep else "judged again; --keep uses the old verdicts"
-        then = "judged again in their place" if self._how.judges_again else then
-        for (what, criterion), count in concerned.items():
-            yield f"{what} changed: {number_of(count, 'unit')} of {criterion}, {then}"
+    def _format_changes(self, changes: Mapping[tuple[str, str], int], further: int) -> Iterator[str]:
+        consequence = "the old verdicts are used" if self._policy.keep else "judged again; --keep uses the old verdicts"
+        consequence = "judged again in their place" if self._policy.judges_again else consequence
+        for (change, criterion), count in changes.items():
+            yield f"{change} changed: {number_of(count, 'unit')} of {criterion}, {consequence}"
         if further:
-            yield self._further(further)
-
-    def _further(self, count: int) -> str:
-        kept = (
-            "those give way"
-            if self._how.replace
-            else "both are kept and both count; --replace keeps only the manifest's"
-        )
-        return (
-            f"{number_of(count, 'edit')} {verb(count, 'has', 'have')} other pictures or another instruction than "
-            f"the run holds under the same id and model: {kept}"
-        )
+            both = "both are kept and both count; --replace keeps only the manifest's"
+            yield (
+                f"{number_of(further, 'edit')} {verb(further, 'has', 'have')} other pictures or another instruction than "
+                f"the run has under the same id and model: {'those are replaced' if self._policy.replace else both}"
+            )
 
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:
-        """Yield the jobs of these edits, in order; what the run holds already is passed over."""
+        """Yield the jobs of these edits in order; units the run has already are skipped."""
         for position, edit in edits:
-            # Of edits that are picked out the place in the manifest is not known: those the run holds keep theirs.
-            yield from self._jobs_of(None if self._how.only else position, edit)
+            # If only some edits are judged, their positions in the manifest are unknown; known edits keep theirs.
+            yield from self._jobs_of_edit(None if self._policy.only else position, edit)
 
-    def some(self, jobs: Iterator[Job], count: int) -> list[Job]:
-        """Take the next few jobs; `close` waits until they are there."""
+    def next_jobs(self, jobs: Iterator[Job], count: int) -> list[Job]:
+        """Take the next few jobs; `close` waits until this returns."""
         with self._turn:
             return list(itertools.islice(jobs, count))
 
-    def _jobs_of(self, position: int | None, edit: Edit) -> Iterator[Job]:
-        rows = self._reader.edits_with_id(edit.id)
-        files = EditFiles(edit, rows)
-        number = self._enrolled(position, edit, files, rows)
+    def _jobs_of_edit(self, position: int | None, edit: Edit) -> Iterator[Job]:
+        records = self._reader.edits_with_id(edit.id)
+        files = EditFiles(edit, records)
+        number = self._update_edit(position, edit, files, records)
         criteria = self._judge.criteria_for(edit)
         questions = {criterion: self._judge.question_key(edit, criterion, files.hashes) for criterion in criteria}
-        self._take_back(number, {question.asked for question in questions.values()})
+        self._delete_stale_answers(number, {question.asked for question in questions.values()})
         for repeat in range(self._repeats):
             missing: dict[int, dict[str, QuestionKey]] = {}
             verdicts: dict[str, int] = {}
             answers: list[Answer] = []
             for criterion, question in questions.items():
-                if self._shared.follows(question, repeat, number):
+                if self._under_way.join(question, repeat, number):
                     continue
                 unit = self._answers.find(number, question, repeat)
-                tries = self._tries(unit, question, repeat) if unit else 1
+                tries = self._next_try(unit, question, repeat) if unit else 1
                 if unit and not tries:
                     self._count(unit)
                     if number is not None:
                         answers.append(Answer(number, criterion, question.asked, repeat, unit.unit, question.shown))
                 else:
-                    self._shared.begin(question, repeat)
+                    self._under_way.begin(question, repeat)
                     if unit and unit.status == "judged":
                         verdicts[criterion] = unit.unit
                     missing.setdefault(tries, {})[criterion] = question
             self._link(answers)
-            for tries, asked in missing.items():
-                held = {criterion: verdicts[criterion] for criterion in asked if criterion in verdicts}
-                yield Job(edit, position, repeat, tuple(asked), tries, number, asked, files.hashes, held)
+            for tries, own in missing.items():
+                old = {criterion: verdicts[criterion] for criterion in own if criterion in verdicts}
+                yield Job(edit, position, repeat, tuple(own), tries, number, own, files.hashes, old)
 
-    def _enrolled(self, position: int | None, edit: Edit, files: EditFiles, rows: list[EditRecord]) -> int | None:
-        """Bring the run's row of the edit up to date and return its number; without a row and a writer there is none."""
+    def _update_edit(self, position: int | None, edit: Edit, files: EditFiles, records: list[EditRecord]) -> int | None:
+        """Bring the run's row of the edit up to date and return its number; None if there is no row and no writer."""
         content = edit_rows.hash_content(edit, files.hashes)
-        same = edit_rows.find_same_edit(rows, model := edit_rows.stored_model(edit), content)
+        same = edit_rows.find_same_edit(records, model := edit_rows.stored_model(edit), content)
         if not self._run.writable:
             return same.edit if same else None
-        others = [row.edit for row in rows if row.model == model and row is not same]
-        if others and self._how.replace and content is not None:
-            self._run.delete_edits(others)
+        replaced = [record.edit for record in records if record.model == model and record is not same]
+        if replaced and self._policy.replace and content is not None:
+            self._run.delete_edits(replaced)
         return self._run.upsert_edits([NewEdit(edit, position, content, files.stamps, files.pictures)])[0]
 
-    def _take_back(self, number: int | None, asked: set[str]) -> None:
-        """Have an edit no longer answered in a wording that is another kind of edit's: its task was told otherwise before."""
-        if number is None or not self._run.writable or not (others := self._every - asked):
+    def _delete_stale_answers(self, number: int | None, spec_keys: set[str]) -> None:
+        """Unlink answers given under the wording of a different task type, which the edit had before."""
+        if number is None or not self._run.writable or not (foreign := self._spec_keys - spec_keys):
             return
-        if stale := others & self._answers.questions_answered(number):
+        if stale := foreign & self._answers.questions_answered(number):
             self._run.delete_answers(number, stale)
 
     def _count(self, unit: StoredUnit) -> None:
@@ -384,40 +400,45 @@ class Planner:
             self.held_unjudged += unit.status != "judged"
 
     def _link(self, answers: list[Answer]) -> None:
-        """Have units that are there answer an edit they do not answer yet."""
+        """Have existing units answer an edit that they do not answer yet."""
         new = [answer for answer in answers if not self._answers.holds(answer)]
         if new and self._run.writable:
             self._run.add_answers(new)
 
     def followers(self, job: Job) -> dict[str, tuple[int, ...]]:
-        """Return the edits that wait for the units of a job, by criterion, when these are about to be written."""
-        return {name: self._shared.followers(question, job.repeat) for name, question in job.questions.items()}
+        """Return by criterion the edits that wait for the units of a job, which are about to be written."""
+        return {name: self._under_way.followers(question, job.repeat) for name, question in job.questions.items()}
 
-    def over(self, job: Job, outcomes: Mapping[str, str], also: Mapping[str, tuple[int, ...]]) -> None:
-        """Note a job as over: what was written of it, by criterion with its status, answers also those that waited for it."""
+    def finish(self, job: Job, outcomes: Mapping[str, str], also: Mapping[str, tuple[int, ...]]) -> None:
+        """Note the end of a job.
+
+        Args:
+            job: The job.
+            outcomes: The status of each outcome that was written, by criterion.
+            also: The edits that waited for the units and are answered by them too, by criterion.
+        """
         for criterion, status in outcomes.items():
-            if self._how.judges_again or status != "judged":
-                self._shared.settle(job.questions[criterion], job.repeat)
+            if self._policy.judges_again or status != "judged":
+                self._under_way.settle(job.questions[criterion], job.repeat)
         with self._counting:
             shared = sum(len(also.get(criterion, ())) for criterion in outcomes)
             self.held, self.shared = self.held + shared, self.shared + shared
-        self._shared.end(job.questions.values(), job.repeat)
+        self._under_way.end(job.questions.values(), job.repeat)
 
-    def _tries(self, unit: StoredUnit, question: QuestionKey, repeat: int) -> int:
-        """Return which try a unit that is held is due for; 0 where it is done."""
-        if self._shared.settled(question, repeat):
+    def _next_try(self, unit: StoredUnit, question: QuestionKey, repeat: int) -> int:
+        """Return the number of the try that an existing unit is due for; 0 if it is done."""
+        if self._under_way.is_settled(question, repeat):
             return 0
-        if self._how.judges_again and not (
-            self.replacement and self._answers.judged_after(unit.unit, self.replacement.after)
-        ):
+        replaced = self.replacement and self._answers.judged_after(unit.unit, self.replacement.after)
+        if self._policy.judges_again and not replaced:
             return unit.tries + 1
         if unit.status == "judged":
             return 0
         if unit.failed:
             return unit.tries
-        return unit.tries + 1 if self._how.retry_unjudged else 0
+        return unit.tries + 1 if self._policy.retry_unjudged else 0
 
     def close(self) -> None:
-        """Let go of the file, once nobody reads it: a connection closed under a reading thread ends the whole process."""
+        """Close the reader once no thread uses it: closing a connection under a reading thread crashes the process."""
         with self._turn:
             self._reader.close()

@@ -1,4 +1,4 @@
-"""How a run is going: counted in one place, shown live on a terminal and as plain lines elsewhere."""
+"""Count and show the progress of a batch, and estimate its tokens and cost before it begins."""
 
 from __future__ import annotations
 
@@ -30,40 +30,40 @@ from editloupe.evals.runs.summary import mean_usage
 from editloupe.types import Edit, Judgement, Unjudged, Usage
 
 LINE_EVERY = 10.0
-"""Seconds between two plain lines."""
+"""Seconds between two lines if the output is not a terminal."""
 REQUESTS = {"tools": 3.0, "oracle": 2.0, "plain": 1.0}
-"""Assumed requests a unit: with tools, a look at the differences, a closer look, the answer."""
+"""Assumed requests per unit; with tools: a look at the differences, a closer look, the answer."""
 TOKENS_A_PICTURE = 1100
-"""Assumed; providers count about 770 to 1300 for a megapixel."""
+"""Assumed; providers count about 770 to 1300 per megapixel."""
 TOKENS_A_REPLY = 400
 AssumeUsage = Callable[[Edit, str, Mapping[str, Any]], Mapping[str, float]]
-"""Says what a unit of an edit's criterion will take, by the description of its judge, before any was judged."""
+"""Estimates the tokens of a unit from the edit, the criterion and the judge's description."""
 
 
 @dataclass
 class Tally:
-    """What one session has done."""
+    """Counts of one session."""
 
     total: int = 0
     """Units of the manifest."""
     held: int = 0
-    """Units that need not be asked: the run held them before, or another edit's are theirs too."""
+    """Units that need not be asked: the run had them before, or another edit shares them."""
     shared: int = 0
-    """Of these, those that this session judged for another edit."""
+    """How many of these this session judged for another edit."""
     judged: int = 0
     unjudged: Counter[str] = field(default_factory=Counter)
     """By reason."""
     not_replaced: Counter[str] = field(default_factory=Counter)
-    """Units that were judged again and ended unjudged, so that their older verdict was kept, by reason."""
+    """By reason, units that were judged again and ended unjudged, so that their older verdict was kept."""
     limited: int = 0
-    """Units that ended without a verdict because the server limits requests (429)."""
+    """Units without a verdict because the server limits requests (429)."""
     retried: int = 0
     """Requests that had to be sent again."""
     started: float = field(default_factory=time.monotonic)
     under_way: int = 0
     """Edits that are being judged."""
     stopping: bool = False
-    """Whether the user asked to end: what is under way is finished, and nothing more is begun."""
+    """Whether the user asked to stop: edits under way are finished, and no more are begun."""
 
     @property
     def done(self) -> int:
@@ -72,7 +72,7 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """Since the session began."""
+        """Seconds since the session began."""
         return time.monotonic() - self.started
 
     @property
@@ -82,11 +82,11 @@ class Tally:
 
     @property
     def seconds_left(self) -> float | None:
-        """At the rate so far; None while there is none."""
+        """Estimated from the rate so far; None before the first unit."""
         return self.missing * self.seconds / self.done if self.done and self.missing > 0 else None
 
     def add(self, judgement: Judgement, not_replaced: Collection[str] = ()) -> None:
-        """Count a judgement that has been kept.
+        """Count a judgement that was written.
 
         Args:
             judgement: The judgement.
@@ -103,7 +103,7 @@ class Tally:
 
 
 class Progress:
-    """Shows a tally while a run goes on; also a context manager."""
+    """Shows a tally: live on a terminal, elsewhere as plain lines. Use it as a context manager."""
 
     def __init__(self, tally: Tally, traffic: TrafficControl | None, file: TextIO | None = None) -> None:
         self._tally, self._traffic = tally, traffic
@@ -124,7 +124,7 @@ class Progress:
             self._live = None
 
     def tick(self) -> None:
-        """Say where the run is, where a line is due; the live view refreshes by itself."""
+        """Print a line if one is due; the live view refreshes by itself."""
         now = time.monotonic()
         if self._live is None and now - self._last_line >= LINE_EVERY:
             self._last_line = now
@@ -135,12 +135,12 @@ class Progress:
         self._console.print(Text(f"editloupe: {one_line(sentence)}"), soft_wrap=True)
 
     def announce_pause(self, seconds: float) -> None:
-        """Say that requests pause; the live view shows it by itself."""
+        """Print that requests pause; the live view shows it by itself."""
         if self._live is None:
             self.say(format_pause(seconds))
 
     def acknowledge_stop(self) -> None:
-        """Say that a request to stop was heard, and what happens with it."""
+        """Print that a request to stop was received, and what happens next."""
         self._tally.stopping = True
         self.say(self._finishing())
         if self._live:
@@ -190,7 +190,7 @@ class Progress:
 
     def _rate(self) -> str:
         seconds = self._tally.seconds
-        return f"{self._tally.done / seconds * 60:.1f} units a minute" if seconds > 0 else ""
+        return f"{self._tally.done / seconds * 60:.1f} units per minute" if seconds > 0 else ""
 
     def _money(self) -> list[str]:
         if self._traffic is None or not self._traffic.spending.usage.requests:
@@ -217,31 +217,31 @@ def _by_kind(unjudged: Counter[str]) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a time for a person.
+    """Format a duration.
 
     >>> duration(42), duration(3700)
     ('42 s', '1 h 2 min')
     """
-    whole = round(seconds)
-    if whole < 100:
-        return f"{whole} s"
-    hours, minutes = divmod(round(whole / 60), 60)
+    rounded = round(seconds)
+    if rounded < 100:
+        return f"{rounded} s"
+    hours, minutes = divmod(round(rounded / 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Tokens and cost of the units still to do."""
+    """Estimated tokens and cost of the missing units."""
 
     units: int
     usage: Usage
     cost: float | None
     measured: int
-    """Units the figures come from; 0 where they are assumed."""
+    """Judged units that the estimate is based on; 0 if it is assumed."""
 
 
 def assume_usage(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
-    """Return assumed tokens of one unit; every request carries the conversation so far."""
+    """Return assumed tokens of a unit. Every request repeats the conversation so far."""
     if description["spec"] == RULES:
         return {"requests": 0.0}
     mode = str(description["mode"])
@@ -261,18 +261,18 @@ def assume_usage(edit: Edit, criterion: str, description: Mapping[str, Any]) -> 
 def build_estimator(
     run: Run, description: Mapping[str, Any], assume: AssumeUsage = assume_usage
 ) -> Callable[[Job], Usage]:
-    """Return what says how much a job will take: means of the run's own units of the same judge, else assumptions."""
-    known = mean_usage(run, str(description["spec"]), str(description["mode"]))
+    """Return a function that estimates a job's tokens: by means of the run's units of the same judge, else by assumption."""
+    means = mean_usage(run, str(description["spec"]), str(description["mode"]))
 
-    def of(job: Job) -> Usage:
+    def estimate(job: Job) -> Usage:
         needed: defaultdict[str, float] = defaultdict(float)
         for criterion in job.criteria:
-            each = known[criterion][0] if criterion in known else assume(job.edit, criterion, description)
+            each = means[criterion][0] if criterion in means else assume(job.edit, criterion, description)
             for name, value in each.items():
                 needed[name] += value
         return Usage(**{name: round(value) for name, value in needed.items()})
 
-    return of
+    return estimate
 
 
 def forecast_batch(
@@ -282,13 +282,13 @@ def forecast_batch(
     price: Price | None,
     assume: AssumeUsage = assume_usage,
 ) -> Forecast:
-    """Estimate the jobs: means of the run's own units of the same judge, or assumptions where it has none."""
-    known = mean_usage(run, str(description["spec"]), str(description["mode"]))
-    expect = build_estimator(run, description, assume)
+    """Estimate jobs: by means of the run's units of the same judge, else by assumption."""
+    means = mean_usage(run, str(description["spec"]), str(description["mode"]))
+    estimate = build_estimator(run, description, assume)
     units: Counter[str] = Counter()
     total = Usage()
     for job in jobs:
         units.update(job.criteria)
-        total += expect(job)
-    measured = sum(count for name, (_, count) in known.items() if name in units)
+        total += estimate(job)
+    measured = sum(count for name, (_, count) in means.items() if name in units)
     return Forecast(units.total(), total, price.cost(total) if price else None, measured)

@@ -1,4 +1,4 @@
-"""What runs on a Ray cluster: workers that judge, and the switchboard through which they report to the driver."""
+"""The actors of a Ray cluster: judging workers, the switchboard to the driver, and the shared vision models."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ from editloupe.tools.settings import ToolSettings
 from editloupe.types import Judgement, Usage
 
 REMEMBERED = 100_000
-"""Hashes of pictures a worker remembers to have sent."""
+"""Hashes of sent pictures that a worker remembers."""
 PATIENCE = 5.0
-"""Seconds the driver's question for news stays open."""
+"""Seconds that `Switchboard.take` waits for a message."""
 LOST_AFTER = 300.0
-"""Seconds after which a request that was let out is taken for lost."""
+"""Seconds after which an admitted request counts as lost."""
 
 Numbered = tuple[int, tuple[Any, ...]]
-"""A message and its place in the order of all."""
+"""A message with its sequence number."""
 GATHER = 0.005
-"""Seconds a request waits for others to join its batch."""
+"""Seconds that a request waits for others to join its batch."""
 AT_MOST = 16
-"""Requests of one batch."""
+"""Most requests of a batch."""
 Ask = tuple[Pixels, Any]
 
 
 class Switchboard:
-    """Takes the workers' messages until the driver has filed them, and keeps the run's budget; an asynchronous actor.
+    """Holds the workers' messages until the driver has stored them, and guards the run's caps. An asynchronous actor.
 
-    A message has arrived when the driver has filed it: a worker that outlives its driver is told nothing more, and sends
-    no further request. The driver hears of a reply only after a while. So that a cap on cost or tokens is not overrun
-    meanwhile, workers ask here before every request of a capped run.
+    A message is delivered once the driver has stored it. A worker that outlives its driver gets no confirmation and sends no
+    further request. The driver learns of a reply with a delay. So that a cap is not exceeded meanwhile, workers ask here
+    before every request of a capped run.
     """
 
     def __init__(self, spending: Spending) -> None:
         self._messages: deque[Numbered] = deque()
-        self._number = time.time_ns()  # one that was restarted goes on with higher numbers
+        self._number = time.time_ns()  # a restarted switchboard continues with higher numbers
         self._filed = self._number
         self._change = asyncio.Condition()
         self._spending = spending
         self._under_way = 0
 
-    async def tell(self, message: tuple[Any, ...]) -> None:
-        """Take a message; returns when the driver has filed it."""
+    async def send(self, message: tuple[Any, ...]) -> None:
+        """Take a message; return when the driver has stored it."""
         if message[0] == "paid":
             self._spending.add(*message[1:])
         async with self._change:
@@ -70,26 +70,26 @@ class Switchboard:
             await self._change.wait_for(lambda: self._filed >= number)
 
     async def admit(self) -> str | None:
-        """Let one more request out, now or when replies under way turned out small enough; else say which cap is reached."""
+        """Admit a request, waiting for replies under way if need be; return None, or which cap is reached."""
         async with self._change:
             while (why := self._spending.why_full(self._under_way + 1)) is not None:
                 if not self._under_way:
                     return why
                 try:
                     await asyncio.wait_for(self._change.wait(), LOST_AFTER)
-                except TimeoutError:  # those under way went down with their worker
+                except TimeoutError:  # their worker was lost
                     return why
             self._under_way += 1
             return None
 
     async def release(self) -> None:
-        """A request that was let out has ended."""
+        """Note the end of an admitted request."""
         async with self._change:
             self._under_way -= 1
             self._change.notify_all()
 
     async def take(self, filed: int, wait: bool = True) -> list[Numbered]:
-        """Let go of what the driver has filed and hand over the rest; where there is none, wait a while for the first."""
+        """Drop messages that the driver has stored and return the others; wait a while for one if there is none."""
         async with self._change:
             while self._messages and self._messages[0][0] <= filed:
                 self._messages.popleft()
@@ -102,18 +102,18 @@ class Switchboard:
 
 
 class Outbox:
-    """A worker's messages to the driver, and whether it has filed them."""
+    """A worker's messages to the driver, and whether they are stored."""
 
     def __init__(self, switchboard: Any) -> None:
         self._switchboard = switchboard
         self._on_their_way: list[Any] = []
 
-    def tell(self, message: tuple[Any, ...]) -> None:
-        """Send a message and do not wait."""
-        self._on_their_way.append(self._switchboard.tell.remote(message))
+    def send(self, message: tuple[Any, ...]) -> None:
+        """Send a message without waiting."""
+        self._on_their_way.append(self._switchboard.send.remote(message))
 
-    async def delivered(self) -> None:
-        """Wait until the driver has filed everything told so far."""
+    async def wait_until_stored(self) -> None:
+        """Wait until the driver has stored every message sent so far."""
         sent = list(self._on_their_way)
         for reference in sent:
             await reference
@@ -122,43 +122,43 @@ class Outbox:
 
 
 class SentReplies:
-    """Replies on their way to the driver, who alone writes the store; replies kept earlier come along with a job."""
+    """A worker's replies: new ones are sent to the driver, which alone writes the run; earlier ones come with a job."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._lent: dict[str, Mapping[str, Any]] = {}
 
-    def lend(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
-        """Have these at hand while a job goes on."""
-        self._lent.update(kept)
+    def lend(self, replies: Mapping[str, Mapping[str, Any]]) -> None:
+        """Make stored replies available during a job."""
+        self._lent.update(replies)
 
-    def forget(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
-        """Let go of them."""
-        for key in kept:
+    def forget(self, replies: Mapping[str, Mapping[str, Any]]) -> None:
+        """Drop the replies of a finished job."""
+        for key in replies:
             self._lent.pop(key, None)
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """Return the reply kept for this request, if any."""
+        """Return the stored reply to a request, if any."""
         return self._lent.get(reply_key(key))
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
-        """Send a reply to the driver; the traffic control lets no request out before it is filed."""
+        """Send a reply to the driver. The traffic control admits no request before it is stored."""
         work = current_work()
-        self._outbox.tell(("reply", reply_key(key), dict(reply), work.edit_id if work else None))
+        self._outbox.send(("reply", reply_key(key), dict(reply), work.edit_id if work else None))
 
 
 class WorkerTraffic(TrafficControl):
-    """One worker's part of the traffic; the driver is told what it takes."""
+    """The traffic control of a worker, which reports to the driver."""
 
     def __init__(self, limits: Limits, outbox: Outbox, budget: Any = None) -> None:
         super().__init__(limits)
         self._outbox, self._budget = outbox, budget
 
     @asynccontextmanager
-    async def _place(self, judge: str = "") -> AsyncIterator[RequestSlot]:
-        """Wait for a place, and until the last replies are filed: a worker or the driver may be lost at any moment."""
-        async with super()._place(judge) as slot:
-            await self._outbox.delivered()
+    async def _admit(self, judge: str = "") -> AsyncIterator[RequestSlot]:
+        """Wait for the limits, and until the last replies are stored: a worker or the driver may be lost at any moment."""
+        async with super()._admit(judge) as slot:
+            await self._outbox.wait_until_stored()
             if self.stopped is not None:
                 raise OverBudget(self.stopped)
             if self._budget is None:
@@ -170,26 +170,26 @@ class WorkerTraffic(TrafficControl):
             try:
                 yield slot
             finally:
-                await self._outbox.delivered()
+                await self._outbox.wait_until_stored()
                 await self._budget.release.remote()
 
     def lose(self, usage: Usage, estimated: bool = True, judge: str = "") -> None:
-        """Count what a request took, and tell the driver."""
+        """Count the tokens of a request, and report them to the driver."""
         super().lose(usage, estimated, judge)
-        self._outbox.tell(("paid", usage, estimated, judge))
+        self._outbox.send(("paid", usage, estimated, judge))
 
     def refuse(self, retry_after: float | None) -> None:
-        """Allow less, and tell the driver."""
+        """Lower the concurrency, and report the refusal to the driver."""
         super().refuse(retry_after)
-        self._outbox.tell(("refused",))
+        self._outbox.send(("refused",))
 
     def pause_requests(self, judge: str, seconds: float) -> None:
-        """Have the driver note a pause of this worker's requests; it tells the user."""
-        self._outbox.tell(("paused", judge, seconds))
+        """Report a pause to the driver, which informs the user."""
+        self._outbox.send(("paused", judge, seconds))
 
 
 class JudgeWorker:
-    """Judges jobs side by side in one process; an asynchronous actor."""
+    """Judges jobs concurrently in one process. An asynchronous actor."""
 
     def __init__(
         self,
@@ -213,33 +213,33 @@ class JudgeWorker:
         if shared_vision:
             share_vision(self._judge.toolbox, ray.get_actor(f"editloupe-vision-{session}"))
 
-    async def judge(self, job: Job, kept: Mapping[str, Mapping[str, Any]]) -> tuple[Judgement, JudgementPictures]:
-        """Judge one job and hand back everything the store wants of it."""
-        self._replies.lend(kept)
+    async def judge(self, job: Job, replies: Mapping[str, Mapping[str, Any]]) -> tuple[Judgement, JudgementPictures]:
+        """Judge a job and return everything that the run stores of it."""
+        self._replies.lend(replies)
         try:
-            done = await judge_job(self._judge, job, self._deadline)
+            result = await judge_job(self._judge, job, self._deadline)
         finally:
-            self._replies.forget(kept)
-        assert not isinstance(done.album, JudgementPictures)
-        pictures = await asyncio.to_thread(collect_pictures, done.judgement, done.album, self._sent)
-        done.album.clear()
+            self._replies.forget(replies)
+        assert not isinstance(result.album, JudgementPictures)
+        pictures = await asyncio.to_thread(collect_pictures, result.judgement, result.album, self._sent)
+        result.album.clear()
         if len(self._sent) > REMEMBERED:
             self._sent.clear()
         self._sent.update(pictures.files)
-        await self._outbox.delivered()
-        return done.judgement, pictures
+        await self._outbox.wait_until_stored()
+        return result.judgement, pictures
 
     async def stop(self, sentence: str) -> None:
-        """Send no further request."""
+        """Send no further requests."""
         self._traffic.stop(sentence)
 
     async def process(self) -> int:
-        """Return the process's number, for tests and for people who look after a cluster."""
+        """Return the process id, for tests and operators."""
         return os.getpid()
 
 
 class Batcher:
-    """Gathers requests that come close together and has them done in one go, in a worker thread."""
+    """Gathers requests that come close together and processes them as a batch in a worker thread."""
 
     def __init__(self, work: Callable[[Sequence[Ask]], list[Any]]) -> None:
         self._work = work
@@ -249,7 +249,7 @@ class Batcher:
         """Sizes of the last batches."""
 
     async def ask(self, request: Ask) -> Any:
-        """Have one request done together with its neighbours."""
+        """Process a request in the next batch and return its result."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         await asyncio.sleep(GATHER)
@@ -273,7 +273,7 @@ class Batcher:
 
 
 class VisionModels:
-    """The detector and the enhancer of a cluster; an asynchronous actor."""
+    """The detector and the upscaler of a cluster. An asynchronous actor."""
 
     def __init__(self, settings: ToolSettings) -> None:
         self._settings = settings
@@ -288,8 +288,8 @@ class VisionModels:
 
     async def detect(self, pixels: Pixels, phrase: str) -> list[Detection]:
         """Find an object."""
-        found: list[Detection] = await self._detections.ask((pixels, phrase))
-        return found
+        detections: list[Detection] = await self._detections.ask((pixels, phrase))
+        return detections
 
     async def upscale(self, pixels: Pixels, factor: float) -> Pixels:
         """Enlarge a picture."""
@@ -297,66 +297,66 @@ class VisionModels:
         return enlarged
 
     async def batches(self) -> dict[str, list[int]]:
-        """Return the sizes of the last batches, for whoever looks after a cluster."""
+        """Return the sizes of the last batches, for operators."""
         return {"detect": self._detections.batches, "upscale": self._enlargements.batches}
 
     def _detect_all(self, requests: Sequence[Ask]) -> list[Any]:
         return answer_each_once(self._detector.detect_many, requests)
 
     def _upscale_all(self, requests: Sequence[Ask]) -> list[Any]:
-        # One after another: the enhancer gives all its threads to one picture.
-        return answer_each_once(lambda asked: [self._upscaler.upscale(*request) for request in asked], requests)
+        # One after another: the upscaler uses all its threads for one picture.
+        return answer_each_once(lambda unique: [self._upscaler.upscale(*request) for request in unique], requests)
 
 
 def answer_each_once(work: Callable[[Sequence[Ask]], list[Any]], requests: Sequence[Ask]) -> list[Any]:
-    """Answer requests in order with one call of `work`; several workers' requests for the same look are one look."""
-    keys = [(hash_pixels(pixels), how) for pixels, how in requests]
-    looks = dict(zip(keys, requests, strict=True))
-    answers = dict(zip(looks, work(list(looks.values())), strict=True))
+    """Answer requests in order with one call of `work`, in which equal requests of several workers occur once."""
+    keys = [(hash_pixels(pixels), parameter) for pixels, parameter in requests]
+    unique = dict(zip(keys, requests, strict=True))
+    answers = dict(zip(unique, work(list(unique.values())), strict=True))
     return [answers[key] for key in keys]
 
 
 class RemoteDetector:
-    """The cluster's detector, as a worker's tool sees it."""
+    """The cluster's detector, used by a worker's tool."""
 
     def __init__(self, models: Any, settings: ToolSettings) -> None:
         self._models = models
         self.tile_levels = levels_in_keys(settings, _get(models.tile_levels.remote()))
-        """The levels of tiles as keys hold them."""
+        """The tile levels, as they enter question keys."""
 
     def unavailable(self) -> str | None:
-        """The driver made sure that it can run."""
+        """Return None: the driver has checked that it can run."""
         return None
 
     def detect(self, pixels: Pixels, phrase: str) -> list[Detection]:
-        """Ask the actor; called from a tool's thread, which waits."""
-        found: list[Detection] = _get(self._models.detect.remote(pixels, phrase))
-        return found
+        """Ask the actor and wait; called from a tool's thread."""
+        detections: list[Detection] = _get(self._models.detect.remote(pixels, phrase))
+        return detections
 
 
 class RemoteUpscaler:
-    """The cluster's enhancer, as a worker's tools see it: same name, same factor, other machine."""
+    """The cluster's upscaler, used by a worker's tools: same name and factor, on another machine."""
 
     def __init__(self, like: Upscaler, models: Any) -> None:
         self.name, self.method, self.limit, self.costly = like.name, like.method, like.limit, like.costly
         self._like, self._models = like, models
 
     def unavailable(self) -> str | None:
-        """The driver made sure that it can run."""
+        """Return None: the driver has checked that it can run."""
         return None
 
     def factor(self, long_side: int) -> float:
-        """Return how many times a picture with this longer side is enlarged."""
+        """Return the factor for a picture with this longer side."""
         return self._like.factor(long_side)
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
-        """Ask the actor; called from a tool's thread, which waits."""
+        """Ask the actor and wait; called from a tool's thread."""
         enlarged: Pixels = _get(self._models.upscale.remote(pixels, factor))
         return enlarged
 
 
 def share_vision(toolbox: Toolbox, models: Any) -> None:
-    """Let a worker's tools ask the cluster's models instead of loading their own; cheap ones stay where they are."""
+    """Have a worker's tools use the cluster's heavy models instead of loading their own."""
     if "detect_object" in toolbox.names:
         toolbox.tool("detect_object").model = RemoteDetector(models, toolbox.settings)  # type: ignore[attr-defined]
     if toolbox.enhancer.backend.costly:
@@ -364,14 +364,14 @@ def share_vision(toolbox: Toolbox, models: Any) -> None:
 
 
 def build_shared_settings(toolbox: Toolbox) -> ToolSettings:
-    """Return the settings of the cluster's models: the levels of tiles are those of the driver, which the run records."""
+    """Return the settings of the cluster's models. The tile levels are the driver's, which the run records."""
     if "detect_object" not in toolbox.names:
         return toolbox.settings
     return replace(toolbox.settings, tile_levels=resolve_tile_levels(toolbox.settings))
 
 
 def has_heavy_models(toolbox: Toolbox) -> bool:
-    """True where the tools use a model that is heavy to load or to run."""
+    """Return whether the tools use a model that is heavy to load or to run."""
     return "detect_object" in toolbox.names or toolbox.enhancer.backend.costly
 
 

@@ -1,4 +1,4 @@
-"""Judging on a Ray cluster: workers judge, the driver alone writes the run, a lost worker's jobs are done elsewhere."""
+"""Judge on a Ray cluster: workers judge, the driver alone writes the run, and jobs of a lost worker go to another one."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from editloupe.judge.base_judge import BaseJudge, edits_at_once
 from editloupe.types import UserError
 
 TIMES = 8
-"""How often a job is given to a worker before the run ends; with the waits in between, about a minute."""
-TAKE_BACK_EVERY = 0.01
-"""Seconds in which Ray may have the signals while it connects or leaves."""
-LAST_NEWS = 3.0
-"""Seconds the workers' last messages are waited for when a session ends."""
+"""How often a job is given to a worker before the batch ends; with the waits in between, about a minute."""
+RESTORE_EVERY = 0.01
+"""Seconds between two restorations of the signal handlers while Ray connects or shuts down."""
+LAST_MESSAGES = 3.0
+"""Seconds to wait for the workers' last messages at the end."""
 REST = 10.0
-"""Seconds a lost worker gets nothing while others are there: it is being restarted."""
+"""Seconds in which a lost worker gets no job if there are others, because it is being restarted."""
 _PROC = Path("/proc")
 
 
 def import_ray() -> Any:
-    """Return the package; one sentence where it is missing."""
+    """Import Ray; raise UserError if it is not installed."""
     try:
         import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
@@ -51,69 +51,68 @@ def import_ray() -> Any:
 
 
 class Cluster:
-    """A connection to Ray, and the cluster itself where it was begun for this.
+    """A connection to Ray, and the local cluster if it was started here.
 
-    It is begun in a thread of its own: on the main thread Ray would take SIGTERM for itself, and the processes of a local
-    cluster end with the thread that began them.
+    It is started in a thread of its own: on the main thread Ray would handle SIGTERM itself, and the processes of a local
+    cluster end with the thread that started them.
     """
 
     def __init__(self) -> None:
         self.ray = import_ray()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="editloupe-ray")
-        self._began = False
+        self._started = False
         self._local = False
 
     async def connect(self, address: str | None) -> None:
-        """Use the cluster at this address, or begin one on this machine; one in use already is used as it is."""
+        """Use the cluster at this address, or start a local one; if this process is connected already, use that."""
         if self.ray.is_initialized():
             return
-        self._began, self._local = True, address is None
+        self._started, self._local = True, address is None
         try:
             connecting = asyncio.get_running_loop().run_in_executor(self._thread, self._connect, address)
             await _with_our_signal_handlers(connecting)
-        except Exception as error:  # Ray raises many kinds where a cluster cannot be reached
+        except Exception as error:  # Ray raises many kinds if a cluster cannot be reached
             await self.close()
             where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
             raise UserError(f"{where} could not be used: {' '.join(str(error).split())[:300]}") from None
 
     def _connect(self, address: str | None) -> None:
-        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # it warns of the thread
+        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # it warns about the thread
         self.ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
 
     async def close(self) -> None:
-        """Leave the cluster; one that was begun here has no process left after this."""
-        if self._began:
+        """Disconnect; end all processes of a cluster that was started here."""
+        if self._started:
             leaving = asyncio.get_running_loop().run_in_executor(self._thread, self._shutdown)
             await _with_our_signal_handlers(leaving)
         self._thread.shutdown(wait=False)
 
     def _shutdown(self) -> None:
-        begun_here = _ray_processes() if self._local else {}
+        started_here = _ray_processes() if self._local else {}
         self.ray.shutdown()
-        kill_processes(begun_here)  # its agents notice only after some twenty seconds that what they served is gone
+        kill_processes(started_here)  # its agents would notice the end only after some twenty seconds
 
 
 async def _with_our_signal_handlers(work: asyncio.Future[None]) -> None:
-    """Wait for a connection to begin or end, and take SIGTERM back at once when Ray's native part has changed its handler.
+    """Wait while Ray connects or shuts down, and keep restoring our signal handlers.
 
-    When it connects it sets one that ends the process with a stack trace, when it leaves it sets the system's own, and it
-    cannot be told not to. While it holds the interpreter nothing can be taken back: a SIGTERM in that moment ends the
-    process in Ray's way.
+    Ray's native part sets a SIGTERM handler of its own, and there is no option against it. While it holds the interpreter
+    nothing can be restored: a SIGTERM at that moment ends the process in Ray's way.
     """
     while not work.done():
         with restore_signal_handlers():
-            await asyncio.wait([work], timeout=TAKE_BACK_EVERY)
+            await asyncio.wait([work], timeout=RESTORE_EVERY)
     await work
 
 
 def _ray_processes() -> dict[int, str]:
-    """Return the processes of a cluster below this process, by number, with their commands."""
+    """Return the Ray processes below this process: their ids and commands."""
     commands = {pid: read_command(pid) for pid in find_descendants()}
     return {pid: command for pid, command in commands.items() if "ray::" in command or "/ray/" in command}
 
 
 class RayExecutor:
-    """Judges on a cluster: an existing one by its address, or one on this machine."""
+    """Judges on a Ray cluster: an existing one, or a local one."""
 
     @classmethod
     async def open(
@@ -152,25 +151,25 @@ class RayExecutor:
         limits: Limits = traffic.limits.share(count)
         capped = traffic.limits.max_cost is not None or traffic.limits.max_tokens is not None
         self.capacity = max(count, edits_at_once(judge.spec, len(judge.criteria), traffic.limits.concurrency))
-        # Workers find the actors they report to by name: Ray warns on the terminal of a handle given to a constructor.
+        # Workers find the actors by name: Ray prints a warning if a handle is passed to a constructor.
         session = uuid.uuid4().hex
-        # Every request may have a few messages waiting, and the driver's own question must always get through.
+        # Every request may have a few messages waiting, and the driver's own call must always get through.
         waiting = 1_000 + 4 * traffic.limits.concurrency
         switchboard = self._ray.remote(
             num_cpus=0, max_restarts=-1, max_concurrency=waiting, name=f"editloupe-switchboard-{session}"
         )
         self._switchboard, self._filed = switchboard(Switchboard).remote(traffic.spending), 0
-        self.vision = self._vision(judge, f"editloupe-vision-{session}")
+        self.vision = self._start_vision(judge, f"editloupe-vision-{session}")
         worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.capacity))(JudgeWorker)
         self.workers = [
             worker.remote(open_judge, limits, deadline, session, self.vision is not None, capped) for _ in range(count)
         ]
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
-        self._news = asyncio.create_task(self._listen())
+        self._listening = asyncio.create_task(self._listen())
 
-    def _vision(self, judge: BaseJudge, name: str) -> Any:
-        """Return the actor with the heavy models, on a GPU where the cluster has one; None where there are none."""
+    def _start_vision(self, judge: BaseJudge, name: str) -> Any:
+        """Start the actor with the heavy models, on a GPU if the cluster has one; return None if the judge uses none."""
         if not (judge.uses_tools and has_heavy_models(judge.toolbox)):
             return None
         gpus = min(1, int(self._ray.cluster_resources().get("GPU", 0)))
@@ -178,13 +177,13 @@ class RayExecutor:
         return actor(VisionModels).remote(build_shared_settings(judge.toolbox))
 
     async def judge(self, job: Job) -> JobResult:
-        """Give a job to the worker with the least to do; where that one is lost, to another."""
+        """Give a job to the least busy worker; if that one is lost, to another."""
         for attempt in range(TIMES):
             number = min(self._load, key=lambda n: (monotonic() < self._rests_until[n], self._load[n]))
             self._load[number] += 1
             try:
-                kept = self._run.replies_of(job.edit.id)
-                judgement, pictures = await self._unless_failed(self.workers[number].judge.remote(job, kept))
+                replies = self._run.replies_of(job.edit.id)
+                judgement, pictures = await self._wait_for(self.workers[number].judge.remote(job, replies))
                 return JobResult(job, judgement, pictures)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, Exception) else error from None
@@ -192,40 +191,40 @@ class RayExecutor:
                 self._rests_until[number] = monotonic() + REST
                 await asyncio.sleep(min(16.0, 0.25 * 2**attempt))
                 with suppress(self._ray.exceptions.RayError):
-                    await self._take_news(wait=False)
+                    await self._handle_messages(wait=False)
             finally:
                 self._load[number] -= 1
         raise UserError(
-            f"edit {job.edit.id} was given to {TIMES} workers and every one was lost; see the cluster's logs"
+            f"edit {job.edit.id} was given to {TIMES} workers and all of them were lost; see the cluster's logs"
         )
 
-    async def _unless_failed(self, answer: Awaitable[Any]) -> Any:
-        """Wait for a worker; raises at once what ended the listening, for then nothing can be kept any more."""
-        asked = asyncio.ensure_future(answer)
-        asked.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard, also where nobody waits now
+    async def _wait_for(self, answer: Awaitable[Any]) -> Any:
+        """Wait for a worker; raise at once if listening has failed, because then nothing can be stored."""
+        task = asyncio.ensure_future(answer)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark the exception as retrieved
         try:
-            await asyncio.wait({asked, self._news}, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
-                await self._news
-            return await asked
+            await asyncio.wait({task, self._listening}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                await self._listening
+            return await task
         finally:
-            asked.cancel()
+            task.cancel()
 
     async def _listen(self) -> None:
-        """File what the workers tell until the session ends; where that cannot be done, they are told to stop."""
+        """Store the workers' messages until the session ends; if that fails, stop the workers."""
         while True:
             try:
-                await self._take_news()
+                await self._handle_messages()
             except self._ray.exceptions.RayError:
                 await asyncio.sleep(0.5)
             except Exception as error:
                 self.stop(str(error))
                 raise
 
-    async def _take_news(self, wait: bool = True) -> None:
-        """File what the workers tell: replies are kept, tokens are counted, a cap that is reached stops everybody."""
+    async def _handle_messages(self, wait: bool = True) -> None:
+        """Handle the workers' messages: store replies, count tokens, and stop all workers if a cap is reached."""
         for number, message in await self._switchboard.take.remote(self._filed, wait):
-            if number <= self._filed:  # handed over to two who asked at once
+            if number <= self._filed:  # returned to two calls at the same time
                 continue
             if message[0] == "reply":
                 self._run.keep_reply(*message[1:])
@@ -240,19 +239,19 @@ class RayExecutor:
             self.stop(why)
 
     def stop(self, sentence: str) -> None:
-        """Tell every worker to send no further request; one that is gone sends none."""
+        """Have every worker send no further request."""
         for worker in self.workers:
-            with suppress(Exception):  # Ray raises a bare one where the session is being closed
+            with suppress(Exception):  # Ray raises a plain Exception while the session is being closed
                 worker.stop.remote(sentence)
 
     async def close(self) -> None:
-        """File the last news and let go of the workers; a cluster that was there before stays."""
-        self._news.cancel()
-        await asyncio.gather(self._news, return_exceptions=True)
+        """Store the last messages and end the workers. A cluster that existed before stays."""
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
         try:
             with suppress(self._ray.exceptions.RayError, TimeoutError):
-                async with asyncio.timeout(LAST_NEWS):
-                    await self._take_news(wait=False)
+                async with asyncio.timeout(LAST_MESSAGES):
+                    await self._handle_messages(wait=False)
             for actor in (*self.workers, self._switchboard, self.vision):
                 if actor is not None:
                     self._ray.kill(actor)
@@ -261,7 +260,7 @@ class RayExecutor:
 
 
 def find_descendants(pid: int | None = None) -> list[int]:
-    """Return the processes below one, this one by default; none where the system does not list them under /proc."""
+    """Return the ids of the processes below a process, by default this one; empty on systems without /proc."""
     children: dict[int, list[int]] = defaultdict(list)
     for folder in _PROC.iterdir() if _PROC.is_dir() else ():
         if folder.name.isdigit():
@@ -269,17 +268,17 @@ def find_descendants(pid: int | None = None) -> list[int]:
                 # "pid (name) state parent …"; a name may hold spaces and brackets of its own
                 parent = int((folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
                 children[parent].append(int(folder.name))
-    found: list[int] = []
+    descendants: list[int] = []
     waiting = [os.getpid() if pid is None else pid]
     while waiting:
         below = children.get(waiting.pop(), [])
-        found += below
+        descendants += below
         waiting += below
-    return found
+    return descendants
 
 
 def read_command(pid: int) -> str:
-    """Return a process's command line; empty where it has ended."""
+    """Return a process's command line; empty if it has ended."""
     try:
         return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
     except OSError:
@@ -287,7 +286,7 @@ def read_command(pid: int) -> str:
 
 
 def kill_processes(commands: Mapping[int, str]) -> None:
-    """Kill these processes; one that has ended, or whose number belongs to another command meanwhile, is passed over."""
+    """Kill these processes, unless they have ended or their id belongs to another command by now."""
     for pid, command in commands.items():
         if command and read_command(pid) == command:
             with suppress(OSError):

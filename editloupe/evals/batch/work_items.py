@@ -1,4 +1,7 @@
-"""Keep model replies by the exact request, so that nothing is paid for twice, not even after `kill -9`."""
+"""Store model replies by request, and work through items with a bounded number under way.
+
+A reply is on disk before anything is decided from it, so that nothing is paid for twice, not even after `kill -9`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ FOLDER = ".replies"
 
 @dataclass(frozen=True)
 class Work:
-    """What the current task is judging."""
+    """The edit or item that the current task works on."""
 
     edit_id: str
     tries: int = 1
@@ -41,7 +44,7 @@ _WORK: ContextVar[Work | None] = ContextVar("editloupe_work", default=None)
 
 @contextmanager
 def working_on(work: Work) -> Iterator[None]:
-    """Say what this task and the tasks it starts are judging."""
+    """Set the work of this task, and of tasks it starts, for the block."""
     token = _WORK.set(work)
     try:
         yield
@@ -50,24 +53,24 @@ def working_on(work: Work) -> Iterator[None]:
 
 
 def current_work() -> Work | None:
-    """Return what the current task is judging."""
+    """Return the work of the current task."""
     return _WORK.get()
 
 
 def reply_key(key: str) -> str:
-    """Return the key a reply is kept under: a unit that is asked anew must not be given its old replies."""
+    """Return the key of a stored reply. It contains the try, so that a unit that is asked again does not get old replies."""
     work = _WORK.get()
     return key if work is None or work.tries == 1 else f"{key}#{work.tries}"
 
 
 class StoredReplies:
-    """The replies of one run; a reply is on disk before anything is decided from it."""
+    """The replies of a run."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """Return the reply kept for this request, if any; one that is no reply any more is noted and asked for again."""
+        """Return the stored reply to a request. A damaged one is noted and counts as missing."""
         reply = self._run.find_reply(reply_key(key))
         if reply is not None:
             with self._run.damage.reading("kept replies", key[:12]):
@@ -78,28 +81,28 @@ class StoredReplies:
         return None
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
-        """Keep a reply."""
+        """Store a reply."""
         work = _WORK.get()
         self._run.keep_reply(reply_key(key), reply, work.edit_id if work else None)
 
 
 class TemporaryReplies:
-    """Replies as files, one folder a picture, below the folder that is being written."""
+    """Replies as files in an output folder, one folder per item, until the item is done."""
 
     def __init__(self, out: Path) -> None:
         self._folder = out / FOLDER
         self._without_secrets = Secrets()
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """Return the reply kept for this request, if any."""
+        """Return the stored reply to a request, if any."""
         try:
-            found: Mapping[str, Any] = json.loads(self._path(key).read_text("utf-8"))
+            reply: Mapping[str, Any] = json.loads(self._path(key).read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        return found if fits(found) else storable(found)
+        return reply if fits(reply) else storable(reply)
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
-        """Keep a reply; it is on disk when this returns."""
+        """Store a reply; it is on disk when this returns."""
         text = json.dumps(reply if fits(reply) else storable(reply), default=str)
         path = self._path(key)
         make_folder(path.parent)
@@ -107,7 +110,7 @@ class TemporaryReplies:
             part.write_bytes(self._without_secrets(text).encode())
 
     def drop(self, name: str) -> None:
-        """Let go of a picture's replies."""
+        """Delete the replies of an item."""
         shutil.rmtree(self._folder / file_name(name), ignore_errors=True)
         if self._folder.is_dir() and not any(self._folder.iterdir()):
             self._folder.rmdir()
@@ -118,7 +121,7 @@ class TemporaryReplies:
 
 
 class NamedItem(Protocol):
-    """An item with a name of its own."""
+    """An item with a name."""
 
     @property
     def id(self) -> str:
@@ -130,26 +133,26 @@ T = TypeVar("T", bound=NamedItem)
 
 @dataclass
 class ItemTally:
-    """What became of the items of one stage."""
+    """Counts of the items of one stage."""
 
     stage: str
     total: int = 0
     made: int = 0
     held: int = 0
-    """Done before."""
+    """Done by an earlier command."""
     waiting: int = 0
-    """For people, or for a model that was not named."""
+    """Waiting for people, or for a model that was not named."""
     left_out: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """Tried again by the same command: a server was down, the cap was reached."""
+    """By id, why items failed that the same command tries again: a server was down, a cap was reached."""
     stopped: str | None = None
-    """Why no more were begun."""
+    """Why no more items were begun."""
     note: str | None = None
-    """What somebody should know about them."""
+    """A remark on the items for the user."""
 
     @property
     def done(self) -> int:
-        """How many are settled."""
+        """How many items are settled."""
         return self.made + self.held + self.waiting + len(self.left_out) + len(self.failed)
 
 
@@ -157,7 +160,7 @@ Tick = Callable[[ItemTally], None]
 
 
 def ignore_tally(tally: ItemTally) -> None:
-    """Watch nothing."""
+    """Ignore a tally."""
 
 
 async def work_through(
@@ -169,27 +172,27 @@ async def work_through(
     kept: TemporaryReplies | None = None,
     give_up: Callable[[T, str], None] | None = None,
 ) -> None:
-    """Do all items. At most `concurrency` are begun before others end, so that a stop leaves little behind.
+    """Process all items. An item that fails does not stop the others.
 
     Args:
         items: What to do.
         do: Does an item and writes what it made; returns False if that was there already.
         tally: Counts what became of the items.
-        concurrency: How many items are under way at one time.
+        concurrency: How many items are under way at a time.
         tick: Called after every item.
-        kept: Where replies are kept while an item is under way. They are dropped when the item is done or its model gave no
-            usable answer; a server that was down leaves them for the next time.
-        give_up: Writes down why an item goes no further, if its picture or the model's answers cannot be used. Without it
-            such an item counts as failed and the same command tries it again.
+        kept: Stores replies while an item is under way. They are deleted when the item is done or its model gave no usable
+            answer. If the server failed they stay for the next time.
+        give_up: Records why an item is left out, if its picture or the model's answers cannot be used. Without it such an
+            item counts as failed, and the same command tries it again.
     """
-    left = iter(items)
+    remaining = iter(items)
 
-    async def one(item: T) -> None:
+    async def process(item: T) -> None:
         settled = True
         try:
             with working_on(Work(item.id)):
-                made = await do(item)
-            if made is False:
+                is_new = await do(item)
+            if is_new is False:
                 tally.held += 1
             else:
                 tally.made += 1
@@ -210,11 +213,11 @@ async def work_through(
         tick(tally)
 
     async def worker() -> None:
-        for item in left:
+        for item in remaining:
             if tally.stopped:
                 tally.failed[item.id] = tally.stopped
                 continue
-            await one(item)
+            await process(item)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(concurrency):

@@ -142,14 +142,14 @@ def _only_merge(part: Path, out: Path) -> Iterator[None]:
 
 
 def _merge_all(runs: Sequence[Path], folder: Path) -> MergeResult:
-    merged, numbers = MergeResult(), list[dict[EditName, int]]()
+    merged, numbers = MergeResult(), list[dict[EditReference, int]]()
     with Run.write(folder) as target:
         for path in runs:
             with Run.open(path) as source:
                 numbers.append(_merge_one(source, target, merged))
         with target.reader() as reader:
             rows = reader.connection.execute("SELECT edit, name, edit_id, model FROM edits").fetchall()
-    edits = {number: EditName(*names) for number, *names in rows}
+    edits = {number: EditReference(*names) for number, *names in rows}
     files = [
         RunFiles(path, {old: edits[number] for old, number in own.items()})
         for path, own in zip(runs, numbers, strict=True)
@@ -158,9 +158,9 @@ def _merge_all(runs: Sequence[Path], folder: Path) -> MergeResult:
     return merged
 
 
-def _merge_one(source: Run, target: Run, merged: MergeResult) -> dict[EditName, int]:
+def _merge_one(source: Run, target: Run, merged: MergeResult) -> dict[EditReference, int]:
     """Take a run over and return the numbers of its edits in the target."""
-    numbers: dict[EditName, int] = {}
+    numbers: dict[EditReference, int] = {}
     with source.reader() as reader, target.transaction() as new:
         old = reader.connection
         old.row_factory = sqlite3.Row
@@ -171,7 +171,7 @@ def _merge_one(source: Run, target: Run, merged: MergeResult) -> dict[EditName, 
         for row in old.execute("SELECT * FROM edits ORDER BY position, edit_id, name"):
             number = _merge_edit(old, new, row, first, merged, names)
             if number is not None:
-                numbers[EditName(row["name"], row["edit_id"], row["model"])] = number
+                numbers[EditReference(row["name"], row["edit_id"], row["model"])] = number
         for row in old.execute("SELECT sha, text FROM texts"):
             new.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", tuple(row))
         for row in old.execute("SELECT key, edit_id, reply, kept_at FROM replies"):
@@ -294,7 +294,7 @@ def _copy_pictures(source: Run, target: Run) -> None:
             shutil.copy2(path, copy)
 
 
-class EditName(NamedTuple):
+class EditReference(NamedTuple):
     """An edit as rows refer to it."""
 
     name: str
@@ -307,14 +307,14 @@ class RunFiles:
     """A run's folder and what its edits are called in the merged run."""
 
     folder: Path
-    names: Mapping[EditName, EditName]
+    names: Mapping[EditReference, EditReference]
 
     @property
     def title(self) -> str:
         """The folder's name, for files that would clash."""
         return self.folder.resolve().name
 
-    def find(self, row: Mapping[str, Any]) -> EditName | None:
+    def find(self, row: Mapping[str, Any]) -> EditReference | None:
         """Return what the edit of a label row is called in the merged run; None if the row does not say which it is.
 
         Id and model go before the name, as wherever labels are read.
@@ -336,14 +336,14 @@ class RunFiles:
         return name if edit is None else edit.name
 
     @cached_property
-    def _by_id(self) -> dict[str, list[EditName]]:
-        edits: dict[str, list[EditName]] = {}
+    def _by_id(self) -> dict[str, list[EditReference]]:
+        edits: dict[str, list[EditReference]] = {}
         for edit in self.names:
             edits.setdefault(edit.edit_id, []).append(edit)
         return edits
 
     @cached_property
-    def _by_name(self) -> dict[str | None, EditName]:
+    def _by_name(self) -> dict[str | None, EditReference]:
         return {old.name: new for old, new in self.names.items()}
 
 

@@ -371,5 +371,5 @@ def test_the_manifest_is_read_as_places_become_free(scripted: StartServer, tmp_p
 
 def test_a_manifest_without_edits_is_a_mistake(scripted: StartServer, tmp_path: Path) -> None:
     (tmp_path / "manifest.jsonl").write_text("")
-    with pytest.raises(UserError, match="holds no edits"):
+    with pytest.raises(UserError, match="has no edits"):
         run(batch(scripted(answers), tmp_path / "manifest.jsonl", tmp_path / "run"))

@@ -96,7 +96,7 @@ def test_a_stop_leaves_the_job_running_and_the_next_session_goes_on_with_it(
     monkeypatch.setattr(batch_api, "_wait", _interrupt)
     ending = batches.judge(spec)
     assert ending.exit_code(unjudged=False) == 130
-    assert any("goes on at the provider" in one and "curl -X POST" in one for one in batches.said)
+    assert any("continues at the provider" in one and "curl -X POST" in one for one in batches.said)
     assert not any("cancelled" in name for name in batches.said)
     monkeypatch.undo()
     batches.service.polls_needed = 1
@@ -252,10 +252,10 @@ def test_what_a_cap_let_through_is_filed_though_it_took_more_than_expected(batch
     ("more", "why"),
     [
         (["--mode", "tools"], "needs --mode plain"),
-        (["--mode", "plain", "--judge", "rules"], "needs a model|needs --mode plain|asks nobody"),
-        (["--mode", "plain", "--judge", "anthropic:claude-sonnet-5"], "has no batch interface"),
+        (["--mode", "plain", "--judge", "rules"], "needs a model|needs --mode plain|sends no requests"),
+        (["--mode", "plain", "--judge", "anthropic:claude-sonnet-5"], "knows no batch interface"),
         (["--mode", "plain", "--judge", f"panel:{OPENAI},openai:gpt-5.1"], "asks one model"),
-        (["--mode", "plain", "--judge", "openrouter:openai/gpt-4.1"], "has no batch interface"),
+        (["--mode", "plain", "--judge", "openrouter:openai/gpt-4.1"], "knows no batch interface"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(

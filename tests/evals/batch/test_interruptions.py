@@ -194,6 +194,6 @@ async def test_only_the_first_request_to_stop_is_answered() -> None:
     stop, heard = StopControl(), []
     stop.acknowledge = lambda: heard.append(stop.requests)
     stop.request_stop()
-    stop.end_soon = lambda: None  # type: ignore[method-assign]
+    stop.force_exit_soon = lambda: None  # type: ignore[method-assign]
     stop.request_stop()
     assert heard == [1]
