@@ -83,7 +83,7 @@ class LoopClients:
         with self._lock:
             clients, self._by_loop = list(self._by_loop.items()), weakref.WeakKeyDictionary()
         for loop, client in clients:
-            with suppress(RuntimeError):  # it has ended
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(_close_soon, client)
 
 
@@ -92,7 +92,7 @@ _CLOSING: set[asyncio.Task[None]] = set()
 
 def _close_soon(client: Client) -> None:
     async def close() -> None:
-        with suppress(Exception):  # nobody is left to be told
+        with suppress(Exception):  # there is no caller to report to
             await client.aclose()
 
     task = asyncio.get_running_loop().create_task(close())
@@ -122,7 +122,7 @@ class ModelChat:
         self._provider = provider
         self._name = name
         self._model = name.partition(":")[2] or name
-        self._place = gate.host if gate else None
+        self._host = gate.host if gate else None
         self._parameters = dict(parameters)
         self._retry = retry
         self._timeout = timeout
@@ -152,24 +152,24 @@ class ModelChat:
                 waited = float(stored.get("waited", 0.0))
                 return Reply(message, usage, took, kept=True, facts=self._facts(message), waited=waited, key=key)
         with chat_span(
-            self._provider.in_spans or self._provider.name, self._model, self._parameters, self._place
+            self._provider.in_spans or self._provider.name, self._model, self._parameters, self._host
         ) as span:
-            limits = self._fitting(request)
+            limits = self._fit_limits(request)
             set_question_content(span, request.messages, request.album, limits)
             client = self._clients.current()
             form = self._provider.pictures
             wire = to_wire_messages(request.messages, form, request.album, limits, client.attaches)
-            asking = _Asking(self._bound(client, request), list(wire), request)
+            exchange = _Exchange(self._bind(client, request), list(wire), request)
             with attach_pictures(request.album, limits):
-                message = await self._ask(asking)
+                message = await self._ask(exchange)
             facts = self._facts(message)
-            set_reply(span, message.response_metadata, facts.finish, asking.usage, asking.attempts)
+            set_reply(span, message.response_metadata, facts.finish, exchange.usage, exchange.attempts)
             set_reply_content(span, message, facts.finish)
-        seconds, waited = asking.seconds, max(0.0, time.perf_counter() - started - asking.seconds)
+        seconds, waited = exchange.seconds, max(0.0, time.perf_counter() - started - exchange.seconds)
         if self._replies:
             times = {"seconds": seconds, "waited": waited}
-            self._replies.put(key, {"message": message_to_dict(message), "usage": asking.usage.model_dump(), **times})
-        return Reply(message, asking.usage, seconds, asking.attempts, facts=facts, waited=waited, key=key)
+            self._replies.put(key, {"message": message_to_dict(message), "usage": exchange.usage.model_dump(), **times})
+        return Reply(message, exchange.usage, seconds, exchange.attempts, facts=facts, waited=waited, key=key)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; another loop or a later request opens its own."""
@@ -182,19 +182,19 @@ class ModelChat:
     def _facts(self, message: AIMessage) -> ReplyFacts:
         return read_reply_facts(message, self._provider)
 
-    def _fitting(self, request: ChatRequest) -> WireLimits:
+    def _fit_limits(self, request: ChatRequest) -> WireLimits:
         """Return limits for encoding the pictures, tighter ones if the request would exceed the provider's maximum."""
         most = self.profile.max_request_bytes
         limits = fit_limits(find_pictures(request.messages), request.album, request.limits, most)
         if most and limits.packed:
             self._note(
                 "packed",
-                f"requests with more than {most // 2**20} MB of pictures, which {self._name} does not take, carry them as JPEG "
-                "of less quality and the same size",
+                f"{self._name} accepts at most {most // 2**20} MB of pictures per request; larger requests send them as JPEG "
+                "of lower quality and the same size",
             )
         return limits
 
-    def _bound(self, client: Client, request: ChatRequest) -> Any:
+    def _bind(self, client: Client, request: ChatRequest) -> Any:
         """Return the client's model with the tools or the schema of this request."""
         if request.tools:
             choice = {} if request.may_call else self._provider.no_calls
@@ -205,10 +205,10 @@ class ModelChat:
             return client.model.bind(**self._provider.structured(client.model, request.schema))
         return client.model
 
-    async def _ask(self, asking: _Asking) -> AIMessage:
+    async def _ask(self, exchange: _Exchange) -> AIMessage:
         try:
             async for attempt in AsyncRetrying(
-                retry=retry_if_exception_type(_Again),
+                retry=retry_if_exception_type(_Retry),
                 wait=self._wait,
                 sleep=self._traffic.pause,
                 stop=stop_after_attempt(self._retry.max_attempts),
@@ -217,60 +217,58 @@ class ModelChat:
                 with attempt:
                     message = None
                     while message is None:
-                        message = await self._once(asking, attempt.retry_state.attempt_number)
+                        message = await self._once(exchange, attempt.retry_state.attempt_number)
                     return message
-        except _Again as again:
-            raise ModelFailed(again.fault.reason, again.fault.sentence, asking.usage, asking.attempts) from None
+        except _Retry as retry:
+            raise ModelFailed(retry.fault.reason, retry.fault.sentence, exchange.usage, exchange.attempts) from None
         raise ModelFailed(Reason.MODEL_ERROR, "no attempt was made")
 
-    async def _once(self, asking: _Asking, attempt: int) -> AIMessage | None:
+    async def _once(self, exchange: _Exchange, attempt: int) -> AIMessage | None:
         """Send one request; return None if it must be sent again at once, without a parameter the server does not accept."""
         left_out = frozenset(self._gate.left_out)
-        async with self._turn() as (slot, sent):
-            asking.attempts += 1
+        async with self._wait_for_slot() as (slot, sent):
+            exchange.attempts += 1
             begun = time.perf_counter()
             try:
                 with record_route() as route:
                     async with asyncio.timeout(self._timeout):
-                        message = await asking.client.ainvoke(asking.wire, **self._provider.call_options)
+                        message = await exchange.client.ainvoke(exchange.wire, **self._provider.call_options)
             except Exception as error:
                 raise_queue_error(error)
                 fault = classify(error, self._name, self._timeout, self._provider.errors)
-                if fault.limited and self._paused(fault, asking, slot, sent):
+                if fault.limited and self._pause(fault, exchange, slot, sent):
                     return None
                 if not fault.slow_down:
                     self._pauses.note_admitted(sent, replied=False)
-                self._failed(fault, asking, slot, attempt, left_out, error)
+                self._handle_fault(fault, exchange, slot, attempt, left_out, error)
                 return None
             except asyncio.CancelledError:
-                asking.lose(slot, paid=True)
+                exchange.lose(slot, paid=True)
                 raise
             finally:
-                asking.seconds += time.perf_counter() - begun
-            if not isinstance(message, AIMessage) or _is_nothing(message, self._facts(message)):
-                self._failed(empty_reply_fault(self._name), asking, slot, attempt, left_out)
+                exchange.seconds += time.perf_counter() - begun
+            if not isinstance(message, AIMessage) or _is_empty(message, self._facts(message)):
+                self._handle_fault(empty_reply_fault(self._name), exchange, slot, attempt, left_out)
                 return None
             self._answered = True
             self._pauses.note_admitted(sent, replied=True)
             if route:
                 message.response_metadata[ROUTE] = route[-1]
             message = make_storable(message)
-            usage, estimated = count_usage(message, asking.estimate)
+            usage, estimated = count_usage(message, exchange.estimate)
             if estimated:
-                self._note(
-                    "usage", f"{self._name} does not report how many tokens its replies take: they are estimated"
-                )
-            asking.usage += usage
+                self._note("usage", f"{self._name} does not report its tokens; they are estimated")
+            exchange.usage += usage
             slot.record_reply(usage, estimated)
             return message
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[tuple[RequestSlot, float]]:
+    async def _wait_for_slot(self) -> AsyncIterator[tuple[RequestSlot, float]]:
         """Wait for a slot and for the end of any pause; yield the slot and the time the request goes out."""
         while True:
             waited = await self._wait_out_pause()
             async with self._traffic.request(self._name) as slot:
-                if waited and self._pauses.seconds_left > 0:  # a pause began while this request waited for its place
+                if waited and self._pauses.seconds_left > 0:  # a pause began while this request waited for its slot
                     continue
                 sent = self._pauses.note_sent()
                 try:
@@ -288,52 +286,52 @@ class ModelChat:
                 return False
         return True
 
-    def _paused(self, fault: Fault, asking: _Asking, slot: RequestSlot, sent: float) -> bool:
+    def _pause(self, fault: Fault, exchange: _Exchange, slot: RequestSlot, sent: float) -> bool:
         """Pause all requests after a 429 without a time to wait; return False if it counts as a failed attempt."""
         seconds = self._pauses.note_refused(sent)
         if seconds is None:
             return False
-        asking.lose(slot, fault.paid)
+        exchange.lose(slot, fault.paid)
         slot.record_refusal(None)
         if seconds:
             slot.record_pause(seconds)
         return True
 
-    def _failed(
+    def _handle_fault(
         self,
         fault: Fault,
-        asking: _Asking,
+        exchange: _Exchange,
         slot: RequestSlot,
         attempt: int,
         left_out: frozenset[str],
         error: Exception | None = None,
     ) -> None:
         """Raise the consequence of a fault; return if the request must be sent again at once."""
-        asking.lose(slot, fault.paid)
+        exchange.lose(slot, fault.paid)
         if fault.slow_down:
             slot.record_refusal(fault.retry_after)
-        if fault.parameter and self._leave_out(fault, asking.request, left_out):
+        if fault.parameter and self._leave_out(fault, exchange.request, left_out):
             return
         if fault.fatal and not (fault.redirected and (self._answered or attempt == 1)):
             raise fault.fatal from error
         too_long = (fault.retry_after or 0) > self._retry.longest_retry_after
         spent = fault.reason == Reason.TIMEOUT and attempt >= self._retry.timeout_attempts
-        if not fault.again or too_long or spent or not asking.request.budget.take():
-            raise ModelFailed(fault.reason, fault.sentence, asking.usage, asking.attempts) from error
-        raise _Again(fault) from error
+        if not fault.again or too_long or spent or not exchange.request.budget.take():
+            raise ModelFailed(fault.reason, fault.sentence, exchange.usage, exchange.attempts) from error
+        raise _Retry(fault) from error
 
     def _leave_out(self, fault: Fault, request: ChatRequest, left_out: frozenset[str]) -> bool:
         """Leave a parameter out of all further requests; return False if the refused request did not carry it."""
         name = str(fault.parameter)
         if request.tools and (name == "tools" or (name == "tool_choice" and name in left_out)):
-            # Without its tools it would be another judge: that is for the user to say.
+            # Without its tools it would be a different judge, which is the user's decision.
             raise ModelRejected(
-                f"{self._name} takes no function calls ({fault.sentence}); have tools called in the text: --tool-calls text"
+                f"{self._name} does not support function calls ({fault.sentence}); use --tool-calls text"
             )
         if name in left_out or name not in self._sent(request):
             return False
         self._gate.left_out.add(name)
-        self._note(name, f"{name} is not sent, because the server does not take it ({fault.sentence})")
+        self._note(name, f"{name} is not sent, because the server does not accept it ({fault.sentence})")
         return True
 
     def _sent(self, request: ChatRequest) -> set[str]:
@@ -352,7 +350,7 @@ class ModelChat:
 
     def _wait(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        if isinstance(error, _Again) and error.fault.retry_after is not None:
+        if isinstance(error, _Retry) and error.fault.retry_after is not None:
             return error.fault.retry_after
         return wait_random_exponential(multiplier=self._retry.first_wait, max=self._retry.longest_wait)(state)
 
@@ -372,7 +370,7 @@ class ModelChat:
 
 
 @dataclass
-class _Asking:
+class _Exchange:
     """One request with all its attempts."""
 
     client: Any
@@ -396,13 +394,13 @@ class _Asking:
         slot.record_loss(usage)
 
 
-class _Again(Exception):
+class _Retry(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.sentence)
         self.fault = fault
 
 
-def _is_nothing(message: AIMessage, facts: ReplyFacts) -> bool:
+def _is_empty(message: AIMessage, facts: ReplyFacts) -> bool:
     """Return True if a reply has no text, no calls and no finish reason, which only a broken server sends."""
     empty = not message.content and not message.tool_calls and not message.invalid_tool_calls
     return empty and not facts.finish and facts.refusal is None

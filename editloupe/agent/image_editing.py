@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 
 from editloupe.agent.chat_interface import RetryPolicy
-from editloupe.agent.open_model import find_key
-from editloupe.agent.providers.provider import ImageClient, ImageReply, Opening, Provider, format_error
+from editloupe.agent.open_model import prepare_opening
+from editloupe.agent.providers.provider import ImageClient, ImageReply, Provider, format_error
 from editloupe.agent.providers.registry import PROVIDERS, find_provider
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import split_spec
 from editloupe.agent.transport.errors import ModelFailed, classify, clean
-from editloupe.agent.transport.http import Address, Gate, check_base_url, redact_logs
-from editloupe.agent.transport.secrets import remember_secrets, remember_url_secrets
 from editloupe.types import Reason, Usage, UserError
 
 SECONDS = 180.0
@@ -75,7 +72,7 @@ class ImageEditor:
                     raise ModelFailed(fault.reason, fault.sentence, Usage(requests=lost), attempt) from error
                 await asyncio.sleep(min(wait, self._retry.longest_wait) if not fault.retry_after else wait)
         if reply.data is None:
-            comment = clean(" ".join(reply.said.split()))[:200]
+            comment = clean(" ".join(reply.comment.split()))[:200]
             raise EditRefused(f"{self.name} gave no picture" + (f" ({comment})" if comment else ""), reply.usage)
         return reply
 
@@ -103,19 +100,10 @@ def open_editor(
     provider = find_provider(named) if named != RULES else None
     if provider is None or provider.edit_images is None:
         raise UserError(
-            f"{spec} edits no pictures; write {' or '.join(f'{name}:MODEL' for name in names)}, or name a folder"
+            f"{spec} cannot edit pictures; use {' or '.join(f'{name}:MODEL' for name in names)}, or a folder"
         )
-    if base_url is not None:
-        check_base_url(base_url)
-    if variable := os.environ.get(provider.base_url):
-        check_base_url(variable, provider.base_url)
-    key, url = find_key(provider, base_url, spec), base_url or os.environ.get(provider.base_url)
-    remember_secrets(key)
-    remember_url_secrets(url)
-    redact_logs(provider.loggers)
-    address = Address.of(url) if url else None
-    opening = Opening(model, key, address.place if address else None, {}, timeout, Gate(address, provider.bodies))
+    opening = prepare_opening(provider, spec, model, base_url, timeout)
     try:
         return ImageEditor(spec, provider, provider.edit_images(opening), timeout, retry)
-    except Exception as error:  # whatever a client raises
+    except Exception as error:  # clients raise errors of any type
         raise UserError(f"the client for {spec} cannot be opened: {format_error(error)}") from None

@@ -24,9 +24,9 @@ _HARMLESS = re.compile(
 """Headers whose values may be recorded, unless they look like a key."""
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_OURS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"})
-_OURS = "it is what the judge asks"
+_OURS = "it is part of the judge's question"
 _ASKED = {
-    "model": "the judge's own name says which model is asked",
+    "model": "the judge's spec names the model",
     **dict.fromkeys(("messages", "contents", "input", "tools", "stream"), _OURS),
 }
 """Body fields that users cannot set, because then a run would not have asked what it records."""
@@ -162,7 +162,7 @@ def check_supported(settings: ProviderParameters, provider: Provider | None, spe
         if name not in takes:
             other = ALTERNATIVES.get(name, "")
             hint = f"; it has {_option(other)}" if other in takes else ""
-            raise UserError(f"{spec} takes no {_option(name)}{hint}")
+            raise UserError(f"{spec} does not support {_option(name)}{hint}")
 
 
 def _option(name: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from editloupe.agent.chat_client import LoopClients, ModelChat
 from editloupe.agent.chat_interface import Chat, ReplyStore
@@ -42,8 +44,6 @@ def open_chat(
         UserError: The spec is unknown, the key is missing, or a setting does not fit the provider.
     """
     named, model = split_spec(spec)
-    if base_url is not None:
-        check_base_url(base_url)
     if named == RULES:
         if base_url:
             raise UserError(f"--base-url goes with {format_specs(' or ')}; the embedded judge `{RULES}` has no server")
@@ -53,32 +53,49 @@ def open_chat(
         return RulesJudge()
     provider = find_provider(named)
     check_supported(settings, provider, spec)
-    if variable := os.environ.get(provider.base_url):
-        check_base_url(variable, provider.base_url)
     profile = adjust_profile(find_profile(named, model), settings)
     parameters = build_sampling(profile, settings)
-    key = find_key(provider, base_url, spec)
-    url = base_url or os.environ.get(provider.base_url)
-    remember_secrets(key)
-    remember_url_secrets(url)
-    redact_logs(provider.loggers)
-    address = Address.of(url) if url else None
-    gate = Gate(address, provider.bodies)
-    gate.additions = Additions(settings.headers, settings.extra_body)
-    of_the_client = {name: value for name, value in parameters.items() if name not in BY_THE_GATE}
-    opening = Opening(model, key, address.place if address else None, of_the_client, settings.patience, gate)
+    client_parameters = {name: value for name, value in parameters.items() if name not in BY_THE_GATE}
+    opening = prepare_opening(provider, spec, model, base_url, settings.patience, client_parameters)
+    opening.gate.additions = Additions(settings.headers, settings.extra_body)
     return ModelChat(
         LoopClients(lambda: _open_client(provider, opening, spec)),
         provider,
         spec,
         profile,
-        {**parameters, "base_url": None},  # part of the key of kept replies; where the model runs decides nothing
+        {**parameters, "base_url": None},  # part of the key of stored replies, which does not depend on the server
         retry=settings.retry,
         timeout=settings.patience,
         replies=replies,
         traffic=traffic,
-        gate=gate,
+        gate=opening.gate,
     )
+
+
+def prepare_opening(
+    provider: Provider,
+    spec: str,
+    model: str,
+    base_url: str | None,
+    timeout: float,
+    parameters: Mapping[str, Any] | None = None,
+) -> Opening:
+    """Return the settings of a client, with its address checked, its key found and its secrets remembered.
+
+    Raises:
+        UserError: An address is malformed, or the key is missing.
+    """
+    if base_url is not None:
+        check_base_url(base_url)
+    if variable := os.environ.get(provider.base_url):
+        check_base_url(variable, provider.base_url)
+    key, url = find_key(provider, base_url, spec), base_url or variable
+    remember_secrets(key)
+    remember_url_secrets(url)
+    redact_logs(provider.loggers)
+    address = Address.of(url) if url else None
+    gate = Gate(address, provider.bodies)
+    return Opening(model, key, address.url if address else None, parameters or {}, timeout, gate)
 
 
 def _open_client(provider: Provider, opening: Opening, spec: str) -> Client:
@@ -96,7 +113,7 @@ def _open_client(provider: Provider, opening: Opening, spec: str) -> Client:
         raise UserError(
             f"{spec} needs a client that is not installed: pip install 'editloupe[{provider.extra}]' ({format_error(error)})"
         ) from None
-    except Exception as error:  # whatever a client raises
+    except Exception as error:  # clients raise errors of any type
         raise UserError(f"the client for {spec} cannot be opened: {format_error(error)}") from None
 
 
@@ -104,15 +121,15 @@ def find_key(provider: Provider, base_url: str | None, spec: str) -> str:
     """Return the key of a provider from the environment; raise UserError if it is missing or malformed."""
     for name in provider.keys:
         value = os.environ.get(name, "")
-        if key := value.strip():  # secrets mounted as files end with a line break
+        if key := value.strip():  # secrets mounted as files end with a newline
             remember_secrets(value, key)
             if not all("!" <= character <= "~" for character in key):
                 raise UserError(
-                    f"{name} has white space, a control character or one outside ASCII in it, as no key has; set it again"
+                    f"{name} contains white space, a control character or a non-ASCII character, so it is not a valid key"
                 )
             return key
     addressed = provider.own_server and (base_url or os.environ.get(provider.base_url))
     if addressed or not provider.needs_key:
-        return "none"  # local servers take any key, but the client insists on one
+        return "none"  # local servers accept any key, but the client requires one
     instead = ", or point --base-url at a server of your own" if provider.own_server else ""
     raise UserError(f"{spec} needs a key: set {' or '.join(provider.keys)}{instead}")

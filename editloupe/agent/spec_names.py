@@ -1,4 +1,6 @@
-"""The fixed words of judge specs; this module imports nothing, so that light modules can compare specs."""
+"""The fixed words of judge specs.
+
+This module imports nothing, so that light modules can compare specs."""
 
 from __future__ import annotations
 

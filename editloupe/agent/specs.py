@@ -45,7 +45,7 @@ def find_profile(provider: str, name: str) -> Profile:
     if provider == RULES:
         return RULES_PROFILE
     provider_record = find_provider(provider)
-    short = name.partition("@")[0].rsplit("/", 1)[-1]  # behind an @ may stand a date, or who serves the model
+    short = name.partition("@")[0].rsplit("/", 1)[-1]  # after an @ comes a date or the host
     own_profiles = (p for p in provider_record.profiles if p.pattern and re.match(p.pattern, short, re.IGNORECASE))
     if match := next(own_profiles, None):
         return match

@@ -193,7 +193,7 @@ def _span(name: str, operation: str, facts: Mapping[str, Any], client: bool = Fa
 
     attributes = _attributes({"gen_ai__operation__name": operation, **facts})
     kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
-    # What an exception says may hold what others wrote; its kind is enough.
+    # An exception's message may contain other people's text; its type is enough.
     with _TRACER.start_as_current_span(
         name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
     ) as span:

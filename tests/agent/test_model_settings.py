@@ -98,11 +98,19 @@ def test_headers_go_with_every_request_and_pictures_too(scripted: StartServer, e
 @pytest.mark.parametrize(
     ("spec", "given", "sentence"),
     [
-        (OPENAI, {"thinking_level": "low"}, "openai:gpt-5.1 takes no --thinking-level; it has --reasoning-effort"),
-        (OPENAI, {"thinking_budget": 5}, "openai:gpt-5.1 takes no --thinking-budget; it has --reasoning-effort"),
-        (GEMINI, {"reasoning_effort": "low"}, "takes no --reasoning-effort; it has --thinking-level"),
-        ("rules", {"seed": 1}, "rules takes no --seed"),
-        ("rules", {"headers": {"a": "b"}}, "rules takes no --header"),
+        (
+            OPENAI,
+            {"thinking_level": "low"},
+            "openai:gpt-5.1 does not support --thinking-level; it has --reasoning-effort",
+        ),
+        (
+            OPENAI,
+            {"thinking_budget": 5},
+            "openai:gpt-5.1 does not support --thinking-budget; it has --reasoning-effort",
+        ),
+        (GEMINI, {"reasoning_effort": "low"}, "does not support --reasoning-effort; it has --thinking-level"),
+        ("rules", {"seed": 1}, "rules does not support --seed"),
+        ("rules", {"headers": {"a": "b"}}, "rules does not support --header"),
     ],
 )
 def test_what_a_provider_does_not_have_is_one_sentence(spec: str, given: dict[str, Any], sentence: str) -> None:
@@ -179,7 +187,7 @@ def test_the_run_records_parameters_and_no_secret(
         (["--extra-body", '{"model": "hush"}'], 'extra_body cannot set "model"'),
         (["--extra-body", '{"messages": ["hush"]}'], 'extra_body cannot set "messages"'),
         (["--top-p", "0"], "judging.top_p"),
-        (["--thinking-level", "low"], "takes no --thinking-level"),
+        (["--thinking-level", "low"], "does not support --thinking-level"),
     ],
 )
 def test_a_mistake_is_one_sentence_without_the_value(

@@ -31,7 +31,7 @@ STOPS = [
     (fault(400, "Key crossed budget"), "crossed budget"),
     (fault(400, "/chat/completions: Invalid model name passed in model=gpt-9."), "Invalid model name"),
     (fault(400, "Authentication Error, Invalid proxy server token passed."), "Invalid proxy server token"),
-    (fault(400, "image_url is only supported by certain models"), "takes no pictures"),
+    (fault(400, "image_url is only supported by certain models"), "does not accept pictures"),
 ]
 
 

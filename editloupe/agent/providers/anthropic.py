@@ -112,9 +112,9 @@ def open_client(opening: Opening) -> Client:
     )
     try:
         _speak_through(model, client)
-    except Exception as error:  # whatever another version raises
+    except Exception as error:  # other versions raise other errors
         raise UserError(
-            "the installed langchain-anthropic cannot be given the HTTP client that keeps keys and pictures from following "
+            "the installed langchain-anthropic does not accept the HTTP client that keeps keys and pictures from following "
             f"redirects: pip install 'langchain-anthropic>=1.7,<2' ({format_error(error)})"
         ) from None
     return Client(model, http.aclose, notes=notes)
@@ -149,7 +149,7 @@ def convert_thinking(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tup
         )
     if converted.pop("temperature", None) is None:
         return converted, ()
-    return converted, ("temperature is not sent, because the provider takes none while the model thinks",)
+    return converted, ("temperature is not sent, because the provider accepts none while the model thinks",)
 
 
 def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:

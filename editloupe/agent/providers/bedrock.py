@@ -68,7 +68,7 @@ def _text(wire: Wire) -> str:
     return wire.base64.decode()
 
 
-# The client decodes what it takes for base64. These 16 letters and a hash of 32 come out as they went in.
+# The client decodes base64; 16 letters and a hash of 32 survive that unchanged.
 PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture")
 
 
@@ -102,7 +102,7 @@ def open_client(opening: Opening) -> Client:
     model = run_in_threads(ChatBedrockConverse)(
         disable_streaming=True,
         client=client,
-        bedrock_client=client,  # for looking up profiles, which is not done; else another one would be opened
+        bedrock_client=client,  # not used, but otherwise LangChain would open another one
         model=opening.model,
         **opening.parameters,
     )

@@ -92,7 +92,7 @@ def _sent(wire: Wire) -> tuple[bytes]:
 PICTURES = PictureForm(
     _picture,
     _text,
-    # The client decodes and encodes what it takes for base64. These 16 letters and a hash of 32 come out as they went in.
+    # The client decodes and re-encodes base64; 16 letters and a hash of 32 survive that unchanged.
     mark="EditLoupePicture",
     fields=("data",),
     sent=_sent,
@@ -120,7 +120,7 @@ def open_client(opening: Opening) -> Client:
     from langchain_google_genai import ChatGoogleGenerativeAI
 
     parameters = dict(opening.parameters)
-    if tier := parameters.pop("service_tier", None):  # LangChain's class has no such parameter, the interface has
+    if tier := parameters.pop("service_tier", None):  # LangChain's class lacks this parameter of the API
         gate = opening.gate
         gate.additions = replace(gate.additions, body={"serviceTier": tier, **gate.additions.body})
     model = hide_address(ChatGoogleGenerativeAI)(
@@ -128,13 +128,13 @@ def open_client(opening: Opening) -> Client:
         model=opening.model,
         google_api_key=opening.key,
         base_url=opening.base_url,
-        max_retries=1,  # of this client: one request, no retry of its own
+        max_retries=1,  # one request, no retries by the client
         timeout=opening.timeout,
         client_args={
             "verify": load_certificates(),
             "ssl": load_certificates(),
             "follow_redirects": False,
-        },  # the SDK calls it by either name
+        },  # the SDK uses either name
         **parameters,
     )
     http = httpx.AsyncClient(
@@ -148,9 +148,9 @@ def open_client(opening: Opening) -> Client:
     )
     try:
         _speak_through(model, http, opening)
-    except Exception as error:  # whatever another version raises
+    except Exception as error:  # other versions raise other errors
         raise UserError(
-            "the installed langchain-google-genai cannot be given the HTTP client that keeps keys and pictures from following "
+            "the installed langchain-google-genai does not accept the HTTP client that keeps keys and pictures from following "
             f"redirects: pip install 'langchain-google-genai>=4.2,<5' ({format_error(error)})"
         ) from None
     return Client(model, http.aclose)

@@ -39,7 +39,7 @@ def _sent(wire: Wire) -> tuple[bytes]:
     return (wire.base64,)
 
 
-# The client takes a picture that is no base64 for a path. These 16 letters and a hash of 32 are base64. Pictures stand in a list.
+# The client reads a picture that is not base64 as a path; 16 letters and a hash of 32 are base64. Pictures are list items.
 PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture", sent=_sent)
 
 
@@ -66,7 +66,7 @@ def open_client(opening: Opening) -> Client:
     if effort := parameters.pop("reasoning_effort", None):
         parameters["reasoning"] = _THINKING.get(effort, effort)
     gate = opening.gate
-    if opening.key != "none":  # by the gate, so that no client and no tracer holds it
+    if opening.key != "none":  # added by the gate, so that neither client nor tracer sees it
         gate.additions = replace(
             gate.additions, headers={"Authorization": f"Bearer {opening.key}", **gate.additions.headers}
         )
@@ -80,7 +80,7 @@ def open_client(opening: Opening) -> Client:
             "timeout": opening.timeout,
             "event_hooks": gate.hooks(PICTURES.attach),
             "verify": load_certificates(),
-            # Else the client would take a key from the environment as it stands there.
+            # Otherwise the client would use the key of the environment unchecked.
             "headers": {"Accept-Encoding": "identity", "Authorization": "Bearer none"},
         },
         **parameters,
@@ -123,7 +123,7 @@ PROVIDER = Provider(
     extra="ollama",
     call_options={"stream": False},
     needs_key=False,
-    without_key="needs no key; the server of OLLAMA_HOST or this machine is asked, or one named with --base-url",
+    without_key="needs no key; uses the server of OLLAMA_HOST, this machine, or --base-url",
     no_calls=None,
     takes=frozenset({"reasoning_effort", "seed", "top_p", "headers", "extra_body"}),
     bodies=BodyForm(leave_out, reply_fields=("message",)),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
 
 # Sources: the providers' model and vision guides. Compatible servers (vLLM, Ollama, LM Studio) need a flag for function
-# calling, so the open families use the text protocol unless the user asks otherwise.
+# calling, so the open families use the text protocol unless the user sets tool_calls.
 PROFILES: tuple[Profile, ...] = (
     Profile(
         family="OpenAI reasoning",
@@ -91,7 +91,7 @@ def open_client(opening: Opening) -> Client:
     from langchain_openai import ChatOpenAI
     from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
-    http = DefaultAsyncHttpxClient(  # one of its own, since the SDK's default one is shared by the whole process
+    http = DefaultAsyncHttpxClient(  # the SDK's default client is shared by the whole process
         timeout=opening.timeout,
         follow_redirects=False,
         event_hooks=opening.gate.hooks(PICTURES.attach),
@@ -101,16 +101,16 @@ def open_client(opening: Opening) -> Client:
     )
     settings = {
         "http_async_client": http,
-        # Never used; one of LangChain's own would read the certificates again.
+        # Never used, but LangChain's default would load the certificates again.
         "http_client": DefaultHttpxClient(verify=load_certificates()),
-        "disable_streaming": True,  # also where a graph that streams would have it otherwise: streams report no tokens
-        "http_socket_options": (),  # else a warning where a proxy is configured
+        "disable_streaming": True,  # also inside a streaming graph, because streams report no tokens
+        "http_socket_options": (),  # avoids a warning if a proxy is configured
         "model": opening.model,
         "api_key": opening.key,
         "base_url": opening.base_url,
         "max_retries": 0,
         "timeout": opening.timeout,
-        # Compatible servers speak chat completions; at OpenAI itself the client knows which models need the other interface.
+        # Compatible servers have Chat Completions; for OpenAI itself the client knows which models need the Responses API.
         "use_responses_api": False if opening.base_url else None,
         **opening.parameters,
     }
@@ -129,7 +129,7 @@ def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) ->
     asks_responses = getattr(client, "_use_responses_api", None)
     if asks_responses and asks_responses({}):
         return {"text": {"format": {"type": "json_schema", **form}}}
-    # In extra_body, the client sends it on without parsing the reply itself, which would raise where a reply is cut off.
+    # With response_format outside extra_body the client would parse the reply and raise if it is cut off.
     body = getattr(client, "extra_body", None) or {}
     return {"extra_body": {**body, "response_format": {"type": "json_schema", "json_schema": form}}}
 

@@ -142,7 +142,7 @@ class ImageReply:
     data: bytes | None
     """The edited picture's file; None if there is none."""
     usage: Usage
-    said: str = ""
+    comment: str = ""
     """Text that came with a picture or instead of one."""
 
 

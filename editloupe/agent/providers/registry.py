@@ -1,4 +1,6 @@
-"""The registry of providers; a new one is a file like `openai.py` and a line here."""
+"""The registry of providers.
+
+A new provider is a file like `openai.py` and a line here."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 An answer is given once, outside any thought, quotation or code example, at the end of a complete reply:
 
-- Text in a thought is not an answer, whatever the name of its tag; a thought that is never closed is a problem.
+- Text in a thought is not an answer under any tag name; a thought that is never closed is a problem.
 - Only layout (nothing with a letter or a digit), a closing fence and end-of-turn tokens may follow the answer.
 - Answers that differ are a problem; repeating the same answer is not.
 - An answer in quotation marks, in inline code within a sentence, in a quoted block, between unknown tags, or introduced as an
@@ -146,7 +146,7 @@ def _drop_fence(sections: Sections, objects: bool) -> Sections:
         inside = split_sections(spoken[0].text, objects)
         return Sections((*thoughts, *inside.parts), inside.broken, inside.scraps)
     if objects:
-        return sections  # an object in a fence is read where it stands
+        return sections  # an object in a fence is read in place
     alone = [part for part in split_sections(spoken[-1].text).parts if not part.blank]
     if len(alone) != 1 or alone[0].kind != "answer" or not alone[0].closed:
         return sections
@@ -213,7 +213,7 @@ def _parse_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoA
 def _parse_fields(
     item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer
 ) -> ParsedAnswer:
-    if not isinstance(answer, TextAnswer):  # a text read off a picture may be anything
+    if not isinstance(answer, TextAnswer):  # text in a picture may be anything
         _check_filled(item)
     reason_key = None if isinstance(answer, TextAnswer) else answer.reason_key
     reason = item.get(reason_key, "") if reason_key else ""
@@ -286,7 +286,7 @@ def _sole_object(part: ReplyPart, depth: int = 2) -> dict[str, Any] | None:
         return None
     inside = [inner for inner in split_sections(part.text, objects=True).parts if not inner.blank]
     if len(inside) == 3 and (inside[0].text.strip(), inside[2].text.strip()) == ("[", "]"):
-        inside = inside[1:2]  # a list of one
+        inside = inside[1:2]  # a list with one item
     return _sole_object(inside[0], depth - 1) if len(inside) == 1 and inside[0].kind in ("object", "code") else None
 
 

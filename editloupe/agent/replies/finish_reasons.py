@@ -1,4 +1,4 @@
-"""Interpret how a reply ended: finish reasons, refusals, and incomplete replies."""
+"""Read how a reply ended, with refusals and incomplete replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from editloupe.agent.providers.provider import Provider
 
-# Proxies hand on the words of the providers behind them, so all words are known whoever is asked.
+# Proxies pass on the words of their providers, so all words apply to every provider.
 FILTERED = ("content_filter", "safety", "prohibited_content", "blocklist", "recitation", "spii", "image_safety")
 """Finish reasons that mean a content filter held back the reply or its rest."""
 CUT_OFF = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")

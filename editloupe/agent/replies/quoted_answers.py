@@ -77,7 +77,7 @@ def _is_quoted(parts: Sequence[ReplyPart], index: int) -> bool:
     if _BEGINS_AN_EXAMPLE.match(lead) and not _GIVES.search(lead):
         return True
     if before[-1:] == "`" and after[:1] == "`":
-        # Models set off their answer in backticks, alone in its line or behind "Final answer:"; elsewhere they quote.
+        # Models put their answer in backticks on its own line or after "Final answer:"; elsewhere backticks quote.
         named = lead.rstrip(" `*_").endswith((":", "：")) and _GIVES.search(lead)
         alone = not has_content(line) or named
         return not alone or has_content(after.partition("\n")[0])

@@ -239,16 +239,16 @@ class _Scanner:
         if self.thoughts:
             return self._in_thought(tag)
         if tag.kind == "thought" and self.thinking:
-            return self._think(tag) if not tag.closing else self._all_was_thought(tag)
+            return self._start_thought(tag) if not tag.closing else self._all_was_thought(tag)
         if tag.kind in ("answer", "call") and not tag.closing:
-            return self._tagged(tag)
+            return self._take_tagged(tag)
         if tag.kind in ("channel", "speaker"):
             return self._channel(tag)
         if tag.kind in ("nothing", "end"):
             self._say(tag.start)
             self.done = tag.end
             return tag.end
-        return self._unknown(tag) if tag.kind == "unknown" and not tag.closing else tag.end
+        return self._take_unknown(tag) if tag.kind == "unknown" and not tag.closing else tag.end
 
     def _say(self, until: int) -> None:
         if until > self.done:
@@ -265,14 +265,14 @@ class _Scanner:
         self.done = end
         return end
 
-    def _tagged(self, tag: Tag) -> int:
+    def _take_tagged(self, tag: Tag) -> int:
         """Add a call or an answer, up to the next tag of its name, with or without a slash."""
         kind: Kind = "answer" if tag.kind == "answer" else "call"
         for other in self._tags(tag.end):
             if other.name == tag.name or kind == other.kind == "call":
                 return self._section(kind, tag.start, tag.end, other.start, other.end)
             if self.thinking and other.kind == "thought" and (other.closing or kind == "answer"):
-                # Merely spoken of, in a thought that the prompt has opened or before one that begins here.
+                # Only mentioned, in a thought that the prompt opened or before one that begins here.
                 return tag.end
         return self._section(kind, tag.start, tag.end, -1, -1)
 
@@ -303,7 +303,7 @@ class _Scanner:
         before, after = self.text[max(start - 1, 0) : start], self.text[end : end + 1]
         if not (before and before in OPENING and after and after in CLOSING):
             self.scraps.append(self.text[start:end])
-        # Every failure may have read to the end, so that their number is bounded.
+        # Each failure may read to the end, so their number is bounded.
         self.spoilt = end if self.failures < MOST_BROKEN else len(self.text)
 
     def _code(self, fence: re.Match[str]) -> int:
@@ -320,7 +320,7 @@ class _Scanner:
         self.marks = inside.marks
         return end
 
-    def _think(self, tag: Tag) -> int:
+    def _start_thought(self, tag: Tag) -> int:
         self._say(tag.start)
         self._open(tag.name)
         self.done = tag.end
@@ -397,7 +397,7 @@ class _Scanner:
             self._open(_CHANNEL)
         return self.done
 
-    def _unknown(self, tag: Tag) -> int:
+    def _take_unknown(self, tag: Tag) -> int:
         """Keep the text between two unknown tags apart; an unclosed one is plain text, unless it opens a quotation."""
         closings = self._closings.get(tag.name, [])
         index = bisect_left(closings, (tag.end, 0))
@@ -405,7 +405,7 @@ class _Scanner:
             return self._section("quoted", tag.start, tag.end, *closings[index])
         alone = self.text[tag.start - 1 : tag.start] in ("", "\n") and self.text[tag.end : tag.end + 1] in ("", "\n")
         first = tag.start <= 8 and not self.text[: tag.start].strip()
-        return self._think(tag) if (alone or first) and quotes_others(tag.name) else tag.end
+        return self._start_thought(tag) if (alone or first) and quotes_others(tag.name) else tag.end
 
     @cached_property
     def _closings(self) -> dict[str, list[tuple[int, int]]]:

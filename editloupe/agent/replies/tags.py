@@ -1,4 +1,4 @@
-"""The tags of replies, by what they contain: thoughts, tool calls, answers or nothing.
+"""The tags of replies, sorted into thoughts, tool calls, answers and layout.
 
 Models write the papers' tags with slips, and also the tags of their own families: `<think>`, harmony's channels, boxes,
 end-of-turn tokens. Tags that are not in these tables are `unknown`; the text between two of them cannot be an answer.
@@ -117,7 +117,7 @@ def parse_tag(match: re.Match[str]) -> Tag | None:
     if kind == "unknown" and (token or len(name) > _LONGEST or not _is_a_name(words.strip("/ "), name)):
         return None
     if kind != "thought" and match.lastgroup in ("wide", "escaped"):
-        return None  # other writings of the brackets hide a thought, but give no answer and make no call
+        return None  # other brackets may enclose a thought, but not an answer or a call
     return Tag(name, kind, closing, match.start(), match.end())
 
 

@@ -14,7 +14,7 @@ from editloupe.pictures.pixels import Pixels
 Lab = npt.NDArray[np.float32]
 """L 0 to 100, a and b about −128 to 127; one unit is about one just noticeable difference."""
 
-# Centres in sRGB, chosen so that each stands for what people call by that name.
+# Centres in sRGB, chosen to represent common usage of each name.
 BASIC: dict[str, tuple[tuple[int, int, int], ...]] = {
     "red": ((210, 30, 35), (150, 20, 25)),
     "orange": ((245, 130, 25), (200, 100, 20)),

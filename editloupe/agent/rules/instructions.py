@@ -46,7 +46,7 @@ class ChangeRequest:
     @property
     def place(self) -> str | None:
         """The target's position among similar objects in the instruction: left, right, top or bottom."""
-        # "the telephone on the right side of the lamp" is a place beside something else, not in the picture.
+        # "the telephone on the right side of the lamp" is relative to another object, not to the picture.
         words = re.sub(r"\b(?:left|right|top|bottom)(?:[- ]hand)?(?: side)? of\b.*", "", self.target.lower())
         return next((name for name, pattern in _PLACES if re.search(pattern, words)), None)
 
@@ -174,7 +174,7 @@ def _color(sentence: str, kind_known: bool) -> ChangeRequest | None:
     ):
         return None
     words = re.findall(r"[a-z]+", match["new"].lower())
-    # "to a red apple" brings another thing in; a colour stands alone but for its shades.
+    # "to a red apple" asks for another object; a colour is a single word besides its shade.
     last = words[-1] if words[-1] not in ("color", "colour") else words[-2] if len(words) > 1 else ""
     if colour_of(last) is None or (words[0] in ("a", "an", "the") and not kind_known):
         return None
@@ -260,7 +260,7 @@ def _replacement(sentence: str, kind_known: bool) -> ChangeRequest | None:
     new, location = match["new"], ""
     where = re.search(r" (?:on|in|at|near|beside|under|behind) the .+$", new)
     if where and not re.match(r"(?:replace|swap|substitute)", sentence, re.I):
-        # "Change spider to dog on the blue sail": the place belongs to the thing that is changed.
+        # "Change spider to dog on the blue sail": the location belongs to the changed object.
         new, location = new[: where.start()], where.group()
     return ChangeRequest("replacement", _bare(match["target"]) + location, _bare(new))
 

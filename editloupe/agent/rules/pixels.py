@@ -1,4 +1,4 @@
-"""Pixel arithmetic and box geometry for the measurements; pure functions on arrays."""
+"""Pure functions on pixels and boxes, used by the measurements."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def best_shift(template: Lab | Map, picture: Lab | Map, rect: Rect, reach: int) 
     area = picture[y1 - top : y2 + bottom, x1 - left : x2 + right]
     scores = cv2.matchTemplate(area, template[y1:y2, x1:x2], cv2.TM_CCOEFF_NORMED)
     rows, columns = np.indices(scores.shape)
-    # Of equally good places the nearest one is meant.
+    # Prefer the nearest of equally good positions.
     away = np.hypot(columns - left, rows - top) / max(1, reach)
     at = int(np.argmax(np.nan_to_num(scores) - 0.03 * away))
     row, column = divmod(at, scores.shape[1])

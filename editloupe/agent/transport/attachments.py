@@ -86,7 +86,7 @@ class PictureForm:
         end = 0
         for match in self._reference.finditer(body):
             sha = match["sha"].decode()
-            if sha not in album:  # a model made the reference up
+            if sha not in album:  # the model invented the reference
                 continue
             wire = album[sha].wire(limits)
             parts += [

@@ -190,7 +190,7 @@ class BatchHttp:
         except ValueError:
             body = None
         if not isinstance(body, dict):
-            raise BatchRefused(f"the batch interface for {self._model} sent something that is no JSON", passing=True)
+            raise BatchRefused(f"the batch interface for {self._model} sent a response that is not JSON", passing=True)
         return body
 
     async def send(self, method: str, url: str, **content: Any) -> Any:

@@ -104,15 +104,15 @@ def classify(error: BaseException, model: str, timeout: float, form: ErrorForm =
             if fatal:
                 return Fault(f"{model} answered {status}: {message}", fatal=fatal)
         return _by_status(status, message, model, _retry_after(chain, form), parameter)
-    if any(_named(error, "Timeout") for error in chain):
-        waiting = not any(_named(error, "ConnectTimeout", "PoolTimeout") for error in chain)
+    if any(_has_name(error, "Timeout") for error in chain):
+        waiting = not any(_has_name(error, "ConnectTimeout", "PoolTimeout") for error in chain)
         return Fault(f"{model} did not answer within {timeout:g} s", Reason.TIMEOUT, again=True, paid=waiting)
-    if any(isinstance(e, OSError) or _named(e, "Transport", "Connection", "Payload") for e in chain):
+    if any(isinstance(e, OSError) or _has_name(e, "Transport", "Connection", "Payload") for e in chain):
         return Fault(f"the server of {model} could not be reached or dropped the connection ({message})", again=True)
-    if any(_named(error, "JSONDecode", "ValidationError") for error in chain):
+    if any(_has_name(error, "JSONDecode", "ValidationError") for error in chain):
         return Fault(f"{model} sent a reply that is not in its provider's format ({message})", again=True, paid=True)
     name = type(error).__name__
-    return Fault(f"{model} sent a reply the client could not take: {name}: {message}", again=True, paid=True)
+    return Fault(f"{model} sent a reply that the client could not parse: {name}: {message}", again=True, paid=True)
 
 
 def empty_reply_fault(model: str) -> Fault:
@@ -120,7 +120,7 @@ def empty_reply_fault(model: str) -> Fault:
     return Fault(f"{model} sent a reply that is not in its provider's format (nothing in it)", again=True, paid=True)
 
 
-def _named(error: BaseException, *words: str) -> bool:
+def _has_name(error: BaseException, *words: str) -> bool:
     """Return True if a base class of the error has one of these words in its name.
 
     The clients use several HTTP libraries, each with its own error classes.
@@ -157,7 +157,7 @@ def _by_status(status: int, message: str, model: str, wait: float | None, parame
     if about == "model":
         return Fault(text, fatal=ModelRejected(f"the server does not know the model {model} {detail}"))
     if about == "pictures":
-        return Fault(text, fatal=ModelRejected(f"the model {model} takes no pictures {detail}"))
+        return Fault(text, fatal=ModelRejected(f"the model {model} does not accept pictures {detail}"))
     return Fault(text, Reason.REFUSED if about == "content" else Reason.SERVER_REFUSED)
 
 
@@ -178,7 +178,7 @@ def _wrong_address(
 def _url(error: BaseException) -> str:
     try:
         return str(getattr(getattr(error, "response", None), "url", "") or "")
-    except RuntimeError:  # a response that was made without a request has no address
+    except RuntimeError:  # a response without a request has no URL
         return ""
 
 
@@ -208,7 +208,7 @@ def _retry_after(chain: list[BaseException], form: ErrorForm) -> float | None:
         delay = re.search(r"'?\"?retryDelay'?\"?:\s*'?\"?(\d+(?:\.\d+)?)s", str(error))
         if delay:
             return float(delay[1])
-    # The errors' own texts, because the sentence that is shown is cut.
+    # The errors' own texts, because the displayed message is shortened.
     return next((wait for error in chain if (wait := find_wait(str(error))) is not None), None)
 
 

@@ -28,8 +28,8 @@ from editloupe.types import UserError
 MAX_REPLY_BYTES = 16 * 2**20
 """Maximum size of a decompressed reply; the longest replies of today's models have some hundred kilobytes."""
 _ERROR = re.compile(rb'\s*(?:\[\s*)?\{\s*"(?:error|detail)"\s*:\s*[^\sn]')
-_UNPACKED = ("", "identity")
-_PACKED = ("gzip", "x-gzip", "deflate")
+_PLAIN = ("", "identity")
+_COMPRESSED = ("gzip", "x-gzip", "deflate")
 
 
 class BrokenReply(Exception):
@@ -65,9 +65,9 @@ class Response(Protocol):
 
 @dataclass(frozen=True)
 class Address:
-    """A base URL without its credentials and query: clients, errors and tracers only see the location."""
+    """A base URL without its credentials and query: clients, errors and tracers only see this URL."""
 
-    place: str
+    url: str
     query: tuple[tuple[str, str], ...] = ()
     authorization: str | None = None
     """Basic authorization for `user:password@`."""
@@ -81,8 +81,8 @@ class Address:
             raise UserError(f"the address of the server cannot be read ({error})") from None
         user, at, host = parts.netloc.rpartition("@")
         basic = base64.b64encode(unquote(user if ":" in user else f"{user}:").encode()).decode()
-        place = urlunsplit((parts.scheme, host, parts.path, "", ""))
-        return cls(place, tuple(parse_qsl(parts.query)), f"Basic {basic}" if at else None)
+        url = urlunsplit((parts.scheme, host, parts.path, "", ""))
+        return cls(url, tuple(parse_qsl(parts.query)), f"Basic {basic}" if at else None)
 
 
 EXAMPLE = "http://localhost:8000/v1"
@@ -95,18 +95,18 @@ def check_base_url(url: str, what: str = "--base-url") -> str:
     'http://localhost:8000/v1'
     """
     if not url.strip():
-        raise UserError(f"{what} is empty; leave it out for the provider's own server, or give one such as {EXAMPLE}")
+        raise UserError(f"{what} is empty; omit it for the provider's own server, or set an address such as {EXAMPLE}")
     if any(c.isspace() or not c.isprintable() for c in url):
         raise UserError(f"{what} has a space, a line break or an unprintable character in it: {url!r}")
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port  # the port is read only here, and may be no number
+        host, _ = parts.hostname, parts.port  # a malformed port raises only when it is read
     except ValueError as error:
-        raise UserError(f"{what} is no address ({error}); write for instance {EXAMPLE}") from None
+        raise UserError(f"{what} is not a valid address ({error}); example: {EXAMPLE}") from None
     if parts.scheme not in ("http", "https"):
-        raise UserError(f"{what} begins with http:// or https://, such as {EXAMPLE}; {_scheme(url)} does not")
+        raise UserError(f"{what} must begin with http:// or https://, such as {EXAMPLE}, not with {_scheme(url)}")
     if not host:
-        raise UserError(f"{what} names no server; write for instance {EXAMPLE}")
+        raise UserError(f"{what} names no server; example: {EXAMPLE}")
     return url
 
 
@@ -121,7 +121,7 @@ def _pop(body: dict[str, Any], names: set[str]) -> None:
         body.pop(name, None)
 
 
-def _as_it_is(body: bytes) -> bytes:
+def _unchanged(body: bytes) -> bytes:
     return body
 
 
@@ -151,7 +151,7 @@ class BodyForm:
     """Removes parameters from a request's body."""
     reply_fields: tuple[str, ...] = ()
     """Fields that make a body a reply although it contains an error."""
-    mended: Callable[[bytes], bytes] = _as_it_is
+    mended: Callable[[bytes], bytes] = _unchanged
     """Repairs a reply's body so that the client can read it."""
     route: Callable[[Mapping[str, str], bytes], str] = _no_route
     """Returns the deployment that answered, from a reply's headers and body; empty if unknown."""
@@ -195,7 +195,7 @@ class Gate:
     @property
     def host(self) -> str | None:
         """The server's host name, if an address was given."""
-        return urlsplit(self._address.place).hostname if self._address else None
+        return urlsplit(self._address.url).hostname if self._address else None
 
     def hooks(self, attach: Callable[[bytes], bytes] | None = None) -> dict[str, list[Any]]:
         """Return the hooks for a client's `event_hooks`.
@@ -234,7 +234,7 @@ class Gate:
         self._clean_headers(response.headers)
         if response.status_code == 200:
             if _ERROR.match(body):
-                _raise_error_inside(body, self._bodies.reply_fields)
+                _raise_error_in_reply(body, self._bodies.reply_fields)
             if (noted := _ROUTE.get()) is not None and (route := self._bodies.route(response.headers, body)):
                 noted.append(route)
             body = self._bodies.mended(body)
@@ -265,7 +265,7 @@ async def read_body(response: Response) -> bytes:
     parts: list[bytes] = []
     room = MAX_REPLY_BYTES
     try:
-        unpacked = _Unpacking(response.headers.get("content-encoding", "").strip().lower())
+        unpacked = _Decompressor(response.headers.get("content-encoding", "").strip().lower())
         async for raw in response.stream:
             part = unpacked(raw, room)
             room -= len(part)
@@ -286,26 +286,26 @@ async def read_body(response: Response) -> bytes:
     return b"".join(parts)
 
 
-class _Unpacking:
+class _Decompressor:
     """Decompresses a body in pieces, up to a given size."""
 
-    def __init__(self, packing: str) -> None:
-        if packing not in (*_UNPACKED, *_PACKED):
-            raise BrokenReply(f"the reply is packed as {packing[:40]!r}, which was not asked for")
-        self._packed = zlib.decompressobj(wbits=47) if packing in _PACKED else None
+    def __init__(self, encoding: str) -> None:
+        if encoding not in (*_PLAIN, *_COMPRESSED):
+            raise BrokenReply(f"the reply has the encoding {encoding[:40]!r}, which was not requested")
+        self._decompressor = zlib.decompressobj(wbits=47) if encoding in _COMPRESSED else None
 
     def __call__(self, raw: bytes, room: int) -> bytes:
         try:
-            part = self._packed.decompress(raw, room + 1) if self._packed else raw
+            part = self._decompressor.decompress(raw, room + 1) if self._decompressor else raw
         except zlib.error as error:
-            raise BrokenReply(f"the reply cannot be unpacked ({error})") from error
+            raise BrokenReply(f"the reply cannot be decompressed ({error})") from error
         if len(part) > room:
             raise BrokenReply(f"the reply is larger than {MAX_REPLY_BYTES // 2**20} MB")
         return part
 
     def end(self) -> None:
-        if self._packed and not self._packed.eof:
-            raise BrokenReply("the packed reply breaks off")
+        if self._decompressor and not self._decompressor.eof:
+            raise BrokenReply("the compressed reply is incomplete")
 
 
 def _target(response: Response) -> str:
@@ -315,7 +315,7 @@ def _target(response: Response) -> str:
     return f"{match[1]}{match[2]}" if match else "another path of the same server"
 
 
-def _raise_error_inside(body: bytes, reply_fields: tuple[str, ...]) -> None:
+def _raise_error_in_reply(body: bytes, reply_fields: tuple[str, ...]) -> None:
     try:
         reply = json.loads(body)
     except ValueError:

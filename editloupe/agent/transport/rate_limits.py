@@ -148,7 +148,7 @@ class LimitPauses:
         now = self._clock()
         if (
             now - max(self._last_request, self._until) > self._pauses[-1]
-        ):  # no request was waiting: the patience begins again
+        ):  # no request was waiting, so the patience starts again
             self._next, self._refused_since, self._trial = 0, None, None
         self._last_request = now
         if self._next:

@@ -176,7 +176,7 @@ class Secrets:
             self._known = frozenset(value.strip() for value in self._own | _REMEMBERED if value.strip())
             forms = [form for value in sorted(self._known, key=len, reverse=True) for form in _forms(value)]
             probes = {_probe(value) for value in self._known} | {form for v in self._known for form in _base64(v)}
-            # A variable may hold bytes that are no text, which Python keeps as halves of surrogate pairs.
+            # A variable may hold bytes that are not text, which Python stores as lone surrogates.
             self._probes = tuple((probe, probe.encode("utf-8", "surrogatepass")) for probe in sorted(probes))
             pattern = "|".join(forms) or r"(?!)"
             self._text, self._bytes = re.compile(pattern), re.compile(pattern.encode("utf-8", "surrogatepass"))

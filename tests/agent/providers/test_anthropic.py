@@ -157,7 +157,7 @@ def test_it_is_sent_what_was_set(
 
 @pytest.mark.parametrize("given", [{"service_tier": "flex"}, {"seed": 3}, {"thinking_level": "low"}])
 def test_what_it_does_not_have_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=f"{SPEC} takes no --"):
+    with pytest.raises(UserError, match=f"{SPEC} does not support --"):
         Judge(SPEC, base_url="http://127.0.0.1:1", settings=JudgeSettings(**given))
 
 

@@ -67,7 +67,7 @@ def test_the_cheaper_tier_is_asked_for(scripted: StartServer, edit: Edit) -> Non
 
 @pytest.mark.parametrize("given", [{"seed": 3}, {"reasoning_effort": "low"}, {"extra_body": {"a": 1}}])
 def test_what_it_does_not_have_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="takes no --"):
+    with pytest.raises(UserError, match="does not support --"):
         Judge(SPEC, base_url="http://127.0.0.1:1", settings=JudgeSettings(**given))
 
 

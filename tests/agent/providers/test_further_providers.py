@@ -76,7 +76,7 @@ def test_a_route_nobody_serves_is_told(scripted: StartServer, edit: Edit) -> Non
 @pytest.mark.parametrize("spec", [ROUTED, OLLAMA, AZURE])
 def test_none_of_them_has_a_cheaper_tier(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "az-key-0123456789")
-    with pytest.raises(UserError, match="takes no --service-tier"):
+    with pytest.raises(UserError, match="does not support --service-tier"):
         Judge(spec, base_url="http://127.0.0.1:1/v1", settings=JudgeSettings(service_tier="flex"))
 
 
