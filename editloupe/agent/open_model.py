@@ -45,7 +45,7 @@ def open_chat(
     """
     named, model = split_spec(spec)
     if named == RULES:
-        if base_url:
+        if base_url is not None:
             raise UserError(f"--base-url goes with {format_specs(' or ')}; the embedded judge `{RULES}` has no server")
         check_supported(settings, None, spec)
         from editloupe.agent.rules.judge import RulesJudge

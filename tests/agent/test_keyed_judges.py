@@ -1,4 +1,4 @@
-"""What is keyed keeps its bytes: the profiles, the sampling, and the keys of kept replies."""
+"""Profiles, sampling and keys of stored replies stay byte for byte the same."""
 
 from __future__ import annotations
 

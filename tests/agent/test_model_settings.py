@@ -1,4 +1,4 @@
-"""Parameters of a provider go over the wire through the real clients, are part of what was asked, and keep secrets secret."""
+"""Parameters of a provider are sent by the real clients, are part of the question's key, and keep secrets secret."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sent(scripted: StartServer, edit: Edit, spec: str, **options: Any) -> Reques
 
 
 @pytest.mark.parametrize(
-    ("given", "body"),
+    ("parameters", "body"),
     [
         ({"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
         ({"seed": 7}, {"seed": 7}),
@@ -57,14 +57,14 @@ def sent(scripted: StartServer, edit: Edit, spec: str, **options: Any) -> Reques
     ],
 )
 def test_openai_is_sent_what_was_set(
-    scripted: StartServer, edit: Edit, given: dict[str, Any], body: dict[str, Any]
+    scripted: StartServer, edit: Edit, parameters: dict[str, Any], body: dict[str, Any]
 ) -> None:
-    found = sent(scripted, edit, OPENAI, **given).body
-    assert {name: found.get(name) for name in body} == body
+    body_sent = sent(scripted, edit, OPENAI, **parameters).body
+    assert {name: body_sent.get(name) for name in body} == body
 
 
 @pytest.mark.parametrize(
-    ("given", "where", "value"),
+    ("parameters", "where", "value"),
     [
         ({"thinking_level": "low"}, ("generationConfig", "thinkingConfig", "thinking_level"), "low"),
         ({"thinking_budget": 128}, ("generationConfig", "thinkingConfig", "thinking_budget"), 128),
@@ -75,14 +75,14 @@ def test_openai_is_sent_what_was_set(
     ],
 )
 def test_gemini_is_sent_what_was_set(
-    scripted: StartServer, edit: Edit, given: dict[str, Any], where: tuple[str, ...], value: Any
+    scripted: StartServer, edit: Edit, parameters: dict[str, Any], where: tuple[str, ...], value: Any
 ) -> None:
-    found: Any = sent(
-        scripted, edit, GEMINI.replace("3-pro", "2.5-pro") if "thinking_budget" in given else GEMINI, **given
+    body_sent: Any = sent(
+        scripted, edit, GEMINI.replace("3-pro", "2.5-pro") if "thinking_budget" in parameters else GEMINI, **parameters
     ).body
     for name in where:
-        found = found[name]
-    assert str(found).lower() == str(value).lower()
+        body_sent = body_sent[name]
+    assert str(body_sent).lower() == str(value).lower()
 
 
 @pytest.mark.parametrize("spec", [OPENAI, GEMINI])
@@ -96,7 +96,7 @@ def test_headers_go_with_every_request_and_pictures_too(scripted: StartServer, e
 
 
 @pytest.mark.parametrize(
-    ("spec", "given", "sentence"),
+    ("spec", "parameters", "sentence"),
     [
         (
             OPENAI,
@@ -113,9 +113,9 @@ def test_headers_go_with_every_request_and_pictures_too(scripted: StartServer, e
         ("rules", {"headers": {"a": "b"}}, "rules does not support --header"),
     ],
 )
-def test_what_a_provider_does_not_have_is_one_sentence(spec: str, given: dict[str, Any], sentence: str) -> None:
+def test_what_a_provider_does_not_have_is_one_sentence(spec: str, parameters: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        Judge(spec, settings=JudgeSettings(**given))
+        Judge(spec, settings=JudgeSettings(**parameters))
 
 
 def test_the_flex_tier_is_waited_for_unless_a_timeout_was_set() -> None:
@@ -125,7 +125,7 @@ def test_the_flex_tier_is_waited_for_unless_a_timeout_was_set() -> None:
 
 
 def test_every_parameter_is_part_of_what_was_asked(edit: Edit) -> None:
-    given: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {},
         {"reasoning_effort": "low"},
         {"seed": 1},
@@ -137,10 +137,10 @@ def test_every_parameter_is_part_of_what_was_asked(edit: Edit) -> None:
         {"extra_body": {"top_k": 1}},
     ]
     keys = set()
-    for options in given:
+    for options in parameters:
         with Judge(OPENAI, base_url="http://127.0.0.1:9/v1", settings=JudgeSettings(**options)) as judge:
             keys.add(judge.question_spec(edit, "instruction_following").key)
-    assert len(keys) == len(given)
+    assert len(keys) == len(parameters)
 
 
 def test_another_key_in_a_header_asks_nothing_anew(edit: Edit) -> None:
@@ -157,10 +157,10 @@ def test_the_run_records_parameters_and_no_secret(
 ) -> None:
     server, out = scripted(lambda request: final("Wrong Action", f"You sent {SECRET}.")), tmp_path / "run"
     asked = ["--judge", OPENAI, "--base-url", server.openai_url, "--mode", "plain", "--out", str(out), "--json"]
-    given = ["--seed", "7", "--top-p", "0.9", "--reasoning-effort", "high", "--service-tier", "flex"]
-    given += ["--header", f"X-Team={SECRET}", "--header", "OpenAI-Beta=x=v1", "--extra-body", '{"top_k": 2}']
+    parameters = ["--seed", "7", "--top-p", "0.9", "--reasoning-effort", "high", "--service-tier", "flex"]
+    parameters += ["--header", f"X-Team={SECRET}", "--header", "OpenAI-Beta=x=v1", "--extra-body", '{"top_k": 2}']
     pictures = [str(edit.source), str(edit.edited), edit.instruction, "--criterion", "instruction_following"]
-    assert run(["judge", *pictures, *asked, *given]) == 0
+    assert run(["judge", *pictures, *asked, *parameters]) == 0
     assert server.requests[0].headers["x-team"] == SECRET
     assert server.requests[0].headers["openai-beta"] == "x=v1"
     (about,) = json.loads((out / "run.json").read_text())["configurations"]
@@ -176,7 +176,7 @@ def test_the_run_records_parameters_and_no_secret(
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("parameters", "sentence"),
     [
         (["--header", "novalue-hush"], "--header takes NAME=VALUE"),
         (["--header", "a b=hush"], '"a b" cannot be the name of a header'),
@@ -191,10 +191,10 @@ def test_the_run_records_parameters_and_no_secret(
     ],
 )
 def test_a_mistake_is_one_sentence_without_the_value(
-    edit: Edit, given: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+    edit: Edit, parameters: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pictures = [str(edit.source), str(edit.edited), edit.instruction]
-    assert run(["judge", *pictures, "--judge", OPENAI, "--base-url", "http://127.0.0.1:9/v1", *given]) == 2
+    assert run(["judge", *pictures, "--judge", OPENAI, "--base-url", "http://127.0.0.1:9/v1", *parameters]) == 2
     told = capsys.readouterr().err
     assert sentence in told
     assert "hush" not in told

@@ -1,4 +1,4 @@
-"""Keys are taken from the environment as people put them there; what can be none is told without being repeated."""
+"""Keys are read from the environment, and a malformed one is reported without being repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's family is known by its name, whatever the provider."""
+"""A model's family is recognised by its name with every provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry's spans of a real judge: one an edit, a criterion, a model call and a tool call; off, nothing at all."""
+"""Spans of a real judge per edit, criterion, model call and tool call; none if switched off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claude: its limits on pictures hold from the first request on, its thoughts come back signed, its refusals are told."""
+"""Claude's picture limits apply from the first request, its signed thoughts are sent back, and its refusals are reported."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_pictures_of_more_than_a_request_holds_are_packed_at_the_same_size(
     assert judgement.judged
     assert [image.mime for image in server.requests[0].images] == ["image/jpeg"] * 2
     assert [image.pixels for image in server.requests[0].images] == [(160, 120)] * 2
-    assert any("less quality and the same size" in note for note in judgement.notes)
+    assert any("lower quality and the same size" in note for note in judgement.notes)
 
 
 def test_pictures_that_fit_are_left_as_they_are(edit: Edit) -> None:

@@ -1,4 +1,4 @@
-"""Bedrock: AWS's credentials, pictures that no tracer sees, and a tier at half the price."""
+"""Bedrock uses AWS's credentials, hides pictures from tracers and has a cheaper tier."""
 
 from __future__ import annotations
 

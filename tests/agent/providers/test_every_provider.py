@@ -1,4 +1,4 @@
-"""What holds for every provider, asked through its real client at a server that speaks its wire format."""
+"""Behaviour of every provider, through its real client against a server with its wire format."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KEY = "key-Hx7-never-to-be-seen-0123"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProviderCase:
     """A provider as a test asks it."""
 
     spec: str
@@ -66,15 +66,15 @@ class Asked:
 
 
 EVERY = [
-    Asked(
+    ProviderCase(
         "anthropic:claude-sonnet-4-6",
         lambda server: server.url,
         {"ANTHROPIC_API_KEY": KEY},
         overloaded=529,
         package="langchain-anthropic",
     ),
-    Asked("azure_openai:gpt-4.1", lambda server: server.url, {"AZURE_OPENAI_API_KEY": KEY}),
-    Asked(
+    ProviderCase("azure_openai:gpt-4.1", lambda server: server.url, {"AZURE_OPENAI_API_KEY": KEY}),
+    ProviderCase(
         "bedrock:us.anthropic.claude-sonnet-4-6",
         lambda server: server.url,
         {"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "us-east-1"},
@@ -82,8 +82,8 @@ EVERY = [
         package="langchain-aws",
         quota=False,
     ),
-    Asked("openrouter:openai/gpt-4.1", lambda server: server.openai_url, {"OPENROUTER_API_KEY": KEY}),
-    Asked(
+    ProviderCase("openrouter:openai/gpt-4.1", lambda server: server.openai_url, {"OPENROUTER_API_KEY": KEY}),
+    ProviderCase(
         "ollama:llama3.2-vision",
         lambda server: server.url,
         {"OLLAMA_API_KEY": KEY},
@@ -102,14 +102,16 @@ def _installed(package: str) -> bool:
 
 
 every = pytest.mark.parametrize(
-    "asked",
+    "case",
     [
         pytest.param(
-            one,
-            id=str(one),
-            marks=pytest.mark.skipif(bool(one.package) and not _installed(one.package), reason=f"needs {one.package}"),
+            case,
+            id=str(case),
+            marks=pytest.mark.skipif(
+                bool(case.package) and not _installed(case.package), reason=f"needs {case.package}"
+            ),
         )
-        for one in EVERY
+        for case in EVERY
     ],
 )
 Judging = Callable[..., tuple[Judgement, ScriptedServer]]
@@ -117,15 +119,15 @@ Judging = Callable[..., tuple[Judgement, ScriptedServer]]
 
 @pytest.fixture
 def judging(scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judging:
-    def run(asked: Asked, script: Script, **options: Any) -> tuple[Judgement, ScriptedServer]:
-        for name, value in asked.keys.items():
+    def run(case: ProviderCase, script: Script, **options: Any) -> tuple[Judgement, ScriptedServer]:
+        for name, value in case.keys.items():
             monkeypatch.setenv(name, value)
         server = scripted(*script) if isinstance(script, list) else scripted(script if callable(script) else [script])
         before, after = edit_pair(tmp_path)
         edit = options.pop("edit", None) or Edit(source=before, edited=after, instruction="Paint the patch red")
         settings = {"retry": QUICK, "timeout": 5.0} | options.pop("settings", {})
         options.setdefault("criteria", ["instruction_following"])
-        with Judge(asked.spec, base_url=asked.url(server), settings=JudgeSettings(**settings), **options) as judge:
+        with Judge(case.spec, base_url=case.url(server), settings=JudgeSettings(**settings), **options) as judge:
             return judge.judge(edit), server
 
     return run
@@ -146,9 +148,9 @@ def in_turn(*answers: Any) -> Script:
 
 
 @every
-def test_it_looks_with_function_calls_and_is_shown_what_the_tools_found(judging: Judging, asked: Asked) -> None:
+def test_it_looks_with_function_calls_and_is_shown_what_the_tools_found(judging: Judging, case: ProviderCase) -> None:
     judgement, server = judging(
-        asked, in_turn(calls(DIFFER, ZOOM), final("Wrong Action")), settings={"tool_calls": "native"}
+        case, in_turn(calls(DIFFER, ZOOM), final("Wrong Action")), settings={"tool_calls": "native"}
     )
     verdict = only(judgement)
     assert verdict.label == "Wrong Action"
@@ -166,9 +168,9 @@ def test_it_looks_with_function_calls_and_is_shown_what_the_tools_found(judging:
 
 
 @every
-def test_it_looks_with_calls_written_in_its_text(judging: Judging, asked: Asked) -> None:
+def test_it_looks_with_calls_written_in_its_text(judging: Judging, case: ProviderCase) -> None:
     judgement, server = judging(
-        asked,
+        case,
         in_turn(think_and_call_text("I look.", DIFFER), final("Wrong Action")),
         settings={"tool_calls": "text"},
     )
@@ -178,28 +180,28 @@ def test_it_looks_with_calls_written_in_its_text(judging: Judging, asked: Asked)
 
 
 @every
-def test_at_the_end_of_its_turns_it_must_answer_without_tools(judging: Judging, asked: Asked) -> None:
+def test_at_the_end_of_its_turns_it_must_answer_without_tools(judging: Judging, case: ProviderCase) -> None:
     judgement, server = judging(
-        asked, in_turn(ZOOM, final("Wrong Action")), settings={"tool_calls": "native", "max_turns": 1}
+        case, in_turn(ZOOM, final("Wrong Action")), settings={"tool_calls": "native", "max_turns": 1}
     )
     assert only(judgement).label == "Wrong Action"
     last = server.requests[-1]
-    assert last.tool_choice == asked.tool_choice
-    assert bool(last.tools) == asked.tools_at_the_end
+    assert last.tool_choice == case.tool_choice
+    assert bool(last.tools) == case.tools_at_the_end
 
 
 @every
-def test_its_tokens_are_counted_as_it_reports_them(judging: Judging, asked: Asked) -> None:
-    judgement, _ = judging(asked, final("Wrong Action").but(usage=Usage(1000, 50)), mode="plain")
+def test_its_tokens_are_counted_as_it_reports_them(judging: Judging, case: ProviderCase) -> None:
+    judgement, _ = judging(case, final("Wrong Action").but(usage=Usage(1000, 50)), mode="plain")
     usage = only(judgement).usage
     assert (usage.requests, usage.input_tokens, usage.output_tokens) == (1, 1000, 50)
     assert not judgement.notes
 
 
 @every
-def test_a_reply_that_reached_its_length_is_no_answer(judging: Judging, asked: Asked) -> None:
+def test_a_reply_that_reached_its_length_is_no_answer(judging: Judging, case: ProviderCase) -> None:
     judgement, server = judging(
-        asked, lambda _: final("Wrong Action").but(finish="length"), mode="plain", settings={"max_repairs": 1}
+        case, lambda _: final("Wrong Action").but(finish="length"), mode="plain", settings={"max_repairs": 1}
     )
     outcome = only(judgement)
     assert outcome.reason == Reason.TRUNCATED
@@ -209,64 +211,66 @@ def test_a_reply_that_reached_its_length_is_no_answer(judging: Judging, asked: A
 
 @every
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "sentence"),
     [
         (wrong_key(), "the key for {spec} was not accepted"),
         (fault(404), "the server does not know the model {spec}"),
         (out_of_quota(), "the account of {spec} has no quota or budget left"),
     ],
 )
-def test_what_only_the_user_can_mend_stops_at_once(judging: Judging, asked: Asked, reply: Fault, told: str) -> None:
-    if reply.kind == "quota" and not asked.quota:
+def test_what_only_the_user_can_mend_stops_at_once(
+    judging: Judging, case: ProviderCase, reply: Fault, sentence: str
+) -> None:
+    if reply.kind == "quota" and not case.quota:
         pytest.skip("it sends a bill")
     with pytest.raises(UserError) as raised:
-        judging(asked, [reply], mode="plain")
-    assert told.format(spec=asked.spec) in str(raised.value)
+        judging(case, [reply], mode="plain")
+    assert sentence.format(spec=case.spec) in str(raised.value)
     assert KEY not in str(raised.value)
 
 
 @every
-def test_limits_and_overload_are_waited_out(judging: Judging, asked: Asked) -> None:
-    trouble = [fault(429, retry_after=0.02), fault(asked.overloaded), drop(), not_json(), final("Wrong Action")]
-    judgement, server = judging(asked, trouble, mode="plain")
+def test_limits_and_overload_are_waited_out(judging: Judging, case: ProviderCase) -> None:
+    trouble = [fault(429, retry_after=0.02), fault(case.overloaded), drop(), not_json(), final("Wrong Action")]
+    judgement, server = judging(case, trouble, mode="plain")
     assert only(judgement).label == "Wrong Action"
     assert len(server.requests) == len(trouble)
 
 
 @every
-def test_a_limit_that_lasts_longer_than_anybody_waits_is_no_verdict(judging: Judging, asked: Asked) -> None:
-    judgement, server = judging(asked, [fault(429, retry_after=4000)], mode="plain")
+def test_a_limit_that_lasts_longer_than_anybody_waits_is_no_verdict(judging: Judging, case: ProviderCase) -> None:
+    judgement, server = judging(case, [fault(429, retry_after=4000)], mode="plain")
     assert only(judgement).reason == Reason.MODEL_ERROR
     assert "429" in only(judgement).detail
     assert len(server.requests) == 1
 
 
 @every
-def test_a_server_that_says_nothing_is_given_up(judging: Judging, asked: Asked) -> None:
-    judgement, _ = judging(asked, [hang(5), hang(5)], mode="plain", settings={"timeout": 0.2})
+def test_a_server_that_says_nothing_is_given_up(judging: Judging, case: ProviderCase) -> None:
+    judgement, _ = judging(case, [hang(5), hang(5)], mode="plain", settings={"timeout": 0.2})
     assert only(judgement).reason == Reason.TIMEOUT
 
 
 @every
-def test_an_empty_reply_is_none(judging: Judging, asked: Asked) -> None:
-    judgement, _ = judging(asked, lambda _: empty(), mode="plain", settings={"max_repairs": 0})
+def test_an_empty_reply_is_none(judging: Judging, case: ProviderCase) -> None:
+    judgement, _ = judging(case, lambda _: empty(), mode="plain", settings={"max_repairs": 0})
     assert only(judgement).status == "unjudged"
 
 
 @every
-def test_no_redirect_is_followed(judging: Judging, asked: Asked, scripted: StartServer) -> None:
+def test_no_redirect_is_followed(judging: Judging, case: ProviderCase, scripted: StartServer) -> None:
     elsewhere = scripted(lambda _: final("Wrong Action"), checks=False)
     with pytest.raises(UserError, match="redirect"):
-        judging(asked, lambda _: redirect(f"{elsewhere.url}/v1/messages"), mode="plain")
+        judging(case, lambda _: redirect(f"{elsewhere.url}/v1/messages"), mode="plain")
     assert elsewhere.served == 0
 
 
 @every
 def test_an_answer_in_json_is_read_and_held_to_its_schema_where_asked_for(
-    judging: Judging, asked: Asked, tmp_path: Path
+    judging: Judging, case: ProviderCase, tmp_path: Path
 ) -> None:
     judgement, server = judging(
-        asked,
+        case,
         say('{"reason": "seen", "score": 4}'),
         protocol="edit-compass",
         mode="plain",
@@ -280,11 +284,11 @@ def test_an_answer_in_json_is_read_and_held_to_its_schema_where_asked_for(
 
 @every
 def test_its_key_is_sent_and_shown_nowhere(
-    judging: Judging, asked: Asked, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    judging: Judging, case: ProviderCase, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    judgement, server = judging(asked, [say(f"{KEY} is your key"), final("Wrong Action")], mode="plain")
-    if KEY in asked.keys.values():
+    judgement, server = judging(case, [say(f"{KEY} is your key"), final("Wrong Action")], mode="plain")
+    if KEY in case.keys.values():
         assert KEY in " ".join(server.requests[0].headers.values())
     trace = judgement.traces[0].model_dump_json()
     assert KEY not in trace + caplog.text
@@ -293,15 +297,15 @@ def test_its_key_is_sent_and_shown_nowhere(
 
 @every
 def test_a_client_that_is_not_installed_is_named_with_its_command(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch
+    case: ProviderCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from editloupe.agent.providers import find_provider
 
-    extra = find_provider(str(asked)).extra
+    extra = find_provider(str(case)).extra
     if not extra:
         pytest.skip("its client comes with every installation")
-    for name, value in asked.keys.items():
+    for name, value in case.keys.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setitem(__import__("sys").modules, f"langchain_{extra if extra != 'bedrock' else 'aws'}", None)
     with pytest.raises(UserError, match=rf"pip install 'editloupe\[{extra}\]'"):
-        Judge(asked.spec, base_url="http://127.0.0.1:1")
+        Judge(case.spec, base_url="http://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""What is special about Ollama, OpenRouter and Azure, on the wire and in front of a tracer."""
+"""Special behaviour of Ollama, OpenRouter and Azure, on the wire and for tracers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemini's client is given our HTTP client, which guards keys and pictures; one that cannot take it is not used."""
+"""Gemini's client must accept our HTTP client, which protects keys and pictures; else it is not used."""
 
 from __future__ import annotations
 

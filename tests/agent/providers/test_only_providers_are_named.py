@@ -1,4 +1,4 @@
-"""General code knows no provider: what is special about one is in its own file."""
+"""General code names no provider; everything special about one is in its own file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's client: the name of the length limit, and what a tracer sees."""
+"""OpenAI's client sends the right name of the length limit and shows tracers no secret."""
 
 import json
 from pathlib import Path

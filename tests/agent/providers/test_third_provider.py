@@ -1,4 +1,4 @@
-"""Another provider is one file, such as `third.py` beside this one, and one line in the registry."""
+"""Another provider is one file, such as `third.py` in this folder, and one line in the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A third provider in one file: a chat model of its own, which sends plain JSON over plain HTTP."""
+"""A third provider in one file, with a chat model that sends plain JSON over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from editloupe.agent.transport.attachments import PictureForm, data_url
 
 
 class ParrotChat(BaseChatModel):
-    """Posts a conversation to a server's Chat Completions, with nobody's SDK."""
+    """Posts a conversation to a server's Chat Completions, without an SDK."""
 
     model: str
     key: str
@@ -48,16 +48,16 @@ class ParrotChat(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         sampling = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        given = {name: value for name, value in sampling.items() if value is not None}
-        body = {"model": self.model, "messages": convert_to_openai_messages(messages), **given, **kwargs}
+        parameters = {name: value for name, value in sampling.items() if value is not None}
+        body = {"model": self.model, "messages": convert_to_openai_messages(messages), **parameters, **kwargs}
         async with httpx.AsyncClient(
             timeout=self.timeout
         ) as http:  # it follows no redirect, which could take the key along
-            answered = await http.post(
+            response = await http.post(
                 f"{self.address}/chat/completions", json=body, headers={"Authorization": f"Bearer {self.key}"}
             )
-        answered.raise_for_status()
-        choice = json.loads(answered.text)["choices"][0]
+        response.raise_for_status()
+        choice = json.loads(response.text)["choices"][0]
         message = AIMessage(choice["message"]["content"], response_metadata={"finish_reason": choice["finish_reason"]})
         return ChatResult(generations=[ChatGeneration(message=message)])
 

@@ -1,4 +1,4 @@
-"""What a reply says beyond its message: how it ended, and that it was declined."""
+"""Finish reasons and refusals are read from a reply's metadata."""
 
 from __future__ import annotations
 

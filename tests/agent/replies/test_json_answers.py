@@ -1,4 +1,4 @@
-"""Answers in JSON are read strictly: ten thousand broken ones, and none becomes a score."""
+"""JSON answers are parsed strictly: of ten thousand broken ones none becomes a score."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def wrong_value(answer: Answer, key: str, rng: random.Random) -> Any:
 def _is_allowed(answer: Answer, key: str, value: Any) -> bool:
     if isinstance(answer, ChecksAnswer):
         check = next(c for c in answer.checks if c.key == key)
-        said = f"{value:g}" if isinstance(value, (int, float)) and abs(value) < 1e300 else value
+        text = f"{value:g}" if isinstance(value, (int, float)) and abs(value) < 1e300 else value
         return (
-            not isinstance(value, bool) and isinstance(said, str) and said.casefold() in map(str.casefold, check.values)
+            not isinstance(value, bool) and isinstance(text, str) and text.casefold() in map(str.casefold, check.values)
         )
     if isinstance(answer, NumberAnswer):
         return type(value) in (int, float) and answer.low <= value <= answer.high and value == int(value)

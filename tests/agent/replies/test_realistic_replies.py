@@ -1,4 +1,4 @@
-"""Replies as GPT, Gemini, Qwen, GLM and others write them: each clear answer is read, and none that is only spoken of."""
+"""Replies as GPT, Gemini, Qwen, GLM and others write them; each clear answer is read, and no answer that is only mentioned."""
 
 from __future__ import annotations
 

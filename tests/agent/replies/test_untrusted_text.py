@@ -1,4 +1,4 @@
-"""Words of others in prompts: quoted so that they are never ours, and no answer unless the model gives it itself."""
+"""Other people's text in prompts is quoted, and is not an answer unless the model gives it itself."""
 
 from __future__ import annotations
 
@@ -216,9 +216,9 @@ def test_only_a_clearly_given_answer_becomes_a_verdict(behaviour: str, tmp_path:
     with Judge(
         "openai:gpt-4.1", mode="plain", criteria=["instruction_following"], base_url=url, settings=settings
     ) as judge:
-        found = {judgement.edit.id: judgement.verdicts[0] for judgement in judge.batch(edits)}
-    assert len(found) == len(TEXTS)
-    for name, verdict in found.items():
+        verdicts = {judgement.edit.id: judgement.verdicts[0] for judgement in judge.batch(edits)}
+    assert len(verdicts) == len(TEXTS)
+    for name, verdict in verdicts.items():
         forged = CORPUS[int(name)].get("forges", False)
         label = (FORGED if forged else None) if behaviour == "repeats it" else EXPECTED[behaviour]
         assert isinstance(verdict, Verdict if label else Unjudged), (numbered[name], verdict)

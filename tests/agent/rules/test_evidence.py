@@ -1,4 +1,4 @@
-"""The numbers behind the embedded judge's decisions, on drawn scenes whose truth is known."""
+"""The measurements of the embedded judge on drawn scenes with known truth."""
 
 import numpy as np
 import pytest
@@ -63,8 +63,8 @@ BOXES = [(x - 20, y - 20, x + 20, y + 20) for x, y in PLACES]
     ],
 )
 def test_instances_are_counted_where_they_were_and_elsewhere(edited: Pixels, expected: dict[str, float]) -> None:
-    found = counting.measure(discs(*PLACES), edited, discs(*PLACES, (320, 100)), BOXES)
-    assert {name: found[name] for name in expected} == expected
+    numbers = counting.measure(discs(*PLACES), edited, discs(*PLACES, (320, 100)), BOXES)
+    assert {name: numbers[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(

@@ -117,12 +117,12 @@ def test_the_decisive_region_is_the_one_zoomed_into(tmp_path: Path) -> None:
 def test_the_tools_findings_are_used_as_they_are(tmp_path: Path) -> None:
     case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)), CONSISTENCY, "oracle")
     call = ask(case, album, tools=["localize_differences"])
-    found: dict[str, Any] = {"size": [400, 300], "changed_share": 0.02, "whole_scene": False}
-    found["regions"] = [
+    data: dict[str, Any] = {"size": [400, 300], "changed_share": 0.02, "whole_scene": False}
+    data["regions"] = [
         {"box": [10, 10, 60, 60], "significance": 0.6},
         {"box": [300, 200, 360, 260], "significance": 0.6},
     ]
-    answer = ToolMessage("two places", tool_call_id=call.tool_calls[0]["id"], artifact=found)
+    answer = ToolMessage("two places", tool_call_id=call.tool_calls[0]["id"], artifact=data)
     assert label(ask(case, album, [call, answer], ["localize_differences"])) == "Multiple Anomalies"
 
 
@@ -179,9 +179,9 @@ def test_where_a_detector_is_offered_it_says_which_change_is_the_targets(tmp_pat
     case, album = make_case(edit, FOLLOWING, "tools")
     offered = ["localize_differences", "detect_object"]
     localize = ask(case, album, tools=offered)
-    found = {"size": [400, 300], "changed_share": 0.02, "whole_scene": False}
+    data = {"size": [400, 300], "changed_share": 0.02, "whole_scene": False}
     differences = ToolMessage("one place", tool_call_id=localize.tool_calls[0]["id"])
-    differences.artifact = {**found, "regions": [{"box": [290, 190, 350, 250], "significance": 0.7}]}
+    differences.artifact = {**data, "regions": [{"box": [290, 190, 350, 250], "significance": 0.7}]}
     detect = ask(case, album, [localize, differences], offered)
     assert detect.tool_calls[0]["args"] == {"target_image": "Source Image", "detect_object_name": "disc"}
     for box, expected in (([292, 192, 348, 248], "Flawless Execution"), ([130, 90, 190, 150], "Localization Failure")):
@@ -194,8 +194,8 @@ def test_a_text_edit_where_nothing_differs_and_the_old_text_is_read_did_not_happ
     case, album = make_case(edit, FOLLOWING, "tools")
     offered = ["localize_differences", "read_text"]
     localize = ask(case, album, tools=offered)
-    found = {"size": [400, 300], "changed_share": 0.0, "whole_scene": False, "regions": []}
-    nothing = ToolMessage("no place", tool_call_id=localize.tool_calls[0]["id"], artifact=found)
+    data = {"size": [400, 300], "changed_share": 0.0, "whole_scene": False, "regions": []}
+    nothing = ToolMessage("no place", tool_call_id=localize.tool_calls[0]["id"], artifact=data)
     read = ask(case, album, [localize, nothing], offered)
     assert read.tool_calls[0]["name"] == "read_text"
     lines = {"lines": [{"text": "MARKET", "box": [10, 10, 60, 30]}]}

@@ -10,9 +10,9 @@ def test_case_spaces_and_punctuation_do_not_count() -> None:
 
 
 def test_the_old_text_is_not_taken_for_the_asked_one() -> None:
-    found = compare_text(ASKED, ["TR 7906 T"])
-    assert found.old == 1
-    assert found.new < 1
+    reading = compare_text(ASKED, ["TR 7906 T"])
+    assert reading.old == 1
+    assert reading.new < 1
 
 
 def test_text_over_several_lines_counts_as_one() -> None:

@@ -1,4 +1,4 @@
-"""What clients raise is sorted into: again, unjudged, or stop; and no secret is in the sentence."""
+"""Errors of clients lead to a retry, an unjudged case or a stop, and their sentences contain no secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server's refusal is about, in the words servers use."""
+"""The subject of a refusal is recognised from the messages that servers send."""
 
 from __future__ import annotations
 

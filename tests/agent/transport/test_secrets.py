@@ -1,4 +1,4 @@
-"""Keys are found again in whatever form they are echoed, and ordinary words stay."""
+"""Keys are found in every form in which they are echoed, and ordinary words stay."""
 
 from __future__ import annotations
 

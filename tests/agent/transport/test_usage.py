@@ -1,4 +1,4 @@
-"""Tokens: what a server reports where it can be believed, else an estimate."""
+"""Tokens are those a server plausibly reports, else an estimate."""
 
 from __future__ import annotations
 
