@@ -43,6 +43,7 @@ ROOMS = {
 SHIMS = {
     "editloupe": {"combined", "evaluators", "inspect", "mcp_server", "rewards", "spans"},
     "editloupe.evals": {"analysis", "making", "papers"},
+    "editloupe.evals.forks": {"reopening"},
 }
 """Documented import paths that re-export names. No module of the package imports them."""
 SHIM_MODULES = {f"{package}.{name}" for package, names in SHIMS.items() for name in names}

@@ -17,7 +17,7 @@ from editloupe.cli.output import tell
 from editloupe.types import Mode, UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.forks.reopening import JudgeChange
+    from editloupe.evals.forks.fork_judge import JudgeChange
 
 WHERE, CHANGE = "Where the fork begins", "What changes at the step"
 
@@ -138,7 +138,7 @@ def fork(
 
 
 def _other(given: JudgeOptions, wording: Sequence[Path]) -> JudgeChange:
-    from editloupe.evals.forks.reopening import JudgeChange
+    from editloupe.evals.forks.fork_judge import JudgeChange
 
     return JudgeChange(
         judge=given.judge,

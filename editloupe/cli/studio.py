@@ -83,7 +83,7 @@ def studio(
         base_urls=tuple(base_url or ()),
     )
     try:
-        from editloupe.servers.studio.serve import serve
+        from editloupe.servers.studio.app import serve
     except ImportError as error:
         raise UserError(f"the studio needs {error.name}: pip install 'editloupe[studio]'") from None
     return serve(settings, open_browser)

@@ -21,8 +21,8 @@ from editloupe._util.files import text_file, write_text
 from editloupe._util.json_safe import storable
 from editloupe._util.text import for_json, number_of, one_line, printable
 from editloupe.cli.output import chosen_format, deliver, tell
-from editloupe.evals.forks.fork_store import fork_numbered, forks_of
-from editloupe.evals.forks.records import Fork, distribution, label_of, parting
+from editloupe.evals.forks.fork_store import forks_of, load_fork
+from editloupe.evals.forks.records import Fork, count_labels, find_parting, format_label
 from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -272,7 +272,7 @@ def show_forks(forks: Sequence[Fork], run: Path, console: Console) -> None:
         console.print(renderable)
     if len(forks) > 1:
         console.print(Text(f"\nOf {len(forks)} forks from here:", style="bold"))
-        for label, count in distribution(forks).items():
+        for label, count in count_labels(forks).items():
             console.print(Text(f"  {count:>3}  {printable(label)}"))
     requests = sum(one.paid.requests for one in forks)
     kept = f"fork {forks[0].number}" if len(forks) == 1 else f"forks {forks[0].number} to {forks[-1].number}"
@@ -281,7 +281,7 @@ def show_forks(forks: Sequence[Fork], run: Path, console: Console) -> None:
 
 def beside_parent(fork: Fork) -> list[RenderableType]:
     """Return a table of a fork and its parent, step by step."""
-    parent, parted = fork.parent, parting(fork.parent.trace, fork.trace)
+    parent, parted = fork.parent, find_parting(fork.parent.trace, fork.trace)
     head = Text.assemble(
         (f"{one_line(parent.edit)} · {one_line(parent.criterion)}", "bold"),
         f" · forked at step {fork.step}: {one_line(', '.join(fork.changes))}",
@@ -298,7 +298,7 @@ def beside_parent(fork: Fork) -> list[RenderableType]:
         if parted is None or place + 1 < parted:
             cells[1] = Text("the same", style="dim")
         table.add_row(Text(f"{place + 1}{mark}", style="bold yellow" if mark else ""), *cells)
-    table.add_row("", Text(label_of(parent.outcome), style="bold"), Text(printable(fork.label), style="bold green"))
+    table.add_row("", Text(format_label(parent.outcome), style="bold"), Text(printable(fork.label), style="bold green"))
     return [head, table]
 
 
@@ -339,7 +339,7 @@ def _short(text: str) -> str:
 def show_kept_forks(folder: Path, edit_id: str, criterion: str | None, number: int | None, as_json: bool) -> None:
     """Print one fork of a run next to its parent, or all forks of an edit."""
     with Run.open(folder) as run:
-        found = forks_of(run, edit_id, criterion) if number is None else [fork_numbered(run, number)]
+        found = forks_of(run, edit_id, criterion) if number is None else [load_fork(run, number)]
     if not found or edit_id not in (found[0].parent.edit, found[0].edit.id):
         raise UserError(f'the run {folder.name} has no such fork of "{edit_id}"')
     if as_json:
@@ -354,8 +354,8 @@ def show_kept_forks(folder: Path, edit_id: str, criterion: str | None, number: i
 def forks_record(forks: Sequence[Fork]) -> dict[str, Any]:
     """Return the public JSON of forks of one edit."""
     return {
-        "labels": distribution(forks),
-        "forks": [{**storable(one), "parting": parting(one.parent.trace, one.trace)} for one in forks],
+        "labels": count_labels(forks),
+        "forks": [{**storable(one), "parting": find_parting(one.parent.trace, one.trace)} for one in forks],
     }
 
 

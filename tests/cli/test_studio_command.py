@@ -13,7 +13,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.servers.http.server import listen
-from editloupe.servers.studio.serve import address
+from editloupe.servers.studio.app import format_address
 from editloupe.servers.studio.settings import StudioSettings
 from tests.servers.studio.samples import many_edits
 
@@ -81,11 +81,11 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path, capsys: pytes
 
 @pytest.mark.long
 def test_a_folder_of_runs_shows_all_of_them(tmp_path: Path) -> None:
-    from editloupe.servers.studio.library import Library
+    from editloupe.servers.studio.run_catalog import RunCatalog
 
     for name in ("one", "two"):
         many_edits(tmp_path / name, 1).rename(tmp_path / f"run {name}")
-    library = Library(StudioSettings(runs=(tmp_path,)))
+    library = RunCatalog(StudioSettings(runs=(tmp_path,)))
     assert [(one.key, one.name) for one in library.runs()] == [("run-one", "run one"), ("run-two", "run two")]
     many_edits(tmp_path / "three", 1).rename(tmp_path / "run three")
     assert library.get("run-three") is not None
@@ -96,8 +96,8 @@ def test_a_folder_of_runs_shows_all_of_them(tmp_path: Path) -> None:
 def test_the_address_to_open_holds_the_token() -> None:
     token = "a&b/c=d-0123456789"
     asked = StudioSettings(host="0.0.0.0", token=token, port=1)
-    assert address(asked) == "http://127.0.0.1:1/?token=a%26b%2Fc%3Dd-0123456789"
-    assert address(StudioSettings(host="::1", port=2, token=token)).startswith("http://[::1]:2/?token=")
+    assert format_address(asked) == "http://127.0.0.1:1/?token=a%26b%2Fc%3Dd-0123456789"
+    assert format_address(StudioSettings(host="::1", port=2, token=token)).startswith("http://[::1]:2/?token=")
 
 
 def test_the_browser_is_opened_by_a_file_that_only_this_user_can_read(
@@ -114,7 +114,7 @@ def test_the_browser_is_opened_by_a_file_that_only_this_user_can_read(
         return True
 
     monkeypatch.setattr("webbrowser.open", look)
-    monkeypatch.setattr("editloupe.servers.studio.serve.StoppableServer.run", lambda self, sockets: None)
+    monkeypatch.setattr("editloupe.servers.studio.app.StoppableServer.run", lambda self, sockets: None)
     token = "a-token-of-my-own-123"
     assert run(["studio", "--port", "0", "--open", "--token", token]) == 0
     assert token not in opened[0]

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from editloupe._util.errors import MOST_ERRORS, describe_error, first_error
 from editloupe.servers.reward.json_dialects import DIALECTS
 from editloupe.servers.reward.requests import FEWEST_VALUES, BadRequest, RequestLimits
-from editloupe.servers.studio.request import parse_json
+from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.types import Edit
 
 READ = {dialect.name: dialect.read for dialect in DIALECTS}

@@ -21,7 +21,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from editloupe.servers.studio.serve import STOPPED
+from editloupe.servers.studio.app import STOPPED
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair, huge_png
 from tests.scripted import Request, say

@@ -1,7 +1,8 @@
-"""Forks: a kept trace gone on with from one of its steps, with one thing changed; traces of their own, never verdicts."""
+"""Forks: traces that continue a stored trace from one of its steps, with one thing changed. They are never verdicts."""
 
+from editloupe.evals.forks.fork_judge import JudgeChange
 from editloupe.evals.forks.fork_store import forks_of
-from editloupe.evals.forks.fork_trace import fork
+from editloupe.evals.forks.fork_trace import ForkStop, ForkStopped, fork
 from editloupe.evals.forks.records import Fork, ForkParent
 
-__all__ = ["Fork", "ForkParent", "fork", "forks_of"]
+__all__ = ["Fork", "ForkParent", "ForkStop", "ForkStopped", "JudgeChange", "fork", "forks_of"]

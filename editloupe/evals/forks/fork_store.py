@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.json_safe import record_json
+from editloupe._util.json_safe import record_json, storable_text
 from editloupe.evals.forks.records import Fork
 from editloupe.evals.runs.run_folder import encode_file
 from editloupe.evals.runs.store import Run
@@ -19,7 +22,7 @@ def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
     """Write a fork with its pictures and return it with its number."""
     wanted = {sha for shas in fork.pictures.values() for sha in shas}
     for trace in (fork.trace, fork.parent.trace):
-        wanted |= shown_in(trace)
+        wanted |= pictures_of(trace)
     for sha in wanted:
         if sha in album and sha not in run.pictures:
             suffix, data = encode_file(album[sha])
@@ -35,7 +38,7 @@ def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
     return kept
 
 
-def made_before(run: Run, identity: str) -> int:
+def count_made(run: Run, identity: str) -> int:
     """Return how often a fork was made already."""
     with run.reader() as reader:
         return reader.count_forks(identity)
@@ -55,7 +58,7 @@ def forks_of(run: Run | str | Path, edit: str | None = None, criterion: str | No
     return [fork for fork in found if criterion in (None, fork.parent.criterion)]
 
 
-def fork_numbered(run: Run, number: int) -> Fork:
+def load_fork(run: Run, number: int) -> Fork:
     """Return one fork; an unknown number is the user's mistake."""
     known = f"{number}" if number.bit_length() < 63 else "0"
     with run.reader() as reader:
@@ -67,7 +70,7 @@ def fork_numbered(run: Run, number: int) -> Fork:
     raise UserError(f"the run {run.folder.name} has no fork {number}; {have}")
 
 
-def shown_in(trace: Trace) -> set[Sha]:
+def pictures_of(trace: Trace) -> set[Sha]:
     """Return the hashes of all pictures a trace speaks of."""
     sent = {one.sha for step in trace.steps for one in step.sent}
     return sent | {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
@@ -93,3 +96,96 @@ class ForkReplies:
         """Keep a reply."""
         if self._run:
             self._run.keep_reply(f"{key}#{self._name}", reply, self._edit_id)
+
+
+_FACTS = (
+    "step",
+    "changes",
+    "judge",
+    "outcome.status",
+    "outcome.label",
+    "outcome.score",
+    "outcome.reason",
+    "parent.repeat",
+    "parent.asked",
+    "parent.fork",
+    "edit.instruction",
+    "protocol",
+)
+
+
+@dataclass(frozen=True)
+class ForkGroup:
+    """One fork of a trace, made once or several times."""
+
+    edit: str
+    criterion: str
+    step: int
+    changes: tuple[str, ...]
+    judge: str
+    instruction: str
+    repeat: int
+    """Of the parent."""
+    asked: str
+    """How the parent was asked."""
+    parent: int | None
+    """The fork that was forked; None where it is a trace of a run."""
+    numbers: list[int] = field(default_factory=list)
+    labels: Counter[str] = field(default_factory=Counter)
+    protocol: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """What came of it: the label, or how often each came out, the most frequent first.
+
+        >>> group = ForkGroup("cup", "taste", 1, (), "rules", "", 0, "", None, [1, 2, 3], Counter(["good", "bad", "good"]))
+        >>> group.outcome
+        '2 × good, 1 × bad'
+        """
+        if len(self.numbers) == 1:
+            return next(iter(self.labels))
+        return ", ".join(f"{count} × {label}" for label, count in self.labels.most_common())
+
+
+def count_forks(run: Run) -> int:
+    """Return how many forks a run holds."""
+    with run.reader() as reader:
+        return reader.count_forks()
+
+
+def group_forks(run: Run, edit: str | None = None, criterion: str | None = None) -> list[ForkGroup]:
+    """Return the forks of a run, or of one edit by its name and one criterion, in the order they were first made.
+
+    Only the lines are read, no traces; a fork that cannot be read is left out.
+    """
+    wanted = {"name": edit, "criterion": criterion}
+    named = {column: storable_text(value) for column, value in wanted.items() if value is not None}
+    with run.reader() as reader:
+        rows = reader.fork_facts(_FACTS, named)
+    found: dict[str, ForkGroup] = {}
+    for number, name, asked_for, identity, *facts in rows:
+        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol = facts
+        group = found.setdefault(
+            identity,
+            ForkGroup(
+                edit=str(name),
+                criterion=str(asked_for),
+                step=int(step),
+                changes=tuple(map(str, json.loads(changes or "[]"))),
+                judge=str(judge),
+                instruction=str(instruction or ""),
+                repeat=int(repeat or 0),
+                asked=str(asked),
+                parent=None if parent is None else int(parent),
+                protocol=str(protocol),
+            ),
+        )
+        group.numbers.append(int(number))
+        group.labels[_label(status, label, score, reason)] += 1
+    return list(found.values())
+
+
+def _label(status: Any, label: Any, score: Any, reason: Any) -> str:
+    if status != "judged":
+        return f"unjudged ({reason})"
+    return str(label) if label else "no number" if score is None else f"{score:g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,11 +12,10 @@ from typing import Any
 
 from editloupe.agent.chat_interface import StepWatcher
 from editloupe.agent.specs import split_spec
-from editloupe.evals.forks.fork_store import ForkReplies, keep_fork, made_before
-from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
-from editloupe.evals.forks.records import Fork, identity_of
-from editloupe.evals.forks.reopening import JudgeChange, reopened
-from editloupe.evals.forks.stopping import ForkStop, ForkStopped
+from editloupe.evals.forks.fork_judge import JudgeChange, reopen_judge
+from editloupe.evals.forks.fork_store import ForkReplies, count_made, keep_fork
+from editloupe.evals.forks.records import Fork, fork_identity
+from editloupe.evals.forks.stored_trace import StoredTrace, find_trace
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.forking import ForkPlan, StepChange, StoredStep
@@ -76,7 +76,7 @@ def fork(
         _check_pictures(plan, kept)
         changed = other or JudgeChange()
         replies = ForkReplies(kept.original.id)
-        judge = reopened(kept, changed, change, replies)  # a mistake is told before anything is written
+        judge = reopen_judge(kept, changed, change, replies)  # a mistake is told before anything is written
         stack.callback(judge.close)
         if stop is not None:
             stop.watch(judge)
@@ -92,11 +92,11 @@ def fork(
             raise
 
 
-def _opened(path: str | Path, kept: KeptTrace) -> str:
+def _opened(path: str | Path, kept: StoredTrace) -> str:
     return kept.album.add(open_picture(Path(path)).pixels).sha
 
 
-def _check_pictures(plan: ForkPlan, kept: KeptTrace) -> None:
+def _check_pictures(plan: ForkPlan, kept: StoredTrace) -> None:
     """Raise UserError where the judge would have to be shown a picture that the run holds no longer."""
     change = plan.change
     for number, one in enumerate(plan.kept[: plan.step - (0 if change else 1)], 1):
@@ -109,7 +109,7 @@ def _check_pictures(plan: ForkPlan, kept: KeptTrace) -> None:
                 raise UserError(f"the run no longer holds a picture that step {number} showed{way}")
 
 
-def _portable(plan: ForkPlan, kept: KeptTrace, judge: Judge) -> ForkPlan:
+def _portable(plan: ForkPlan, kept: StoredTrace, judge: Judge) -> ForkPlan:
     """Leave out what only the parent's provider can read of its replies, where another one goes on."""
     if split_spec(judge.spec)[0] == split_spec(kept.judge)[0]:
         return plan
@@ -121,7 +121,7 @@ class _Making:
 
     def __init__(
         self,
-        kept: KeptTrace,
+        kept: StoredTrace,
         judge: Judge,
         plan: ForkPlan,
         run: Run,
@@ -133,11 +133,11 @@ class _Making:
         self.made: list[Fork] = []
         """Those that have ended, in the order they ended."""
         self._asked = judge.question_spec(kept.edit, kept.parent.criterion)
-        self.identity = identity_of(kept.parent, plan.step, plan.change, self._asked.key)
+        self.identity = fork_identity(kept.parent, plan.step, plan.change, self._asked.key)
 
     async def all(self, times: int) -> list[Fork]:
         """Make the fork so many times more than it was made before; each is kept as soon as it ends."""
-        first, places = made_before(self._run, self.identity), asyncio.Semaphore(AT_ONCE)
+        first, places = count_made(self._run, self.identity), asyncio.Semaphore(AT_ONCE)
 
         async def one(repeat: int) -> None:
             async with places:
@@ -211,3 +211,41 @@ class _Making:
         return (
             f"replies of step {', '.join(rebuilt)} are put together from the trace, without what only their provider reads",
         )
+
+
+class ForkStopped(UserError):
+    """A fork was stopped before all of its repeats had ended; `made` holds those that had."""
+
+    def __init__(self, made: Sequence[Fork], times: int) -> None:
+        count = len(made)
+        kept = (
+            f"{count} of {times} forks had ended and {'is' if count == 1 else 'are'} kept"
+            if count
+            else "nothing was kept"
+        )
+        super().__init__(f"the fork was stopped; {kept}")
+        self.made = list(made)
+
+
+class ForkStop:
+    """A handle to stop one call of `fork` with; may be used before the fork has begun and more than once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._judge: Judge | None = None
+        self.stopped = False
+        """Whether somebody asked for it."""
+
+    def stop(self) -> None:
+        """End what is asked and looked at, and wait until it has ended."""
+        with self._lock:
+            self.stopped, judge = True, self._judge
+        if judge is not None:
+            judge.close()
+
+    def watch(self, judge: Judge) -> None:
+        """Take the judge that goes on; it is closed at once where the stop came before it."""
+        with self._lock:
+            self._judge, late = judge, self.stopped
+        if late:
+            judge.close()

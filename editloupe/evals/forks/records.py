@@ -65,34 +65,34 @@ class Fork(Record):
     @property
     def identity(self) -> str:
         """What the same fork made again has in common."""
-        return identity_of(self.parent, self.step, self.change, self.asked)
+        return fork_identity(self.parent, self.step, self.change, self.asked)
 
     @property
     def label(self) -> str:
         """The answer in a word or two."""
-        return label_of(self.outcome)
+        return format_label(self.outcome)
 
 
-def identity_of(parent: ForkParent, step: int, change: StepChange, asked: str) -> str:
+def fork_identity(parent: ForkParent, step: int, change: StepChange, asked: str) -> str:
     """Return a name for a fork, whatever comes of it."""
     from_where = parent.model_dump(mode="json", exclude={"outcome", "run"})
     facts = {"parent": from_where, "step": step, "change": change.model_dump(mode="json"), "asked": asked}
     return content_key(facts)[:32]
 
 
-def label_of(outcome: Outcome) -> str:
+def format_label(outcome: Outcome) -> str:
     """Return an outcome's label, its number where it has no label, or why it is unjudged."""
     if isinstance(outcome, Unjudged):
         return f"unjudged ({outcome.reason.value})"
     return outcome.label or ("no number" if outcome.score is None else f"{outcome.score:g}")
 
 
-def distribution(forks: Iterable[Fork]) -> dict[str, int]:
+def count_labels(forks: Iterable[Fork]) -> dict[str, int]:
     """Return how often each label came out, the most frequent first."""
     return dict(Counter(one.label for one in forks).most_common())
 
 
-def parting(parent: Trace, fork: Trace) -> int | None:
+def find_parting(parent: Trace, fork: Trace) -> int | None:
     """Return the first step, counted from 1, in which two traces differ; None where they say the same."""
     for number in range(1, max(len(parent.steps), len(fork.steps)) + 1):
         pair = (parent.steps[number - 1 : number], fork.steps[number - 1 : number])

@@ -137,7 +137,7 @@ def translate_filter(condition: Condition | None, known: FilterNames) -> FilterS
     A comparison with something unknown is false, and so its opposite by `not` is true.
 
     >>> from editloupe.evals.traces.filter_parser import parse
-    >>> as_sql(parse("label = 'x'"), Known()).sql
+    >>> translate_filter(parse("label = 'x'"), FilterNames()).sql
     'v.label = ? COLLATE NOCASE'
     """
     if condition is None:

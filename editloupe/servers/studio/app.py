@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+import signal
+import sys
+import threading
+import webbrowser
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from types import FrameType
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,21 +23,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from editloupe.evals.runs.damage import RunDamaged
+from editloupe.servers.http.access import server_url
+from editloupe.servers.http.server import STOPPING, Ending, StoppableServer, listen
 from editloupe.servers.studio.guard import PageGuard
-from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.render import HERE
-from editloupe.servers.studio.routes import (
-    annotate,
-    corrected,
-    fork,
-    judge,
-    making,
-    pairs,
-    pictures,
-    runs,
-    trace,
-    traces,
-)
+from editloupe.servers.studio.routes import annotate, fork, judge, making, pairs, pictures, runs, trace, traces
+from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.servers.studio.studio import Studio, studio_of
 from editloupe.types import UserError
@@ -52,7 +53,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
         middleware=[Middleware(PageGuard, settings=settings, pages=studio.pages)],
     )
     app.state.studio = studio
-    for part in (judge, runs, trace, traces, fork, annotate, corrected, making, pairs, pictures):
+    for part in (judge, runs, trace, traces, fork, annotate, making, pairs, pictures):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.add_api_route("/", home, methods=["GET"])
@@ -65,7 +66,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
 def home(request: Request) -> Response:
     """Go to the run that was named, or to the Judge page."""
     studio = studio_of(request)
-    found = studio.library.all()
+    found = studio.catalog.all()
     if not found and studio.making.folders:
         (first, *others) = studio.making.folders
         return RedirectResponse("/making" if others else f"/making/{first}")
@@ -98,3 +99,67 @@ def _error_response(request: Request, status: int, sentence: str) -> Response:
     if "text/html" in request.headers.get("accept", ""):
         return studio_of(request).pages.page("error.html", status, sentence=sentence)
     return studio_of(request).pages.json({"sentence": sentence}, status)
+
+
+STOPPED = "editloupe: the studio was stopped"
+LEAVE_AFTER = 1.6
+"""Seconds after which a stopped studio ends whatever a worker thread is still busy with."""
+
+
+def serve(settings: StudioSettings, open_browser: bool = False) -> int:
+    """Serve until stopped and return the exit code; a port that is taken is the user's to change.
+
+    This is the last thing a program does: once stopped, the process ends within two seconds.
+    """
+    with listen(settings.host, settings.port, "the studio") as listener:
+        settings = replace(settings, port=listener.getsockname()[1])
+        app = create_app(settings)
+        studio: Studio = app.state.studio
+        with _leaving_properly(studio), closing(studio):
+            studio.pages.warm()
+            where = format_address(settings)
+            print(f"EditLoupe studio: {where}\nPress Ctrl+C to stop.", file=sys.stderr, flush=True)
+            server = StoppableServer(app, Ending(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
+            if open_browser:
+                webbrowser.open(_way_in(studio.uploads.folder, where).as_uri())
+            server.run(sockets=[listener])
+    server.say_stopped()
+    return server.exit_code
+
+
+@contextmanager
+def _leaving_properly(studio: Studio) -> Iterator[None]:
+    """Until the server listens to signals itself, a stop ends the process at once, without what is temporary."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        studio.leave()
+        os.write(2, f"{STOPPED}\n".encode())
+        os._exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is leave:
+                signal.signal(number, handler)
+
+
+def format_address(settings: StudioSettings) -> str:
+    """Return the address to open; it holds the token."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    return f"{server_url(host, settings.port)}/?token={quote(settings.token, safe='')}"
+
+
+def _way_in(folder: Path, where: str) -> Path:
+    """Write a file that leads to the address and that only this user can read.
+
+    The address itself would stand among the browser's arguments, which everybody on this machine can list.
+    """
+    file = folder / "open.html"
+    file.touch(0o600)
+    file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(where)}">', "utf-8")
+    return file

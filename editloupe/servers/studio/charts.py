@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from editloupe.evals.runs.damage import raise_run_damaged
-from editloupe.servers.studio.library import OpenRun
+from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.types import UserError
 
 TITLES = {

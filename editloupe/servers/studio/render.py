@@ -15,16 +15,16 @@ from starlette.responses import HTMLResponse, Response
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.judge.panels import format_opinions
 from editloupe.rubrics.model import LabelAnswer, Rubric
-from editloupe.servers.studio.answer_choices import rubric_of
-from editloupe.servers.studio.trace_view import KINDS
+from editloupe.servers.studio.annotation.label_form import find_rubric
+from editloupe.servers.studio.traces.trace_view import KINDS
 
 HERE = Path(__file__).parent
 
 
-def level(place: float | None) -> int:
+def score_level(place: float | None) -> int:
     """Return the colour step of a score of 0 to 100: 1 worst, 4 best, 0 where there is none.
 
-    >>> [level(place) for place in (None, 0, 33.3, 66.7, 100)]
+    >>> [score_level(place) for place in (None, 0, 33.3, 66.7, 100)]
     [0, 1, 2, 3, 4]
     """
     return 0 if place is None else 1 + round(max(0.0, min(100.0, place)) / 100 * 3)
@@ -37,21 +37,21 @@ def title_of(criterion: str, protocol: str = "") -> str:
     >>> title_of("visual_consistency", DEFAULT.name), title_of("colour_fit")
     ('Visual Consistency', 'Colour fit')
     """
-    rubric = rubric_of(protocol, criterion)
+    rubric = find_rubric(protocol, criterion)
     return rubric.title if rubric else criterion.replace("_", " ").capitalize()
 
 
 def meaning_of(label: str | None, criterion: str, protocol: str, rubric: Rubric | None = None) -> str:
     """Return what a label means in the rubric's words: the given one's, else the protocol's."""
-    rubric = rubric or rubric_of(protocol, criterion)
+    rubric = rubric or find_rubric(protocol, criterion)
     labels = rubric.answer.labels if rubric and isinstance(rubric.answer, LabelAnswer) else ()
     return next((known.meaning.strip() for known in labels if known.name == label), "")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time in words that fit beside a step.
 
-    >>> duration(0.0421), duration(2.5), duration(75), duration(7300)
+    >>> format_duration(0.0421), format_duration(2.5), format_duration(75), format_duration(7300)
     ('42 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 1:
@@ -62,20 +62,20 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a count with thin gaps between thousands."""
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
-def opening(sentence: str) -> str:
+def capitalize_sentence(sentence: str) -> str:
     """Return a sentence with a capital, as it stands on a page by itself."""
     return sentence[:1].upper() + sentence[1:]
 
 
-def in_address(text: str) -> str:
+def escape_address(text: str) -> str:
     """Return a text as part of an address; half of a surrogate pair is replaced, not fatal.
 
-    >>> in_address("a/b c&d"), in_address("\\ud800")
+    >>> escape_address("a/b c&d"), escape_address("\\ud800")
     ('a/b%20c%26d', '%3F')
     """
     return quote(text, errors="replace")
@@ -114,7 +114,11 @@ class Pages:
             bytecode_cache=_COMPILED,
         )
         self._environment.filters.update(
-            duration=duration, number=number, level=level, urlencode=in_address, opening=opening
+            duration=format_duration,
+            number=format_number,
+            level=score_level,
+            urlencode=escape_address,
+            opening=capitalize_sentence,
         )
         self._environment.globals.update(
             title_of=title_of, meaning_of=meaning_of, opinion_lines=format_opinions, KINDS=KINDS, **common

@@ -16,17 +16,16 @@ from editloupe.evals.runs.writer import save_judgement
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.servers.studio.charts import ChartCache
-from editloupe.servers.studio.fork_request import ForkJobs
-from editloupe.servers.studio.library import Library, OpenRun
-from editloupe.servers.studio.live import LiveJobs, Renderer
-from editloupe.servers.studio.making import MakingShelf, split_folders
-from editloupe.servers.studio.pair_files import PairShelf
+from editloupe.servers.studio.judging.live import LiveJobs, Renderer
+from editloupe.servers.studio.judging.requests import ForkJobs
+from editloupe.servers.studio.judging.uploads import Uploads
 from editloupe.servers.studio.picture_cache import DecodingThreads, PictureCache
 from editloupe.servers.studio.render import Pages
+from editloupe.servers.studio.run_catalog import OpenRun, RunCatalog
 from editloupe.servers.studio.settings import StudioSettings
-from editloupe.servers.studio.trace_indexing import TraceIndexing
-from editloupe.servers.studio.trace_view import step_view
-from editloupe.servers.studio.uploads import Uploads
+from editloupe.servers.studio.traces.trace_pages import TraceIndexing
+from editloupe.servers.studio.traces.trace_view import build_step
+from editloupe.servers.studio.work_folders import MakingFolders, PairFiles, split_folders
 from editloupe.types import Judgement, Step, Trace
 
 
@@ -35,7 +34,7 @@ class Studio:
     """The studio of one program."""
 
     settings: StudioSettings
-    library: Library
+    catalog: RunCatalog
     uploads: Uploads
     budget: DecodingThreads
     picture_cache: PictureCache
@@ -44,16 +43,16 @@ class Studio:
     forks: ForkJobs
     charts: ChartCache
     indexing: TraceIndexing
-    making: MakingShelf
-    pairs: PairShelf
+    making: MakingFolders
+    pairs: PairFiles
 
     @classmethod
     def open(cls, settings: StudioSettings) -> Studio:
         """Open the runs and make everything ready."""
-        pairs = PairShelf(settings.pairs)
+        pairs = PairFiles(settings.pairs)
         runs, places = split_folders(settings.runs)
-        making = MakingShelf(places)
-        library, budget, secrets = Library(replace(settings, runs=runs)), DecodingThreads(), Secrets()
+        making = MakingFolders(places)
+        library, budget, secrets = RunCatalog(replace(settings, runs=runs)), DecodingThreads(), Secrets()
         try:
             uploads = Uploads(budget)
         except BaseException:
@@ -81,17 +80,17 @@ class Studio:
         self.forks.close()
         self.budget.close()
         self.indexing.close()
-        self.library.close()
+        self.catalog.close()
         self.uploads.close()
 
     def leave(self) -> None:
         """Remove what is temporary without waiting for anybody, where the program is about to end by force."""
-        self.library.remove_temporary()
+        self.catalog.remove_temporary()
         self.uploads.close()
 
     def run(self, key: str) -> OpenRun:
         """Return a run by its key; an unknown one is a page that does not exist."""
-        found = self.library.get(key)
+        found = self.catalog.get(key)
         if found is None:
             raise HTTPException(404, "There is no such run here.")
         return found
@@ -105,7 +104,7 @@ def studio_of(request: Request) -> Studio:
 class _Saver:
     """Keeps judgements in the run of the Judge page: the same edit judged again is a further repeat."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: RunCatalog) -> None:
         self._library = library
         self._lock = threading.Lock()
 
@@ -117,10 +116,10 @@ class _Saver:
 
 def _step(pages: Pages, trace: Trace, step: Step, named: dict[str, str]) -> str:
     side = f"{trace.criterion}-{trace.target}"
-    return pages.text("parts/step.html", view=step_view(step, step.index, named, side), raw_link=None, parted=False)
+    return pages.text("parts/step.html", view=build_step(step, step.index, named, side), raw_link=None, parted=False)
 
 
-def _verdicts(pages: Pages, library: Library, judgement: Judgement, repeat: int) -> str:
+def _verdicts(pages: Pages, library: RunCatalog, judgement: Judgement, repeat: int) -> str:
     run: Any = library.judged_here()
     links = {}
     for unit in run.units(judgement.edit.id):  # of several ways to ask, the last one is this judgement's

@@ -14,8 +14,8 @@ from PIL import Image
 from editloupe import Box, JudgeSettings, UserError, fork
 from editloupe.cli.main import run as command
 from editloupe.evals.forks import forks_of
-from editloupe.evals.forks.records import distribution, parting
-from editloupe.evals.forks.reopening import JudgeChange
+from editloupe.evals.forks.fork_judge import JudgeChange
+from editloupe.evals.forks.records import count_labels, find_parting
 from editloupe.evals.runs.export.tables import iter_unit_rows
 from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.pruning import prune
@@ -36,7 +36,7 @@ def test_a_dropped_observation_at_step_one_costs_only_the_requests_after_it(spec
     assert len(kept.more) == 1 == made.paid.requests
     assert [len(step.calls) for step in made.trace.steps] == [1, 0]
     assert made.trace.steps[0].observations[0].text == NO_RESULT
-    assert parting(made.parent.trace, made.trace) == 1
+    assert find_parting(made.parent.trace, made.trace) == 1
     assert made.changes == ("observation 1 dropped",)
     (asked,) = kept.more
     before = kept.first[1].body
@@ -51,7 +51,7 @@ def test_a_step_without_a_change_is_asked_again_with_exactly_what_was_sent_befor
     assert len(kept.more) == 2
     assert kept.more[0].body == kept.first[1].body
     assert made.label == "Flawless Execution"
-    assert parting(made.parent.trace, made.trace) is None
+    assert find_parting(made.parent.trace, made.trace) is None
     assert made.changes == ("step 2 asked again",)
 
 
@@ -86,7 +86,7 @@ def test_repeats_are_asked_one_by_one_and_their_labels_counted(keep: Keep) -> No
         replies=lambda request: final(next(answers)) if NO_RESULT in json.dumps(request.body) else script(request)
     )
     made = fork(kept.run, "patch", CRITERION, 1, drop=[1], times=3)
-    assert distribution(made) == {"Wrong Action": 2, "Flawless Execution": 1}
+    assert count_labels(made) == {"Wrong Action": 2, "Flawless Execution": 1}
     assert len(kept.more) == 3
     assert [one.number for one in made] == [1, 2, 3]
     assert {one.repeat for one in made} == {0, 1, 2}
@@ -101,7 +101,7 @@ def test_another_thought_and_another_box_go_into_the_conversation(keep: Keep) ->
     assert "[10, 10, 90, 90]" in text or "[10,10,90,90]" in text.replace(" ", "")
     assert made.trace.steps[1].observations[0].data["asked"] == [10, 10, 90, 90]
     assert made.trace.steps[1].thought == "I doubt the edges."
-    assert parting(made.parent.trace, made.trace) == 2
+    assert find_parting(made.parent.trace, made.trace) == 2
 
 
 def test_another_thought_before_the_answer_has_the_answer_given_anew(keep: Keep) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from editloupe import Edit, Judge, fork
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.evals.forks.reopening import JudgeChange
+from editloupe.evals.forks.fork_judge import JudgeChange
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import find_step_reply
 from tests.conftest import StartServer

@@ -8,7 +8,7 @@ import pytest
 
 from editloupe import UserError, fork
 from editloupe.cli.main import run as command
-from editloupe.evals.forks.reopening import JudgeChange
+from editloupe.evals.forks.fork_judge import JudgeChange
 from editloupe.graphs.forking import StepChange
 from editloupe.types import Observation, Step, ToolCall
 from tests.evals.forks.kept_runs import CRITERION, Keep

@@ -11,7 +11,7 @@ import pytest
 
 from editloupe import fork
 from editloupe.evals.forks import forks_of
-from editloupe.evals.forks.stopping import ForkStop, ForkStopped
+from editloupe.evals.forks.fork_trace import ForkStop, ForkStopped
 from tests.conftest import StartServer
 from tests.evals.forks.kept_runs import CRITERION, Kept, script
 from tests.scripted import Hang, Request, final

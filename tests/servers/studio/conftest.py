@@ -13,8 +13,7 @@ from starlette.testclient import TestClient
 
 from editloupe.servers.http.server import Ending, StoppableServer
 from editloupe.servers.http.server import listen as listen_on
-from editloupe.servers.studio.app import create_app
-from editloupe.servers.studio.serve import LEAVE_AFTER, STOPPED
+from editloupe.servers.studio.app import LEAVE_AFTER, STOPPED, create_app
 from editloupe.servers.studio.settings import StudioSettings
 from tests.servers.studio.samples import many_edits
 

@@ -60,7 +60,7 @@ def test_the_judge_page_takes_a_panel_and_shows_each_member_on_its_own(
 def test_a_page_names_no_files_but_the_studio_may_be_started_with_one(
     studio: OpenStudio, scripted: StartServer, tmp_path: Path
 ) -> None:
-    from editloupe.servers.studio.request import JudgeRequest, judge_of
+    from editloupe.servers.studio.judging.requests import JudgeRequest, build_judge
     from editloupe.servers.studio.settings import StudioSettings
     from editloupe.types import UserError
 
@@ -69,10 +69,10 @@ def test_a_page_names_no_files_but_the_studio_may_be_started_with_one(
     calibration(server, SMALL, 1.0).write(trust)
     for spec in (f"cascade:{trust}", f"panel:{tmp_path / 'panel.yaml'}"):
         with pytest.raises(UserError, match="names no files"):
-            judge_of(JudgeRequest(judge=spec), StudioSettings())
+            build_judge(JudgeRequest(judge=spec), StudioSettings())
     started = StudioSettings(judge=f"cascade:{trust}", base_urls=(server.openai_url,))
     with pytest.raises(UserError, match="holds for the mode plain"):
-        judge_of(JudgeRequest(), started)
+        build_judge(JudgeRequest(), started)
 
 
 @pytest.mark.long

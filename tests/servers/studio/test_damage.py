@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from editloupe.servers.studio.library import ClosedRun, Library, OpenRun
+from editloupe.servers.studio.run_catalog import ClosedRun, OpenRun, RunCatalog
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.types import UserError
 from tests.servers.studio.conftest import OpenStudio
@@ -223,7 +223,7 @@ def test_a_studio_of_damaged_runs_only_does_not_start_and_leaves_nothing(
     DAMAGES["no database"](run)
     for runs in ((run,), (tmp_path / "nowhere",), (tmp_path / "pictures",)):
         with pytest.raises(UserError):
-            Library(StudioSettings(runs=runs))
+            RunCatalog(StudioSettings(runs=runs))
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -232,7 +232,7 @@ def test_runs_are_closed_while_others_read_them_without_a_crash(watched: Path, t
     """A connection closed under a reading thread would end the process."""
     bad = watched / "bad"
     shutil.copytree(bad, tmp_path / "spare")
-    library = Library(StudioSettings(runs=(watched,)))
+    library = RunCatalog(StudioSettings(runs=(watched,)))
     wrong: list[BaseException] = []
     ended = threading.Event()
 

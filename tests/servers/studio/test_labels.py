@@ -12,10 +12,10 @@ import pytest
 
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
 from editloupe.evals.stats.bootstrap import Resampling
-from editloupe.servers.studio import labels
-from editloupe.servers.studio.answer_choices import choices, rubric_of
-from editloupe.servers.studio.labelling import alpha
-from editloupe.servers.studio.labels import LabelBook
+from editloupe.servers.studio.annotation import label_file as labels
+from editloupe.servers.studio.annotation.label_file import LabelFile
+from editloupe.servers.studio.annotation.label_form import find_rubric, list_choices
+from editloupe.servers.studio.annotation.worklists import measure_alpha
 from editloupe.types import Box, UserError
 from tests.servers.studio.conftest import OpenStudio
 from tests.servers.studio.samples import LABELS, many_edits
@@ -31,27 +31,27 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 def test_a_label_is_on_disk_when_it_counts_and_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
-    LabelBook(path).give("ana", "e1", FOLLOWING, WRONG)
+    LabelFile(path).give("ana", "e1", FOLLOWING, WRONG)
     assert [(r["edit_id"], r["criterion"], r["label"], r["annotator"]) for r in rows(path)] == [
         ("e1", FOLLOWING, WRONG, "ana")
     ]
-    assert LabelBook(path).of("ana", "e1") == {FOLLOWING: WRONG}
-    assert LabelBook(path).of("ben", "e1") == {}
+    assert LabelFile(path).of("ana", "e1") == {FOLLOWING: WRONG}
+    assert LabelFile(path).of("ben", "e1") == {}
 
 
 def test_undo_goes_back_step_by_step_also_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
-    book = LabelBook(path)
+    book = LabelFile(path)
     book.give("ana", "e1", FOLLOWING, WRONG)
     book.give("ana", "e1", FOLLOWING, FLAWLESS)
     book.draw("ana", "e2", (BOX,))
     book.give("ben", "e1", FOLLOWING, WRONG)
-    again = LabelBook(path)
+    again = LabelFile(path)
     place = again.undo("ana")
     assert (place and place.edit_id, again.boxes("ana", "e2")) == ("e2", None)
     again.undo("ana")
     assert again.of("ana", "e1") == {FOLLOWING: WRONG}
-    once_more = LabelBook(path)
+    once_more = LabelFile(path)
     once_more.undo("ana")
     assert once_more.of("ana", "e1") == {}
     assert once_more.undo("ana") is None
@@ -60,14 +60,14 @@ def test_undo_goes_back_step_by_step_also_after_a_restart(tmp_path: Path) -> Non
 
 
 def test_the_same_label_again_is_no_change(tmp_path: Path) -> None:
-    book = LabelBook(tmp_path / "labels.jsonl")
+    book = LabelFile(tmp_path / "labels.jsonl")
     book.give("ana", "e1", FOLLOWING, WRONG)
     book.give("ana", "e1", FOLLOWING, WRONG)
     assert len(rows(book.path)) == 1
 
 
 def test_what_another_program_adds_to_the_file_is_seen(tmp_path: Path) -> None:
-    book, other = (LabelBook(tmp_path / "labels.jsonl") for _ in range(2))
+    book, other = (LabelFile(tmp_path / "labels.jsonl") for _ in range(2))
     book.give("ana", "e1", FOLLOWING, WRONG)
     other.give("ben", "e1", FOLLOWING, FLAWLESS)
     assert book.annotators() == ["ana", "ben"]
@@ -80,7 +80,7 @@ def test_what_another_program_adds_to_the_file_is_seen(tmp_path: Path) -> None:
 def test_a_label_written_by_another_studio_while_the_file_is_read_is_seen_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book, other = (LabelBook(tmp_path / "labels.jsonl") for _ in range(2))
+    book, other = (LabelFile(tmp_path / "labels.jsonl") for _ in range(2))
     book.give("ana", "e1", FOLLOWING, WRONG)
     usual = labels.read_log_rows
 
@@ -97,7 +97,7 @@ def test_a_label_written_by_another_studio_while_the_file_is_read_is_seen_next_t
 def test_a_file_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="--labels"):
-        LabelBook(tmp_path / "file" / "labels.jsonl").give("ana", "e1", FOLLOWING, WRONG)
+        LabelFile(tmp_path / "file" / "labels.jsonl").give("ana", "e1", FOLLOWING, WRONG)
 
 
 @pytest.mark.long
@@ -198,11 +198,11 @@ def test_the_page_begins_with_the_first_edit_that_is_not_labelled(studio: OpenSt
 
 
 def test_choices_are_the_labels_worst_first_and_alpha_says_why_there_is_none() -> None:
-    rubric = rubric_of("dlebench", FOLLOWING)
+    rubric = find_rubric("dlebench", FOLLOWING)
     assert rubric is not None
     names = LABELS[FOLLOWING]
-    assert [choice.key for choice in choices(rubric.answer)] == ["1", "2", "3", "4"]
-    assert [choice.value for choice in choices(rubric.answer)] == names
-    assert alpha([{"ana": 1.0}])[1] == "no edit was labelled by two annotators"
-    value, _, shared = alpha({"a": n % 4, "b": n % 4} for n in range(8))
+    assert [choice.key for choice in list_choices(rubric.answer)] == ["1", "2", "3", "4"]
+    assert [choice.value for choice in list_choices(rubric.answer)] == names
+    assert measure_alpha([{"ana": 1.0}])[1] == "no edit was labelled by two annotators"
+    value, _, shared = measure_alpha({"a": n % 4, "b": n % 4} for n in range(8))
     assert (value, shared) == (1.0, 8)

@@ -15,8 +15,8 @@ import pytest
 
 from editloupe.evals.runs.store import Run
 from editloupe.judge.settings import setup_names
-from editloupe.servers.studio.live import LiveJob
-from editloupe.servers.studio.request import JudgeRequest, judge_of
+from editloupe.servers.studio.judging.live import LiveJob
+from editloupe.servers.studio.judging.requests import JudgeRequest, build_judge
 from editloupe.servers.studio.routes.judge import _Events
 from editloupe.servers.studio.settings import StudioSettings
 from tests.conftest import StartServer
@@ -296,5 +296,5 @@ async def test_a_stream_that_is_left_is_closed_at_once() -> None:
 def test_the_page_offers_the_set_ups_and_judges_with_the_one_chosen(studio: OpenStudio) -> None:
     page = studio().get("/judge").text
     assert all(f'<option value="{name}"' in page for name in setup_names())
-    with judge_of(JudgeRequest(judge="rules", setup="edival-paper"), StudioSettings()) as judge:
+    with build_judge(JudgeRequest(judge="rules", setup="edival-paper"), StudioSettings()) as judge:
         assert judge.setup.name == "edival-paper"

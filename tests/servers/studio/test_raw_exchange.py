@@ -11,7 +11,7 @@ from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import protocol
-from editloupe.servers.studio.trace_view import note_of, reply_of, request_of
+from editloupe.servers.studio.traces.trace_view import describe_request_source, format_reply, format_request
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
 from tests.rubrics.samples import reply_for
@@ -60,9 +60,10 @@ def shown(messages: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 def exchanges(run: Path, criterion: str) -> list[tuple[list[tuple[str, str]], Any]]:
     with Run.open(run) as opened:
         (trace,) = opened.load_trace("patch", criterion, 0)
-        assert not any(note_of(trace, place) for place in range(len(trace.steps)))
+        assert not any(describe_request_source(trace, place) for place in range(len(trace.steps)))
         return [
-            (list(shown(request_of(trace, place))), reply_of(opened, trace, place)) for place in range(len(trace.steps))
+            (list(shown(format_request(trace, place))), format_reply(opened, trace, place))
+            for place in range(len(trace.steps))
         ]
 
 
@@ -101,7 +102,7 @@ def test_a_step_shows_its_own_reply_also_where_another_says_the_same(
     run = judged(tmp_path, server, criteria=["instruction_following"])
     with Run.open(run) as opened:
         (trace,) = opened.load_trace("patch", "instruction_following", 0)
-        assert reply_of(opened, trace, 0) == opened.find_reply(trace.steps[0].reply_key)
+        assert format_reply(opened, trace, 0) == opened.find_reply(trace.steps[0].reply_key)
     raw = studio(runs=(run,)).get(
         "/runs/run/raw", params={"edit": "patch", "criterion": "instruction_following", "step": 0}
     )

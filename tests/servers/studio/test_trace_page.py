@@ -8,7 +8,7 @@ from html import unescape
 from pathlib import Path
 
 from editloupe.evals.runs.store import Run
-from editloupe.servers.studio.trace_view import parting, parting_sentence, roles_of, steps_of
+from editloupe.servers.studio.traces.trace_view import build_steps, describe_parting, find_parting, find_roles
 from editloupe.types import Observation, Sent, Step, ToolCall, Trace
 from tests.evals.sample_runs import Line, make_run
 from tests.servers.studio.conftest import OpenStudio
@@ -50,7 +50,7 @@ def test_every_box_the_judge_asked_for_or_was_shown_is_drawn() -> None:
         text="One.",
         data={"picture": "Edited Image", "objects": [{"box": [1, 2, 3, 4]}]},
     )
-    views = steps_of(trace_of(zoom(0, [0, 0, 8, 8], **both), Step(index=1, observations=(found, seen))), {})
+    views = build_steps(trace_of(zoom(0, [0, 0, 8, 8], **both), Step(index=1, observations=(found, seen))), {})
     assert [(m.picture, list(m.box), m.kind) for m in views[0].marks] == [
         ("source", [0, 0, 8, 8], "shown"),
         ("source", [2, 2, 4, 4], "asked"),
@@ -65,22 +65,22 @@ def test_every_box_the_judge_asked_for_or_was_shown_is_drawn() -> None:
 
 def test_boxes_in_crops_are_not_drawn_on_whole_pictures() -> None:
     step = zoom(0, [0, 0, 8, 8]).model_copy(update={"sent": (sent("Source Image", "crop"), sent("Edited Image", "b"))})
-    assert roles_of(trace_of(step), {"source": "a", "edited": "b"}) == {"Edited Image": "edited"}
-    assert steps_of(trace_of(step), {"source": "a", "edited": "b"})[0].marks == ()
+    assert find_roles(trace_of(step), {"source": "a", "edited": "b"}) == {"Edited Image": "edited"}
+    assert build_steps(trace_of(step), {"source": "a", "edited": "b"})[0].marks == ()
 
 
 def test_two_traces_part_where_they_do_something_else_not_where_words_differ() -> None:
     answer = Step(index=1, thought="Right.", answer="Wrong Action")
     first = trace_of(zoom(0, [0, 0, 8, 8]), answer)
     reworded = trace_of(zoom(0, [0, 0, 8, 8]).model_copy(update={"thought": "Hm"}), answer)
-    assert parting(first, reworded) is None
-    assert "same" in parting_sentence(first, reworded, None)
+    assert find_parting(first, reworded) is None
+    assert "same" in describe_parting(first, reworded, None)
     longer = trace_of(zoom(0, [0, 0, 8, 8]), zoom(1, [1, 1, 4, 4]), answer)
-    assert parting(first, longer) == 1
-    assert parting_sentence(first, longer, 1) == (
+    assert find_parting(first, longer) == 1
+    assert describe_parting(first, longer, 1) == (
         "They part at step 2: A answered “Wrong Action”, B called zoom_in_image([1, 1, 4, 4])."
     )
-    assert parting(first, trace_of(zoom(0, [0, 0, 8, 8]))) == 1
+    assert find_parting(first, trace_of(zoom(0, [0, 0, 8, 8]))) == 1
 
 
 def test_the_page_shows_every_step_with_its_boxes(studio: OpenStudio, tmp_path: Path) -> None:
@@ -229,5 +229,5 @@ def test_what_a_tool_returned_is_not_shown_twice() -> None:
     seen = step.observations[0].model_copy(update={"pictures": ("b" * 64,), "captions": ("crop",)})
     first = step.model_copy(update={"observations": (seen,), "sent": (sent("Source Image", "a" * 64),)})
     second = zoom(1, [0, 0, 5, 5]).model_copy(update={"sent": (sent("crop", "b" * 64),)})
-    views = steps_of(trace_of(first, second), {"source": "a" * 64})
+    views = build_steps(trace_of(first, second), {"source": "a" * 64})
     assert [[one.name for one in view.sent] for view in views] == [["Source Image"], []]

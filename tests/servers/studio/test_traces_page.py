@@ -123,7 +123,7 @@ def test_two_runs_are_one_list_that_opens_both_traces(studio: OpenStudio, tmp_pa
 def test_a_large_run_is_indexed_in_the_background(
     studio: OpenStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from editloupe.servers.studio import trace_indexing
+    from editloupe.servers.studio.traces import trace_pages as trace_indexing
 
     go_on = Event()
     usual = trace_indexing.open_index

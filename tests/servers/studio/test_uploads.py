@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from editloupe.pictures.pixel_budget import PixelBudget
+from editloupe.servers.studio.judging.uploads import Uploads
 from editloupe.servers.studio.picture_cache import DecodingThreads
 from editloupe.servers.studio.settings import UPLOAD_BYTES, UPLOAD_PIXELS
-from editloupe.servers.studio.uploads import Uploads
 from editloupe.types import UserError
 from tests.drawn_pictures import huge_png, save, textured
 from tests.servers.studio.conftest import TOKEN, Listen, OpenStudio

@@ -239,7 +239,7 @@ def test_an_adjudicated_label_counts_alone_and_the_others_stay(studio: OpenStudi
     assert "cem" not in found.annotators
     assert found.annotators["ana"] == 4
     assert any("2 labels were adjudicated and count alone" in note for note in found.notes)
-    said = client.app.state.studio.library.runs()[0].index.consensus("edit-00001")  # type: ignore[attr-defined]
+    said = client.app.state.studio.catalog.runs()[0].index.consensus("edit-00001")  # type: ignore[attr-defined]
     assert said == {criterion: LABELS[criterion][3] for criterion in LABELS}
     give(client, annotator="cem", work="differ", undo=True, edit="edit-00001")
     assert "1 edit waits" in page(client)

@@ -11,29 +11,27 @@ from starlette.responses import RedirectResponse, Response
 
 from editloupe._util.errors import first_error
 from editloupe._util.text import normalize_name
-from editloupe.servers.studio.label_form import RubricForm, further_pictures, rubric_forms
-from editloupe.servers.studio.labelling import (
-    LabelRequest,
-    all_done,
-    alpha,
-    given_by,
-    label_edit,
-    place_to_begin,
-    progress,
-)
-from editloupe.servers.studio.library import OpenRun
-from editloupe.servers.studio.request import parse_json
-from editloupe.servers.studio.studio import Studio, studio_of
-from editloupe.servers.studio.worklists import (
+from editloupe.servers.studio.annotation.label_form import RubricForm, build_forms, list_further_pictures
+from editloupe.servers.studio.annotation.worklists import (
     ALL,
     DIFFER,
-    differing,
+    LabelRequest,
+    all_done,
+    build_worklist,
+    count_open_differences,
+    count_progress,
+    describe_queues,
+    find_differing,
+    find_first_open,
     keep_random_subset,
-    open_differences,
-    proposed_work,
-    queue_sizes,
-    worklist,
+    label_edit,
+    labels_of_edit,
+    measure_alpha,
+    propose_worklist,
 )
+from editloupe.servers.studio.judging.requests import parse_json
+from editloupe.servers.studio.run_catalog import OpenRun
+from editloupe.servers.studio.studio import Studio, studio_of
 from editloupe.types import Record, UserError
 
 router = APIRouter()
@@ -53,7 +51,7 @@ class SubsetRequest(Record):
 def choose(request: Request) -> Response:
     """Go to the only run, or let a person choose."""
     studio = studio_of(request)
-    runs = studio.library.runs()
+    runs = studio.catalog.runs()
     if len(runs) == 1:
         return RedirectResponse(f"/runs/{runs[0].key}/annotate")
     return studio.pages.page("annotate_choose.html", runs=runs)
@@ -69,19 +67,19 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
             "annotate_start.html",
             one=one,
             names=one.labels.annotators(),
-            queues=queue_sizes(one, studio.settings.queues),
-            differ=open_differences(one),
+            queues=describe_queues(one, studio.settings.queues),
+            differ=count_open_differences(one),
             differ_key=DIFFER,
-            work=work if "work" in request.query_params else proposed_work(one, studio.settings.queues),
-            total=len(worklist(one, ALL, name, ()).names),
+            work=work if "work" in request.query_params else propose_worklist(one, studio.settings.queues),
+            total=len(build_worklist(one, ALL, name, ()).names),
         )
-    listed = worklist(one, work, name, studio.settings.queues)
+    listed = build_worklist(one, work, name, studio.settings.queues)
     order = listed.names
     if not order:
         if work == ALL:
             raise HTTPException(404, "This run holds no edits yet.")
         return studio.pages.page("annotate_nothing.html", one=one, name=name, work=listed)
-    waiting = place_to_begin(one, name, listed)
+    waiting = find_first_open(one, name, listed)
     current = edit or waiting or order[0]
     if current not in order:
         raise HTTPException(404, "This run has no such edit.")
@@ -97,7 +95,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
         edit=kept.edit,
         edit_name=current,
         pictures={role: hashes[0] for role, hashes in kept.pictures.items() if hashes},
-        further=further_pictures(one, kept),
+        further=list_further_pictures(one, kept),
         forms=forms,
         place=place,
         total=len(order),
@@ -105,7 +103,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
         previous=order[place - 1] if place else None,
         following=order[place + 1] if place + 1 < len(order) else None,
         boxes=[list(box) for box in (kept.edit.target_boxes if boxes is None else boxes)],
-        said=given_by(one, current) if listed.adjudicates else {},
+        said=labels_of_edit(one, current) if listed.adjudicates else {},
         remarks=_remarks(one, current) if listed.adjudicates else {},
         state=_state(studio, one, name, listed.adjudicates, current),
     )
@@ -162,16 +160,18 @@ def annotators(request: Request, key: str, work: Work = ALL) -> Response:
     criteria, people = one.index.criteria(), one.index.people().given
     agreement = []
     for criterion, protocol in criteria:
-        value, why, shared = alpha(by for (_, c), by in people.get(protocol, {}).items() if c == criterion)
+        value, why, shared = measure_alpha(by for (_, c), by in people.get(protocol, {}).items() if c == criterion)
         agreement.append({"criterion": criterion, "protocol": protocol, "alpha": value, "why": why, "shared": shared})
-    done = progress(one, {name: worklist(one, work, name, studio.settings.queues) for name in one.labels.annotators()})
+    done = count_progress(
+        one, {name: build_worklist(one, work, name, studio.settings.queues) for name in one.labels.annotators()}
+    )
     return studio.pages.page(
         "parts/annotators.html",
         one=one,
         done=done,
         agreement=agreement,
-        differ=len(differing(one)),
-        waiting=open_differences(one),
+        differ=len(find_differing(one)),
+        waiting=count_open_differences(one),
         differ_key=DIFFER,
     )
 
@@ -183,10 +183,10 @@ def _needs_json(request: Request) -> None:
 
 def _asked(one: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
     """Return what is asked of an edit: everything, or what annotators differ on."""
-    forms = rubric_forms(one, one.edit(name).edit, name)
+    forms = build_forms(one, one.edit(name).edit, name)
     if not adjudicates:
         return forms
-    apart = differing(one).get(name, set())
+    apart = find_differing(one).get(name, set())
     return [form for form in forms if form.rubric.criterion in apart]
 
 

@@ -13,20 +13,19 @@ from starlette.responses import JSONResponse, Response
 
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.evals.forks import Fork, fork, forks_of
-from editloupe.evals.forks.fork_groups import fork_groups
-from editloupe.evals.forks.fork_store import fork_numbered
-from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
-from editloupe.evals.forks.records import distribution, label_of, parting
-from editloupe.evals.forks.stopping import ForkStop, ForkStopped
+from editloupe.evals.forks.fork_store import group_forks, load_fork
+from editloupe.evals.forks.fork_trace import ForkStop, ForkStopped
+from editloupe.evals.forks.records import count_labels, find_parting, format_label
+from editloupe.evals.forks.stored_trace import StoredTrace, find_trace
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.graphs.forking import find_box_parameter
 from editloupe.judge.settings import setup_names
 from editloupe.rubrics.registry import known_protocol
-from editloupe.servers.studio.fork_request import TOOL_SETTINGS, ForkRequest, read_fork_request
-from editloupe.servers.studio.library import HERE, OpenRun
+from editloupe.servers.studio.judging.requests import TOOL_SETTINGS, ForkRequest, read_fork_request
 from editloupe.servers.studio.routes.judge import json_only
+from editloupe.servers.studio.run_catalog import HERE, OpenRun
 from editloupe.servers.studio.studio import Studio, studio_of
-from editloupe.servers.studio.trace_view import kinds_of, steps_of
+from editloupe.servers.studio.traces.trace_view import build_steps, find_kinds
 from editloupe.types import UserError
 
 router = APIRouter()
@@ -60,7 +59,7 @@ def form(
     if not 1 <= step <= len(steps):
         have = f"{len(steps)} step{'s' * (len(steps) != 1)}"
         raise HTTPException(404, f"The trace has {have}, counted from 1; there is no step {step}.")
-    view = steps_of(kept.parent.trace, _first(kept))[step - 1]
+    view = build_steps(kept.parent.trace, _first(kept))[step - 1]
     protocol = known_protocol(kept.protocol)
     calls = [
         {
@@ -101,7 +100,7 @@ async def make(request: Request, key: str) -> Response:
             made, stopped = sorted(error.made, key=lambda fork: fork.number), str(error)
     address = f"/runs/{key}/forks/{made[0].number}" if made else None
     told = {"stopped": stopped} if stopped else {}
-    return JSONResponse({"address": address, "labels": distribution(made), **told})
+    return JSONResponse({"address": address, "labels": count_labels(made), **told})
 
 
 @router.post("/forking/{job}/stop")
@@ -130,7 +129,7 @@ def _made(studio: Studio, one: OpenRun, asked: ForkRequest, stop: ForkStop) -> l
             configuration=asked.configuration,
             parent=asked.parent,
             times=asked.times,
-            out=studio.library.writer() if one.key == HERE else None,
+            out=studio.catalog.writer() if one.key == HERE else None,
             stop=stop,
         )
 
@@ -141,7 +140,7 @@ def all_forks(request: Request, key: str) -> Response:
     studio = studio_of(request)
     one = studio.run(key)
     with raise_run_damaged(one.name):
-        groups = fork_groups(one.run)
+        groups = group_forks(one.run)
     return studio.pages.page("forks.html", one=one, groups=groups)
 
 
@@ -152,15 +151,15 @@ def page(request: Request, key: str, number: int) -> Response:
     one = studio.run(key)
     try:
         with raise_run_damaged(one.name):
-            found = fork_numbered(one.run, number)
+            found = load_fork(one.run, number)
             alike = [other for other in forks_of(one.run, found.parent.edit) if other.identity == found.identity]
     except UserError as error:
         raise HTTPException(404, str(error)) from None
     shas = {role: hashes[0] for role, hashes in found.pictures.items() if hashes}
-    parted = parting(found.parent.trace, found.trace)
+    parted = find_parting(found.parent.trace, found.trace)
     parent = "The parent" if found.parent.fork is None else f"Fork {found.parent.fork}"
     sides = [
-        (letter, name, trace, steps_of(trace, shas, letter), outcome)
+        (letter, name, trace, build_steps(trace, shas, letter), outcome)
         for letter, name, trace, outcome in (
             ("A", parent, found.parent.trace, found.parent.outcome),
             ("B", f"Fork {found.number}", found.trace, found.outcome),
@@ -174,10 +173,10 @@ def page(request: Request, key: str, number: int) -> Response:
         pictures=shas,
         parted=parted,
         sides=sides,
-        kinds=kinds_of(step for _, _, _, steps, _ in sides for step in steps),
-        labels=distribution(alike),
+        kinds=find_kinds(step for _, _, _, steps, _ in sides for step in steps),
+        labels=count_labels(alike),
         alike=alike,
-        label_of=label_of,
+        label_of=format_label,
         parent_link=_parent_link(one, found),
         fork_link=lambda step: (
             f"/runs/{key}/fork?" + urlencode({**_where(found), "step": step, "parent": found.number})
@@ -201,5 +200,5 @@ def _parent_link(one: OpenRun, found: Fork) -> str | None:
     return f"/runs/{one.key}/trace?{urlencode(place, errors='replace')}"
 
 
-def _first(kept: KeptTrace) -> dict[str, str]:
+def _first(kept: StoredTrace) -> dict[str, str]:
     return {role: shas[0] for role, shas in kept.pictures.items() if shas}

@@ -20,8 +20,15 @@ from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
 from editloupe.judge.settings import setup_names
 from editloupe.pictures.memory import require_path
 from editloupe.rubrics.registry import protocols as all_protocols
-from editloupe.servers.studio.live import LiveJob
-from editloupe.servers.studio.request import JudgeRequest, edit_of, filled_in, further_roles, judge_of, read_request
+from editloupe.servers.studio.judging.live import LiveJob
+from editloupe.servers.studio.judging.requests import (
+    JudgeRequest,
+    build_edit,
+    build_judge,
+    fill_in_settings,
+    list_further_roles,
+    read_request,
+)
 from editloupe.servers.studio.studio import Studio, studio_of
 from editloupe.types import UserError
 
@@ -36,7 +43,7 @@ def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Resp
     found = studio.jobs.get(job)
     asked = found.request if found else JudgeRequest(judge=_default_judge(studio))
     if run and edit and not found:
-        asked = filled_in(asked, studio.run(run), edit, studio.uploads)
+        asked = fill_in_settings(asked, studio.run(run), edit, studio.uploads)
     protocols = [
         {
             "name": one.name,
@@ -44,7 +51,7 @@ def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Resp
             "modes": list(one.modes),
             "default": one.default_mode,
             "types": list(one.types),
-            "roles": list(further_roles(one)),
+            "roles": list(list_further_roles(one)),
             "criteria": {rubric.criterion: rubric.title for rubric in one.rubrics},
         }
         for one in all_protocols()
@@ -54,7 +61,7 @@ def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Resp
         asked=asked,
         job=found.id if found else "",
         protocols=protocols,
-        further={role: name for one in all_protocols() for role, name in further_roles(one).items()},
+        further={role: name for one in all_protocols() for role, name in list_further_roles(one).items()},
         setups=setup_names(),
         examples=_examples(),
         proposed=list(dict.fromkeys([asked.judge, *PROPOSED])),
@@ -96,8 +103,8 @@ async def start(request: Request) -> Response:
     json_only(request)
     studio, asked = studio_of(request), await asyncio.to_thread(read_request, await request.body())
     studio.jobs.check_room()
-    edit = edit_of(asked, studio.uploads)
-    judge = await asyncio.to_thread(judge_of, asked, studio.settings)
+    edit = build_edit(asked, studio.uploads)
+    judge = await asyncio.to_thread(build_judge, asked, studio.settings)
     try:
         job = studio.jobs.start(asked, judge, edit)
     except BaseException:

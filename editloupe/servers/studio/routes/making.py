@@ -14,9 +14,9 @@ from editloupe.making.boxes import draw_boxes
 from editloupe.making.folder import MakingFolder, Sample
 from editloupe.making.records import MOST_TARGETS, REGENERATIONS, ReviewDecision
 from editloupe.making.reviews import list_edit_types, review, review_agreement
-from editloupe.servers.studio.making import BOXES, REVIEW, turns
-from editloupe.servers.studio.request import parse_json
+from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.servers.studio.studio import Studio, studio_of
+from editloupe.servers.studio.work_folders import BOXES, REVIEW, find_waiting_samples
 from editloupe.types import Boxes, Record, UserError
 
 router = APIRouter()
@@ -66,7 +66,7 @@ class ReviewRequest(Record):
 
 
 @router.get("/making")
-def shelf(request: Request) -> Response:
+def making_folders(request: Request) -> Response:
     """List the benchmarks in the making."""
     studio = studio_of(request)
     found = [(key, folder.path.resolve().name) for key, folder in studio.making.folders.items()]
@@ -133,7 +133,7 @@ def _page(request: Request, key: str, task: str, who: str, wanted: str) -> Respo
     name = " ".join(who.split())
     if not name:
         return overview(request, key)
-    waiting = turns(folder, task, name)
+    waiting = find_waiting_samples(folder, task, name)
     sample = folder.sample(wanted) if wanted else (waiting[0] if waiting else None)
     about: dict[str, Any] = {"key": key, "name": name, "folder": folder.path.resolve().name, "left": len(waiting)}
     if sample is None:
@@ -158,7 +158,7 @@ def _facts(studio: Studio, sample: Sample) -> dict[str, Any]:
 def _next(request: Request, key: str, task: str, who: str) -> Response:
     """Say how many samples are left; the page asks for the next one itself."""
     folder = _folder(request, key)
-    return studio_of(request).pages.json({"left": len(turns(folder, task, _name(who)))})
+    return studio_of(request).pages.json({"left": len(find_waiting_samples(folder, task, _name(who)))})
 
 
 def _folder(request: Request, key: str) -> MakingFolder:

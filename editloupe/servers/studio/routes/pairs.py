@@ -11,8 +11,8 @@ from starlette.responses import RedirectResponse, Response
 
 from editloupe.evals.preferences.answers import RATING_SCALE
 from editloupe.evals.preferences.pairs import TIE, OpenPair
-from editloupe.servers.studio.pair_files import PairFile
 from editloupe.servers.studio.studio import studio_of
+from editloupe.servers.studio.work_folders import PairFile
 from editloupe.types import UserError
 
 router = APIRouter()

@@ -14,9 +14,9 @@ from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.memory import require_path
+from editloupe.servers.studio.judging.uploads import SHA
 from editloupe.servers.studio.picture_cache import MEDIA_TYPES, small_copy
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.uploads import SHA
 
 router = APIRouter()
 Sha = Annotated[str, Path(pattern=SHA)]

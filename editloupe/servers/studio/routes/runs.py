@@ -9,14 +9,16 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from editloupe.evals.forks.fork_groups import count_forks
+from editloupe.evals.forks.fork_store import count_forks
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
+from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, join_queues
 from editloupe.evals.traces.run_index import AGREEMENTS, ORDERS, STATUSES, TableFacts, TableQuery
 from editloupe.rubrics.registry import protocols
 from editloupe.rubrics.tables import NO_MODEL
-from editloupe.servers.studio.answer_choices import choices
+from editloupe.servers.studio.annotation.label_form import list_choices
+from editloupe.servers.studio.annotation.worklists import find_queues, propose_worklist
 from editloupe.servers.studio.charts import TITLES
-from editloupe.servers.studio.library import ClosedRun, OpenRun
+from editloupe.servers.studio.run_catalog import ClosedRun, OpenRun
 from editloupe.servers.studio.studio import studio_of
 from editloupe.types import UNJUDGED, UserError
 
@@ -48,7 +50,7 @@ def all_runs(request: Request) -> Response:
     """Return the list of runs."""
     studio = studio_of(request)
     found = []
-    for one in studio.library.all():
+    for one in studio.catalog.all():
         try:
             if isinstance(one, ClosedRun):
                 raise RunDamaged(one.why)
@@ -157,7 +159,7 @@ def _bars(one: OpenRun, facts: TableFacts) -> list[dict[str, Any]]:
     for criterion, protocol in _criteria(facts):
         counts = dict(facts.counts.get(criterion, {}))
         rubric = one.rubric(protocol, criterion)
-        known = {choice.value: choice.place for choice in (choices(rubric.answer) if rubric else ())}
+        known = {choice.value: choice.place for choice in (list_choices(rubric.answer) if rubric else ())}
         names = [
             name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)
         ]
@@ -170,3 +172,54 @@ def _bars(one: OpenRun, facts: TableFacts) -> list[dict[str, Any]]:
             place += share
         bars.append({"criterion": criterion, "protocol": protocol, "parts": parts, "total": total})
     return bars
+
+
+Names = Annotated[list[str] | None, Query(max_length=20)]
+
+
+@router.get("/runs/{key}/corrected")
+def corrected(
+    request: Request, key: str, configuration: Text = "", queue: Names = None, chosen: bool = False
+) -> Response:
+    """Return the corrected scores of a run; unless told otherwise by the studio's --queue, else the one in its folder."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    files = find_queues(one, studio.settings.queues)
+    names = [name for name in queue or () if name in files]
+    if not chosen and not names:
+        proposed = propose_worklist(one, studio.settings.queues)
+        names = [proposed] if proposed == QUEUE_FILE or files.get(proposed) in studio.settings.queues else []
+    facts = one.index.facts(configuration)
+    blocks: list[Any] = []
+    why = ""
+    try:
+        drawn = join_queues([LabelQueue.read(files[name]) for name in names]) if names else None
+        blocks = list(_blocks(one, facts, drawn))
+    except UserError as error:
+        why = str(error)
+    return studio.pages.page(
+        "corrected.html",
+        one=one,
+        facts_of_run=facts,
+        blocks=[(type(block).__name__, block) for block in blocks],
+        why=why,
+        queues=list(files),
+        names=names,
+        versions=one.served_notes(facts.configuration) if facts.configuration else (),
+    )
+
+
+def _blocks(one: OpenRun, facts: TableFacts, queue: LabelQueue | None) -> Any:
+    if not facts.configuration:
+        raise UserError("nothing has been judged in this run yet")
+    try:
+        from editloupe.evals.labels.human import load_human_labels
+        from editloupe.evals.report.trust_blocks import corrected_blocks
+        from editloupe.evals.stats.scores.run_table import read_run_table
+        from editloupe.evals.stats.trust.corrected_scores import correct_scores
+    except ImportError as error:
+        raise UserError(f"corrected scores need {error.name}, which is not installed") from None
+    with raise_run_damaged(one.name):
+        table = read_run_table(one.run.folder, configuration=facts.configuration)
+        people = load_human_labels(table, studio=one.labels.path)
+        return corrected_blocks(correct_scores(table, people, queue), table.titles)

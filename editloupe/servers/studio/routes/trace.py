@@ -10,26 +10,26 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from editloupe.evals.forks.fork_groups import ForkGroup, fork_groups
+from editloupe.evals.forks.fork_store import ForkGroup, group_forks
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.rubrics.model import Rubric
-from editloupe.servers.studio.labelling import given_by
-from editloupe.servers.studio.library import OpenRun
+from editloupe.servers.studio.annotation.worklists import labels_of_edit
+from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.trace_pages import around
-from editloupe.servers.studio.trace_view import (
+from editloupe.servers.studio.traces.trace_pages import find_neighbours
+from editloupe.servers.studio.traces.trace_view import (
     StepView,
-    differences,
-    kinds_of,
-    note_of,
-    parting,
-    parting_sentence,
-    reply_of,
-    request_of,
-    steps_of,
-    verdicts_beside,
+    build_steps,
+    describe_differences,
+    describe_parting,
+    describe_request_source,
+    find_comparable_verdicts,
+    find_kinds,
+    find_parting,
+    format_reply,
+    format_request,
 )
 from editloupe.types import Trace, UserError
 
@@ -134,7 +134,7 @@ def page(
     unit = _chosen(one, units, criterion, repeat, configuration)
     shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
     left = _verdict_view(one, unit, (target, part), shas, "A" if beside else "") if unit else None
-    others = verdicts_beside(studio.library, one, left.unit) if left else []
+    others = find_comparable_verdicts(studio.catalog, one, left.unit) if left else []
     right = None
     if left and beside:
         found = next((other for other in others if _is_beside(other, beside)), None)
@@ -143,7 +143,7 @@ def page(
         right = _verdict_view(found[0], found[1], (target, part), shas, "B")
         beside = f"{found[0].key}~{right.place}"
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
-    parted = parting(*both) if both else None
+    parted = find_parting(*both) if both else None
     return studio.pages.page(
         "trace.html",
         one=one,
@@ -155,14 +155,14 @@ def page(
         places=[(place_of(one, u), u) for u in units if left and u.criterion == left.unit.criterion],
         left=left,
         right=right,
-        kinds=kinds_of(step for view in (left, right) if view for step in view.views),
+        kinds=find_kinds(step for view in (left, right) if view for step in view.views),
         others=[(f"{other.key}~{place_of(other, u)}", other, u) for other, u in others],
         beside=beside,
         parted_at=parted,
-        differs=differences((one, left.unit), (right.one, right.unit)) if left and right else [],
-        parting=parting_sentence(*both, parted) if both else "One of them ended before its first step.",
-        human=given_by(one, name),
-        around=around(one, left.unit, where, order) if left else None,
+        differs=describe_differences((one, left.unit), (right.one, right.unit)) if left and right else [],
+        parting=describe_parting(*both, parted) if both else "One of them ended before its first step.",
+        human=labels_of_edit(one, name),
+        around=find_neighbours(one, left.unit, where, order) if left else None,
         forks_from=_forks_from,
     )
 
@@ -191,8 +191,8 @@ def raw(
     if trace is None or not 0 <= step < len(trace.steps):
         raise HTTPException(404, "There is no such step.")
     with raise_run_damaged(one.name):
-        exchange = {"request": request_of(trace, step), "reply": reply_of(one.run, trace, step)}
-    if note := note_of(trace, step):
+        exchange = {"request": format_request(trace, step), "reply": format_reply(one.run, trace, step)}
+    if note := describe_request_source(trace, step):
         exchange = {"note": note, **exchange}
     return studio.pages.json(exchange)
 
@@ -241,7 +241,7 @@ def _verdict_view(
     target, part = wanted
     fitting = [found for found in traces if target in (None, found.target) and part in ("", found.part)]
     trace = next(iter((*fitting, *traces)), None)
-    views = steps_of(trace, shas, side) if trace else ()
+    views = build_steps(trace, shas, side) if trace else ()
     tabs = tuple(Tab(_tab_name(found), found.target, found.part, found is trace) for found in traces)
     return VerdictView(one, unit, trace, views, tabs)
 
@@ -256,5 +256,5 @@ def _forks_from(verdict: VerdictView) -> list[ForkGroup]:
     """Return the forks of a verdict's trace."""
     own = verdict.unit
     with raise_run_damaged(verdict.one.name):
-        found = fork_groups(verdict.one.run, own.name, own.criterion)
+        found = group_forks(verdict.one.run, own.name, own.criterion)
     return [one for one in found if (one.repeat, one.asked) == (own.repeat, own.asked)]

@@ -18,10 +18,10 @@ from editloupe.evals.traces.run_index import PAGE_SIZE
 from editloupe.evals.traces.trace_notes import TracePlace, write_note
 from editloupe.evals.traces.trace_search import ORDERS, WORKLIST, compare_runs, read_pairs
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT
-from editloupe.servers.studio.library import OpenRun
-from editloupe.servers.studio.request import parse_json
+from editloupe.servers.studio.judging.requests import parse_json
+from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.trace_pages import Links, asking, narrowed, traces_link
+from editloupe.servers.studio.traces.trace_pages import TraceLinks, narrow_filter, search_open_run, traces_link
 from editloupe.types import Record, UserError
 
 router = APIRouter()
@@ -55,7 +55,7 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
     hits: list[Any] = []
     total = whole = 0
     try:
-        with asking(one, where) as opened:
+        with search_open_run(one, where) as opened:
             whole, total, notes = opened.count_all(), opened.count(), opened.notes
             page = max(1, min(page, -(-total // PAGE_SIZE)))
             hits = list(opened.hits(order, PAGE_SIZE, (page - 1) * PAGE_SIZE))
@@ -78,13 +78,13 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
         page=page,
         last=last,
         first=(page - 1) * PAGE_SIZE + 1,
-        links=Links(one),
+        links=TraceLinks(one),
         turn={n: traces_link(key, where, order=kept, page=n) for n in (page - 1, page + 1)},
         worklist=traces_link(key, WORKLIST[0], order=WORKLIST[1]),
         examples=[(text, words, traces_link(key, text)) for text, words in EXAMPLES],
         fields=FIELDS,
         functions={name: words for name, (_, words) in (*COUNTS.items(), *SEARCHES.items())},
-        others=[other for other in studio.library.runs() if other.key != key],
+        others=[other for other in studio.catalog.runs() if other.key != key],
     )
 
 
@@ -93,11 +93,11 @@ def statistics(request: Request, key: str, where: Where = "") -> Response:
     """Return the statistics of what fits, as a part of the page."""
     studio = studio_of(request)
     one = studio.run(key)
-    with asking(one, where) as opened:
+    with search_open_run(one, where) as opened:
         counted = opened.statistics()
 
     def cell(criterion: str, people: str, judge: str) -> str:
-        return traces_link(key, narrowed(where, criterion=criterion, human=people, label=judge))
+        return traces_link(key, narrow_filter(where, criterion=criterion, human=people, label=judge))
 
     return studio.pages.page("parts/trace_statistics.html", one=one, counted=counted, cell=cell, warning=NO_EXPERIMENT)
 
@@ -113,7 +113,7 @@ def differing(request: Request, key: str, other: Id = "", where: Where = "", pag
     rows: list[dict[str, Any]] = []
     fault, shared, total, several = "", 0, 0, tuple[str, ...]()
     try:
-        with asking(one, where) as left, asking(second) as right:
+        with search_open_run(one, where) as left, search_open_run(second) as right:
             found = compare_runs(left, right)
             shared, total, several = found.shared, len(found.pairs), found.several
             page = max(1, min(page, -(-total // PAGE_SIZE)))
@@ -138,7 +138,7 @@ def differing(request: Request, key: str, other: Id = "", where: Where = "", pag
 
 
 def _rows(one: OpenRun, second: OpenRun, pairs: list[Any]) -> list[dict[str, Any]]:
-    own, others = Links(one), Links(second)
+    own, others = TraceLinks(one), TraceLinks(second)
     found = []
     for pair in pairs:
         beside = f"{second.key}~{others.place(pair.second)}"

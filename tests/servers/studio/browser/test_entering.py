@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from editloupe.servers.studio.serve import _way_in
+from editloupe.servers.studio.app import _way_in
 from tests.servers.studio.browser.conftest import NewPage
 from tests.servers.studio.browser.test_appearance import NAMELESS, PALE
 from tests.servers.studio.conftest import TOKEN, Listen

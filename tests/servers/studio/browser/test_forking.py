@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from editloupe.evals.forks import fork
-from editloupe.evals.forks.reopening import JudgeChange
+from editloupe.evals.forks.fork_judge import JudgeChange
 from tests.conftest import StartServer
 from tests.evals.forks.kept_runs import CRITERION, Kept, script
 from tests.scripted import Hang

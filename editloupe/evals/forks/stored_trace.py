@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe.evals.forks.fork_store import fork_numbered, shown_in
+from editloupe.evals.forks.fork_store import load_fork, pictures_of
 from editloupe.evals.forks.records import ForkParent
 from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.store import Run
@@ -22,7 +22,7 @@ SINGLE = ("source", "edited", "reference")
 
 
 @dataclass(frozen=True)
-class KeptTrace:
+class StoredTrace:
     """One trace of a run, ready to be gone on with."""
 
     edit: Edit
@@ -52,7 +52,7 @@ def find_trace(
     target: int | None = None,
     configuration: str | None = None,
     fork: int | None = None,
-) -> KeptTrace:
+) -> StoredTrace:
     """Return the trace that is meant; what is missing, or meant by several, is told in one sentence. Targets count from 1."""
     if fork is not None:
         return _of_fork(run, fork)
@@ -98,8 +98,8 @@ def find_trace(
     return _kept(run, edit, {role: tuple(shas) for role, shas in pictures.items()}, parent, unit)
 
 
-def _of_fork(run: Run, number: int) -> KeptTrace:
-    fork = fork_numbered(run, number)
+def _of_fork(run: Run, number: int) -> StoredTrace:
+    fork = load_fork(run, number)
     known = fork.parent.model_dump(include={"edit", "criterion", "repeat", "target"})
     parent = ForkParent(
         **known, run=str(run.folder), asked=fork.asked, fork=number, outcome=fork.outcome, trace=fork.trace
@@ -117,16 +117,16 @@ def _kept(
     unit: Unit | None,
     described: Mapping[str, Any] | None = None,
     judged: tuple[str, str, str] | None = None,
-) -> KeptTrace:
+) -> StoredTrace:
     album = Album()
-    for sha in shown_in(parent.trace):
-        hold(run, sha, album)
+    for sha in pictures_of(parent.trace):
+        keep_picture(run, sha, album)
     if unit is not None:
         known = run.about()["configurations"]
         described = next((one for one in known if one["name"] == unit.configuration), {})
         judged = (unit.judge, unit.protocol, unit.mode)
     assert judged is not None
-    return KeptTrace(
+    return StoredTrace(
         edit=_with_kept_files(run, edit, pictures),
         pictures=pictures,
         parent=parent,
@@ -141,7 +141,7 @@ def _kept(
     )
 
 
-def hold(run: Run, sha: Sha, album: Album) -> None:
+def keep_picture(run: Run, sha: Sha, album: Album) -> None:
     """Put a picture of a run into an album under its hash; one that is gone is left out."""
     path = run.pictures.find(sha)
     if path is None or sha in album:

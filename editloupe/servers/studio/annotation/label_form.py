@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from editloupe.evals.runs.edit_rows import StoredEdit
-from editloupe.rubrics.model import Answer, Band, ChecksAnswer, NumberAnswer, Rubric
-from editloupe.rubrics.registry import protocols
-from editloupe.servers.studio.answer_choices import Choice, choices, rubric_for
-from editloupe.servers.studio.library import OpenRun
+from editloupe.rubrics.model import Answer, Band, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.registry import known_protocol, protocols
 from editloupe.types import Edit, UserError
+
+if TYPE_CHECKING:
+    from editloupe.servers.studio.run_catalog import OpenRun
 
 SHOWN_LARGE = ("source", "edited")
 
@@ -20,7 +26,7 @@ class CheckForm:
 
     key: str
     question: str
-    choices: tuple[Choice, ...]
+    choices: tuple[AnswerChoice, ...]
     gate: str
     """When its answer counts, in words; empty where it always does."""
 
@@ -31,7 +37,7 @@ class RubricForm:
 
     rubric: Rubric
     protocol: str
-    choices: tuple[Choice, ...]
+    choices: tuple[AnswerChoice, ...]
     checks: tuple[CheckForm, ...]
     scale: NumberAnswer | None
     """A scale too long for keys: the number is typed."""
@@ -52,17 +58,17 @@ class RubricForm:
         return self.rubric.notes
 
 
-def rubric_form(rubric: Rubric, protocol: str) -> RubricForm:
+def build_form(rubric: Rubric, protocol: str) -> RubricForm:
     """Return a rubric's form."""
     answer = rubric.answer
-    given = choices(answer)
+    given = list_choices(answer)
     long_scale = answer if isinstance(answer, NumberAnswer) and not given else None
     return RubricForm(rubric, protocol, given, _checks(answer), long_scale)
 
 
 def can_be_labelled(answer: Answer) -> bool:
     """Say whether people can answer a rubric on the page: all but those that take a text."""
-    return bool(choices(answer)) or isinstance(answer, (ChecksAnswer, NumberAnswer))
+    return bool(list_choices(answer)) or isinstance(answer, (ChecksAnswer, NumberAnswer))
 
 
 def _checks(answer: Answer) -> tuple[CheckForm, ...]:
@@ -81,7 +87,7 @@ def _checks(answer: Answer) -> tuple[CheckForm, ...]:
                 check.key,
                 check.question,
                 tuple(
-                    Choice(
+                    AnswerChoice(
                         keys.get(name, ""),
                         name,
                         "" if not yes_no else ("no", "yes")[name == "1"],
@@ -95,19 +101,19 @@ def _checks(answer: Answer) -> tuple[CheckForm, ...]:
     return tuple(found)
 
 
-def rubric_forms(one: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
+def build_forms(one: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
     """Return what is asked of an edit, in the protocols' order."""
     found: dict[str, RubricForm] = {}
     for unit in one.units(name):
-        rubric = rubric_for(unit.protocol, unit.criterion, edit) or one.rubric(unit.protocol, unit.criterion)
+        rubric = find_rubric_for(unit.protocol, unit.criterion, edit) or one.rubric(unit.protocol, unit.criterion)
         if rubric is not None and unit.criterion not in found:
-            found[unit.criterion] = rubric_form(rubric, unit.protocol)
+            found[unit.criterion] = build_form(rubric, unit.protocol)
     order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
     place = {criterion: number for number, criterion in reversed([*enumerate(order)])}
     return sorted(found.values(), key=lambda form: place.get(form.rubric.criterion, len(order)))
 
 
-def further_pictures(one: OpenRun, kept: StoredEdit) -> list[tuple[str, str]]:
+def list_further_pictures(one: OpenRun, kept: StoredEdit) -> list[tuple[str, str]]:
     """Return caption and hash of every further picture the judge was given: references, marks, and what was made of them.
 
     Only what was sent before the judge's first word is among them: what its tools returned would tell what it thought.
@@ -129,3 +135,67 @@ def further_pictures(one: OpenRun, kept: StoredEdit) -> list[tuple[str, str]]:
                 if sent.sha not in large:
                     found.setdefault(sent.sha, sent.name)
     return [(caption, sha) for sha, caption in found.items() if sha in one.run.pictures]
+
+
+@dataclass(frozen=True)
+class AnswerChoice:
+    """One answer a person can give, with the key that gives it."""
+
+    key: str
+    value: str
+    meaning: str
+    place: float
+    """0 to 100."""
+    when: tuple[str, ...] = ()
+
+
+def find_rubric(protocol: str, criterion: str) -> Rubric | None:
+    """Return a criterion's rubric in its first wording, None where this version does not know it."""
+    known = known_protocol(protocol)
+    rubrics = known.rubrics if known else ()
+    return next((rubric for rubric in rubrics if rubric.criterion == criterion), None)
+
+
+def parse_rubric(wording: Mapping[str, Any]) -> Rubric | None:
+    """Return a rubric as a run kept its words, without what a mode adds; None where that is no rubric."""
+    known = {name: value for name, value in wording.items() if name in Rubric.model_fields}
+    try:
+        return Rubric.model_validate({**known, "modes": {}})
+    except ValidationError:
+        return None
+
+
+def find_rubric_for(protocol: str, criterion: str, edit: Edit) -> Rubric | None:
+    """Return the wording of a criterion that an edit is asked, None where this version does not know the rubric."""
+    known = known_protocol(protocol)
+    if known is None or criterion not in known.criteria:
+        return None
+    try:
+        return known.choose(edit, known.variants(criterion)) or known.rubric(criterion)
+    except MissingInput:
+        return known.rubric(criterion)
+
+
+def list_choices(answer: Answer) -> tuple[AnswerChoice, ...]:
+    """Return what a person can answer, worst first; nothing for rubrics that take no single label."""
+    if isinstance(answer, LabelAnswer):
+        ordered = sorted(answer.labels, key=lambda label: label.score)
+        return tuple(
+            AnswerChoice(str(number), label.name, label.meaning.strip(), answer.score_100(label.name), label.when)
+            for number, label in enumerate(ordered, start=1)
+        )
+    if isinstance(answer, NumberAnswer) and answer.high - answer.low <= 9:
+        values = range(answer.low, answer.high + 1)
+        return tuple(
+            AnswerChoice(str(value % 10), str(value), format_band(answer, value), answer.score_100(value))
+            for value in values
+        )
+    if isinstance(answer, YesNoAnswer):
+        return (AnswerChoice("1", "no", "", 0.0), AnswerChoice("2", "yes", "", 100.0))
+    return ()
+
+
+def format_band(answer: NumberAnswer, value: int) -> str:
+    """Return what it takes to be at a place of a scale, as its rubric says it; empty where it says nothing."""
+    band = next((band for band in answer.bands if band.low <= value <= band.high), None)
+    return ": ".join(filter(None, (band.name, band.meaning.strip()))) if band else ""

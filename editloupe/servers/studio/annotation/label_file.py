@@ -33,7 +33,7 @@ COMMENT: Final = "comment"
 
 
 @dataclass(frozen=True)
-class Said:
+class LabelValue:
     """What somebody says on a criterion of an edit."""
 
     label: str | None
@@ -43,7 +43,7 @@ class Said:
     """Answers to the items of a check list."""
 
 
-Value = Said | str | bool | None | tuple[Box, ...]
+Value = LabelValue | str | bool | None | tuple[Box, ...]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class LabelKey:
             text, checks = row.get("label"), row.get("checks")
             label = (str(text).strip() or None) if text is not None else None
             answers = {str(key): str(one) for key, one in checks.items()} if isinstance(checks, Mapping) else {}
-            return Said(label, row.get("unsure") is True, answers) if label or answers else None
+            return LabelValue(label, row.get("unsure") is True, answers) if label or answers else None
         given = row.get(self.kind)
         if self.kind == BOXES:
             return None if given is None else tuple(Box.model_validate(box) for box in given)
@@ -79,7 +79,7 @@ class LabelKey:
         """Return what a row says that gives this place a value."""
         if self.criterion is None:
             return {self.kind: [list(box) for box in value] if isinstance(value, tuple) else value}
-        said = value if isinstance(value, Said) else Said(None)
+        said = value if isinstance(value, LabelValue) else LabelValue(None)
         return {
             "criterion": self.criterion,
             "label": said.label,
@@ -93,7 +93,7 @@ Resolve = Callable[[str, str | None], str]
 """Gives the name of the edit that an id and a model stand for."""
 
 
-class LabelBook:
+class LabelFile:
     """The label file of one run, whole in memory; every change is on disk before it counts."""
 
     def __init__(self, path: Path, resolve: Resolve | None = None) -> None:
@@ -126,19 +126,19 @@ class LabelBook:
                     if (
                         place.criterion is not None
                         and place.kind == "label"
-                        and isinstance(value, Said)
+                        and isinstance(value, LabelValue)
                         and value.label
                     ):
                         found.setdefault((place.edit_id, place.criterion), {})[name] = value.label
         return found
 
-    def said(self, kind: Literal["label", "adjudicated"] = "label") -> Iterator[tuple[str, LabelKey, Said]]:
+    def said(self, kind: Literal["label", "adjudicated"] = "label") -> Iterator[tuple[str, LabelKey, LabelValue]]:
         """Yield everything said on criteria: by whom, about what, and what."""
         with self._lock:
             self._read()
             listed = [(name, place, value) for name, given in self._given.items() for place, value in given.items()]
         for name, place, value in listed:
-            if place.criterion is not None and place.kind == kind and isinstance(value, Said):
+            if place.criterion is not None and place.kind == kind and isinstance(value, LabelValue):
                 yield name, place, value
 
     def skipped(self, annotator: str) -> set[str]:
@@ -152,7 +152,9 @@ class LabelBook:
         """Return the labels one annotator gave one edit, by criterion."""
         return {name: said.label for name, said in self.about(annotator, edit_id).items() if said.label}
 
-    def about(self, annotator: str, edit_id: str, kind: Literal["label", "adjudicated"] = "label") -> dict[str, Said]:
+    def about(
+        self, annotator: str, edit_id: str, kind: Literal["label", "adjudicated"] = "label"
+    ) -> dict[str, LabelValue]:
         """Return all that one annotator said about the criteria of one edit."""
         with self._lock:
             self._read()
@@ -163,7 +165,7 @@ class LabelBook:
                 if place.edit_id == edit_id
                 and place.criterion is not None
                 and place.kind == kind
-                and isinstance(value, Said)
+                and isinstance(value, LabelValue)
             }
 
     def comment(self, annotator: str, edit_id: str) -> str:
@@ -185,10 +187,10 @@ class LabelBook:
 
         `name` is the edit's in its run; where `more` gives `edit_id` and `model` as well, they stand in the file beside it.
         """
-        self.say(annotator, name, criterion, None if label is None else Said(label), **more)
+        self.say(annotator, name, criterion, None if label is None else LabelValue(label), **more)
 
     def say(
-        self, annotator: str, name: str, criterion: str, said: Said | None, adjudicated: bool = False, **more: Any
+        self, annotator: str, name: str, criterion: str, said: LabelValue | None, adjudicated: bool = False, **more: Any
     ) -> None:
         """Write what somebody says on a criterion; the same again changes nothing."""
         self._put(annotator, LabelKey(name, criterion, "adjudicated" if adjudicated else "label"), said, more)

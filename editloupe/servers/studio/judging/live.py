@@ -14,10 +14,10 @@ from typing import Any
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.pictures.pixel_budget import PixelBudget
+from editloupe.servers.studio.judging.requests import JudgeRequest
+from editloupe.servers.studio.judging.uploads import Uploads
 from editloupe.servers.studio.picture_cache import JUDGED_AT_ONCE
-from editloupe.servers.studio.request import JudgeRequest
-from editloupe.servers.studio.trace_view import roles_of
-from editloupe.servers.studio.uploads import Uploads
+from editloupe.servers.studio.traces.trace_view import find_roles
 from editloupe.types import Edit, Judgement, Step, Trace, UserError
 
 MOST_AT_ONCE = 4
@@ -181,7 +181,7 @@ class LiveJobs:
             trace, step = entry
             track = (trace.criterion, trace.target, trace.part)
             if track not in named:
-                named[track] = roles_of(trace.model_copy(update={"steps": (step,)}), shas)
+                named[track] = find_roles(trace.model_copy(update={"steps": (step,)}), shas)
             wanted = [sha for seen in step.observations for sha in seen.pictures] + [sent.sha for sent in step.sent]
             await asyncio.to_thread(self._keep, wanted, album)
             html = self._render.step(trace, step, named[track])

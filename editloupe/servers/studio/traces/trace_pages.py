@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from editloupe.evals.runs.damage import raise_run_damaged
+from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
+from editloupe.evals.traces.index_update import count_unread, open_index
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes
 from editloupe.evals.traces.trace_search import ORDERS, RunSearch, TraceHit, search_run
+from editloupe.servers.studio.run_catalog import OpenRun
+from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.servers.studio.library import OpenRun
+    from editloupe.servers.studio.run_catalog import OpenRun
 
 
 @contextmanager
-def asking(one: OpenRun, where: str = "") -> Iterator[RunSearch]:
+def search_open_run(one: OpenRun, where: str = "") -> Iterator[RunSearch]:
     """Give a run of the studio ready to be asked, with the labels the studio writes."""
     with raise_run_damaged(one.name), search_run(one.run, where, studio=one.labels.path) as opened:
         yield opened
 
 
-class Links:
+class TraceLinks:
     """Addresses of the traces of one run."""
 
     def __init__(self, one: OpenRun) -> None:
@@ -47,10 +52,10 @@ def traces_link(key: str, where: str = "", **more: Any) -> str:
     return f"/runs/{key}/traces" + (f"?{given}" if given else "")
 
 
-def narrowed(where: str, **fields: str) -> str:
+def narrow_filter(where: str, **fields: str) -> str:
     r"""Return a filter that also asks for these values.
 
-    >>> narrowed("score < 3 or repairs > 0", label='the "best"')
+    >>> narrow_filter("score < 3 or repairs > 0", label='the "best"')
     '(score < 3 or repairs > 0) and label = "the \\"best\\""'
     """
     more = " and ".join(f"{name} = {_text(value)}" for name, value in fields.items())
@@ -58,7 +63,7 @@ def narrowed(where: str, **fields: str) -> str:
 
 
 @dataclass(frozen=True)
-class Around:
+class TraceNeighbours:
     """What stands around a trace: its place within a filter, its tags and its note."""
 
     note: TraceNote
@@ -75,28 +80,28 @@ class Around:
     following: str | None = None
 
 
-def around(one: OpenRun, unit: Unit, where: str | None, order: str) -> Around:
+def find_neighbours(one: OpenRun, unit: Unit, where: str | None, order: str) -> TraceNeighbours:
     """Return what stands around a trace; a filter is gone through where there is one."""
     place = TracePlace(unit.name, unit.criterion, unit.repeat, unit.asked)
     with raise_run_damaged(one.name):
         note = read_notes(one.run.folder).get(place, TraceNote())
     order = order if order in ORDERS else "manifest"
     back = traces_link(one.key, where or "", order=None if order == "manifest" else order)
-    plain = Around(note, ", ".join(note.tags), where, order, back)
+    plain = TraceNeighbours(note, ", ".join(note.tags), where, order, back)
     if where is None:
         return plain
-    with asking(one, where) as opened:
+    with search_open_run(one, where) as opened:
         numbers = opened.numbers(order)
         own = opened.number_of(unit.name, unit.criterion, unit.repeat, unit.asked)
         at = numbers.index(own) if own in numbers else None
-        links = Links(one)
+        links = TraceLinks(one)
         found = []
         for place_of_other in (None, None) if at is None else (at - 1, at + 1):
             inside = place_of_other is not None and 0 <= place_of_other < len(numbers)
             hit = opened.hit(numbers[place_of_other]) if inside and place_of_other is not None else None
             found.append(links.trace(hit, where=where, order=order) if hit else None)
     number = None if at is None else at + 1
-    return Around(note, plain.tags, where, order, back, number, len(numbers), *found)
+    return TraceNeighbours(note, plain.tags, where, order, back, number, len(numbers), *found)
 
 
 def _query(given: dict[str, Any]) -> str:
@@ -105,3 +110,73 @@ def _query(given: dict[str, Any]) -> str:
 
 def _text(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+AT_ONCE = 4000
+"""Verdicts that are indexed while a page is waited for; more of them are done in the background."""
+
+
+class _Stopped(Exception):
+    """The studio closes."""
+
+
+@dataclass
+class _Job:
+    thread: threading.Thread | None = None
+    done: int = 0
+    whole: int = 0
+    fault: str = ""
+    ended: bool = field(default=False)
+
+
+class TraceIndexing:
+    """Builds indexes, one thread a run."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, _Job] = {}
+        self._closing = False
+
+    def progress(self, one: OpenRun) -> tuple[int, int] | None:
+        """Return how many verdicts of how many are indexed, None where a page can be answered at once."""
+        with self._lock:
+            job = self._jobs.get(one.key)
+            if job is None:
+                with raise_run_damaged(one.name):
+                    left = count_unread(one.run)
+                if left <= AT_ONCE:
+                    return None
+                job = self._jobs[one.key] = _Job(whole=left)
+                job.thread = threading.Thread(target=self._build, args=(one, job), daemon=True)
+                job.thread.start()
+            if job.ended:
+                # Kept once: a run that can only be indexed in memory would otherwise be waited for again and again.
+                if job.fault:
+                    del self._jobs[one.key]
+                    raise UserError(job.fault)
+                return None
+            return job.done, job.whole
+
+    def close(self) -> None:
+        """Stop what is being built; what is indexed so far stays."""
+        with self._lock:
+            self._closing = True
+            threads = [job.thread for job in self._jobs.values() if job.thread]
+        for thread in threads:
+            thread.join(20)
+
+    def _build(self, one: OpenRun, job: _Job) -> None:
+        def told(done: int, whole: int) -> None:
+            job.done, job.whole = done, whole
+            if self._closing:
+                raise _Stopped
+
+        try:
+            with raise_run_damaged(one.name), Run.open(one.run.folder) as run, open_index(run, told):
+                pass
+        except _Stopped:
+            pass
+        except UserError as error:
+            job.fault = str(error)
+        finally:
+            job.ended = True

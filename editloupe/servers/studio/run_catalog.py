@@ -22,9 +22,9 @@ from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.stats.scores.run_table import format_version_notes, parse_versions
 from editloupe.evals.traces.run_index import RunIndex
 from editloupe.rubrics.model import Rubric
-from editloupe.servers.studio.answer_choices import parse_rubric, rubric_of
-from editloupe.servers.studio.labels import FILE as LABELS
-from editloupe.servers.studio.labels import LabelBook
+from editloupe.servers.studio.annotation.label_file import FILE as LABELS
+from editloupe.servers.studio.annotation.label_file import LabelFile
+from editloupe.servers.studio.annotation.label_form import find_rubric, parse_rubric
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.types import Trace, UserError
 
@@ -42,7 +42,7 @@ class OpenRun:
     key: str
     name: str
     run: Run
-    labels: LabelBook
+    labels: LabelFile
     index: RunIndex
     mark: Mark = ()
     """Which file is open: a run that was deleted and made anew is another file."""
@@ -105,7 +105,7 @@ class OpenRun:
 
     def rubric(self, protocol: str, criterion: str) -> Rubric | None:
         """Return a criterion's rubric, by a protocol of this version or as the run recorded it; None if it is not known."""
-        return rubric_of(protocol, criterion) or self._recorded_rubrics().get(criterion)
+        return find_rubric(protocol, criterion) or self._recorded_rubrics().get(criterion)
 
     def _recorded_rubrics(self) -> Mapping[str, Rubric]:
         state = self.index.state()
@@ -140,7 +140,7 @@ class ClosedRun:
     """What the file was when it could not be read; another one is tried again."""
 
 
-class Library:
+class RunCatalog:
     """All runs: those named at the start, those in the folders named at the start, and the one judged here."""
 
     def __init__(self, settings: StudioSettings) -> None:
@@ -303,7 +303,7 @@ class Library:
             self._known[folder] = ClosedRun(key, name, str(error), file)
             return
         path = folder / LABELS if key == HERE else self._settings.labels or self._own_labels(folder)
-        labels = LabelBook(path, partial(_named, run))
+        labels = LabelFile(path, partial(_named, run))
         self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels.path, name), file)
 
 

@@ -18,7 +18,7 @@ from editloupe.rubrics.case import EDITED, SOURCE
 from editloupe.types import Box, Observation, RequestMessage, Sent, Step, ToolCall, Trace, UserError
 
 if TYPE_CHECKING:
-    from editloupe.servers.studio.library import Library, OpenRun
+    from editloupe.servers.studio.run_catalog import OpenRun, RunCatalog
 
 ROLES = {SOURCE: "source", EDITED: "edited"}
 KINDS: Mapping[str, str] = {
@@ -104,19 +104,19 @@ class StepView:
         return [mark.record() for mark in self.marks]
 
 
-def kinds_of(steps: Iterable[StepView]) -> set[str]:
+def find_kinds(steps: Iterable[StepView]) -> set[str]:
     """Return the kinds of boxes that steps have, for the legend."""
     return {mark.kind for step in steps for mark in step.marks}
 
 
-def steps_of(trace: Trace, pictures: Mapping[str, str], side: str = "") -> tuple[StepView, ...]:
+def build_steps(trace: Trace, pictures: Mapping[str, str], side: str = "") -> tuple[StepView, ...]:
     """Return the steps of a trace; `pictures` are the hashes of the whole pictures by role, which boxes are drawn on."""
-    named = roles_of(trace, pictures)
+    named = find_roles(trace, pictures)
     returned = {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
-    return tuple(step_view(step, position, named, side, returned) for position, step in enumerate(trace.steps))
+    return tuple(build_step(step, position, named, side, returned) for position, step in enumerate(trace.steps))
 
 
-def step_view(
+def build_step(
     step: Step, position: int, named: Mapping[str, str], side: str = "", returned: Collection[str] = ()
 ) -> StepView:
     """Return one step; `named` maps the judge's picture names to roles, `returned` are pictures of the tools."""
@@ -131,7 +131,7 @@ def _as_sent(sent: Sent) -> str:
     return f"{sent.size[0]} × {sent.size[1]} {sent.format}{shrunk}"
 
 
-def roles_of(trace: Trace, pictures: Mapping[str, str]) -> dict[str, str]:
+def find_roles(trace: Trace, pictures: Mapping[str, str]) -> dict[str, str]:
     """Return which of the judge's picture names stand for a whole picture; crops and masked copies do not."""
     sent = {sent.name: sent.sha for step in trace.steps[:1] for sent in step.sent}
     by_sha = {sha: role for role, sha in pictures.items() if role in ROLES.values()}
@@ -140,7 +140,7 @@ def roles_of(trace: Trace, pictures: Mapping[str, str]) -> dict[str, str]:
     return {name: by_sha[sha] for name, sha in sent.items() if sha in by_sha}
 
 
-def parting(left: Trace, right: Trace) -> int | None:
+def find_parting(left: Trace, right: Trace) -> int | None:
     """Return the position of the first step at which two traces do something else; None where they never part.
 
     Words differ from reply to reply; what counts is which tools were called with what, and the answer.
@@ -152,7 +152,7 @@ def parting(left: Trace, right: Trace) -> int | None:
     return None
 
 
-def parting_sentence(left: Trace, right: Trace, position: int | None) -> str:
+def describe_parting(left: Trace, right: Trace, position: int | None) -> str:
     """Say in words where two traces part."""
     if position is None:
         return "Both made the same calls and gave the same answer."
@@ -226,10 +226,10 @@ def _mark_text(kind: str, number: int, entry: Mapping[str, Any]) -> str:
     return f"difference {number}"
 
 
-def request_of(trace: Trace, position: int) -> list[Block]:
+def format_request(trace: Trace, position: int) -> list[Block]:
     """Return the conversation up to a step, message by message: the texts as they were sent, pictures by name, hash and size.
 
-    A trace of an earlier version keeps no requests: of these it is put together as far as it goes, which `note_of` says.
+    A trace of an earlier version has no requests: the conversation is rebuilt as far as possible (`describe_request_source`).
     """
     if not trace.steps[position].asked:
         return _put_together(trace, position)
@@ -247,12 +247,12 @@ def request_of(trace: Trace, position: int) -> list[Block]:
     return messages
 
 
-def note_of(trace: Trace, position: int) -> str | None:
+def describe_request_source(trace: Trace, position: int) -> str | None:
     """Say what a reader must know of a request that is shown; None where it is what was sent."""
     return None if trace.steps[position].asked else EARLIER
 
 
-def reply_of(run: Run, trace: Trace, position: int) -> Any:
+def format_reply(run: Run, trace: Trace, position: int) -> Any:
     """Return the reply of a step: the provider's whole message where the run kept it, else its text."""
     step = trace.steps[position]
     if found := find_step_reply(run, trace.edit_id, step):
@@ -314,7 +314,7 @@ def _picture(name: str, sha: str, size: tuple[int, int], format: str) -> Block:
     return {"picture": name, "sha": sha, "size": list(size), "format": format}
 
 
-def verdicts_beside(library: Library, own: OpenRun, unit: Unit) -> list[Judged]:
+def find_comparable_verdicts(library: RunCatalog, own: OpenRun, unit: Unit) -> list[Judged]:
     """Return all other verdicts by the same criterion on the same pictures and instruction, in all open runs.
 
     Ids do not count: two runs may give one id to different edits, and different ids to one. Where several edits of a run
@@ -338,7 +338,7 @@ def verdicts_beside(library: Library, own: OpenRun, unit: Unit) -> list[Judged]:
     return found
 
 
-def differences(left: Judged, right: Judged) -> list[str]:
+def describe_differences(left: Judged, right: Judged) -> list[str]:
     """Say what differs between two verdicts on the same pictures and instruction, beside judge, mode and repeat."""
     return list(dict.fromkeys(_differences(left, right)))
 

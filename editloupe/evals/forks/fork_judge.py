@@ -1,0 +1,115 @@
+"""The judge of a fork: asked as the parent was, but for what is given otherwise."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from editloupe.agent.chat_interface import ReplyStore
+from editloupe.agent.providers.registry import find_provider
+from editloupe.agent.spec_names import RULES
+from editloupe.agent.specs import split_spec
+from editloupe.agent.transport.secrets import PLACEHOLDER, redact_url
+from editloupe.evals.forks.stored_trace import StoredTrace
+from editloupe.graphs.forking import StepChange
+from editloupe.judge import Judge
+from editloupe.judge.settings import JudgeSettings, Setup, find_setup, read_setup, setup_names
+from editloupe.rubrics.registry import OWN
+from editloupe.types import Mode, UserError
+
+
+@dataclass(frozen=True)
+class JudgeChange:
+    """What is other about the judge; what is None or empty is as the parent's."""
+
+    judge: str | None = None
+    base_url: str | None = None
+    protocol: str | None = None
+    mode: Mode | None = None
+    setup: str | Path | Setup | None = None
+    rubrics: Sequence[str | Path] = ()
+    """Files with other words for the rubric, or the user's own rubric."""
+    judging: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of `JudgeSettings`."""
+    tools: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of `ToolSettings`; they hold for calls that are carried out after the fork."""
+    address_of_run: bool = True
+    """Whether the server that the run names may be asked, where it is on this machine; else only `base_url`."""
+
+
+def reopen_judge(kept: StoredTrace, other: JudgeChange, change: StepChange, replies: ReplyStore | None) -> Judge:
+    """Return the judge that goes on; what cannot be asked as it was is told in one sentence."""
+    spec = other.judge or kept.judge
+    if split_spec(spec)[0] == RULES and (change.thought is not None or change.pictures):
+        raise UserError(
+            f"the embedded judge `{RULES}` decides from measured numbers and reads neither thoughts nor tools' pictures; "
+            "name a model with --judge, or drop an observation, give other boxes or another mode"
+        )
+    protocol = other.protocol or kept.protocol
+    if protocol == OWN and not other.rubrics:
+        raise UserError("this trace was judged by a rubric of your own; name its file with --rubric")
+    return Judge(
+        spec,
+        protocol=None if protocol == OWN else protocol,
+        mode=other.mode or cast(Mode, kept.mode),
+        base_url=other.base_url or (_address(kept, spec) if other.address_of_run else None),
+        criteria=[kept.parent.criterion],
+        rubrics=other.rubrics,
+        setup=_setup(kept, other),
+        replies=replies,
+    )
+
+
+def _address(kept: StoredTrace, spec: str) -> str | None:
+    """Return where the parent's judge was asked; another judge has its own place.
+
+    A run may come from anybody, and the key goes where the address points: an address that is neither on this machine nor the
+    user's own has to be said again.
+    """
+    address = kept.described.get("base_url")
+    if spec != kept.judge or not isinstance(address, str) or not address:
+        return None
+    own = os.environ.get(find_provider(split_spec(spec)[0]).base_url, "")
+    if redact_url(own) == address if own else False:
+        return own
+    if PLACEHOLDER in address or not _is_here(address):
+        raise UserError(f"this judge was asked at {address}; where it is to be asked now, say again with --base-url")
+    return address
+
+
+def _is_here(address: str) -> bool:
+    """True for an address on this machine."""
+    try:
+        host = urlsplit(address).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _setup(kept: StoredTrace, other: JudgeChange) -> Setup:
+    """Return the parent's settings with the given ones in their places; the machine's own are not kept."""
+    described = kept.described.get("setup")
+    if other.setup is not None or not isinstance(described, Mapping):
+        found = find_setup(other.setup)
+    else:
+        name = str(described.get("name"))
+        same = (
+            find_setup(name) if name in setup_names() else read_setup({**described, "name": name}, "the kept settings")
+        )
+        settings = kept.described.get("settings")
+        judging = dict(settings if isinstance(settings, Mapping) else described.get("judging") or {})
+        found = same.with_settings(judging=_usable(judging), tools=dict(described.get("tools") or {}))
+    if not other.judging and not other.tools:
+        return found
+    return found.with_settings(judging=other.judging, tools=other.tools)
+
+
+def _usable(judging: dict[str, Any]) -> dict[str, Any]:
+    """Return settings that can be used again: those that were set; the values of headers are not kept."""
+    known = {name: value for name, value in judging.items() if name in JudgeSettings.model_fields and name != "headers"}
+    return {name: value for name, value in known.items() if value is not None and PLACEHOLDER not in str(value)}

@@ -1,0 +1,338 @@
+"""What an annotator works through: all edits of a run, a queue, or the edits on which annotators differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from editloupe.evals.labels.files import parse_label
+from editloupe.evals.labels.merge import format_score_label
+from editloupe.evals.runs.run_folder import QUEUE_SUFFIX
+from editloupe.evals.stats.agreement import coefficients as statistics
+from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, draw_evenly
+from editloupe.rubrics.model import ChecksAnswer
+from editloupe.servers.studio.annotation.label_file import LabelValue
+from editloupe.servers.studio.annotation.label_form import RubricForm, can_be_labelled
+from editloupe.servers.studio.run_catalog import OpenRun
+from editloupe.types import Boxes, Record, UserError
+
+ALL, DIFFER = "", "differ"
+SUFFIX = QUEUE_SUFFIX
+"""How the files of queues end that are found beside a run's labels."""
+
+
+@dataclass(frozen=True)
+class Worklist:
+    """Edits in the order in which one annotator sees them."""
+
+    key: str
+    """As it stands in addresses."""
+    title: str
+    names: tuple[str, ...]
+    shared: frozenset[str] = frozenset()
+    """The edits of a calibration round, which everybody labels, where the others are split."""
+    needing: frozenset[str] = frozenset()
+    """Edits that no judge of a cascade could be trusted with."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def adjudicates(self) -> bool:
+        """True where labels settle what annotators said differently."""
+        return self.key == DIFFER
+
+
+def build_worklist(one: OpenRun, key: str, annotator: str, named: Iterable[Path]) -> Worklist:
+    """Return an annotator's worklist by its key; one that is not there is told in a sentence."""
+    if key == ALL:
+        return Worklist(ALL, "All edits", tuple(list_edits(one)))
+    if key == DIFFER:
+        return Worklist(DIFFER, "Where annotators differ", tuple(find_differing(one)))
+    path = find_queues(one, named).get(key)
+    if path is None:
+        raise UserError(f"there is no queue {key} beside this run; start the studio with --queue FILE")
+    queue = LabelQueue.read(path)
+    known = set(list_edits(one))
+    mine = queue.of(annotator)
+    names = [drawn.name for drawn in mine if drawn.name in known]
+    split = queue.annotators
+    notes = []
+    if lost := len(mine) - len(names):
+        notes.append(f"{lost} of the queue’s edits are not in this run, or nothing was asked of them.")
+    if split and annotator not in split:
+        notes.append(f"The queue is split between {', '.join(split)}: you see what everybody labels.")
+    return Worklist(
+        key,
+        key.removesuffix(SUFFIX).removesuffix(".jsonl"),
+        tuple(names),
+        frozenset(drawn.name for drawn in mine if split and drawn.annotator is None),
+        frozenset(drawn.name for drawn in mine if drawn.why),
+        tuple(notes),
+    )
+
+
+def find_queues(one: OpenRun, named: Iterable[Path]) -> dict[str, Path]:
+    """Return the queues there are for a run by name: those the studio was started with, those beside the run and its labels."""
+    found: dict[str, Path] = {}
+    beside = [path for folder in dict.fromkeys((one.run.folder, one.labels.path.parent)) for path in _queues_in(folder)]
+    for path in (*named, *beside):
+        if path.resolve() not in {known.resolve() for known in found.values()}:
+            name, number = path.name, 2
+            while name in found:
+                name, number = f"{path.name} ({number})", number + 1
+            found[name] = path
+    return found
+
+
+def _queues_in(folder: Path) -> list[Path]:
+    own = folder / QUEUE_FILE
+    return [*([own] if own.is_file() else []), *sorted(folder.glob(f"*{SUFFIX}"))]
+
+
+def describe_queues(one: OpenRun, named: Iterable[Path]) -> dict[str, str]:
+    """Return how large each queue of a run is, or what is wrong with it, in words."""
+    told = {}
+    for name, path in find_queues(one, named).items():
+        try:
+            queue = LabelQueue.read(path)
+        except UserError as error:
+            told[name] = str(error)
+            continue
+        needing = sum(bool(drawn.why) for drawn in queue.drawn)
+        shared = sum(drawn.annotator is None for drawn in queue.drawn)
+        words = [f"{len(queue.drawn)} edits"]
+        if needing:
+            words.append(f"{needing} need a person and come first")
+        if queue.annotators:
+            words.append(f"{shared} shared by all, the others split between {', '.join(queue.annotators)}")
+        told[name] = ", ".join(words)
+    return told
+
+
+def propose_worklist(one: OpenRun, named: Iterable[Path]) -> str:
+    """Return the first queue that holds edits of this run, else all edits: labels outside a queue do not count with it."""
+    known = set(list_edits(one))
+    for name, path in find_queues(one, named).items():
+        with suppress(UserError):  # what is wrong with it is said beside its name
+            if any(drawn.name in known for drawn in LabelQueue.read(path).drawn):
+                return name
+    return ALL
+
+
+def keep_random_subset(one: OpenRun, size: int, seed: int) -> str:
+    """Draw a random subset of a run's edits, keep it as a queue beside the labels, and return its name.
+
+    The same size and seed are the same subset; a file that is there is left as it is, for labels may have been drawn by it.
+    """
+    edits = [(edit_id, name, model) for name, edit_id, model in one.index.asked_edits()]
+    if not edits:
+        raise UserError("this run holds no edits yet")
+    path = one.labels.path.with_name(f"random-{min(size, len(edits))}-of-{len(edits)}-seed-{seed}{SUFFIX}")
+    if not path.exists():
+        try:
+            draw_evenly(edits, size, seed).write(path)
+        except OSError as error:
+            raise UserError(f"{path} cannot be written ({error.strerror or error})") from None
+    return path.name
+
+
+def list_edits(one: OpenRun) -> list[str]:
+    """Return the edits of which something is asked, in the manifest's order."""
+    return [name for name, _, _ in one.index.asked_edits()]
+
+
+def find_differing(one: OpenRun) -> dict[str, set[str]]:
+    """Return the edits whose annotators differ and the criteria they differ on, settled ones among them, in the run's order.
+
+    An adjudicated edit keeps its place, so that an adjudicator can go back to it.
+    """
+    order = list_edits(one)
+    found: dict[str, set[str]] = {}
+    for given in one.index.people().given.values():
+        for (name, criterion), scores in given.items():
+            if len(set(scores.values())) > 1:
+                found.setdefault(name, set()).add(criterion)
+    return {name: found[name] for name in order if name in found}
+
+
+def count_open_differences(one: OpenRun) -> int:
+    """Return how many edits wait for adjudication."""
+    settled = find_adjudicated(one)
+    return sum(any((name, criterion) not in settled for criterion in on) for name, on in find_differing(one).items())
+
+
+def find_adjudicated(one: OpenRun) -> set[tuple[str, str]]:
+    """Return what was adjudicated, as (edit, criterion)."""
+    return {place for people in one.index.people().by_protocol.values() for place in people.adjudicated}
+
+
+class LabelRequest(Record):
+    """One keystroke: a label, an answer to a check, a doubt, boxes, a remark, a skip, or an undo."""
+
+    annotator: str = Field(min_length=1, max_length=80)
+    work: str = Field(default="", max_length=300)
+    edit: str = Field(default="", max_length=1000)
+    criterion: str = Field(default="", max_length=200)
+    label: str | None = Field(default=None, max_length=200)
+    check: str = Field(default="", max_length=200)
+    """The item of a check list that `label` answers."""
+    unsure: bool | None = None
+    """None leaves it as it was."""
+    skip: bool | None = None
+    comment: str | None = Field(default=None, max_length=4000)
+    boxes: Boxes | None = Field(default=None, max_length=50)
+    undo: bool = False
+
+
+def label_edit(
+    one: OpenRun,
+    name: str,
+    given: LabelRequest,
+    forms: Iterable[RubricForm],
+    adjudicated: bool,
+    about: Mapping[str, Any],
+) -> None:
+    """Write what a keystroke says on a criterion; what `agree` could not read is refused in a sentence."""
+    listed = list(forms)
+    form = next((form for form in listed if form.rubric.criterion == given.criterion), None)
+    if form is None:
+        raise UserError("this edit is not judged by that criterion")
+    said = one.labels.about(name, given.edit, "adjudicated" if adjudicated else "label")
+    before = said.get(given.criterion)
+    seen = {} if adjudicated or not all_done(listed, said) else {"judge_seen": True}
+    after = _after(form, given, before)
+    one.labels.say(name, given.edit, given.criterion, after, adjudicated, **about, **seen)
+
+
+def _after(form: RubricForm, given: LabelRequest, before: LabelValue | None) -> LabelValue | None:
+    """Return what an annotator says after a keystroke."""
+    answer = form.rubric.answer
+    unsure = (before.unsure if before else False) if given.unsure is None else given.unsure
+    if given.check:
+        return _checked(form, given, before, unsure)
+    if given.label is None and given.unsure is not None:
+        if before is None:
+            raise UserError("give a label first, then say that you are not sure of it")
+        return LabelValue(before.label, unsure, before.checks)
+    if given.label is None:
+        return None
+    if isinstance(answer, ChecksAnswer) or parse_label(answer, given.label) is None or not form.usable:
+        raise UserError(f"not a valid label for {form.rubric.title}")
+    return LabelValue(given.label, unsure)
+
+
+def _checked(form: RubricForm, given: LabelRequest, before: LabelValue | None, unsure: bool) -> LabelValue:
+    answer = form.rubric.answer
+    if not isinstance(answer, ChecksAnswer):
+        raise UserError(f"{form.rubric.title} is no check list")
+    check = next((check for check in answer.checks if check.key == given.check), None)
+    if check is None or given.label is None or given.label not in check.values:
+        raise UserError(f"not a valid label for {form.rubric.title}")
+    checks = {**(before.checks if before else {}), given.check: given.label}
+    total = answer.total(checks) if all(item.key in checks for item in answer.checks) else None
+    return LabelValue(None if total is None else f"{total:.12g}", unsure, checks)
+
+
+def is_done(form: RubricForm, said: LabelValue | None) -> bool:
+    """Say whether a criterion was answered; a check list of which nothing applies is, though it has no score."""
+    if said is None:
+        return False
+    return said.label is not None or (bool(form.checks) and all(check.key in said.checks for check in form.checks))
+
+
+def all_done(forms: Iterable[RubricForm], said: Mapping[str, LabelValue]) -> bool:
+    """Say whether everything asked of an edit was answered."""
+    asked = [form for form in forms if form.usable]
+    return bool(asked) and all(is_done(form, said.get(form.rubric.criterion)) for form in asked)
+
+
+def labels_of_edit(one: OpenRun, edit_name: str) -> dict[str, dict[str, str]]:
+    """Return everybody's labels of an edit, by criterion and annotator, by the rule of `agree`."""
+    found: dict[str, dict[str, str]] = {}
+    for protocol, given in one.index.people().given.items():
+        for (name, criterion), scores in given.items():
+            if name == edit_name and criterion not in found:
+                rubric = one.rubric(protocol, criterion)
+                answer = rubric.answer if rubric else None
+                found[criterion] = {who: format_score_label(answer, score) for who, score in scores.items()}
+    return found
+
+
+def find_first_open(one: OpenRun, name: str, work: Worklist) -> str | None:
+    """Return the first edit of a worklist that waits for an annotator; None where all was labelled or skipped."""
+    skipped = one.labels.skipped(name)
+    if work.adjudicates:
+        settled, apart = find_adjudicated(one), find_differing(one)
+        return next(
+            (
+                edit
+                for edit in work.names
+                if edit not in skipped and any((edit, criterion) not in settled for criterion in apart[edit])
+            ),
+            None,
+        )
+    wanted, given = _wanted(one), _labelled(one, name)
+    return next(
+        (edit for edit in work.names if edit not in skipped and wanted.get(edit, set()) - given.get(edit, set())), None
+    )
+
+
+def count_progress(one: OpenRun, works: Mapping[str, Worklist]) -> dict[str, dict[str, int]]:
+    """Return by annotator how many edits of the own worklist were labelled, how many skipped, and how many there are."""
+    wanted = _wanted(one)
+    found = {}
+    for name, work in works.items():
+        given, names = _labelled(one, name), set(work.names)
+        labelled = {edit for edit in names if wanted.get(edit) and wanted[edit] <= given.get(edit, set())}
+        skipped = one.labels.skipped(name) & names - labelled
+        if labelled or skipped or name in {who for who, _, _ in one.labels.said()}:
+            found[name] = {"labelled": len(labelled), "skipped": len(skipped), "total": len(names)}
+    return found
+
+
+def _wanted(one: OpenRun) -> dict[str, set[str]]:
+    """Return the criteria that can be labelled, by edit."""
+    found: dict[str, set[str]] = {}
+    usable = {
+        (criterion, protocol)
+        for criterion, protocol in one.index.criteria()
+        if (rubric := one.rubric(protocol, criterion)) and can_be_labelled(rubric.answer)
+    }
+    for name, criterion, protocol in one.index.criteria_of_edits():
+        if (criterion, protocol) in usable:
+            found.setdefault(name, set()).add(criterion)
+    return found
+
+
+def _labelled(one: OpenRun, name: str) -> dict[str, set[str]]:
+    """Return what an annotator labelled, by edit."""
+    found: dict[str, set[str]] = {}
+    items: dict[str, int] = {}
+    for criterion, protocol in one.index.criteria():
+        rubric = one.rubric(protocol, criterion)
+        if rubric and isinstance(rubric.answer, ChecksAnswer):
+            items[criterion] = len(rubric.answer.checks)
+    for who, place, said in one.labels.said():
+        criterion = str(place.criterion)
+        if who == name and (said.label is not None or len(said.checks) >= items.get(criterion, 1)):
+            found.setdefault(place.edit_id, set()).add(criterion)
+    return found
+
+
+def measure_alpha(given: Iterable[Mapping[str, float]]) -> tuple[float | None, str | None, int]:
+    """Return Krippendorff's ordinal α of the scores of some edits by annotator, or why there is none; and of how many edits."""
+    shared = [scores for scores in given if len(scores) > 1]
+    if not shared:
+        return None, "no edit was labelled by two annotators", 0
+    place = {name: column for column, name in enumerate(dict.fromkeys(name for scores in shared for name in scores))}
+    ratings = np.full((len(shared), len(place)), np.nan)
+    for row, scores in enumerate(shared):
+        for name, score in scores.items():
+            ratings[row, place[name]] = score
+    value, why = statistics.alpha(ratings)
+    return value, why, len(shared)

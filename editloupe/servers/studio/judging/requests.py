@@ -1,0 +1,347 @@
+"""What the Judge page asks for, checked: pictures by hash, an instruction, boxes, and who shall judge how."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
+from starlette.requests import Request
+
+from editloupe._util.errors import describe_error
+from editloupe.agent.spec_names import RULES
+from editloupe.evals.forks.fork_judge import JudgeChange
+from editloupe.evals.forks.fork_trace import ForkStop
+from editloupe.judge import Judge
+from editloupe.judge.plans import is_file_spec
+from editloupe.judge.settings import DEFAULT_SETUP, setup_names
+from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.registry import DEFAULT
+from editloupe.rubrics.roles import OPTIONAL, role_of
+from editloupe.servers.studio.judging.uploads import Uploads
+from editloupe.servers.studio.run_catalog import OpenRun
+from editloupe.servers.studio.settings import StudioSettings
+from editloupe.tools.settings import read_assignments
+from editloupe.types import Boxes, Edit, Mode, Record, Several, UserError
+
+M = TypeVar("M", bound=BaseModel)
+_OWN_SLOTS = ("source", "edited", "reference")
+LONGEST = 4000
+"""Letters an instruction may have."""
+
+
+Role = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
+Picture = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{32})?$")]
+
+
+class JudgeRequest(Record):
+    """One press of the button."""
+
+    source: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
+    edited: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
+    reference: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
+    more: dict[Role, Picture] = Field(default_factory=dict, max_length=12)
+    """Further pictures by role, such as an annotated one or a golden label."""
+    instruction: str = Field(default="", max_length=LONGEST)
+    instruction_type: str = Field(default="", max_length=80)
+    boxes: Boxes = Field(default=(), max_length=50)
+    judge: str = Field(default="", max_length=200)
+    base_url: str | None = Field(default=None, max_length=400)
+    """One of the servers named at the start; empty for the provider's own, None for the one that is proposed."""
+    protocol: str = Field(default=DEFAULT.name, max_length=40)
+    mode: Mode | None = None
+    setup: str = Field(default=DEFAULT_SETUP, max_length=80)
+    """One of those that come with EditLoupe; a page names no files."""
+    name: str = Field(default="", max_length=80)
+    """What the edit is called; the name of an example or of a file."""
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _no_mode_is_none(cls, value: object) -> object:
+        return value or None
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The further pictures that there are."""
+        return {role: sha for role, sha in self.more.items() if sha}
+
+    @property
+    def edit_id(self) -> str:
+        """The same edit has the same name each time it is judged, whoever judges it."""
+        facts = [
+            self.source,
+            self.edited,
+            self.reference,
+            self.instruction,
+            self.instruction_type,
+            [*map(list, self.boxes)],
+            *([sorted(self.given.items())] if self.given else []),
+        ]
+        digest = hashlib.sha256(json.dumps(facts).encode("utf-8", "replace")).hexdigest()[:6]
+        plain = re.sub(r"[^\w-]+", "-", Path(self.name).stem).strip("-")[:40] or "edit"
+        return f"{plain}-{digest}"
+
+
+async def parse_json(request: Request, kind: type[M]) -> M:
+    """Read a request's JSON in a worker thread, so that no other page waits for it; raise ValidationError if it is wrong."""
+    return await asyncio.to_thread(kind.model_validate_json, await request.body())
+
+
+def read_request(body: bytes) -> JudgeRequest:
+    """Read what the page sent; a mistake is told in one sentence."""
+    try:
+        return JudgeRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise UserError(describe_error(error, whole="the request")) from None
+
+
+def build_edit(request: JudgeRequest, uploads: Uploads) -> Edit:
+    """Return the edit to judge; every picture must have been given before."""
+    for role, sha in (("source", request.source), ("edited", request.edited)):
+        if not sha:
+            raise UserError(f"choose the {role} picture first")
+    if not request.instruction.strip():
+        raise UserError("type the instruction: what was asked of the editing model")
+    return Edit(
+        id=request.edit_id,
+        source=uploads.path(request.source),
+        edited=uploads.path(request.edited),
+        reference=uploads.path(request.reference) if request.reference else None,
+        instruction=request.instruction.strip(),
+        instruction_type=request.instruction_type or None,
+        target_boxes=request.boxes,
+        more_images={role: (uploads.path(sha),) for role, sha in request.given.items()},
+    )
+
+
+def list_further_roles(protocol: Protocol) -> dict[str, str]:
+    """Return the pictures a protocol's rubrics show beside source, edit and reference: their roles and names."""
+    named = (name for rubric in protocol.rubrics for mode in rubric.modes.values() for name in mode.images)
+    found = {role_of(name): name.removesuffix(OPTIONAL) for name in named}
+    return {role: name for role, name in found.items() if role not in _OWN_SLOTS}
+
+
+def fill_in_settings(request: JudgeRequest, one: OpenRun, name: str, uploads: Uploads) -> JudgeRequest:
+    """Return a request about an edit of a run, with the pictures the run kept, to be judged as it was judged there first."""
+    edit, pictures, _ = one.edit(name)
+    shas: dict[str, str] = {}
+    more: dict[str, str] = {}
+    for role, hashes in pictures.items():
+        path = one.run.pictures.find(hashes[0]) if hashes else None
+        if path is not None:
+            (shas if role in _OWN_SLOTS else more)[role] = str(uploads.copy(path)["sha"])
+    units = one.units(name)
+    known = {"protocol": units[0].protocol, "mode": units[0].mode, "judge": units[0].judge} if units else {}
+    told = {"instruction": edit.instruction[:LONGEST], "instruction_type": (edit.instruction_type or "")[:80]}
+    return request.model_copy(
+        update={**shas, **known, **told, "more": more, "boxes": edit.target_boxes[:50], "name": edit.id[:80]}
+    )
+
+
+def build_judge(request: JudgeRequest, settings: StudioSettings) -> Judge:
+    """Open the judge; a missing key is one sentence."""
+    spec = request.judge.strip() or settings.judge
+    if request.setup not in setup_names():
+        raise UserError(f'there is no set-up "{request.setup}" here; there are: {", ".join(setup_names())}')
+    if spec and is_file_spec(spec) and spec != settings.judge:
+        raise UserError(
+            "a page names no files of this machine; start the studio with that judge: `editloupe studio --judge SPEC`"
+        )
+    return Judge(
+        spec,
+        protocol=request.protocol,
+        mode=request.mode,
+        base_url=_server(request, spec, settings),
+        setup=request.setup,
+    )
+
+
+def _server(request: JudgeRequest, spec: str | None, settings: StudioSettings) -> str | None:
+    """Return the address the judge is asked at: one that was named at the start, for the key goes where it points."""
+    if spec == RULES:
+        return None
+    if request.base_url is None:
+        return settings.base_urls[0] if settings.base_urls and spec == settings.judge else None
+    wanted = request.base_url.strip()
+    if not wanted:
+        return None
+    found = settings.servers.get(wanted, wanted)
+    if found not in settings.base_urls:
+        raise UserError(
+            "this studio asks only the servers it was started with; name another one with "
+            "`editloupe studio --base-url URL`"
+        )
+    return found
+
+
+AT_ONCE = 2
+"""Forks under way together; each may ask several times."""
+LONGEST = 20_000
+"""Letters a thought may have."""
+TOOL_SETTINGS = (
+    "enhancer",
+    "enhance_up_to",
+    "network_share",
+    "comparison",
+    "pixel_threshold",
+    "max_regions",
+    "overview",
+    "box_threshold",
+    "text_threshold",
+    "read_text",
+)
+"""What a page may set about the tools: nothing that names files, weights or the machine."""
+MOST = 20
+"""Repeats of one fork from the page."""
+Place = int | str
+
+
+class ForkRequest(Record):
+    """One press of the button; numbers of steps, calls and targets count from 1."""
+
+    edit: str = Field(max_length=1000)
+    criterion: str = Field(max_length=200)
+    repeat: int = Field(default=0, ge=0)
+    configuration: str | None = Field(default=None, max_length=80)
+    target: int | None = Field(default=None, ge=1)
+    parent: int | None = Field(default=None, ge=1)
+    step: int = Field(ge=1)
+    thought: str | None = Field(default=None, max_length=LONGEST)
+    """None where it is as it was."""
+    dropped: Several[int] = Field(default=(), max_length=64)
+    again: Several[int] = Field(default=(), max_length=64)
+    boxes: dict[int, str] = Field(default_factory=dict, max_length=64)
+    """By call, as x1, y1, x2, y2 in the numbers of the call."""
+    pictures: dict[str, str] = Field(default_factory=dict, max_length=64)
+    """By observation, the hash of an uploaded picture."""
+    judge: str = Field(default="", max_length=200)
+    base_url: str = Field(default="", max_length=400)
+    mode: Mode | None = None
+    setup: str = Field(default="", max_length=80)
+    """One of those that come with EditLoupe; a page names no files. Empty for the parent's settings."""
+    tools: str = Field(default="", max_length=1000)
+    """Settings of the tools, KEY=VALUE, one a line."""
+    wording: str = Field(default="", max_length=LONGEST)
+    """Other words for the rubric, in YAML."""
+    times: int = Field(default=1, ge=1, le=MOST)
+    job: str = Field(default="", max_length=80)
+    """A key to stop it by, as the form was given one."""
+
+    @field_validator("mode", "configuration", "thought", mode="before")
+    @classmethod
+    def _nothing_is_none(cls, value: object) -> object:
+        return value or None
+
+    def box_numbers(self) -> dict[int, tuple[float, ...]]:
+        """Return the other boxes."""
+        found: dict[int, tuple[float, ...]] = {}
+        for call, text in self.boxes.items():
+            try:
+                numbers = tuple(float(part) for part in text.replace(",", " ").split())
+            except ValueError:
+                numbers = ()
+            if len(numbers) != 4:
+                raise UserError(f"the box of call {call} takes four numbers: x1, y1, x2, y2")
+            found[call] = numbers
+        return found
+
+    def picture_files(self, uploads: Uploads) -> dict[Place, str | Path]:
+        """Return the uploaded pictures."""
+        return {place: uploads.path(sha) for place, sha in self.pictures.items()}
+
+    def tool_settings(self) -> dict[str, Any]:
+        """Return the other settings of the tools; those that name files or weights are not for a page to set."""
+        found = read_assignments([line.strip() for line in self.tools.splitlines() if line.strip()])
+        for name in found:
+            if name not in TOOL_SETTINGS:
+                raise UserError(f"{name} is not set on the page; it has: {', '.join(TOOL_SETTINGS)}")
+        return dict(found)
+
+    def other(self, settings: StudioSettings, rubrics: Sequence[Path]) -> JudgeChange:
+        """Return what is other about the judge; it is asked only at servers that the studio was started with."""
+        if self.setup and self.setup not in setup_names():
+            raise UserError(f'there is no set-up "{self.setup}" here; there are: {", ".join(setup_names())}')
+        wanted = self.base_url.strip()
+        address = settings.servers.get(wanted, wanted) or None
+        if address is not None and address not in settings.base_urls:
+            raise UserError(
+                "this studio asks only the servers it was started with; name another one with "
+                "`editloupe studio --base-url URL`"
+            )
+        return JudgeChange(
+            judge=self.judge.strip() or None,
+            base_url=address,
+            mode=self.mode,
+            setup=self.setup or None,
+            tools=self.tool_settings(),
+            rubrics=tuple(rubrics),
+            address_of_run=False,
+        )
+
+    @contextmanager
+    def rubric_files(self) -> Iterator[list[Path]]:
+        """Give the other words as a file, for as long as the judge is opened with it."""
+        if not self.wording.strip():
+            yield []
+            return
+        with TemporaryDirectory(prefix="editloupe-wording-") as folder:
+            file = Path(folder) / "wording.yaml"
+            file.write_text(self.wording, "utf-8")
+            yield [file]
+
+
+def read_fork_request(body: bytes) -> ForkRequest:
+    """Read what the page sent; a mistake is told in one sentence."""
+    try:
+        return ForkRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise UserError(describe_error(error, whole="the request")) from None
+
+
+class ForkJobs:
+    """The forks of this program, by the key their form was given."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[str, ForkStop] = {}
+        self._closed = False
+
+    @contextmanager
+    def room(self, key: str) -> Iterator[ForkStop]:
+        """Take a place and give what stops the fork; where there is no place, that is told in a sentence."""
+        with self._lock:
+            if self._closed:
+                raise UserError("the studio is ending")
+            if key in self._under_way:
+                raise UserError("this fork is being made already; wait for it, or stop it")
+            if len(self._under_way) >= AT_ONCE:
+                raise UserError(f"{AT_ONCE} forks are being made already; wait for one of them, or stop it")
+            stop = self._under_way[key] = ForkStop()
+        try:
+            yield stop
+        finally:
+            with self._lock:
+                del self._under_way[key]
+
+    def stop(self, key: str) -> bool:
+        """Stop a fork; False where it has ended, or was never begun."""
+        with self._lock:
+            found = self._under_way.get(key)
+        if found is not None:
+            found.stop()
+        return found is not None
+
+    def close(self) -> None:
+        """Stop all of them; no further one begins."""
+        with self._lock:
+            self._closed, left = True, list(self._under_way.values())
+        for one in left:
+            one.stop()

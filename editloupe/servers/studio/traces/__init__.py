@@ -1,0 +1,3 @@
+"""What the pages about traces show."""
+
+__all__: list[str] = []
