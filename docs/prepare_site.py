@@ -171,17 +171,19 @@ def option_usage(option: Any) -> str:
 def option_help(option: Any) -> str:
     """Return the help of an option with its default, if it has one worth showing."""
     sentence = plain(option.help)
-    shown = option.show_default if isinstance(option.show_default, str) else option.default
+    default = option.show_default if isinstance(option.show_default, str) else option.default
     if option.is_flag and not option.secondary_opts:
         return sentence
-    if callable(shown) or shown in (None, "", (), []) or str(shown).startswith(("Default", "Sentinel")):
+    if callable(default) or default in (None, "", (), []) or "Default: " in sentence:
         return sentence
-    return f"{sentence} Default: `{shown}`."
+    if isinstance(default, bool):
+        default = "on" if default else "off"
+    return f"{sentence} Default: `{default}`."
 
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     """Return a Markdown table of two columns."""
-    lines = [f"| {title} | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]
+    lines = [f"| {title} | meaning |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]
     return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
 
 
@@ -197,8 +199,8 @@ def plain_paragraph(paragraph: str) -> str:
         commands = re.sub(r"\s+(?=editloupe )", "\n", example[2])
         return f"{example[1]}\n\n```sh\n{commands}\n```"
     parts = paragraph.split("`")  # odd parts are code
-    for place in range(0, len(parts), 2):
-        parts[place] = re.sub(r"([*_<])", r"\\\1", parts[place])
+    for index in range(0, len(parts), 2):
+        parts[index] = re.sub(r"([*_<])", r"\\\1", parts[index])
     return "`".join(parts).replace("|", "\\|")
 
 
