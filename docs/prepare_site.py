@@ -1,8 +1,8 @@
 """Lay out the pages of the site: `make docs` builds them with mkdocs.yml.
 
 The documents are written to be read in the repository. They link to source files and draw graphs as Mermaid. The site must
-work without a network, so linked files become pages of their own and graphs become lists of their edges. Two reference pages
-are generated: the command line from the typer application, and the Python names from the packages that have an `__all__`.
+work without a network, so linked files become pages of their own and graphs become lists of their edges. Three reference
+pages are generated: commands and settings from the command line, Python names from the packages that have an `__all__`.
 
     python docs/prepare_site.py build/docs
 """
@@ -110,7 +110,16 @@ def command_reference() -> str:
     """Return every command with its arguments, options, defaults and examples, as the typer application declares them."""
     from editloupe.cli.main import COMMANDS
 
-    return "\n".join(section for command in COMMANDS for section in command_sections(command.name))
+    panels: dict[str, list[str]] = {}
+    for command in COMMANDS:
+        panels.setdefault(command.panel, []).append(command.name)
+    sections = [
+        f"## {panel}\n\n" + "\n".join(section for name in names for section in command_sections(name))
+        for panel, names in panels.items()
+    ]
+    links = ((f"[{panel}](#{panel.lower().replace(' ', '-')})", names) for panel, names in panels.items())
+    overview = table("group", ((link, ", ".join(f"`{name}`" for name in names)) for link, names in links), "commands")
+    return "\n".join([overview, *sections])
 
 
 def command_sections(name: str) -> Iterator[str]:
@@ -121,13 +130,27 @@ def command_sections(name: str) -> Iterator[str]:
 
     command: Any = typer.main.get_command(build_app(name)).commands[name]  # type: ignore[attr-defined]
     if hasattr(command, "commands"):
-        yield f"## {name}\n\n{plain(command.help)}\n"
+        yield f"### {name}\n\n{plain(command.help)}\n"
         for inner_name in command.list_commands(None):
             inner = command.get_command(None, inner_name)
             if not inner.hidden:
-                yield command_section(f"{name} {inner_name}", inner, "###")
+                yield command_section(f"{name} {inner_name}", inner, "####")
     else:
-        yield command_section(name, command, "##")
+        yield command_section(name, command, "###")
+
+
+def settings_reference() -> str:
+    """Return every key of `--set` with its values, default and meaning, in a table for each kind."""
+    from editloupe.cli.settings import TITLES, list_settings
+
+    rows: dict[str, list[str]] = {}
+    for setting in list_settings():
+        prefix = next(prefix for prefix in sorted(TITLES, key=len, reverse=True) if setting.key.startswith(prefix))
+        default = "unset" if setting.default in (None, {}) else str(setting.default)
+        row = f"| `{setting.key}` | {plain(setting.takes)} | `{default}` | {plain(setting.about)} |"
+        rows.setdefault(TITLES[prefix], []).append(row)
+    head = "| key | takes | default | meaning |\n|---|---|---|---|\n"
+    return "\n".join(f"## {title}\n\n{head}" + "\n".join(lines) + "\n" for title, lines in rows.items())
 
 
 def command_section(name: str, command: Any, heading: str) -> str:
@@ -181,9 +204,9 @@ def option_help(option: Any) -> str:
     return f"{sentence} Default: `{default}`."
 
 
-def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+def table(title: str, rows: Iterable[tuple[str, str]], second: str = "meaning") -> str:
     """Return a Markdown table of two columns."""
-    lines = [f"| {title} | meaning |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]
+    lines = [f"| {title} | {second} |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]
     return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
 
 
@@ -213,7 +236,11 @@ def python_reference() -> str:
     )
 
 
-GENERATORS: dict[str, Callable[[], str]] = {"commands": command_reference, "python": python_reference}
+GENERATORS: dict[str, Callable[[], str]] = {
+    "commands": command_reference,
+    "settings": settings_reference,
+    "python": python_reference,
+}
 """What the marks `<!-- generated: NAME -->` in documents are replaced by."""
 
 

@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from editloupe.cli.main import COMMANDS, build_app, run
+from editloupe.cli.settings import list_settings
 from editloupe.demo import demo_manifest
 from editloupe.graphs.edit import EDIT_GRAPH
 from editloupe.graphs.loop import LOOP
@@ -193,8 +194,15 @@ def test_the_site_is_laid_out_with_every_link_leading_to_a_page(site: Path) -> N
 def test_the_command_line_reference_has_every_command_with_its_options(site: Path) -> None:
     text = (site / "reference" / "command-line.md").read_text("utf-8")
     for command in COMMANDS:
-        assert f"\n## {command.name}\n" in text
-    assert "\n### run merge\n" in text
-    assert "\n### make dlebench\n" in text
+        assert f"\n### {command.name}\n" in text
+        assert f"\n## {command.panel}\n" in text
+    assert "\n#### run merge\n" in text
+    assert "\n#### make dlebench\n" in text
+    assert "**Hidden options**" in text
     assert "| `--judge` `TEXT` |" in text
     assert "`SOURCE`" in text
+
+
+def test_the_settings_reference_has_every_key(site: Path) -> None:
+    text = (site / "reference" / "settings.md").read_text("utf-8")
+    assert not [setting.key for setting in list_settings() if f"| `{setting.key}` |" not in text]
