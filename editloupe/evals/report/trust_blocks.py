@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from editloupe._util.text import number_of
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.stats.trust.corrected_scores import (
-    MIN_LABELS,
     Corrected,
     CorrectedScore,
     CorrectedScores,
     CorrectedSlice,
 )
+from editloupe.evals.stats.trust.yes_no import MIN_LABELS
 from editloupe.judge.calibration import CONFIDENCE_KINDS, Calibration
 from editloupe.rubrics.tables import Cell, PrintedTable
 

@@ -17,7 +17,7 @@ from editloupe._util.text import for_json, normalize_name, number_of
 from editloupe.evals.labels.human import HumanLabels
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.runs.run_folder import ALREADY_LABELLED, QUEUE
-from editloupe.evals.stats.bootstrap import Floats, Ints
+from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.trust.confidence import AUTO, find_confidences
 from editloupe.types import Reason, UserError
@@ -142,6 +142,70 @@ class LabelQueue:
         labelled: dict[str, None] = {}
         drawn = tuple(_read(path, labelled))
         return cls(path.name, drawn, labelled=tuple(labelled))
+
+
+@dataclass(frozen=True)
+class LabelledCells:
+    """Cells (an edit on a criterion) that a mean is taken over."""
+
+    rows: Ints
+    columns: Ints
+    shares: Floats
+    """What each cell counts in the mean."""
+    labelled: Bools
+    """Whether people labelled it."""
+
+
+class QueueWeights:
+    """The drawing probabilities of one queue for the rows of a slice.
+
+    Args:
+        queue: The queue.
+        share: Its share in the average, if several queues were joined.
+        names: The names of the rows.
+    """
+
+    def __init__(self, queue: LabelQueue, share: float, names: Sequence[str]) -> None:
+        self.name, self.share = queue.name, share
+        before = set(queue.labelled)
+        self.before: Bools = np.array([name in before for name in names], bool)
+        """Rows that were labelled before the draw: each stands for itself."""
+        chances = queue.chances
+        self.chances = np.array([chances.get(name, np.nan) for name in names])
+
+    def weights(self, cells: LabelledCells) -> Floats:
+        """Return the weight of each cell's label; 0 for cells that the queue did not draw.
+
+        Drawn edits stand for all that could be drawn. If some edits were labelled before, the drawn ones are scaled to
+        exactly that, so that a queue that is labelled in part does not give the others too much weight.
+        """
+        before = self.before[cells.rows]
+        weights = 1 / self.chances[cells.rows]
+        weights = np.where(np.isnan(weights), 0.0, weights)
+        for column in np.unique(cells.columns) if before.any() else ():
+            rest = (cells.columns == column) & ~before
+            labelled = rest & cells.labelled & (weights > 0)
+            total = float((cells.shares * weights)[labelled].sum())
+            weights[rest] *= float(cells.shares[rest].sum()) / total if total > 0 else 0.0
+        return np.asarray(weights)
+
+    def explain_too_few(self, cells: LabelledCells, min_labels: int) -> str | None:
+        """Return why the labels cannot be weighted if some edits were labelled before the draw; None if they can."""
+        before = self.before[cells.rows]
+        if not before.any():
+            return None
+        unlabelled = len(np.unique(cells.rows[before & ~cells.labelled]))
+        if unlabelled:
+            return (
+                f"{unlabelled} of the {len(np.unique(cells.rows[before]))} edits here that were labelled before {self.name} was "
+                "drawn have no label now; add their labels with --human"
+            )
+        for column in np.unique(cells.columns):
+            rest = (cells.columns == column) & ~before
+            labels = int((rest & cells.labelled & np.isfinite(self.chances[cells.rows])).sum())
+            if labels < (needed := min(min_labels, int(rest.sum()))):
+                return f"{number_of(labels, 'label')} of edits that {self.name} drew; at least {needed} are needed"
+        return None
 
 
 def _read(path: Path, labelled: dict[str, None]) -> Iterable[QueuedEdit]:

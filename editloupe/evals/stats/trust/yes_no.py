@@ -17,7 +17,7 @@ from editloupe.rubrics.model import YesNoAnswer
 from editloupe.types import Record
 
 MIN_LABELS = 20
-"""Labels below which no number is given."""
+"""Labels below which no corrected number is given: the interval would be a guess about its own width."""
 MIN_LABELS_EACH = 5
 """Labels of yes, and of no, below which a rate is not known."""
 MIN_POWER = 0.1
