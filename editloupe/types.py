@@ -1,4 +1,4 @@
-"""The records everything else speaks in: frozen pydantic models, nothing else."""
+"""The records of the package: edits, verdicts, traces and judgements, as frozen pydantic models."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from editloupe.pictures.memory import MemoryPicture, PictureField, PictureSource
 
 T = TypeVar("T")
 Sha = str
-"""A picture's content hash; the state of a graph and a trace hold these, never pixels."""
+"""A picture's content hash. Graph states and traces hold these hashes, never pixels."""
 
 Mode = Literal["tools", "oracle", "plain"]
 UNJUDGED: Literal["unjudged"] = "unjudged"
-"""The status of an outcome without a verdict, and what tables and lists of labels show in its place."""
+"""The status of an outcome without a verdict; tables and lists of labels show this word too."""
 MAX_COORDINATE = 2**40
-"""No position in a picture is farther away; numbers up to here can be multiplied without losing any of them."""
+"""The largest absolute coordinate of a box; products of such numbers are still exact."""
 
 
 class Record(BaseModel):
-    """Base of all records: frozen, strict about unknown fields; a number that is none stays visible in JSON."""
+    """Base of all records: frozen, without unknown fields. NaN and infinity are serialized as strings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class StopAtFirst(FailFast):
-    """Refuse a sequence at its first wrong item; hashable, as `Annotated[...] | None` needs it to be.
+    """Refuse a sequence at its first wrong item. Hashable, because `Annotated[...] | None` requires it.
 
-    Pydantic otherwise keeps an error of every item, with which a small request can take all memory.
+    By default pydantic keeps one error per item, so that a small request could use up all memory.
     """
 
     def __hash__(self) -> int:
@@ -44,14 +44,21 @@ class StopAtFirst(FailFast):
 
 
 Several = Annotated[tuple[T, ...], StopAtFirst()]
-"""Values from outside the program, refused at the first wrong one."""
+"""A tuple of values from outside the program; validation stops at the first wrong one."""
 
 
 class Box(Record):
-    """A rectangle in pixels, x2 and y2 exclusive; accepts `[x1, y1, x2, y2]`.
+    """A rectangle in pixels. It is also validated from a list `[x1, y1, x2, y2]`.
 
-    >>> Box.model_validate([10, 20, 30, 60]).size
-    (20, 40)
+    Args:
+        x1: The left edge.
+        y1: The top edge.
+        x2: The right edge, exclusive.
+        y2: The bottom edge, exclusive.
+
+    Example:
+        >>> Box.model_validate([10, 20, 30, 60]).size
+        (20, 40)
     """
 
     x1: int
@@ -66,7 +73,7 @@ class Box(Record):
             if len(value) != 4:
                 raise ValueError(f"a box has four numbers x1, y1, x2, y2, not {len(value)}")
             if any(isinstance(v, float) and not math.isfinite(v) for v in value):
-                raise ValueError("a box has four numbers x1, y1, x2, y2, and none of them is infinite")
+                raise ValueError("a box has four finite numbers x1, y1, x2, y2")
             return {
                 k: round(v) if isinstance(v, float) else v for k, v in zip(("x1", "y1", "x2", "y2"), value, strict=True)
             }
@@ -75,7 +82,7 @@ class Box(Record):
     @model_validator(mode="after")
     def _has_area(self) -> Box:
         if max(map(abs, self)) > MAX_COORDINATE:
-            raise ValueError("a box has numbers of pixels, and no picture is that large")
+            raise ValueError("a box has coordinates in pixels, and these are larger than any picture")
         if self.x2 <= self.x1 or self.y2 <= self.y1:
             raise ValueError(f"box {list(self)} has no area: x2 must be greater than x1 and y2 greater than y1")
         return self
@@ -94,7 +101,7 @@ class Box(Record):
         return self.size[0] * self.size[1]
 
     def clamped(self, width: int, height: int) -> Box | None:
-        """Return the part inside a picture of this size, or None where nothing is left.
+        """Return the part inside a picture of this size, or None if there is none.
 
         >>> Box.model_validate([-5, 0, 10, 10]).clamped(8, 8)
         Box(x1=0, y1=0, x2=8, y2=8)
@@ -103,7 +110,7 @@ class Box(Record):
         return Box(x1=x1, y1=y1, x2=x2, y2=y2) if x2 > x1 and y2 > y1 else None
 
     def scaled(self, x_factor: float, y_factor: float) -> Box:
-        """Return the box in a picture resized by these factors, never thinner than a pixel.
+        """Return the box in a picture resized by these factors, at least one pixel wide and high.
 
         >>> Box.model_validate([10, 10, 20, 30]).scaled(0.5, 2)
         Box(x1=5, y1=20, x2=10, y2=60)
@@ -113,18 +120,44 @@ class Box(Record):
 
 
 STORED = "kept"
-"""The context in which a record is read that was written by us: what it holds could be written."""
+"""The validation context of records read from a run: their texts were checked when they were written."""
 
 
 Boxes = Several[Box]
-"""Boxes, refused at the first wrong one."""
+"""Boxes; validation stops at the first wrong one."""
 
 
 class Edit(Record):
-    """What is judged: an instruction, the picture before, the picture after."""
+    """The edit to judge: an instruction, the picture before and the picture after.
+
+    A picture is a path, bytes, a data URL, a PIL image or a numpy array.
+
+    Args:
+        id: The edit's name, unique in a run. By default the stem of the edited picture's file name, or the beginning of the
+            hash of a picture in memory.
+        source: The picture before the edit.
+        edited: The picture after the edit.
+        instruction: The text that the editing model was given.
+        instruction_type: One of the protocol's types, such as `Change Color`.
+        target_boxes: Annotated targets, in pixels of the source picture.
+        reference: A picture of the correct edit.
+        hint: A text that explains the instruction, for protocols that use one.
+        model: The editing model that made the picture.
+        turn: The number of this edit in a chain of edits.
+        human: Labels by people, by criterion: one label, or one label per annotator.
+        more_images: Further pictures by role, such as `annotated`, `references` or `pose`.
+        extra: Other fields of the manifest, for grouping and for protocols that read them.
+
+    Raises:
+        pydantic.ValidationError: If a field is missing or wrong, such as an empty instruction.
+
+    Example:
+        >>> Edit(source="before.png", edited="out/cup.png", instruction="Make the cup red").id
+        'cup'
+    """
 
     id: str = ""
-    """Unique in a run; the stem of the edited picture's file name where none is given, in memory the head of its hash."""
+    """Unique in a run. By default the stem of the edited picture's file name, or the beginning of its hash."""
     source: PictureField
     edited: PictureField
     instruction: str
@@ -133,28 +166,28 @@ class Edit(Record):
     target_boxes: Boxes = ()
     """Annotated targets, in pixels of the source picture."""
     reference: PictureField | None = None
-    """A picture of the edit done right."""
+    """A picture of the correct edit."""
     hint: str | None = None
     model: str | None = None
     """The editing model that made the picture."""
     turn: int | None = None
     human: Mapping[str, str | tuple[str, ...]] = Field(default_factory=dict)
-    """Labels given by people: criterion to one label, or one label an annotator."""
+    """Labels by people, by criterion: one label, or one label per annotator."""
     more_images: Mapping[str, tuple[PictureField, ...]] = Field(default_factory=dict)
-    """Pictures in further roles (annotated, references, pose…), by role."""
+    """Further pictures by role, such as `annotated`, `references` or `pose`."""
     extra: Mapping[str, Any] = Field(default_factory=dict)
-    """Other fields of the manifest, kept for grouping and for protocols that read them."""
+    """Other fields of the manifest, for grouping and for protocols that read them."""
 
     @property
     def files(self) -> dict[str, tuple[PictureSource, ...]]:
-        """Its pictures, by role; a role with a field of its own is that field's."""
+        """The pictures by role. A role that has a field of its own is taken from that field."""
         reference = {"reference": (self.reference,)} if self.reference else {}
         named = {"source": (self.source,), "edited": (self.edited,), **reference}
         return named | {role: paths for role, paths in self.more_images.items() if role not in named}
 
     @property
     def paths(self) -> tuple[PictureSource, ...]:
-        """Its pictures, whatever their roles."""
+        """All pictures of the edit."""
         return tuple(path for paths in self.files.values() for path in paths)
 
     @model_validator(mode="before")
@@ -164,15 +197,15 @@ class Edit(Record):
             return value
         try:
             edited = read_picture(value["edited"])
-        except ValueError:  # the field itself tells it, under its name
+        except ValueError:  # the field's own validation reports it under its name
             return value
         own = edited.sha[:16] if isinstance(edited, MemoryPicture) else Path(edited).stem
         return {**value, "edited": edited, "id": own}
 
     @field_validator("id", "instruction", "instruction_type", "hint", "model", "human", "extra")
     @classmethod
-    def _can_be_written(cls, given: Any, info: ValidationInfo) -> Any:
-        return given if info.context == STORED else writable(given)
+    def _can_be_written(cls, value: Any, info: ValidationInfo) -> Any:
+        return value if info.context == STORED else writable(value)
 
     @model_validator(mode="after")
     def _says_something(self) -> Edit:
@@ -182,7 +215,7 @@ class Edit(Record):
 
 
 class Usage(Record):
-    """Tokens and requests; cached and reasoning tokens are parts of input and output."""
+    """Numbers of requests and tokens. Cached tokens are part of the input, reasoning tokens part of the output."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -195,14 +228,14 @@ class Usage(Record):
 
 
 class Served(Record):
-    """What a provider says it answered with; empty where it does not say."""
+    """What a provider reports about the model that answered; empty fields were not reported."""
 
     judge: str = ""
-    """Who was asked."""
+    """The spec of the judge that was asked."""
     model: str = ""
     """The model's version, such as `gpt-5.1-2025-11-13`."""
     fingerprint: str = ""
-    """Of the system behind it, where the provider has one."""
+    """The fingerprint of the serving system, if the provider reports one."""
     tier: str = ""
     """The service tier that was used."""
     route: str = ""
@@ -210,7 +243,7 @@ class Served(Record):
 
     @property
     def summary(self) -> str:
-        """All of it in a few words.
+        """All fields in one line.
 
         >>> Served(model="m-2025", fingerprint="fp_1", route="east").summary
         'm-2025, fingerprint fp_1, route east'
@@ -220,42 +253,42 @@ class Served(Record):
 
 
 class RequestPicture(Record):
-    """A picture in a message to the model; its pixels are kept by hash."""
+    """A picture in a message to the model, referred to by its hash."""
 
     picture: str
-    """Its name, as the model is told."""
+    """The name under which the model sees it."""
     sha: Sha
 
 
 class RequestMessage(Record):
-    """A message of a request, word for word."""
+    """A message of a request, verbatim."""
 
     role: Literal["system", "user", "tool", "assistant"]
     content: tuple[str | RequestPicture, ...] = ()
-    """Texts and pictures in the order in which they were sent; nothing of a reply, whose words are in an earlier step."""
+    """Texts and pictures in the order sent. Empty for a reply of the model, whose text is in an earlier step."""
     prompt: int | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Which text of the trace's prompt is the message's; its pictures are in `content`."""
+    """The index of the message's text in the trace's `prompt`; its pictures are in `content`."""
     call_id: str = Field(default="", exclude_if=lambda value: not value)
     name: str = Field(default="", exclude_if=lambda value: not value)
-    """Of the tool that answers."""
+    """The name of the tool that answers."""
 
 
 class Sent(Record):
-    """One picture as it went to the model."""
+    """A picture as it was sent to the model."""
 
     name: str
     sha: Sha
-    """Of the original picture, whose pixels the tools work on."""
+    """The hash of the original picture, whose pixels the tools work on."""
     original_size: tuple[int, int]
     size: tuple[int, int]
     format: str
     bytes: int
     scale: float
-    """Sent size over original size; 1.0 where nothing was shrunk."""
+    """Sent size over original size; 1.0 if the picture was not shrunk."""
 
 
 class ToolCall(Record):
-    """A tool the judge asked for."""
+    """A tool call of the judge."""
 
     id: str
     name: str
@@ -263,23 +296,23 @@ class ToolCall(Record):
 
 
 class Observation(Record):
-    """What came back from one tool call."""
+    """The result of one tool call."""
 
     call_id: str
     tool: str
     text: str
     pictures: tuple[Sha, ...] = ()
     captions: tuple[str, ...] = ()
-    """One line a picture: what it shows."""
+    """One line per picture that says what it shows."""
     data: Mapping[str, Any] = Field(default_factory=dict)
-    """The measured facts behind the sentence, in original pixels."""
+    """The measurements that `text` states, in pixels of the original picture."""
     failed: bool = False
     seconds: float = 0.0
     cached: bool = False
 
 
 class Step(Record):
-    """One turn of the judge: what it thought, what it asked for, what it saw."""
+    """One turn of the judge: its reasoning, its tool calls and their observations."""
 
     index: int
     thought: str = ""
@@ -287,77 +320,113 @@ class Step(Record):
     observations: tuple[Observation, ...] = ()
     answer: str | None = None
     problem: str | None = None
-    """Why the reply could not be used, in the words the model was told."""
+    """Why the reply could not be used, as sent to the model."""
     raw: str = ""
-    """The reply's text as it came."""
+    """The text of the reply, unchanged."""
     sent: tuple[Sent, ...] = ()
-    """Pictures that first went out with this turn's request."""
+    """Pictures that were first sent with this turn's request."""
     usage: Usage = Usage()
     seconds: float = 0.0
-    """Of the requests themselves; the tools' time is in the observations."""
+    """Time of the requests; the time of the tools is in the observations."""
     waited: float = Field(default=0.0, exclude_if=lambda value: not value)
-    """Waiting for a place among the requests under way, for limits, and before another try."""
+    """Seconds spent waiting for the concurrency limit, for rate limits and before retries."""
     attempts: int = 1
-    """Requests made until this reply came."""
+    """Requests sent until this reply arrived."""
     asked: tuple[RequestMessage, ...] = Field(default=(), exclude_if=lambda value: not value)
-    """What the request said that no earlier one of this conversation did; empty in runs of earlier versions."""
+    """The messages that this request added to the conversation; empty in runs of earlier versions."""
     reply_key: str = Field(default="", exclude_if=lambda value: not value)
-    """Under which the run keeps the reply: the hash of the exact request."""
+    """The hash of the exact request, under which the run stores the reply."""
     served: Served | None = Field(default=None, exclude_if=lambda value: value is None)
-    """What the provider says answered; None where it says nothing."""
+    """What the provider reports about the model that answered, if anything."""
 
 
 class Reason(StrEnum):
-    """Why an edit was left unjudged: a closed set."""
+    """Why a criterion was left unjudged. The set is closed: no other reason exists.
+
+    Example:
+        >>> Reason("bad_image") is Reason.BAD_IMAGE
+        True
+    """
 
     UNREADABLE = "unreadable_answer"
+    """The reply holds no answer in the required form, even after the allowed repairs."""
     NO_ANSWER = "no_answer"
+    """The judge used up its turns, or replied with nothing."""
     TRUNCATED = "truncated"
+    """The reply was cut off at the limit of output tokens."""
     MODEL_ERROR = "model_error"
+    """The server or a model failed, even after retries."""
     TIMEOUT = "timeout"
+    """The server did not reply in time, even after retries."""
     REFUSED = "request_refused"
-    """Because of this very content: a filter, too long, a picture the provider does not take."""
+    """The provider refused this content: a safety filter, too many tokens, or an unsupported picture."""
     SERVER_REFUSED = "server_refused"
-    """For a reason that is not in the edit."""
+    """The server refused the request for a reason that does not lie in the edit."""
     BAD_IMAGE = "bad_image"
+    """A picture is missing, damaged or too large."""
     MISSING_INPUT = "missing_input"
+    """The edit lacks something that the rubric needs, such as a target box or a reference."""
     NOT_UNDERSTOOD = "not_understood"
+    """The embedded judge cannot interpret the instruction."""
     LOW_CONFIDENCE = "low_confidence"
+    """The judge's confidence is below `min_confidence`."""
     NEEDS_A_PERSON = "needs_a_person"
-    """No judge of a cascade was sure enough to be trusted."""
+    """No judge of a cascade was confident enough to be trusted."""
     BUDGET = "budget"
+    """A cap on cost, tokens or requests was reached."""
     INTERNAL = "internal_error"
+    """Judging failed because of an error in the program or in a plug-in."""
 
 
 SERVER_REASONS = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
-"""Reasons that lie with the server: outcomes that end so tell nothing about the edit or the judge."""
+"""Reasons that lie with the server. Such outcomes say nothing about the edit or the judge."""
 
 
 class Opinion(Record):
-    """What one of several judges said that answer together."""
+    """The answer of one judge of a panel or a cascade."""
 
     judge: str
     part: str
-    """Its place among them, such as `stage 1` or `member 2`."""
+    """Its position, such as `stage 1` or `member 2`."""
     label: str | None = None
     score: float | None = None
     score_100: float | None = None
     confidence: float | None = None
     reason: Reason | None = None
-    """Why it gave no verdict; None where it gave one."""
+    """Why it gave no verdict; None if it gave one."""
     detail: str = ""
-    """Why it gave none, or why its verdict does not stand."""
+    """Why it gave no verdict, or why its verdict does not count."""
     kept: bool = False
-    """Whether the outcome is this opinion's."""
+    """Whether the outcome is this opinion."""
     asked: bool = True
-    """False where it was passed over, because it may keep nothing here."""
+    """False if the judge was skipped because its calibration keeps nothing of this criterion."""
     usage: Usage = Usage()
     opinions: tuple[Opinion, ...] = Field(default=(), exclude_if=lambda value: not value)
-    """Of whom this one is made up, where it is a panel's."""
+    """The opinions of its members, if this is the opinion of a panel."""
 
 
 class Verdict(Record):
-    """A criterion that was judged."""
+    """The outcome of a criterion that was judged.
+
+    Args:
+        status: Always `judged`; tells a verdict from an `Unjudged` in JSON.
+        criterion: The name of the criterion.
+        label: The label that the judge chose, if the rubric has labels.
+        score: The score on the rubric's own scale.
+        score_100: The score from 0 to 100; None if the answer has no number.
+        values: The answers of a rubric with checks or with a text to read, by key.
+        rationale: The judge's reasoning.
+        confidence: The judge's confidence from 0 to 1, if it has one.
+        targets: The label of each target, if several targets were judged one by one.
+        usage: Requests and tokens.
+        steps: The number of steps in the trace.
+        opinions: The answers of the single judges of a panel or a cascade.
+        served: What the providers report about the models that answered.
+
+    Example:
+        >>> Verdict(criterion="instruction_following", label="Wrong Action", score=1, score_100=33.3).status
+        'judged'
+    """
 
     status: Literal["judged"] = "judged"
     criterion: str
@@ -365,43 +434,74 @@ class Verdict(Record):
     score: float | None
     score_100: float | None
     values: Mapping[str, Any] = Field(default_factory=dict)
-    """What a rubric with checks or a read-out text answered, by key."""
+    """The answers of a rubric with checks or with a text to read, by key."""
     rationale: str = ""
     confidence: float | None = None
     targets: tuple[str, ...] = ()
-    """Labels of the single targets where several were judged one by one; `unjudged` where one was left open that could not
-    change the outcome."""
+    """The label of each target, if several were judged one by one. A target that is `unjudged` could not change the outcome."""
     usage: Usage = Usage()
     steps: int = 0
     opinions: tuple[Opinion, ...] = Field(default=(), exclude_if=lambda value: not value)
-    """What each judge said, where several answer together."""
+    """The answers of the single judges of a panel or a cascade."""
     served: tuple[Served, ...] = Field(default=(), exclude_if=lambda value: not value)
-    """What the providers say answered, each once."""
+    """What the providers report about the models that answered, without repetitions."""
 
 
 class Unjudged(Record):
-    """A criterion that could not be judged, and why; never a score."""
+    """The outcome of a criterion that could not be judged. It has a reason and never a score.
+
+    Args:
+        status: Always `unjudged`; tells it from a `Verdict` in JSON.
+        criterion: The name of the criterion.
+        reason: Why there is no verdict.
+        detail: The reason in one sentence.
+        raw: The text that could not be read, complete.
+        usage: Requests and tokens.
+        steps: The number of steps in the trace.
+        opinions: The answers of the single judges of a panel or a cascade.
+        served: What the providers report about the models that answered.
+
+    Example:
+        >>> Unjudged(criterion="instruction_following", reason="bad_image", detail="a.png is an empty file").reason.value
+        'bad_image'
+    """
 
     status: Literal["unjudged"] = UNJUDGED
     criterion: str
     reason: Reason
     detail: str
-    """One sentence for a person."""
+    """The reason in one sentence."""
     raw: str = ""
-    """The text that could not be read, whole."""
+    """The text that could not be read, complete."""
     usage: Usage = Usage()
     steps: int = 0
     opinions: tuple[Opinion, ...] = Field(default=(), exclude_if=lambda value: not value)
-    """What each judge said, where several answer together."""
+    """The answers of the single judges of a panel or a cascade."""
     served: tuple[Served, ...] = Field(default=(), exclude_if=lambda value: not value)
-    """What the providers say answered, each once."""
+    """What the providers report about the models that answered, without repetitions."""
 
 
 Outcome = Annotated[Verdict | Unjudged, Field(discriminator="status")]
+"""The result for one criterion: a verdict, or the reason why there is none."""
 
 
 class Trace(Record):
-    """The steps behind one outcome, for one target or for the whole edit."""
+    """The steps that led to one outcome, for one target or for the whole edit.
+
+    Args:
+        edit_id: The edit's id.
+        criterion: The name of the criterion.
+        protocol: The name of the protocol.
+        mode: `tools`, `oracle` or `plain`.
+        judge: The spec of the judge.
+        target: The index of the target box, if targets are judged one by one.
+        part: The judge's position in a panel or a cascade, such as `stage 1`.
+        prompt: The system text and the task text, as first sent.
+        tools: The names of the tools that were offered.
+        notes: Tools that were not offered and settings that were not used, with the reasons.
+        steps: The turns of the judge.
+        seconds: The time that judging took.
+    """
 
     edit_id: str
     criterion: str
@@ -409,20 +509,37 @@ class Trace(Record):
     mode: Mode
     judge: str
     target: int | None = None
-    """Which target box this trace is about, where targets are judged one by one."""
+    """The index of the target box, if targets are judged one by one."""
     part: str = Field(default="", exclude_if=lambda value: not value)
-    """The judge's place among several that answer together, such as `stage 1`."""
+    """The judge's position in a panel or a cascade, such as `stage 1`."""
     prompt: tuple[str, ...] = ()
-    """System text and task text, as first sent."""
+    """The system text and the task text, as first sent."""
     tools: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was announced: tools not offered, settings that fell away."""
+    """Tools that were not offered and settings that were not used, with the reasons."""
     steps: tuple[Step, ...] = ()
     seconds: float = 0.0
 
 
 class Judgement(Record):
-    """All outcomes of one edit, with their traces."""
+    """All outcomes of one edit, with their traces. Notebooks show it as a table.
+
+    Args:
+        edit: The edit that was judged.
+        protocol: The name of the protocol.
+        mode: `tools`, `oracle` or `plain`.
+        judge: The spec of the judge.
+        verdicts: One `Verdict` or `Unjudged` per criterion.
+        traces: The steps that led to the outcomes.
+        notes: Notes for readers, such as tools that were not offered.
+
+    Example:
+        >>> verdict = Verdict(criterion="instruction_following", label="Wrong Action", score=1, score_100=33.3)
+        >>> edit = Edit(source="a.png", edited="cup.png", instruction="Make the cup red")
+        >>> Judgement(edit=edit, protocol="dlebench", mode="plain", judge="rules", verdicts=[verdict])
+        Judgement of 'cup' by rules (dlebench, plain)
+          instruction_following: Wrong Action (33.3 of 100)
+    """
 
     edit: Edit
     protocol: str

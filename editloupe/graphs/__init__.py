@@ -1,4 +1,4 @@
-"""In what order: the LangGraph state machines, and the contexts they work with.
+"""The LangGraph state machines that judge an edit, and their contexts.
 
 Public names are imported when they are first used, so that one graph does not load the others.
 """

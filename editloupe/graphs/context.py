@@ -24,13 +24,13 @@ from editloupe.types import Observation, Record, ToolCall
 
 
 class ObservationCache:
-    """Carries out tool calls in worker threads, each of them once; belongs to one edit and one event loop."""
+    """Runs tool calls in worker threads. Equal calls of an edit's criteria run once. For one edit and one event loop."""
 
     def __init__(self) -> None:
         self._observed: dict[str, asyncio.Future[Observation]] = {}
 
     async def observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
-        """Return what a call shows; whatever goes wrong with it is a sentence for the model."""
+        """Return the observation of a call. An error of the tool becomes a sentence for the model."""
         with tool_span(call) as span:
             seen = await self._observe(toolbox, call, view, wire)
             set_observation(span, seen)
@@ -42,12 +42,12 @@ class ObservationCache:
         before = known is not None
         if known is None:
             known = self._observed[key] = toolbox.run_in_worker(_run, toolbox, call, view, wire)
-        seen = await asyncio.shield(known)  # one criterion may give up, the other still wants to see
+        seen = await asyncio.shield(known)  # if one criterion is cancelled, another may still wait for the result
         seconds = 0.0 if before else seen.seconds
         return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})
 
     def keep(self, call: ToolCall, view: View, seen: Observation) -> None:
-        """Take what a call has shown before, instead of carrying it out."""
+        """Store the observation of an earlier call, so that the call is not run again."""
         self._observed[_key(call, view)] = kept = asyncio.get_running_loop().create_future()
         kept.set_result(seen)
 
@@ -57,9 +57,9 @@ def _key(call: ToolCall, view: View) -> str:
 
 
 def _run(toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
-    """Run a tool and make its pictures ready to be sent: hashing and encoding would hold up the event loop.
+    """Run a tool, and hash and encode its pictures, outside the event loop.
 
-    The time that counts is this work's own, without the waiting for a thread before it.
+    The measured time does not include waiting for a thread.
     """
     started = time.perf_counter()
     try:
@@ -84,13 +84,13 @@ def _run(toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Obse
 
 
 Differences = Literal["model", "tool"]
-"""Who lists the differences, where a rubric has them listed first."""
+"""Who lists the differences if a rubric needs them first."""
 
 
 class LiveContext:
-    """The context of a graph that only a running program can make.
+    """A graph context that holds live objects and has no JSON form.
 
-    Without this, `/assistants/…/schemas` of `langgraph dev` fails: pydantic looks for a JSON form of a model client or a toolbox.
+    Without this class, `/assistants/…/schemas` of `langgraph dev` fails, because pydantic has no schema of a model client.
     """
 
     @classmethod
@@ -104,38 +104,38 @@ class LiveContext:
 
 
 class LoopLimits(Record):
-    """How long one case may go on."""
+    """The limits of one case."""
 
     max_turns: int = 8
     max_repairs: int = 2
 
     @property
     def recursion_limit(self) -> int:
-        """More graph steps than the limits can lead to: a turn takes three, a repair two, insist one."""
+        """An upper bound of graph steps: three per turn, two per repair, one for the final request."""
         return 3 * self.max_turns + 2 * self.max_repairs + 10
 
 
 @dataclass(frozen=True)
 class SharedContext:
-    """What one edit is judged with, whichever graphs judge it."""
+    """The objects and settings with which one edit is judged, shared by all graphs."""
 
     chat: Chat
     judge: str
-    """The spec of the judge, as traces name it."""
+    """The spec of the judge, for traces."""
     toolbox: Toolbox
     part: str = ""
-    """The judge's place among several that answer together."""
+    """The judge's position in a panel or a cascade."""
     album: Album = field(default_factory=Album)
-    """The edit's pictures; they go with it."""
+    """The edit's pictures."""
     wire: WireLimits = WireLimits()
     limits: LoopLimits = LoopLimits()
     differences: Differences = "model"
     rules: Record | None = None
-    """How the protocol's own rules are set, where it has some; None for the published ones."""
+    """The settings of the protocol's own rules; None for the published ones."""
     observations: ObservationCache = field(default_factory=ObservationCache)
-    """What the tools have shown of this edit; its criteria share it."""
+    """The observations of this edit's tools, shared by its criteria."""
     watcher: StepWatcher | None = None
     repeat: int = 0
     strict: bool = True
-    """Whether an edit that cannot be judged for want of input raises; else it ends unjudged."""
+    """Whether a missing or broken input raises. If not, the edit ends unjudged."""
     budget: RetryBudget = field(default_factory=RetryBudget)

@@ -1,4 +1,4 @@
-"""The graph of one edit: cases are made, each is judged by the engine it names, side by side, and verdicts are drawn."""
+"""The graph of one edit: make its cases, judge them concurrently by their engines, and decide the criteria."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from editloupe.types import UNJUDGED, Edit, Mode, Outcome, Reason, Served, Trace
 
 @dataclass(frozen=True)
 class EditContext(LiveContext):
-    """Everything an edit is judged with."""
+    """The context of the graph of one edit."""
 
     shared: SharedContext
     protocol: Protocol
@@ -38,18 +38,18 @@ class EditContext(LiveContext):
 
 
 class EditState(TypedDict, total=False):
-    """What is known of an edit."""
+    """The state of the graph of one edit."""
 
     edit: Edit
     cases: list[Case]
     case: Case
-    """Of one branch."""
+    """The case of one branch."""
     judged: Annotated[list[CaseResult], operator.add]
     outcomes: Annotated[list[Outcome], operator.add]
 
 
 async def prepare(state: EditState, runtime: Runtime[EditContext]) -> EditState:
-    """Open the pictures and make the cases of every rubric this edit is asked."""
+    """Open the pictures and make the cases of every rubric that applies to the edit."""
     context, edit = runtime.context, state["edit"]
     cases: list[Case] = []
     outcomes: list[Outcome] = []
@@ -92,7 +92,7 @@ def _cases(context: EditContext, edit: Edit, rubric: Rubric) -> list[Case] | Unj
 
 
 def _with_role(edit: Edit, sentence: str) -> str:
-    """Say which picture of an edit a sentence speaks of, where it is in memory and has no name of its own."""
+    """Add the role of a picture to a sentence about it if the picture is in memory and has no file name."""
     for role, sources in edit.files.items():
         for source in sources:
             if isinstance(source, MemoryPicture) and (source.problem or source.label) in sentence:
@@ -101,16 +101,16 @@ def _with_role(edit: Edit, sentence: str) -> str:
 
 
 async def fan_out(state: EditState) -> list[Send]:
-    """Send every case on its own way, to the engine it names."""
+    """Send every case to its engine."""
     cases = state.get("cases", [])
     if unknown := {case.engine for case in cases} - set(ENGINES):
-        raise UserError(f"no engine called {unknown.pop()} judges cases; there are: {', '.join(ENGINES)}")
+        raise UserError(f"there is no engine {unknown.pop()}; there are: {', '.join(ENGINES)}")
     return [Send(_node(case.engine), EditState(case=case)) for case in cases]
 
 
 def make_judge_node(engine: Engine) -> Any:
     """Return the node in which an engine judges one case."""
-    graph, judge = engine.graph, engine.judge  # named here, LangGraph finds the graph and shows it inside the node
+    graph, judge = engine.graph, engine.judge  # LangGraph finds a graph named here and draws it inside the node
 
     async def judge_case(state: EditState, runtime: Runtime[EditContext]) -> EditState:
         case = state["case"]
@@ -123,7 +123,7 @@ def make_judge_node(engine: Engine) -> Any:
 
 
 def record_result(span: Span, judged: CaseResult) -> None:
-    """Say of a criterion's span how its case ended."""
+    """Record the result of a case in the span of its criterion."""
     given, failure = judged.given, judged.failure
     label, score = (given.label, given.score_100) if given and not failure else (None, None)
     set_decision(span, judged.case.rubric.criterion, label, score, failure.reason if failure else None)
@@ -134,7 +134,7 @@ def _node(engine: str) -> str:
 
 
 def case_context(case: Case, context: EditContext) -> CaseContext:
-    """Return what one case of an edit is judged with."""
+    """Return the context of one case of an edit."""
     heading = Trace(
         edit_id=case.edit.id,
         criterion=case.rubric.criterion,
@@ -148,7 +148,7 @@ def case_context(case: Case, context: EditContext) -> CaseContext:
 
 
 async def decide(state: EditState, runtime: Runtime[EditContext]) -> EditState:
-    """Draw the outcome of every criterion from its cases."""
+    """Decide the outcome of every criterion from its cases."""
     context = runtime.context
     by_criterion: dict[str, list[CaseResult]] = {}
     for one in state.get("judged", []):
@@ -157,7 +157,7 @@ async def decide(state: EditState, runtime: Runtime[EditContext]) -> EditState:
 
 
 def decide_criterion(cases: Sequence[CaseResult], min_confidence: float = 0.0) -> Outcome:
-    """Return the outcome of one criterion: the answer of its case, or the worst of its targets."""
+    """Return the outcome of one criterion: the answer of its case, or the worst answer of its targets."""
     cases = sorted(cases, key=lambda one: one.case.target or 0)
     criterion = cases[0].case.rubric.criterion
     usage = sum((sum_usage(list(one.trace.steps)) for one in cases), Usage())
@@ -207,7 +207,7 @@ def decide_criterion(cases: Sequence[CaseResult], min_confidence: float = 0.0) -
 
 
 def _served(cases: Sequence[CaseResult]) -> tuple[Served, ...]:
-    """Return what the provider says answered these cases, each once."""
+    """Return what the provider reports about the models that answered, without repetitions."""
     found = (
         step.served.model_copy(update={"judge": one.trace.judge})
         for one in cases
@@ -218,7 +218,7 @@ def _served(cases: Sequence[CaseResult]) -> tuple[Served, ...]:
 
 
 def _deciding(cases: Sequence[CaseResult]) -> CaseResult | None:
-    """Return the case whose answer stands: the worst label of those given, and of several alike the surest."""
+    """Return the case that decides: the one with the worst label. Ties go to the highest confidence."""
     given = [one for one in cases if one.given is not None and not one.failure]
     if not given:
         return None
@@ -226,27 +226,27 @@ def _deciding(cases: Sequence[CaseResult]) -> CaseResult | None:
     if len(given) == 1:
         return given[0]
     if not isinstance(rubric.answer, LabelAnswer):
-        return min(given, key=_score)  # the first of several alike
+        return min(given, key=_score)  # the first of equal ones
     worst = worst_label(rubric, [_target_label(one) for one in given])
     alike = [one for one in given if _target_label(one) == worst]
     return max(alike, key=lambda one: 1.0 if one.confidence is None else one.confidence)
 
 
 def _score(one: CaseResult) -> float:
-    """Return a target's score; one without a number is no better than any other."""
+    """Return a target's score; infinity if it has no number."""
     assert one.given is not None
     return float("inf") if one.given.score_100 is None else one.given.score_100
 
 
 def _is_settled(decided: CaseResult | None) -> bool:
-    """Say whether a target left open cannot change the outcome: another one has the worst label there is."""
+    """Return True if unjudged targets cannot change the outcome, because another has the worst possible label."""
     if decided is None or decided.given is None or not isinstance(answer := decided.case.rubric.answer, LabelAnswer):
         return False
     return str(decided.given.label) == answer.worst([label.name for label in answer.labels])
 
 
 def _target_label(one: CaseResult) -> str:
-    """Return a target's label; one that was left open says so."""
+    """Return a target's label, or `unjudged`."""
     return UNJUDGED if one.failure or one.given is None else str(one.given.label)
 
 

@@ -54,12 +54,12 @@ BOTH = "detector and lmm"
 OF_THE_REPLY = frozenset(
     {Reason.UNREADABLE, Reason.NO_ANSWER, Reason.TRUNCATED, Reason.NOT_UNDERSTOOD, Reason.LOW_CONFIDENCE}
 )
-"""What lies with the judge's reply: to ask again in the same way would change nothing."""
+"""Reasons that lie in the judge's reply. Asking again in the same way would not help."""
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What became of one instruction."""
+    """The result of one instruction."""
 
     number: int
     success: bool | None
@@ -72,17 +72,17 @@ class TaskResult:
 
 
 class PictureState(TypedDict, total=False):
-    """What is known of one picture; holds hashes, never pixels."""
+    """The state of one picture. It holds hashes, never pixels."""
 
     edit: Edit
     turn: Turn
     pictures: dict[str, Sha]
     number: int
-    """Of one branch: which of the turn's tasks."""
+    """In a branch: the index of the task."""
     seen: dict[DetectorQuery, tuple[Hit, ...]]
-    """Of one branch: what the detector found."""
+    """In a branch: the detector's hits."""
     steps: list[Step]
-    """Of one branch: the detector's calls."""
+    """In a branch: the detector's calls."""
     followed: Annotated[list[TaskResult], operator.add]
     outcomes: Annotated[list[Outcome], operator.add]
     traces: Annotated[list[Trace], operator.add]
@@ -104,7 +104,7 @@ async def open_pictures(state: PictureState, runtime: Runtime[EdivalContext]) ->
 
 
 def branch(state: PictureState, runtime: Runtime[EdivalContext]) -> list[Send] | str:
-    """Send every task and both measurements on their own ways."""
+    """Start a branch per task and per measurement."""
     if state.get("outcomes"):
         return END
     wanted = runtime.context.criteria
@@ -117,7 +117,7 @@ def branch(state: PictureState, runtime: Runtime[EdivalContext]) -> list[Send] |
 
 
 async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Command[Literal["rule", "ask", "conclude"]]:
-    """Ask the detector what one task needs, and hand it to its rule or to the question about it."""
+    """Run the detector for one task, then continue with the task's rule or question."""
     context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
     try:
@@ -135,7 +135,7 @@ async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Comman
 
 
 def _detections(context: EdivalContext, state: PictureState, task: Task) -> list[ObjectDetection]:
-    """Ask for all that a rule needs, or until the object of a question is found."""
+    """Run the detector for all queries of a rule, or until the object of a question is found."""
     threshold = context.rules.threshold_of(task.type)
     wanted = detector_queries(task, context.rules) or crop_queries(task, state["turn"].name_after(state["number"]))
     done: list[ObjectDetection] = []
@@ -149,9 +149,9 @@ def _detections(context: EdivalContext, state: PictureState, task: Task) -> list
 
 
 async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
-    """Decide one task by its boxes; where its type has a pre-check, an LMM must agree.
+    """Decide one task by its boxes. If its type has a pre-check, an LMM must agree.
 
-    Both must say yes, whoever comes first. Boxes cost nothing, so the LMM is asked about what they let pass only.
+    Boxes cost nothing, so the LMM is only asked if the boxes pass.
     """
     context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
@@ -175,7 +175,7 @@ async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureS
 
 
 async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
-    """Ask an LMM about one task's crop; its steps follow those of the detector."""
+    """Ask an LMM about the crop of one task. Its steps follow those of the detector."""
     context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
     hit = next((hits[0] for hits in state["seen"].values() if hits), None)
@@ -194,7 +194,7 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
 
 @dataclass(frozen=True)
 class LmmAnswer:
-    """What an LMM said to one question."""
+    """The answer of an LMM to one question."""
 
     given: ParsedAnswer | None
     success: bool | None
@@ -207,7 +207,7 @@ class LmmAnswer:
 async def _answered(
     loop: Graph, context: EdivalContext, state: PictureState, rubric: Rubric, pictures: Mapping[str, Sha]
 ) -> LmmAnswer:
-    """Run the loop for one question about one task; a node names the loop itself, so that LangGraph shows it inside."""
+    """Run the loop for one question about one task. The node passes the loop, so that LangGraph draws it inside."""
     edit, task = state["edit"], state["turn"].tasks[state["number"]]
     about = edit if len(state["turn"].tasks) == 1 else edit.model_copy(update={"instruction": wording(task)})
     case = Case(edit=about, rubric=rubric, mode="tools", pictures=pictures)
@@ -223,7 +223,7 @@ async def _answered(
 
 
 async def compare_pictures(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
-    """Measure what should have stayed."""
+    """Measure the consistency of what should not have changed."""
     context, turn, album = runtime.context, state["turn"], runtime.context.shared.album
     base, edited = album[state["pictures"][BASE]], album[state["pictures"][EDITED]]
     heading, started = context.heading(state["edit"], CONSISTENCY), time.perf_counter()
@@ -251,7 +251,7 @@ async def compare_pictures(state: PictureState, runtime: Runtime[EdivalContext])
 
 
 async def measure_picture(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
-    """Measure the picture by itself."""
+    """Measure the quality of the picture."""
     context, album = runtime.context, runtime.context.shared.album
     base, edited = album[state["pictures"][BASE]], album[state["pictures"][EDITED]]
     heading, started = context.heading(state["edit"], QUALITY), time.perf_counter()
@@ -267,7 +267,7 @@ async def measure_picture(state: PictureState, runtime: Runtime[EdivalContext]) 
 
 
 async def conclude(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
-    """Join what became of the instructions into one outcome."""
+    """Merge the results of the instructions into one outcome."""
     followed = sorted(state.get("followed", []), key=lambda one: one.number)
     if not followed:
         return PictureState()
@@ -281,16 +281,18 @@ async def conclude(state: PictureState, runtime: Runtime[EdivalContext]) -> Pict
 
 
 def decide_following(followed: Sequence[TaskResult], turn: Turn, steps: Sequence[Step]) -> Outcome:
-    """Return EdiVal-IF of one picture: yes where every instruction on it was followed.
+    """Return EdiVal-IF of one picture: yes if every instruction was followed.
 
-    An instruction that was not followed decides, whatever the judge left open of the others. What failed for another reason than
-    the judge's reply leaves the picture unjudged, so that the same command tries it again.
+    One instruction that was not followed decides, even if the judge's replies on others could not be used. A failure for any
+    other reason leaves the picture unjudged, so that the same command tries it again.
     """
     usage = sum((sum_usage(list(one.steps)) for one in followed), Usage())
     failed = any(one.success is False for one in followed)
     for one in followed:
         if one.failure and not (failed and one.failure.reason in OF_THE_REPLY):
-            of_one = len(followed) > 1 and one.failure.reason != Reason.BUDGET  # a cap is no instruction's doing
+            of_one = (
+                len(followed) > 1 and one.failure.reason != Reason.BUDGET
+            )  # a cap has nothing to do with an instruction
             where = f"instruction {one.number + 1}: " if of_one else ""
             return Unjudged(
                 criterion=FOLLOWING,
@@ -357,7 +359,7 @@ _LOCK = threading.Lock()
 
 
 def find_detector(toolbox: Toolbox, rules: EdivalSettings) -> Finder:
-    """Return the detector of a toolbox as the rules need it; its weights are loaded once a toolbox, which has one judge."""
+    """Return the detector of a toolbox with the rules' threshold. Its weights are loaded once per toolbox."""
     with _LOCK:
         if toolbox not in _FINDERS:
             _FINDERS[toolbox] = WholePictureFinder(toolbox.settings, rules.lowest_threshold)
@@ -365,7 +367,7 @@ def find_detector(toolbox: Toolbox, rules: EdivalSettings) -> Finder:
 
 
 async def judge_by_objects(objects: Graph, context: CaseContext) -> CaseResult:
-    """Judge a case whose facts name its tasks, by objects."""
+    """Judge a case by objects; the facts of the case name its tasks."""
     case, shared = context.case, context.shared
     rules = shared.rules if isinstance(shared.rules, EdivalSettings) else published()
     detecting = EdivalContext(shared, find_detector(shared.toolbox, rules), rules, (FOLLOWING,), worded=case.rubric)

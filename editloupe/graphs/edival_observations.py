@@ -29,7 +29,7 @@ from editloupe.types import Box, Edit, Observation, Sha, Step, ToolCall, Trace
 
 @dataclass(frozen=True)
 class EdivalContext(LiveContext):
-    """Everything a picture of a chain is judged with."""
+    """The context of EdiVal-Agent's graph: the shared context, the detector, the models and the rules."""
 
     shared: SharedContext
     finder: Finder
@@ -42,7 +42,7 @@ class EdivalContext(LiveContext):
     """Without a quality model, visual quality has luminance quantiles only."""
     notes: tuple[str, ...] = ()
     worded: Rubric | None = None
-    """The rubric whose words the questions are asked in, where they are not the usual ones."""
+    """The rubric whose wording the questions use, if it is not the usual one."""
 
     def heading(self, edit: Edit, criterion: str) -> Trace:
         """Return the head of a trace."""
@@ -52,13 +52,13 @@ class EdivalContext(LiveContext):
         )
 
     def tell(self, heading: Trace, steps: Sequence[Step]) -> None:
-        """Let whoever watches see the steps."""
+        """Report the steps to the watcher."""
         for step in steps:
             if self.shared.watcher:
                 self.shared.watcher.step(heading, step)
 
     def find(self, picture: Picture, phrase: str) -> tuple[Hit, ...]:
-        """Return the boxes of a phrase in shares of the picture, best first; cached by picture and phrase."""
+        """Return the boxes of a phrase as shares of the picture, best first. Cached by picture and phrase."""
         named = key("edival_find", self.finder.fingerprint, picture.sha, phrase)
         kept = self.shared.toolbox.memory.get(
             named, lambda: CachedResult({"hits": [hit.model_dump() for hit in self._hits(picture, phrase)]})
@@ -80,7 +80,7 @@ class EdivalContext(LiveContext):
         ]
 
     def quality_of(self, picture: Picture) -> float | None:
-        """Return the quality model's score of a picture, cached by picture; None without a model."""
+        """Return the quality model's score of a picture, or None without a model. Cached by picture."""
         if self.quality is None:
             return None
         quality = self.quality
@@ -94,22 +94,22 @@ DETECT, COMPARE, MEASURE = "detect_object", "compare_regions", "measure_quality"
 
 @dataclass(frozen=True)
 class ObjectDetection:
-    """What one detector call found, and how it is told."""
+    """The hits of one detector call, with its call and observation."""
 
     query: DetectorQuery
     hits: tuple[Hit, ...]
-    """At or above the threshold, without boxes that fill the picture."""
+    """Hits at or above the threshold, without boxes that fill the picture."""
     call: ToolCall
     observation: Observation
 
 
 def hit_box(hit: Hit, size: tuple[int, int]) -> Box:
-    """Return a box in whole pixels of a picture, at least one wide and high, inside it."""
+    """Return a hit as a box of whole pixels inside the picture, at least one pixel wide and high."""
     return to_box((hit.x1, hit.y1, hit.x2, hit.y2), size)
 
 
 def to_box(shares: tuple[float, float, float, float], size: tuple[int, int]) -> Box:
-    """Return four shares of a picture's sides as a box of whole pixels inside it."""
+    """Return four shares of a picture's sides as a box of whole pixels inside the picture."""
     width, height = size
     x1, y1 = min(int(shares[0] * width + 1e-6), width - 1), min(int(shares[1] * height + 1e-6), height - 1)
     x2, y2 = max(x1 + 1, round(shares[2] * width)), max(y1 + 1, round(shares[3] * height))
@@ -119,7 +119,7 @@ def to_box(shares: tuple[float, float, float, float], size: tuple[int, int]) -> 
 def detect(
     context: EdivalContext, query: DetectorQuery, name: str, picture: Picture, threshold: float, number: int, show: bool
 ) -> ObjectDetection:
-    """Look for one phrase in one picture and tell it as a call with its observation."""
+    """Detect one phrase in one picture and return it as a call with its observation."""
     started = time.perf_counter()
     hits = usable(context.find(picture, query.phrase), threshold, context.rules.large_box)
     boxes = [hit_box(hit, picture.size) for hit in hits]
@@ -164,7 +164,7 @@ def detection_step(index: int, thought: str, detections: Sequence[ObjectDetectio
 
 
 def crop_object(context: EdivalContext, picture: Picture, hit: Hit | None) -> Sha:
-    """Return the crop an LMM is shown: around a box, small ones enlarged, or the whole picture where there is no box."""
+    """Return the crop for the LMM: around a box, enlarged if it is small; the whole picture if there is no box."""
     if hit is None:
         return picture.sha
     part = crop(picture.pixels, to_box(enlarged(hit, context.rules), picture.size))
@@ -177,7 +177,7 @@ def crop_object(context: EdivalContext, picture: Picture, hit: Hit | None) -> Sh
 
 @dataclass(frozen=True)
 class ContentConsistency:
-    """EdiVal-CC's parts, 0 to 1, and how each was had."""
+    """The parts of EdiVal-CC, 0 to 1, and the steps that measured them."""
 
     values: Mapping[str, Any]
     steps: tuple[Step, ...]
@@ -191,7 +191,7 @@ def compare(
     unchanged: Sequence[str],
     background: bool,
 ) -> ContentConsistency:
-    """Measure what should have stayed: unchanged objects in their base boxes, and the background (Equation 3)."""
+    """Measure the consistency of unchanged objects in their base boxes, and of the background (Equation 3)."""
     threshold = context.rules.threshold
     names = [*known] if background else [name for name in known if name in unchanged]
     detections: list[ObjectDetection] = []
@@ -199,7 +199,7 @@ def compare(
         detections.append(
             detect(context, DetectorQuery("before", name), "Base Image", base, threshold, len(detections), show=False)
         )
-        if background:  # unchanged objects are compared where they were; only the background depends on the rest
+        if background:  # unchanged objects are compared in their base boxes; only the background needs the new boxes
             query = DetectorQuery("after", name)
             detections.append(detect(context, query, "Edited Image", current, threshold, len(detections), show=False))
     found = {one.query: one.hits for one in detections}
@@ -256,7 +256,7 @@ def compare(
 
 
 def measure(context: EdivalContext, base: Picture, current: Picture) -> tuple[dict[str, float | None], Step]:
-    """Measure the looks of the current picture: HPSv3 where it is installed, its change, and luminance quantiles."""
+    """Measure the quality of the current picture: HPSv3 if installed, its change, and luminance quantiles."""
     started = time.perf_counter()
     p99, p999 = luminance_quantiles(current.pixels)
     p99_base, p999_base = luminance_quantiles(base.pixels)

@@ -25,7 +25,7 @@ TOOL = "localize_differences"
 
 @dataclass(frozen=True)
 class StageResult:
-    """A case after its first stage: what was found is among its facts, how it was found is in the steps."""
+    """A case after its first stage. The differences are in its facts, and `steps` shows how they were found."""
 
     case: Case
     steps: tuple[Step, ...] = ()
@@ -34,7 +34,7 @@ class StageResult:
 
 
 async def run_first_stage(context: CaseContext, loop: Graph = LOOP) -> StageResult:
-    """Have the differences listed where the rubric wants that; other cases are returned as they are."""
+    """List the differences if the rubric has a first stage; otherwise return the case unchanged."""
     stage = context.case.rubric.stage
     if stage is None:
         return StageResult(context.case)
@@ -43,7 +43,7 @@ async def run_first_stage(context: CaseContext, loop: Graph = LOOP) -> StageResu
 
 
 async def _by_model(context: CaseContext, stage: Stage, loop: Graph) -> StageResult:
-    """Ask the model; an unreadable list leaves the case unjudged, like any unreadable answer."""
+    """Ask the model for the differences. An unreadable list leaves the case unjudged."""
     case = make_stage_case(context.case, stage)
     asking = replace(context, case=case)
     start = await asyncio.to_thread(initial_state, asking)
@@ -56,7 +56,7 @@ async def _by_model(context: CaseContext, stage: Stage, loop: Graph) -> StageRes
 
 
 async def _by_tool(context: CaseContext, stage: Stage) -> StageResult:
-    """Compare the stage's two pictures with the tool; its crops are shown with the rubric's question."""
+    """Compare the stage's two pictures with the tool. Its crops are sent with the rubric's question."""
     first, second = stage.images[:2]
     shared = context.shared
     parameters = {"comparison_image_1": first, "comparison_image_2": second}
@@ -71,7 +71,7 @@ async def _by_tool(context: CaseContext, stage: Stage) -> StageResult:
 
 
 def make_stage_case(case: Case, stage: Stage) -> Case:
-    """Return the case of the stage's own question."""
+    """Return the case for the question of the stage."""
     rubric = Rubric(
         protocol=case.rubric.protocol,
         criterion=case.rubric.criterion,
@@ -100,11 +100,11 @@ class Engine:
 
     graph: Graph
     judge: Callable[[Graph, CaseContext], Awaitable[CaseResult]]
-    """Takes the context's case through the graph; whatever goes wrong with the case is a Failure, not an exception."""
+    """Judges the context's case with the graph. A problem of the case is a Failure, not an exception."""
 
 
 async def judge_by_loop(loop: Graph, context: CaseContext) -> CaseResult:
-    """Judge a case by the loop, after its first stage where it has one."""
+    """Judge a case by the loop, after its first stage if it has one."""
     case, started = context.case, time.perf_counter()
     staged = await run_first_stage(context, loop)
     if staged.failure:
@@ -118,7 +118,7 @@ async def judge_by_loop(loop: Graph, context: CaseContext) -> CaseResult:
 
 
 def _trace(context: CaseContext, staged: StageResult, steps: Sequence[Step], started: float) -> Trace:
-    """Return the whole story of a case: the stage before it, where it has one, then its own steps."""
+    """Return the trace of a case: the steps of its first stage, then its own."""
     offset, prompts = len(staged.steps), max(0, len(staged.prompts) - 2)
     following = [_behind(step, offset, prompts) for step in steps] if offset else steps
     return context.heading.model_copy(
@@ -136,7 +136,7 @@ def _trace(context: CaseContext, staged: StageResult, steps: Sequence[Step], sta
 
 
 def _behind(step: Step, steps: int, prompts: int) -> Step:
-    """Return a step of the case's own conversation, counted behind the steps and prompts of the stage before."""
+    """Return a step renumbered to follow the steps and prompts of the first stage."""
     asked = tuple(
         one if one.prompt is None else one.model_copy(update={"prompt": one.prompt + prompts}) for one in step.asked
     )
@@ -144,7 +144,7 @@ def _behind(step: Step, steps: int, prompts: int) -> Step:
 
 
 def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
-    """Say which tools are not offered and why, and which settings fell back to something else."""
+    """Return notes on tools that are not offered and on settings that were replaced, with the reasons."""
     return (*toolbox.notes, *(f"{name} is not offered: {why}" for name, why in toolbox.withheld.items()))
 
 
@@ -152,4 +152,4 @@ ENGINES: Mapping[str, Engine] = {
     "loop": Engine(LOOP, judge_by_loop),
     "objects": Engine(EDIVAL_GRAPH, judge_by_objects),
 }
-"""Think, look with tools, answer; and objects checked one by one with a detector and crops (EdiVal-Agent)."""
+"""`loop`: think, use tools, answer. `objects`: check objects one by one with a detector and crops (EdiVal-Agent)."""

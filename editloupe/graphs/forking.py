@@ -33,27 +33,27 @@ from editloupe.telemetry.spans import criterion_span
 from editloupe.types import Edit, Observation, Reason, Record, Sha, Step, ToolCall, UserError
 
 NO_RESULT = "No result: this call was not carried out."
-"""What stands in the place of an observation that was dropped; a call without any answer is refused by providers."""
+"""The text that replaces a dropped observation, because providers refuse a call without an answer."""
 
 
 class StepChange(Record):
-    """Changes to one step; calls and their pictures are counted from 1, as people count them."""
+    """Changes to one step. Calls and their pictures are counted from 1."""
 
     thought: str | None = None
     dropped: tuple[int, ...] = ()
-    """Calls whose observations the judge is not shown."""
+    """Calls whose observations are dropped."""
     again: tuple[int, ...] = ()
-    """Calls that are carried out again, with the tools as they are set for the fork."""
+    """Calls that run again, with the fork's tool settings."""
     boxes: Mapping[int, tuple[float, float, float, float]] = Field(default_factory=dict)
-    """Calls that are carried out again with another box, in the numbers the judge counts in."""
+    """Calls that run again with another box, in the judge's coordinates."""
     pictures: Mapping[str, Sha] = Field(default_factory=dict)
-    """Other pictures for observations, by `CALL` or `CALL.PICTURE`."""
+    """Pictures that replace those of observations, by `CALL` or `CALL.PICTURE`."""
 
     def __bool__(self) -> bool:
         return self != StepChange()
 
     def describe(self) -> Iterator[str]:
-        """Yield what is other, in a few words each."""
+        """Yield each change in a few words."""
         if self.thought is not None:
             yield "another thought"
         yield from (f"observation {call} dropped" for call in self.dropped)
@@ -63,7 +63,7 @@ class StepChange(Record):
         yield from (f"another picture of observation {place}" for place in self.pictures)
 
     def check(self, step: Step, number: int) -> None:
-        """Raise UserError where the step has no such call, picture or box."""
+        """Raise UserError if the step has no such call, picture or box."""
         places = [split_place(place) for place in self.pictures]
         for call in (*self.dropped, *self.again, *self.boxes, *(call for call, _ in places)):
             if not 1 <= call <= len(step.calls):
@@ -77,12 +77,12 @@ class StepChange(Record):
                 raise UserError(f"observation {call} of step {number} has {have}, so there is no {picture}")
         for call, box in self.boxes.items():
             if not all(map(isfinite, box)):
-                raise UserError(f"the box of call {call} is four finite numbers")
+                raise UserError(f"the box of call {call} must be four finite numbers")
             if find_box_parameter(step.calls[call - 1]) is None:
                 raise UserError(f"call {call} of step {number}, {step.calls[call - 1].name}, has no box")
 
     def _check_once(self, pictured: Iterable[int]) -> None:
-        """Raise UserError where two changes of one call exclude each other."""
+        """Raise UserError if two changes of one call exclude each other."""
         ways = {
             "dropped": {*self.dropped},
             "made with another box": {*self.boxes},
@@ -91,7 +91,7 @@ class StepChange(Record):
         }
         for (one, first), (other, second) in combinations(ways.items(), 2):
             if {one, other} == {"made with another box", "carried out again"}:
-                continue  # another box is carried out anyway
+                continue  # a call with another box runs again anyway
             for call in sorted(first & second):
                 raise UserError(f"observation {call} cannot be {one} and {other} in one fork")
 
@@ -107,11 +107,11 @@ class StepChange(Record):
         return call.model_copy(update={"parameters": {**call.parameters, name: box}})
 
     def must_run(self, number: int) -> bool:
-        """True where a call has to be carried out."""
+        """Return True if a call has to run again."""
         return number in self.boxes or number in self.again
 
     def apply(self, call: ToolCall, number: int, seen: Observation | None) -> Observation:
-        """Return what the judge is shown of a call."""
+        """Return the changed observation of a call."""
         if seen is None or number in self.dropped:
             return Observation(call_id=call.id, tool=call.name, text=NO_RESULT, failed=True)
         pictures = list(seen.pictures)
@@ -135,18 +135,18 @@ def split_place(place: str) -> tuple[int, int]:
         found = 0, 0
     if min(found) < 1:
         raise UserError(
-            f'"{place}" is no picture of an observation; write its number, or 2.3 for the third of the second'
+            f'"{place}" does not name a picture of an observation; write 2 for observation 2, or 2.3 for its third picture'
         )
     return found
 
 
 def find_observation(step: Step, call: ToolCall) -> Observation | None:
-    """Return what came back from a call."""
+    """Return the observation of a call, if there is one."""
     return next((seen for seen in step.observations if seen.call_id == call.id), None)
 
 
 def find_box_parameter(call: ToolCall) -> str | None:
-    """Return the parameter that holds a call's box."""
+    """Return the name of the parameter that holds a call's box."""
 
     def is_box(value: Any) -> bool:
         return isinstance(value, (list, tuple)) and len(value) == 4 and all(isinstance(v, (int, float)) for v in value)
@@ -157,12 +157,12 @@ def find_box_parameter(call: ToolCall) -> str | None:
 THREAD: RunnableConfig = {"configurable": {"thread_id": "fork"}}
 _STOPS = ["think", "insist"]
 _IN_THE_STATE = (Step, ParsedAnswer, Failure, Reason)
-"""Records of ours that checkpoints hold; the others are LangChain's own."""
+"""Our records in checkpoints; all other values are LangChain's own."""
 
 
 @dataclass(frozen=True)
 class StoredStep:
-    """A step of the parent trace, with the model's own message where the run kept it."""
+    """A step of the parent trace, with the model's original message if the run stored it."""
 
     step: Step
     message: AIMessage | None = None
@@ -170,12 +170,12 @@ class StoredStep:
 
 @dataclass(frozen=True)
 class ForkPlan:
-    """From where a fork goes on, and what is other there."""
+    """The step from which a fork continues, and the changes to it."""
 
     kept: Sequence[StoredStep]
     """All steps of the parent."""
     step: int
-    """Counted from 1. A changed step is kept with its changes, and the judge goes on after it; else the step is asked again."""
+    """Counted from 1. A changed step keeps its changes, and the judge continues after it. An unchanged step is asked again."""
     change: StepChange = StepChange()
 
     def __post_init__(self) -> None:
@@ -186,13 +186,15 @@ class ForkPlan:
 
 
 async def fork_edit(context: EditContext, edit: Edit, rubric: Rubric, target: int | None, plan: ForkPlan) -> CaseResult:
-    """Judge one criterion of an edit, or one of its targets, from a step of its kept trace on."""
+    """Judge one criterion of an edit, or one of its targets, from a step of its stored trace on."""
     cases = await asyncio.to_thread(context.protocol.make_cases, edit, rubric, context.mode, context.shared.album)
     case = next((one for one in cases if one.target == target), None)
     if case is None:
-        raise UserError(f"{context.mode} mode does not judge these targets as the trace does; fork it in its own mode")
+        raise UserError(
+            f"{context.mode} mode does not judge the targets as the trace does; fork the trace in its own mode"
+        )
     if case.engine != "loop":
-        raise UserError(f"{rubric.criterion} is judged by objects, without steps that could be forked")
+        raise UserError(f"{rubric.criterion} is judged by objects, so it has no steps to fork")
     with criterion_span(edit.id, rubric.criterion, target) as span:
         judged = await fork_case(case_context(case, context), plan)
         record_result(span, judged)
@@ -200,7 +202,7 @@ async def fork_edit(context: EditContext, edit: Edit, rubric: Rubric, target: in
 
 
 async def fork_case(context: CaseContext, plan: ForkPlan) -> CaseResult:
-    """Judge a case from a step of its kept trace on."""
+    """Judge a case from a step of its stored trace on."""
     forked = ForkedLoop(plan)
     if context.case.rubric.stage is not None and context.shared.differences == "tool":
         forked.keep_stage(context)
@@ -208,15 +210,15 @@ async def fork_case(context: CaseContext, plan: ForkPlan) -> CaseResult:
 
 
 class ForkedLoop:
-    """Stands for the loop: conversations before the fork are taken as they were, those after it are led."""
+    """Replaces the loop in a fork: replays conversations before the fork and runs those after it."""
 
     def __init__(self, plan: ForkPlan) -> None:
         self._plan = plan
         self._done = 0
-        """Steps of the parent that are behind."""
+        """Steps of the parent that are done."""
 
     def keep_stage(self, context: CaseContext) -> None:
-        """Take the tool's list of differences, which was made before anybody was asked, from the trace."""
+        """Take the tool's list of differences, made before the judge was asked, from the trace."""
         first = self._plan.kept[0].step
         if self._plan.step == 1:
             raise UserError("step 1 is the tool's list of differences, made before the judge was asked; fork at step 2")
@@ -225,7 +227,7 @@ class ForkedLoop:
         self._done = 1
 
     async def ainvoke(self, start: LoopState, config: RunnableConfig, *, context: CaseContext) -> dict[str, Any]:
-        """Lead one conversation from its opening to its end."""
+        """Run one conversation from its first state to its end."""
         steps, at = self._plan.kept[self._done :], self._plan.step - 1 - self._done
         if at < 0:
             return await LOOP.ainvoke(start, config, context=context)
@@ -257,7 +259,7 @@ class ForkedLoop:
 
 
 async def _lay(graph: Graph, kept: StoredStep, context: CaseContext) -> None:
-    """Put one kept step behind what is there, by the loop's own nodes."""
+    """Append one stored step to the conversation with the loop's own nodes."""
     here = await graph.aget_state(THREAD)
     if here.next == ("insist",):
         await graph.ainvoke(None, THREAD, context=context, interrupt_before=["think"])
@@ -276,7 +278,7 @@ async def _lay(graph: Graph, kept: StoredStep, context: CaseContext) -> None:
 def _sent_back(
     message: AIMessage | None, step: Step, turns: int, repairs: int, context: CaseContext
 ) -> tuple[LoopState, str]:
-    """Return what follows a reply that could not be used, and the node that says it."""
+    """Return the state after a reply that could not be used, and the node that handles it."""
     rubric, used_up = context.case.rubric, turns + 1 >= context.shared.limits.max_turns
     if used_up:
         sentence = filled(rubric.wording.insist, form=format_final_answer(rubric.answer, rubric.wording))
@@ -290,15 +292,15 @@ def _sent_back(
 
 
 async def _snapshot(graph: Graph, turns: int) -> StateSnapshot:
-    """Return the checkpoint after so many turns, just before the judge is asked again."""
+    """Return the checkpoint after this number of turns, just before the judge is asked again."""
     async for snapshot in graph.aget_state_history(THREAD):
         if snapshot.values.get("turns") == turns and snapshot.next in (("think",), ("insist",)):
             return snapshot
-    raise UserError(f"the trace cannot be followed up to step {turns + 1}: the steps before it do not lead there")
+    raise UserError(f"the trace cannot be replayed up to step {turns + 1}: the steps before it do not lead there")
 
 
 async def _changed(kept: StoredStep, turns: int, change: StepChange, context: CaseContext) -> tuple[LoopState, str]:
-    """Return the changed step, and the node after which the loop goes on."""
+    """Return the changed step, and the node after which the loop continues."""
     step, calls, shared = kept.step, change.change_calls(kept.step), context.shared
     message, raw = _message(kept, context), step.raw
     if change.thought is not None or change.boxes:
@@ -320,7 +322,7 @@ async def _changed(kept: StoredStep, turns: int, change: StepChange, context: Ca
 
 
 def _message(kept: StoredStep, context: CaseContext) -> AIMessage:
-    """Return the model's own message, or one that says the same in the form this judge takes."""
+    """Return the model's own message, or an equivalent one in the form that this judge accepts."""
     native = context.shared.chat.profile.native_tools and bool(context.functions)
     if kept.message is not None and (native or not kept.message.tool_calls):
         return kept.message
@@ -328,9 +330,11 @@ def _message(kept: StoredStep, context: CaseContext) -> AIMessage:
 
 
 def _as_it_was(start: LoopState, steps: Sequence[StoredStep], context: CaseContext) -> dict[str, Any]:
-    """Return the end of a conversation that lies before the fork."""
+    """Return the final state of a conversation before the fork."""
     given = parse_reply(steps[-1].step.raw, context.case.rubric.answer).answer
     if given is None:
-        raise UserError("the first question of this trace cannot be read any more, so nothing can go on from it")
+        raise UserError(
+            "the answer to the first question of this trace can no longer be read, so it cannot be continued"
+        )
     own = [kept.step.model_copy(update={"index": place}) for place, kept in enumerate(steps)]
     return {**start, "steps": own, "turns": len(own), "given": given, "failure": None, "confidence": None}

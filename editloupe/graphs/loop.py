@@ -1,9 +1,9 @@
 """The loop that judges one case: think → (act → observe → think)*, with repair and insist.
 
-A step of a graph costs about a millisecond of the event loop, so the case is concluded where its last reply is read.
+A graph step costs about a millisecond of the event loop, so the node that reads the last reply also concludes the case.
 
-The state holds messages with references to pictures, never pixels; what is not state (the model, the tools, the album) comes with
-the runtime's context.
+The state holds messages with references to pictures, never pixels. Live objects (the model, the tools, the album) come with the
+runtime's context.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from editloupe.types import Observation, Reason, Step, ToolCall, Trace, Usage
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 CALLS_A_TURN = 12
-"""More calls in one turn are not carried out; the model is told."""
+"""The largest number of tool calls per turn. Further calls are not run, and the model gets a message."""
 
 
 @dataclass(frozen=True)
 class CaseContext(LiveContext):
-    """What one run of the loop works with."""
+    """The context of one run of the loop."""
 
     shared: SharedContext
     case: Case
     heading: Trace
-    """What the trace begins with, and what a watcher is told the steps belong to."""
+    """The head of the trace; it tells a watcher to which case the steps belong."""
 
     def view(self) -> View:
-        """Return what the tools may look at, positions counted as this model counts them."""
+        """Return what the tools may look at, with coordinates as this model counts them."""
         frames = {}
         for name, sha in self.case.pictures.items():
             picture = self.shared.album[sha]
@@ -70,17 +70,17 @@ class CaseContext(LiveContext):
 
     @cached_property
     def tools(self) -> list[Tool]:
-        """The tools this case may use, the same on every turn."""
+        """The tools that this case may use, the same on every turn."""
         return self.shared.toolbox.tools_for(self.case.edit.instruction) if self.case.uses_tools else []
 
     @cached_property
     def functions(self) -> list[dict[str, Any]]:
-        """These tools as function descriptions."""
+        """The tools as function descriptions."""
         per_mille, words = self.shared.chat.profile.per_mille, self.case.rubric.wording
         return build_functions(self.tools, self.view(), per_mille, words) if self.tools else []
 
     def schema(self) -> dict[str, Any] | None:
-        """Return the schema replies are held to, where the provider can and nothing but an answer is expected."""
+        """Return the schema of replies if the provider supports one and the case uses no tools."""
         held = self.shared.chat.profile.structured_output and not self.case.uses_tools
         return build_answer_schema(self.case.rubric.answer, not self.shared.chat.profile.reasons) if held else None
 
@@ -96,7 +96,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case, judged: its trace and how it ended."""
+    """The trace of a case, and its answer or failure."""
 
     case: Case
     trace: Trace
@@ -106,26 +106,26 @@ class CaseResult:
 
 
 class LoopState(TypedDict, total=False):
-    """What the loop knows after each node."""
+    """The state of the loop."""
 
     messages: Annotated[list[AnyMessage], operator.add]
     steps: Annotated[list[Step], operator.add]
     current: Step | None
-    """The turn under way."""
+    """The current turn."""
     turns: int
     repairs: int
     insisted: bool
     given: ParsedAnswer | None
     failure: Failure | None
     otherwise: Failure | None
-    """How the case ends if nothing better comes than the last reply."""
+    """The failure with which the case ends if the last reply is the final one."""
     confidence: float | None
     dropped: bool
-    """Whether the last reply is not sent back to the model, because nobody could read it."""
+    """Whether the last reply is left out of the conversation, because it is empty or too long."""
 
 
 def initial_state(context: CaseContext) -> LoopState:
-    """Return the state the loop starts from: the fixed rubric text, the announced pictures, the edit's own text."""
+    """Return the first state of the loop: the rubric's text, the announced pictures and the edit's texts."""
     case, profile = context.case, context.shared.chat.profile
     schemas = context.functions
     blocks: list[str | dict[str, Any]] = [
@@ -163,7 +163,7 @@ def prompt_texts(state: LoopState) -> tuple[str, ...]:
 
 
 async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
-    """Ask the model and read its reply; conclude where nothing is to follow it."""
+    """Ask the model and read its reply. Conclude the case if nothing follows."""
     context = runtime.context
     update = await _ask(state, context)
     known = LoopState({**state, **update})
@@ -213,7 +213,7 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
     given = None if declined else reading.answer
     empty = not text.strip() and not message.tool_calls and not message.invalid_tool_calls
     problem = None if declined else _why_empty(reply.facts.finish) if empty and not cut else reading.problem
-    # A reply nobody could read is not sent back to the model either.
+    # A reply that is too long to read is not sent back to the model either.
     vast = len(text) > LONGEST_REPLY or len(message.tool_calls) + len(message.invalid_tool_calls) > MOST_CALLS
     told = _since_last_request(state)
     step = Step(
@@ -248,12 +248,12 @@ Onwards = Literal["act", "repair", "insist", "__end__"]
 
 
 async def after_thinking(state: LoopState, runtime: Runtime[CaseContext]) -> Onwards:
-    """Go where the reply leads; it is no coroutine's work, but a plain function would be sent to a worker thread."""
+    """Route after a reply. Async only because LangGraph runs sync routers in a worker thread."""
     return _onwards(state, runtime.context)
 
 
 def _onwards(state: LoopState, context: CaseContext) -> Onwards:
-    """Decide where to go: an answer or a failure ends, calls are carried out, the rest is told what is wrong."""
+    """Choose the next node: end after an answer or a failure, run the calls, or request a repair."""
     current = state["current"]
     if state["given"] or state["failure"] or state["insisted"] or current is None:
         return "__end__"
@@ -265,7 +265,7 @@ def _onwards(state: LoopState, context: CaseContext) -> Onwards:
 
 
 async def act(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
-    """Carry out the calls of this turn side by side, in worker threads."""
+    """Run the tool calls of this turn concurrently, in worker threads."""
     context, current = runtime.context, state["current"]
     assert current is not None
     view = context.view()
@@ -275,7 +275,7 @@ async def act(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
 
 
 async def observe(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
-    """Hand back what the tools said and show their pictures."""
+    """Send the observations and their pictures back to the model."""
     context, current = runtime.context, state["current"]
     assert current is not None
     reply, words = _last_reply(state["messages"]), context.case.rubric.wording
@@ -284,12 +284,12 @@ async def observe(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
 
 
 async def after_observing(state: LoopState, runtime: Runtime[CaseContext]) -> Literal["think", "insist"]:
-    """Go on thinking while turns are left."""
+    """Think again if turns are left; otherwise insist on an answer."""
     return "insist" if _turns_used(state, runtime.context) else "think"
 
 
 async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
-    """Tell the model exactly what was wrong with its reply."""
+    """Tell the model what was wrong with its reply."""
     current = state["current"]
     assert current is not None
     words = runtime.context.case.rubric.wording
@@ -301,7 +301,7 @@ async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
 
 
 async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
-    """Ask for the answer and forbid the tools: the turns are used up."""
+    """Request the final answer without tools, because the turns are used up."""
     context = runtime.context
     last = state["messages"][-1]
     rubric = context.case.rubric
@@ -312,13 +312,13 @@ async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
 
 
 def _concluded(state: LoopState, context: CaseContext, update: LoopState) -> LoopState:
-    """Return the update that ends the case: with the answer that was read, or saying why there is none."""
+    """Return the update that ends the case with its answer, or with the reason why there is none."""
     update["failure"] = state["failure"] or (None if state["given"] else state["otherwise"])
     return _closed(state["current"], context, update)
 
 
 def _otherwise(problem: str | None, cut: IncompleteReply | None, text: str, *, spent: bool, empty: bool) -> Failure:
-    """Say how the case ends if this reply was the last: cut off, without an answer, or with one that cannot be read."""
+    """Return the failure if this reply is the last: truncated, no answer, or an unreadable one."""
     if cut:
         return Failure(Reason.TRUNCATED if cut.truncated else Reason.UNREADABLE, cut.detail, text)
     if spent:
@@ -338,7 +338,7 @@ async def _observation(context: CaseContext, view: View, call: ToolCall, number:
 
 
 def _closed(current: Step | None, context: CaseContext, update: LoopState) -> LoopState:
-    """Return the update with the turn under way put among the finished steps."""
+    """Return the update with the current turn moved to the finished steps."""
     if current is not None:
         update["steps"], update["current"] = [current], None
         if context.shared.watcher:
@@ -355,10 +355,10 @@ def _last_reply(messages: list[AnyMessage]) -> AIMessage:
 
 
 def _since_last_request(state: LoopState) -> list[AnyMessage]:
-    """Return what the next request says that none before did: the last reply, where it is sent back, and what follows it."""
+    """Return the messages since the last request: the last reply, if it is sent back, and everything after it."""
     messages = state["messages"]
     if state.get("dropped"):
-        return messages[-1:]  # all there is after a reply that is not sent back: what was wrong with it
+        return messages[-1:]  # after a reply that is not sent back there is only the correction
     return messages[max((i for i, m in enumerate(messages) if isinstance(m, AIMessage)), default=0) :]
 
 
@@ -369,7 +369,7 @@ def _why_empty(finish: str) -> str:
 def build_loop(
     checkpointer: BaseCheckpointSaver[Any] | None = None,
 ) -> CompiledStateGraph[LoopState, CaseContext, LoopState, LoopState]:
-    """Return the compiled loop; with a checkpointer, any of its states can be gone back to."""
+    """Return the compiled loop. With a checkpointer, it can be resumed from any of its states."""
     graph = StateGraph(LoopState, context_schema=CaseContext)
     for name, node in (
         ("think", think),
@@ -392,5 +392,5 @@ LOOP = build_loop()
 
 
 def sum_usage(steps: list[Step]) -> Usage:
-    """Return the tokens of several steps together."""
+    """Return the total usage of several steps."""
     return sum((step.usage for step in steps), Usage())

@@ -1,4 +1,4 @@
-"""The judge of image edits: `Judge`, its settings and presets, the key of a question, panels and cascades."""
+"""`Judge` with its settings and presets, question keys, panels and cascades."""
 
 from __future__ import annotations
 

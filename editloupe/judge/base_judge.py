@@ -29,12 +29,12 @@ from editloupe.types import Edit, Judgement, Mode, Outcome, Sha, Trace, UserErro
 T = TypeVar("T")
 
 SLACK = 2.0
-"""Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
+"""Over-subscription factor: edits in flight per request slot, because some always wait for tools or the disk."""
 CLOSED = "this judge is closed; open another one"
 
 
 class JudgeLifecycle:
-    """What a judge has under way and holds open; it is let go when the judge is closed, or when it is garbage."""
+    """The running tasks, thread and connections of a judge; released when it is closed or garbage-collected."""
 
     def __init__(self, chat: Chat, toolbox: Toolbox) -> None:
         self._chat = chat
@@ -45,16 +45,16 @@ class JudgeLifecycle:
         self._release = weakref.finalize(self, _let_go, self._loop_thread, chat)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something on the judge's own thread and return its result; works inside and outside a running event loop."""
+        """Run a coroutine on the judge's own thread and return its result. Works inside and outside an event loop."""
         try:
             return self._loop_thread.run(work)
         except LoopClosed:
             raise UserError(CLOSED) from None
         except CalledFromLoop:
-            raise UserError("a judge cannot be asked by the very edits it is given; use a second judge there") from None
+            raise UserError("a judge cannot be called while it reads its own edits; use a second judge there") from None
 
     async def until_closed(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something that ends with a sentence where the judge is closed meanwhile."""
+        """Await a coroutine. Raise UserError if the judge is closed in the meantime."""
         if self._closed:
             work.close()
             raise UserError(CLOSED)
@@ -71,7 +71,7 @@ class JudgeLifecycle:
             self._under_way.discard(task)
 
     def close(self) -> None:
-        """End everything under way, the background thread, the tools' threads and the connections; may be called again."""
+        """End running tasks, the background thread, the tools' threads and the connections. Can be called again."""
         if self._mark_closed():
             self._loop_thread.close(self._chat.aclose)
             self._chat.drop()
@@ -87,7 +87,7 @@ class JudgeLifecycle:
             await asyncio.to_thread(self._loop_thread.close, self._chat.aclose)
 
     def _mark_closed(self) -> bool:
-        """Cancel what is under way on any loop; False where that was done before."""
+        """Cancel running tasks on any loop. Return False if that was done before."""
         if self._closed:
             return False
         self._closed = True
@@ -100,9 +100,9 @@ class JudgeLifecycle:
 
 
 def _let_go(loop_thread: LoopThread, chat: Chat) -> None:
-    """Close what a judge held that nobody holds any more; runs wherever the collector runs, so it waits for nothing.
+    """Close the thread and connections of a collected judge. Does not wait, because it runs inside the collector.
 
-    The tools' threads end by themselves when their pool is garbage.
+    The tools' threads end when their pool is collected.
     """
 
     async def farewell() -> None:
@@ -116,18 +116,18 @@ def _let_go(loop_thread: LoopThread, chat: Chat) -> None:
 
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:
-    """Return how many edits keep so many requests under way; the embedded judge has no requests, only cores."""
+    """Return how many edits to judge at once; for the embedded judge, which sends no requests, it depends on the cores."""
     if spec == RULES:
         return max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
     return max(1, round(SLACK * concurrency / criteria))
 
 
 PACKAGES = ("editloupe", "langgraph", "langchain-core")
-"""Packages whose versions are kept with a run, in addition to those of the providers' clients."""
+"""Packages whose versions a run stores, in addition to those of the providers' clients."""
 
 
 class BaseJudge(ABC):
-    """A judge that batches and runs can work with; it describes itself without secrets, and can be closed."""
+    """A judge that batches and runs can use. It describes itself without secrets and can be closed."""
 
     spec: str
     """The model, panel or cascade that answers."""
@@ -166,15 +166,15 @@ class BaseJudge(ABC):
         strict: bool = False,
         album: Album | None = None,
     ) -> Judgement:
-        """Judge one edit; one that cannot be judged ends unjudged, or raises with `strict`."""
+        """Judge one edit. If it cannot be judged, it ends unjudged, or raises with `strict`."""
 
     @abstractmethod
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
-        """Return the criteria that one edit is judged by."""
+        """Return the criteria by which one edit is judged."""
 
     @abstractmethod
     def question_specs(self) -> tuple[QuestionSpec, ...]:
-        """Return every question of this judge, whatever the edit."""
+        """Return all questions of this judge."""
 
     @abstractmethod
     def question_spec(self, edit: Edit, criterion: str) -> QuestionSpec:
@@ -182,7 +182,7 @@ class BaseJudge(ABC):
 
     @abstractmethod
     def inputs_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
-        """Return the key of what the judge is shown of an edit; None if a picture it needs has no hash."""
+        """Return the key of the edit's inputs to the judge; None if a picture has no hash."""
 
     def question_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> QuestionKey:
         """Return the key of one unit, except for its repeat.
@@ -200,10 +200,10 @@ class BaseJudge(ABC):
 
     @abstractmethod
     def rubric_texts(self) -> dict[str, Any]:
-        """Return the rubrics that are asked, whole, by name."""
+        """Return the complete rubrics by name."""
 
     def describe(self) -> dict[str, Any]:
-        """Return the description that a run keeps: the judge, its protocol, settings, prompts and versions; no secrets."""
+        """Return the description that a run stores: judge, protocol, settings, prompts and versions, without secrets."""
         return {
             "spec": self.spec,
             "base_url": shown_address(self.base_url) if self.base_url else self.base_url,
@@ -233,7 +233,7 @@ class BaseJudge(ABC):
         )
 
     def close(self) -> None:
-        """End everything under way, the background thread, the tools' threads and the connections; may be called again."""
+        """End running tasks, the background thread, the tools' threads and the connections. Can be called again."""
         self._lifecycle.close()
 
     async def aclose(self) -> None:

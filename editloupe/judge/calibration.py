@@ -1,4 +1,4 @@
-"""What may be kept of a judge's verdicts: thresholds of confidence, and exactly which judge they hold for."""
+"""Calibrations: confidence thresholds above which verdicts are kept, and the judge for which they are valid."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ CONFIDENCE_KINDS: Mapping[str, str] = {
     "entropy": "the entropy of its repeats' labels",
     "judges": "the other judges of the run",
 }
-"""Where confidence can come from, in the order in which it is looked for."""
+"""Sources of confidence, in order of preference."""
 STEPS = 20
-"""Thresholds tested at most: close ones say the same, and each is a chance to stop early."""
+"""The largest number of thresholds that are tested."""
 MOST_REPEATS = 1000
-"""Repeats that a calibration may have: a cascade asks its judge this often about every edit."""
+"""The largest number of repeats; a cascade asks its judge this many times about every edit."""
 FEWEST = 30
-"""Labelled verdicts above a threshold below which it is not tested."""
+"""A threshold is only tested if at least this many labelled verdicts are above it."""
 
 
 class ThresholdTest(Record):
-    """One threshold and what the labelled verdicts above it say."""
+    """The test of one threshold on the labelled verdicts above it."""
 
     threshold: Number
     labels: Annotated[int, Field(ge=1)]
@@ -46,10 +46,10 @@ class ThresholdTest(Record):
 
 
 class CriterionTrust(Record):
-    """What may be kept of one criterion."""
+    """The threshold of one criterion and the tests behind it."""
 
     threshold: Number | None
-    """Verdicts of at least this confidence may be kept; None keeps none."""
+    """Verdicts with at least this confidence are kept; None if no verdict is kept."""
     kept: Share
     """Share of the run's verdicts that have at least this confidence."""
     labels: Annotated[int, Field(ge=0)]
@@ -59,11 +59,11 @@ class CriterionTrust(Record):
     candidates: Annotated[int, Field(ge=0, le=STEPS)] = STEPS
     """Thresholds that could have been tested, by the confidences alone."""
     why: str | None = None
-    """Why nothing may be kept."""
+    """Why no verdict is kept."""
 
 
 class Calibration(Record):
-    """A judge's thresholds, and exactly which judge, asked in which words, they hold for."""
+    """The thresholds of a judge, and the exact judge, prompts and settings for which they are valid."""
 
     judge: str
     protocol: str
@@ -72,19 +72,19 @@ class Calibration(Record):
     """Where confidence comes from: a key of CONFIDENCE_KINDS."""
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)]
     agreement: Between
-    """The share of kept verdicts on which people agree, at least."""
+    """The guaranteed share of kept verdicts on which people agree."""
     error: Between
-    """The probability that a criterion's share is lower all the same."""
+    """The probability that a criterion's share is lower."""
     asked: Mapping[str, tuple[str, ...]]
-    """Criteria to the keys of how they were put to the judge: prompt, tools and settings."""
+    """The keys of the questions (prompt, tools and settings) by criterion."""
     criteria: Mapping[str, CriterionTrust]
     after: tuple[str, ...] = ()
-    """Keys of the calibrations of the stages before it: it holds for the edits that those leave over."""
+    """Keys of the calibrations of the earlier stages. This one is valid for the edits that they leave over."""
     notes: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        """What tells this calibration from every other: whose it is and what it keeps."""
+        """The identity of the calibration: the judge, its questions and the thresholds."""
         named = {"judge", "protocol", "mode", "confidence", "repeats", "asked", "after"}
         facts: dict[str, Any] = self.model_dump(mode="json", include=named)
         kept = {name: one.threshold for name, one in self.criteria.items()}
@@ -96,32 +96,32 @@ class Calibration(Record):
         return any(step.passed for trust in self.criteria.values() for step in trust.tested)
 
     def threshold(self, criterion: str) -> float | None:
-        """Return the confidence from which on a criterion's verdicts may be kept; None where none may."""
+        """Return the confidence from which a criterion's verdicts are kept; None if none is kept."""
         found = self.criteria.get(criterion)
         return None if found is None else found.threshold
 
     def keeps(self, criterion: str, confidence: float | None) -> bool:
-        """Say whether a verdict may stand; one without confidence may not."""
+        """Return True if a verdict with this confidence is kept. A verdict without confidence is not."""
         threshold = self.threshold(criterion)
         return threshold is not None and confidence is not None and bool(confidence >= threshold)
 
     def check(self, judge: str, protocol: str, mode: str, asked: Mapping[str, tuple[str, ...]]) -> None:
-        """Refuse any judge but the one that was calibrated, asked in the same words with the same tools."""
+        """Raise UserError unless judge, prompts, tools and settings are those of the calibration."""
         for what, mine, theirs in (
             ("judge", self.judge, judge),
             ("protocol", self.protocol, protocol),
             ("mode", self.mode, mode),
         ):
             if mine != theirs:
-                raise UserError(f"the calibration holds for the {what} {mine}, not for {theirs}")
+                raise UserError(f"the calibration is valid for the {what} {mine}, not for {theirs}")
         for criterion, keys in asked.items():
             known = self.asked.get(criterion)
             if known is None:
-                raise UserError(f"the calibration does not speak of {criterion}; it has {', '.join(self.asked)}")
+                raise UserError(f"the calibration has no threshold for {criterion}; it has {', '.join(self.asked)}")
             if set(keys) - set(known):
                 raise UserError(
-                    f"the calibration does not hold for {criterion} as it is asked here: the prompt, the tools or the settings "
-                    "are not those it was made with; run `editloupe calibrate` on a run of this judge"
+                    f"the calibration is not valid for {criterion} here: the prompt, the tools or the settings differ from "
+                    "those it was made with; run `editloupe calibrate` on a run of this judge"
                 )
 
     def write(self, path: Path) -> None:
@@ -150,7 +150,7 @@ def lower_bound(agreed: int, labels: int, error: float) -> float:
 
 
 def fewest_labels(agreement: float, error: float) -> int:
-    """Return the labelled verdicts above the strictest threshold: with fewer not even full agreement would show enough.
+    """Return how many labelled verdicts the strictest threshold needs: with fewer, even full agreement proves too little.
 
     >>> fewest_labels(0.9, 0.05), fewest_labels(0.9, 0.025), fewest_labels(0.9, 0.001)
     (30, 36, 66)
@@ -159,7 +159,7 @@ def fewest_labels(agreement: float, error: float) -> int:
 
 
 def count_earlier_thresholds(criterion: str, earlier: Sequence[Calibration]) -> int:
-    """Return in how many ways earlier stages could have ended: at each of their thresholds, or keeping nothing."""
+    """Return the number of possible results of the earlier stages: each of their thresholds, or none."""
     known = [calibration.criteria.get(criterion) for calibration in earlier]
     return prod(1 + (trust.candidates if trust else 0) for trust in known)
 
@@ -194,7 +194,7 @@ def parse_calibration(data: Any, path: Path, earlier: Sequence[Calibration] = ()
 
 
 def _find_mistake(name: str, trust: CriterionTrust, agreement: float, error: float, *, exact: bool) -> str | None:
-    """Return what does not follow from the labels of a criterion; without `exact` the error may have been divided further."""
+    """Return the first number that does not follow from the labels. Without `exact`, the error may be divided further."""
     before: ThresholdTest | None = None
     for number, step in enumerate(trust.tested, 1):
         place = f"test {number} of {name}"
@@ -234,5 +234,5 @@ def _find_mistake(name: str, trust: CriterionTrust, agreement: float, error: flo
 
 
 def write_yaml(path: Path, data: Mapping[str, Any]) -> None:
-    """Write data as YAML, its order kept."""
+    """Write data as YAML in its own order."""
     write_text(path, yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True))

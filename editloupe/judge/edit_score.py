@@ -1,4 +1,4 @@
-"""The score of an edit from 0 to 1, or why it has none: for rewards, servers and evaluation frameworks."""
+"""Compute the score of an edit from 0 to 1 for rewards, servers and evaluation frameworks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class EditScore:
     """Why there is no score."""
     verdicts: tuple[Outcome, ...] = ()
     known: bool = False
-    """Whether the edit was judged before, for another request or another edit of this one."""
+    """Whether the verdicts already existed: from an earlier request, or from the same edit earlier in this one."""
 
     @property
     def usage(self) -> Usage:
-        """What the verdicts took."""
+        """Requests and tokens of the verdicts."""
         return sum((verdict.usage for verdict in self.verdicts), Usage())
 
     @property
@@ -38,7 +38,7 @@ class EditScore:
 
     @property
     def explanation(self) -> str:
-        """Every criterion in words, and why there is no score."""
+        """One line per criterion, and why there is no score."""
         lines = [explain_outcome(verdict) for verdict in self.verdicts]
         if self.why is not None and self.reason is None:
             lines.append(redact_text(self.why))
@@ -50,7 +50,7 @@ class EditScore:
         return _score(verdict) if isinstance(verdict, Verdict) else None
 
     def why_not(self, name: str) -> str:
-        """Say why a criterion has no score."""
+        """Return why a criterion has no score."""
         verdict = self._verdict(name)
         if isinstance(verdict, Unjudged):
             return f"{verdict.reason.value}: {verdict.detail}"
@@ -86,13 +86,13 @@ def score_edit(judge: Judge, edit: Edit, verdicts: Sequence[Outcome]) -> EditSco
 
 
 def fill_in(items: Sequence[Edit | str], scores: Sequence[EditScore]) -> list[EditScore]:
-    """Return a score for every item: the edits' scores in their order, and for a sentence that sentence as the reason."""
+    """Return one score per item: the next score for an edit, or no score with the sentence as the reason."""
     of_edits = iter(scores)
     return [next(of_edits) if isinstance(item, Edit) else EditScore(None, item) for item in items]
 
 
 def outcome_facts(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain facts, its score from 0 to 1; one that is unjudged has a reason in its place."""
+    """Return an outcome as plain facts: with a score from 0 to 1, or with a reason if it is unjudged."""
     shared = {"criterion": outcome.criterion, "status": outcome.status, "steps": outcome.steps}
     if isinstance(outcome, Unjudged):
         return {**shared, "score": None, "reason": outcome.reason.value, "detail": outcome.detail}
@@ -107,7 +107,7 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
 
 
 def explain_outcome(outcome: Outcome) -> str:
-    """Put an outcome into words: the label and the rationale, or why there is none."""
+    """Return an outcome as text: the label and the rationale, or why there is none."""
     if isinstance(outcome, Unjudged):
         return redact_text(f"{outcome.criterion}: unjudged ({outcome.reason.value}): {outcome.detail}")
     score = "" if outcome.score_100 is None else f", {outcome.score_100:.1f} of 100"

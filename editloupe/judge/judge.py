@@ -1,4 +1,4 @@
-"""`Judge`: open a judge by its spec, and judge one edit or many."""
+"""`Judge` opens a judge by its spec and judges one edit or many."""
 
 from __future__ import annotations
 
@@ -54,11 +54,14 @@ DEFAULT_JUDGE = RULES
 
 
 class Judge(BaseJudge):
-    """A judge of image edits. Close it, or use it in a `with` block, to end its threads, connections and open requests.
+    """A judge of image edits.
 
-    >>> with Judge("rules", mode="plain") as judge:
-    ...     judge.criteria
-    ('instruction_following', 'visual_consistency')
+    Close it, or use it in a `with` block, to end its threads, connections and open requests.
+
+    Example:
+        >>> with Judge("rules", mode="plain") as judge:
+        ...     judge.criteria
+        ('instruction_following', 'visual_consistency')
     """
 
     def __init__(
@@ -79,19 +82,19 @@ class Judge(BaseJudge):
         """Open a judge.
 
         Args:
-            spec: The model that answers, such as `openai:gpt-5.1`, `rules` (the embedded judge), `panel:SPEC,SPEC` or
-                `cascade:FILE`, or a plan. By default the environment variable EDITLOUPE_JUDGE, else `rules`.
-            protocol: The name of the protocol whose rubrics are asked; by default that of the set-up, else the default one.
-            mode: What the judge may look with: `plain` (pictures only), `tools` or `oracle` (targets are annotated). By
-                default that of the set-up, else the protocol's own.
-            base_url: The address of the model's server, if it is not the provider's own.
-            criteria: The criteria to judge; by default all of the protocol.
-            rubrics: YAML files with rubrics of your own, or with other words for those of the protocol.
-            settings: How the model is asked. What is set here overrides the set-up.
-            tools: How the tools look. What differs from the defaults here overrides the set-up.
-            setup: A preset: the name of one that comes with EditLoupe, a YAML file, or a `Setup`.
-            replies: A store of model replies by request; a reply it holds is not paid for again.
-            traffic: Decides when a request is sent: concurrency, rates, caps on costs.
+            spec: The model that answers, such as `openai:gpt-5.1`; `rules` (the embedded judge); `panel:SPEC,SPEC`;
+                `cascade:FILE`; or a plan. Default: the environment variable EDITLOUPE_JUDGE, else `rules`.
+            protocol: The protocol whose rubrics are asked. Default: the preset's, else the package's default protocol.
+            mode: What the judge sees: `plain` (pictures only), `tools` (pictures and tools) or `oracle` (annotated targets).
+                Default: the preset's, else the protocol's own.
+            base_url: The address of the model's server, if it differs from the provider's.
+            criteria: The criteria to judge. Default: all criteria of the protocol.
+            rubrics: YAML files with rubrics of your own, or with other wordings of the protocol's rubrics.
+            settings: Settings of judging. Values set here override the preset.
+            tools: Settings of the tools. Values that differ from the defaults override the preset.
+            setup: A preset: the name of a bundled one, a YAML file, or a `Setup`.
+            replies: A store of model replies by request. A request whose reply is stored is not sent again.
+            traffic: Decides when a request may be sent: concurrency, rate limits, cost caps.
 
         Raises:
             UserError: If a name, a file or a setting is wrong, or if the model's client cannot be opened.
@@ -120,9 +123,9 @@ class Judge(BaseJudge):
         self.criteria_chosen = bool(criteria)
         """Whether criteria were named. The score of an edit is their mean then: a protocol's formula needs all of its own."""
         if looking.offered == () and self.uses_tools:
-            raise UserError(f"{self.mode} mode of {self._protocol.title} looks with tools, and none is offered")
+            raise UserError(f"{self.mode} mode of {self._protocol.title} uses tools, and none is offered")
         self.toolbox = build_toolbox(looking)
-        """The tools this judge looks with."""
+        """The tools of this judge."""
         self._chats = open_chats(self.plan, self.settings, replies, traffic)
         self._chat = self._chats[self.plan] if isinstance(self.plan, SingleJudge) else MultiChat(self._chats)
         self._rules = self.setup.rule_settings() if self.protocol == self.setup.protocol else None
@@ -161,7 +164,7 @@ class Judge(BaseJudge):
 
     @property
     def scores_edits(self) -> bool:
-        """True where the protocol has a formula that makes one score of an edit's criteria."""
+        """True if the protocol has a formula that combines an edit's criteria into one score."""
         return self._protocol.edit_score is not None
 
     async def ajudge(
@@ -181,11 +184,14 @@ class Judge(BaseJudge):
             edit: The edit to judge.
             criteria: The criteria to judge; by default all of this judge.
             repeat: The number of this repetition, which is part of the unit's key.
-            watcher: Is called with every step as it ends.
-            strict: Raise if the edit cannot be judged for want of input (a missing or broken picture, no target box), or if
-                judging fails. By default, as in a batch, such an edit ends unjudged with the reason.
+            watcher: An object that is called with every finished step.
+            strict: Raise if an input is missing or broken (a picture, a target box), or if judging fails. By default such
+                an edit ends unjudged with the reason, as in a batch.
             album: Receives the pictures that the traces refer to.
-            graph: The graph of an edit; for callers that show it inside a graph of their own.
+            graph: The graph of an edit, for callers that embed it in a graph of their own.
+
+        Returns:
+            The judgement, with one outcome per criterion.
 
         Raises:
             UserError: If the judge cannot be asked at all (a wrong key, an unknown model), or with `strict`.
@@ -206,12 +212,12 @@ class Judge(BaseJudge):
                 for outcome in answered.outcomes.values():
                     add_evaluation(span, outcome)
         finally:
-            if album is None:  # the graph's own references go later, in no certain order
+            if album is None:  # the graph drops its own references later, in no fixed order
                 pictures.clear()
         return self._judgement(edit, tuple(answered.outcomes.values()), answered.traces, wanted)
 
     async def _end(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool) -> JudgeAnswers:
-        """Return the outcomes of an edit; without `strict`, every criterion has one whatever happens."""
+        """Return the outcomes of an edit. Without `strict`, every criterion has one even if judging fails."""
         try:
             async with reserve_pixels(edit.paths):
                 if isinstance(self.plan, SingleJudge):
@@ -220,7 +226,7 @@ class Judge(BaseJudge):
         except UserError as error:  # one sentence, without the frames and notes of the graph it was raised in
             vars(error).pop("__notes__", None)
             raise error.with_traceback(None) from None
-        except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
+        except Exception as error:  # an error in our code or in a plug-in must not affect the other edits
             if strict:
                 raise
             detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
@@ -238,12 +244,22 @@ class Judge(BaseJudge):
         watcher: StepWatcher | None = None,
         album: Album | None = None,
     ) -> Judgement:
-        """Judge one criterion of an edit, or one of its targets, from a step of a kept trace on.
+        """Judge one criterion of an edit, or one of its targets, from a step of a stored trace on.
 
-        The album holds the pictures that the kept steps speak of.
+        Args:
+            edit: The edit of the trace.
+            criterion: The criterion of the trace.
+            plan: The stored steps, the step to continue from, and the changes to it.
+            target: The index of the target, if targets are judged one by one.
+            repeat: The number of this repetition.
+            watcher: An object that is called with every finished step.
+            album: Holds the pictures that the stored steps refer to.
+
+        Raises:
+            UserError: If this judge is a panel or a cascade, or if the trace cannot be continued.
         """
         if not isinstance(self.plan, SingleJudge):
-            raise UserError(f"{self.spec} is several judges; name the one that goes on with --judge")
+            raise UserError(f"{self.spec} has several judges; name the one that continues with --judge")
         self._protocol.select([criterion])
         pictures = Album() if album is None else album
         context = self._context(self.plan, (criterion,), repeat, "", pictures, watcher, strict=True)
@@ -253,7 +269,7 @@ class Judge(BaseJudge):
         return self._judgement(edit, [decide_criterion([judged], context.min_confidence)], [judged.trace], [criterion])
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something on the judge's own thread; for forks and others who lead a conversation themselves."""
+        """Run a coroutine on the judge's own thread and return its result."""
         return self._lifecycle.run(work)
 
     async def _ask_together(
@@ -305,27 +321,34 @@ class Judge(BaseJudge):
         return EditContext(shared, self._protocol, criteria, self.mode, settings.min_confidence)
 
     def judge(self, edit: Edit, **options: Any) -> Judgement:
-        """Judge one edit; works inside and outside a running event loop.
+        """Judge one edit. Works inside and outside a running event loop.
 
         Args:
             edit: The edit to judge. If a picture is missing or broken, its criteria end unjudged (`bad_image`).
-            options: Those of `ajudge`; `strict=True` raises UserError for such an edit.
+            options: The keyword arguments of `ajudge`. `strict=True` raises UserError for such an edit.
+
+        Returns:
+            The judgement, with one outcome per criterion.
         """
         return self._lifecycle.run(self.ajudge(edit, **options))
 
     __call__ = judge
 
     async def abatch(self, edits: Iterable[Edit], concurrency: int = 32) -> AsyncGenerator[Judgement, None]:
-        """Judge many edits and yield judgements as they finish; edits are taken from the iterable as places become free.
+        """Judge many edits and yield judgements as they finish. Edits are read from the iterable as slots become free.
 
-        At most `concurrency` requests are under way at one time. An edit that cannot be judged for want of input ends
-        unjudged; a wrong key or an unknown model raises. Whoever leaves early leaves through `contextlib.aclosing`, so
-        that what is under way ends there and not some time later.
+        To leave early, wrap the generator in `contextlib.aclosing`, so that running requests end at once. An edit with a
+        missing or broken input ends unjudged.
+
+        Args:
+            edits: The edits to judge.
+            concurrency: The number of requests in flight, at most.
+
+        Raises:
+            UserError: If the judge cannot be asked at all (a wrong key, an unknown model).
         """
         if concurrency < 1:
-            raise UserError(
-                f"concurrency is the number of requests under way at one time, at least 1, not {concurrency}"
-            )
+            raise UserError(f"concurrency is the number of requests in flight, at least 1, not {concurrency}")
         source, places = iter(edits), edits_at_once(self.spec, len(self.criteria), concurrency)
         limited = with_request_limit(concurrency)
         under_way: set[asyncio.Task[Judgement]] = set()
@@ -345,7 +368,12 @@ class Judge(BaseJudge):
             await asyncio.gather(*under_way, return_exceptions=True)
 
     def batch(self, edits: Iterable[Edit], concurrency: int = 32) -> Generator[Judgement, None, None]:
-        """Judge many edits and iterate over judgements as they finish; leaving early ends what is under way."""
+        """Judge many edits and yield judgements as they finish. Leaving the loop early ends running requests.
+
+        Args:
+            edits: The edits to judge.
+            concurrency: The number of requests in flight, at most.
+        """
         judgements = self.abatch(edits, concurrency)
         waiting: asyncio.Task[Any] | None = None
 
@@ -365,18 +393,18 @@ class Judge(BaseJudge):
             while (judgement := self._lifecycle.run(following())) is not None:
                 yield judgement
         finally:
-            with suppress(UserError):  # closed meanwhile, which ended everything
+            with suppress(UserError):  # the judge was closed, which ended everything
                 self._lifecycle.run(leave())
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
-        """Return the criteria this edit is asked; all of them where it does not say what that depends on."""
+        """Return the criteria by which this edit is judged; all of them if the edit lacks the field that decides it."""
         try:
             return tuple(rubric.criterion for rubric in self._protocol.rubrics_for(edit, self.criteria))
         except MissingInput:
             return self.criteria
 
     def score(self, edit: Edit, verdicts: Sequence[Outcome]) -> float | None:
-        """Return the edit's own score by the protocol's formula, 0 to 100; None where a criterion lacks a number."""
+        """Return the edit's score by the protocol's formula, 0 to 100; None if a criterion has no number."""
         known = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}
         return self._protocol.score_of(edit, known)
 
@@ -403,19 +431,19 @@ class Judge(BaseJudge):
             return self._protocol.rubric(criterion)
 
     def question_specs(self) -> tuple[QuestionSpec, ...]:
-        """Return every question this judge puts: of each criterion all its wordings."""
+        """Return every question of this judge: all wordings of each criterion."""
         return tuple(self._spec_for(rubric, self.plan) for rubric in self._rubrics)
 
     def question_spec(self, edit: Edit, criterion: str) -> QuestionSpec:
-        """Return how one edit is asked on one criterion."""
+        """Return the question that one edit is asked on one criterion."""
         return self._spec_for(self._rubric_for(edit, criterion), self.plan)
 
     def inputs_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
-        """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
+        """Return the key of the edit's inputs to the judge; None if a picture has no hash."""
         return find_inputs(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
 
     def _spec_for(self, rubric: Rubric, plan: Plan) -> QuestionSpec:
-        """Return how a rubric is put to a plan; to one judge of several it is put as if that were alone."""
+        """Return the question of a rubric to a plan. A member of a panel is asked as if it were alone."""
         if (known := self._questions.get((rubric.name, plan.spec))) is None:
 
             def of(member: SingleJudge) -> dict[str, Any]:
@@ -428,17 +456,17 @@ class Judge(BaseJudge):
         return known
 
     def _check_calibrations(self, cascade: Cascade) -> None:
-        """Refuse a stage whose calibration was made for another judge, or for this one asked otherwise."""
+        """Refuse a stage whose calibration was made for another judge, or for other prompts, tools or settings."""
         for stage in cascade.stages:
             asked: dict[str, tuple[str, ...]] = {}
             for name in self.criteria:
                 keys = {self._spec_for(one, stage.judge).key for one in self._rubrics if one.criterion == name}
-                # Of wordings for kinds of edits that its run did not have, a stage keeps nothing.
+                # A stage keeps no verdict on wordings that its calibration run did not contain.
                 asked[name] = tuple(keys.intersection(stage.calibration.asked.get(name, ())) or keys)
             stage.calibration.check(stage.judge.spec, self.protocol, self.mode, asked)
 
     def further_parameters(self) -> dict[str, Any]:
-        """Return what the tools' observations depend on."""
+        """Return the settings that the tools' observations depend on."""
         facts = {"setup": self.setup.describe(), "tools": self.toolbox.facts()}
         if isinstance(self.plan, SingleJudge):
             return facts
@@ -453,20 +481,20 @@ class Judge(BaseJudge):
         return {**facts, "members": each}
 
     def rubric_texts(self) -> dict[str, Any]:
-        """Return the rubrics that are asked, whole, by name."""
+        """Return the complete rubrics by name."""
         return {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics}
 
 
 def judge_opener(judge: Judge | str | None, options: Mapping[str, Any]) -> Callable[[], Judge]:
-    """Return a function that opens a judge at its first call and returns the same judge at every later one.
+    """Return a function that opens a judge at its first call and returns the same judge later.
 
     Args:
-        judge: A spec, or a judge that is open already; that one stays its owner's to close.
-        options: The keyword arguments of `Judge`; empty for a judge that is open already.
+        judge: A spec, or an open judge, which its owner closes.
+        options: The keyword arguments of `Judge`; empty for an open judge.
     """
     if isinstance(judge, Judge):
         if options:
-            raise UserError("a judge that is open already takes no options; give them where it is opened")
+            raise UserError("an open judge takes no options; pass them where it is opened")
         return lambda: judge
     lock, opened = threading.Lock(), list[Judge]()
 

@@ -20,34 +20,34 @@ from editloupe.types import SERVER_REASONS, Opinion, Outcome, Reason, Served, Tr
 
 @dataclass(frozen=True)
 class JudgeAnswers:
-    """What one or several judges answered about an edit."""
+    """The outcomes and traces of an edit from one or several judges."""
 
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    """By criterion; one that the edit is not asked is not in it."""
+    """By criterion, without criteria that do not apply to the edit."""
     traces: tuple[Trace, ...] = ()
 
     @property
     def asked(self) -> set[str]:
-        """The criteria about which somebody was asked; the others were settled without a judge."""
+        """The criteria for which a judge was asked; the others were decided by a rule."""
         return {trace.criterion for trace in self.traces}
 
 
 Ask = Callable[[SingleJudge, tuple[str, ...], int, str], Coroutine[None, None, JudgeAnswers]]
-"""Asks one judge about some criteria, in a repeat, under the name of its part."""
+"""Asks one judge about some criteria. Arguments: judge, criteria, repeat, name of the part."""
 Covers = Callable[[CascadeStage, str], bool]
-"""Says whether a stage's calibration holds for a criterion as this edit is asked it."""
+"""Returns whether a stage's calibration covers the question that this edit is asked on a criterion."""
 
 
 @dataclass(frozen=True)
 class PanelRunner:
-    """How judges answer together about one edit."""
+    """Asks the judges of a panel or a cascade about one edit."""
 
     ask: Ask
     covers: Covers
     min_confidence: float = 0.0
 
     async def answer(self, plan: Plan, criteria: tuple[str, ...], repeat: int, part: str = "") -> JudgeAnswers:
-        """Ask who is to be asked and return what comes of it."""
+        """Ask the judges of a plan and return the merged outcomes."""
         if isinstance(plan, SingleJudge):
             return await self.ask(plan, criteria, repeat, part)
         if isinstance(plan, Panel):
@@ -109,7 +109,7 @@ class PanelRunner:
     async def _rounds(
         self, stage: CascadeStage, criteria: tuple[str, ...], repeat: int, part: str
     ) -> list[JudgeAnswers]:
-        """Ask a stage as often as it was asked when it was calibrated."""
+        """Ask a stage as many times as in its calibration."""
         count = stage.calibration.repeats
         return await _all(
             self.answer(
@@ -123,7 +123,7 @@ class PanelRunner:
 
 
 async def _all(asking: Iterable[Coroutine[None, None, JudgeAnswers]]) -> list[JudgeAnswers]:
-    """Wait for all; where one fails, the others are ended and nothing is left under way."""
+    """Wait for all. If one fails, cancel the others and wait until they have ended."""
     tasks = [asyncio.ensure_future(one) for one in asking]
     try:
         return list(await asyncio.gather(*tasks))
@@ -135,7 +135,7 @@ async def _all(asking: Iterable[Coroutine[None, None, JudgeAnswers]]) -> list[Ju
 
 @dataclass
 class _History:
-    """What the stages of a cascade said of one criterion so far."""
+    """The answers of a cascade's stages on one criterion so far."""
 
     opinions: list[Opinion] = field(default_factory=list)
     usage: Usage = Usage()
@@ -144,7 +144,7 @@ class _History:
     served: tuple[Served, ...] = ()
 
     def pass_over(self, stage: CascadeStage, part: str) -> None:
-        """Note a stage that is not asked, because it may keep nothing here."""
+        """Record a stage that is not asked because it may keep nothing of this criterion."""
         why = "may keep nothing of this criterion, so it was not asked"
         self.opinions.append(
             Opinion(judge=stage.judge.spec, part=part, reason=Reason.LOW_CONFIDENCE, detail=why, asked=False)
@@ -152,7 +152,7 @@ class _History:
         self.told.append(f"{stage.judge.spec} {why}")
 
     def add(self, stage: CascadeStage, part: str, criterion: str, each: Sequence[Outcome]) -> Outcome | None:
-        """Note what a stage said; return the outcome where the cascade ends here, None where the edit goes on."""
+        """Record a stage's answers. Return the outcome if the cascade ends here, None if the next stage is asked."""
         outcome, threshold = stage_outcome(each, stage.calibration.confidence), stage.calibration.threshold(criterion)
         kept = isinstance(outcome, Verdict) and stage.calibration.keeps(criterion, outcome.confidence)
         why = ""
@@ -175,7 +175,7 @@ class _History:
         return outcome.model_copy(update=update)
 
     def needs_a_person(self, criterion: str) -> Unjudged:
-        """Return the end of a cascade in which no judge could be trusted."""
+        """Return the outcome of a cascade in which no stage kept its verdict."""
         return Unjudged(
             criterion=criterion,
             reason=Reason.NEEDS_A_PERSON,
@@ -188,9 +188,9 @@ class _History:
 
 
 def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
-    """Return what a judge says that was asked several times: the middle verdict, as sure as it was calibrated to be.
+    """Merge the repeated answers of a stage: the verdict with the lower median score, with the calibrated confidence.
 
-    A round that a cap or a server cut off leaves the whole open: votes of fewer rounds are not those that were calibrated.
+    If a cap or a server failure ended a round, the outcome is unjudged, because the calibration is for all rounds.
     """
     usage = sum((outcome.usage for outcome in each), Usage())
     steps = sum(outcome.steps for outcome in each)
@@ -212,11 +212,11 @@ def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
 
 
 PANEL_RULE = "most votes, else the lower median; more than half must answer"
-"""Part of what identifies a panel's answers: another rule would give others."""
+"""The rule by which a panel decides; part of the question's key."""
 
 
 def make_opinion(judge: str, part: str, outcome: Outcome, kept: bool = False, why_not: str = "") -> Opinion:
-    """Return an outcome as one of several opinions."""
+    """Return an outcome as the opinion of one judge."""
     if isinstance(outcome, Unjudged):
         return Opinion(
             judge=judge,
@@ -241,9 +241,10 @@ def make_opinion(judge: str, part: str, outcome: Outcome, kept: bool = False, wh
 
 
 def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_confidence: float = 0.0) -> Outcome:
-    """Return what a panel says, with how far its judges agree as its confidence; more than half of them must have answered.
+    """Return the outcome of a panel. Its confidence is the share of judges that agree.
 
-    A judge without a verdict counts as one that does not agree. Where a cap cut one short, the panel is cut short.
+    More than half of the judges must answer. A judge without a verdict counts as not agreeing. If a cap ended one judge, the
+    outcome is unjudged for the same reason.
     """
     places = [f"member {number}" for number in range(1, len(answers) + 1)]
     given = [outcome for _, outcome in answers if isinstance(outcome, Verdict)]
@@ -263,7 +264,7 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
     failed = [(judge, outcome) for judge, outcome in answers if isinstance(outcome, Unjudged)]
     cut = next((outcome for _, outcome in failed if outcome.reason == Reason.BUDGET), None)
     if cut is not None or chosen is None or 2 * len(given) <= len(answers):
-        # What lies with a server is told first: the same command tries such units again.
+        # Server failures come first: the same command retries such units.
         whose = cut or min((o for _, o in failed), key=lambda one: one.reason not in SERVER_REASONS)
         told = "; ".join(f"{judge}: {outcome.detail}" for judge, outcome in failed)
         detail = (
@@ -295,19 +296,19 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
 
 
 def merge_served(outcomes: Sequence[Outcome]) -> tuple[Served, ...]:
-    """Return what the providers say answered, each once."""
+    """Return what the providers report about the models that answered, without repetitions."""
     return tuple(dict.fromkeys(one for outcome in outcomes for one in outcome.served))
 
 
 def format_answer(verdict: Verdict) -> str:
-    """Return a verdict in a word."""
+    """Return a verdict's label, score or values as text."""
     if verdict.label is not None:
         return verdict.label
     return f"{verdict.score:g}" if verdict.score is not None else json.dumps(dict(verdict.values), ensure_ascii=False)
 
 
 def is_same_answer(one: Verdict, other: Verdict) -> bool:
-    """Say whether two verdicts give the same answer."""
+    """Return True if two verdicts give the same answer."""
     return _vote(one) == _vote(other)
 
 
@@ -322,7 +323,7 @@ def middle_verdict(verdicts: Sequence[Verdict]) -> Verdict | None:
 
 
 def _chosen(given: Sequence[Verdict], judges: int) -> tuple[Verdict | None, float]:
-    """Return the verdict that stands and how far the judges agree with it, 0 to 1."""
+    """Return the verdict that counts and the agreement with it, 0 to 1."""
     if not given:
         return None, 0.0
     numbers = [one for one in given if one.score_100 is not None]
@@ -341,7 +342,7 @@ def _chosen(given: Sequence[Verdict], judges: int) -> tuple[Verdict | None, floa
 
 
 def _rationale(answers: Sequence[tuple[str, Outcome]], chosen: Verdict) -> str:
-    """Say who said what, then give the words of the judge whose verdict stands."""
+    """List the answer of each judge, then the rationale of the judge whose verdict counts."""
     told, whose = [], ""
     for judge, outcome in answers:
         if isinstance(outcome, Unjudged):
@@ -353,7 +354,7 @@ def _rationale(answers: Sequence[tuple[str, Outcome]], chosen: Verdict) -> str:
 
 
 def mean_confidence(confidences: Sequence[float | None]) -> float | None:
-    """Return the mean of what answers say of their own confidence; None where none says anything."""
+    """Return the mean of the confidences that are present; None if there is none."""
     known = [one for one in confidences if one is not None]
     return sum(known) / len(known) if known else None
 
@@ -368,7 +369,7 @@ def vote_share(answers: Sequence[Hashable]) -> float | None:
 
 
 def normalized_agreement(answers: Sequence[Hashable]) -> float | None:
-    """Return 1 minus the entropy of the answers, by that of as many answers all different; None for fewer than two.
+    """Return 1 minus the entropy of the answers divided by its maximum; None for fewer than two answers.
 
     >>> normalized_agreement([4, 4, 4]), normalized_agreement([1, 2])
     (1.0, 0.0)
@@ -380,7 +381,7 @@ def normalized_agreement(answers: Sequence[Hashable]) -> float | None:
 
 
 def format_opinions(opinions: Sequence[Opinion], before: str = "") -> list[str]:
-    """Return one line a judge, those of a panel behind the panel's own.
+    """Return one line per judge; the members of a panel follow the panel.
 
     >>> format_opinions([Opinion(judge="rules", part="stage 1", label="No Change", confidence=0.9, kept=True)])
     ['stage 1, rules: No Change, confidence 0.90; this stands']

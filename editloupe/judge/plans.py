@@ -1,4 +1,4 @@
-"""Panels and cascades, read from a spec or a file: `panel:openai:a,rules`, `panel:FILE.yaml`, `cascade:FILE.yaml`."""
+"""Read panels and cascades from a spec or a file: `panel:openai:a,rules`, `panel:FILE.yaml`, `cascade:FILE.yaml`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from editloupe.types import UserError
 
 FILES = (".yaml", ".yml")
 IN_A_CASCADE = ("confidence", "repeats", "entropy")
-"""Where a stage's confidence may come from: what it can know of an edit by itself."""
+"""Sources of confidence that a stage can use: those that need no other judge."""
 
 
 @dataclass(frozen=True)
 class SingleJudge:
-    """One judge: a model behind a server, or the embedded rules."""
+    """One judge: a model on a server, or the embedded rules."""
 
     spec: str
     base_url: str | None = None
@@ -34,19 +34,19 @@ class SingleJudge:
 
 @dataclass(frozen=True)
 class Panel:
-    """Several judges that are all asked, and of whose answers the middle or the most frequent one stands."""
+    """Several judges that are all asked. The most frequent answer or the lower median counts."""
 
     members: tuple[SingleJudge, ...]
 
     @property
     def spec(self) -> str:
-        """What it is called, wherever it was read from."""
+        """The canonical spec, independent of the file it was read from."""
         return PANEL + ",".join(member.spec for member in self.members)
 
 
 @dataclass(frozen=True)
 class CascadeStage:
-    """One judge of a cascade and what of its verdicts may be kept."""
+    """One judge of a cascade, with the calibration that says which of its verdicts are kept."""
 
     judge: SingleJudge | Panel
     calibration: Calibration
@@ -54,18 +54,18 @@ class CascadeStage:
 
 @dataclass(frozen=True)
 class Cascade:
-    """Judges that are asked one after the other, each about what those before it could not be trusted with."""
+    """Judges that are asked one after another, each about the verdicts that the earlier ones did not keep."""
 
     stages: tuple[CascadeStage, ...]
 
     @property
     def spec(self) -> str:
-        """What it is called, wherever it was read from."""
+        """The canonical spec, independent of the file it was read from."""
         return CASCADE + ">".join(stage.judge.spec for stage in self.stages)
 
     @property
     def error(self) -> float:
-        """The probability that some stage keeps what it promised not to: those of the stages together."""
+        """The probability that some stage breaks its guarantee: the sum over the stages."""
         return sum(stage.calibration.error for stage in self.stages)
 
 
@@ -73,17 +73,24 @@ Plan = SingleJudge | Panel | Cascade
 
 
 def is_combined(spec: str) -> bool:
-    """Say whether a spec names judges that answer together."""
+    """Return True if a spec names a panel or a cascade."""
     return spec.startswith((PANEL, CASCADE))
 
 
 def is_file_spec(spec: str) -> bool:
-    """Say whether a spec is read from a file."""
+    """Return True if a spec names a file."""
     return spec.startswith(CASCADE) or (spec.startswith(PANEL) and spec.endswith(FILES) and "," not in spec)
 
 
 def plan_of(spec: str, base_url: str | None = None) -> Plan:
-    """Return who answers; `base_url` is the server of every model that a file does not give another one.
+    """Return the plan of a spec.
+
+    Args:
+        spec: A judge, `panel:SPEC,SPEC`, `panel:FILE` or `cascade:FILE`.
+        base_url: The server of every model for which a file names no other.
+
+    Raises:
+        UserError: If the spec or the file is wrong.
 
     >>> plan_of("panel:openai:a,rules", "http://localhost/v1").members[0]
     SingleJudge(spec='openai:a', base_url='http://localhost/v1')
@@ -96,14 +103,14 @@ def plan_of(spec: str, base_url: str | None = None) -> Plan:
 
 
 def describe_guarantee(cascade: Cascade) -> tuple[str, ...]:
-    """Say what a cascade promises of the verdicts it keeps."""
+    """Describe the guarantee of a cascade for the verdicts it keeps."""
     keeping = [stage.calibration for stage in cascade.stages if stage.calibration.keeps_something]
     if not keeping:
         return ("no stage may keep a verdict, so every edit is left to a person",)
     lowest = min(calibration.agreement for calibration in keeping)
     return (
         f"of each criterion's verdicts that a stage keeps, people agree with at least {lowest * 100:g} %; the probability "
-        f"that some stage breaks this is at most {cascade.error * 100:.2g} % a criterion",
+        f"that some stage breaks this is at most {cascade.error * 100:.2g} % per criterion",
     )
 
 
@@ -119,7 +126,7 @@ def list_members(plan: Plan) -> tuple[SingleJudge, ...]:
 def _member(spec: str, base_url: str | None) -> SingleJudge:
     if is_combined(spec):
         raise UserError(f"{spec} cannot be one of the judges of a panel; name its judges themselves")
-    split_spec(spec)  # a mistake is told before anything is opened
+    split_spec(spec)  # raises for a wrong spec before anything is opened
     return SingleJudge(spec, None if spec == RULES else base_url)
 
 
@@ -132,7 +139,7 @@ def _panel(named: str, base_url: str | None) -> Panel:
     if len(specs) < 2:
         raise UserError(f"a panel has at least two judges, such as {PANEL}openai:NAME,google_genai:NAME,{RULES}")
     if twice := next((spec for spec in specs if specs.count(spec) > 1), None):
-        raise UserError(f"{twice} stands twice in the panel; --repeats asks a judge more than once")
+        raise UserError(f"{twice} is listed twice in the panel; use --repeats to ask a judge several times")
     return Panel(members)
 
 
@@ -160,20 +167,20 @@ def _cascade(path: Path, base_url: str | None) -> Cascade:
         one = stage.calibration
         if one.confidence not in IN_A_CASCADE:
             raise UserError(
-                f"stage {number} of {path.name} was calibrated by what other judges of its run said, who are not asked here; "
+                f"stage {number} of {path.name} was calibrated with the answers of other judges, which are not asked here; "
                 "judge and calibrate them as one panel"
             )
         if one.after != keys:
             raise UserError(
-                f"stage {number} of {path.name} was not calibrated on what the stages before it leave over; "
-                "`editloupe calibrate RUN --append` does that"
+                f"stage {number} of {path.name} was not calibrated on the edits that the stages before it leave over; "
+                "use `editloupe calibrate RUN --append`"
             )
         keys = (*keys, one.key)
     return cascade
 
 
 def stage_entries(path: Path) -> list[Mapping[str, Any]]:
-    """Return the stages a file holds, as they are written there; one calibration alone is one stage."""
+    """Return the stages of a file as written. A file with a single calibration is one stage."""
     data = read_yaml(path)
     if isinstance(data, Mapping) and "stages" not in data:
         return [{"calibration": data}]
@@ -181,12 +188,12 @@ def stage_entries(path: Path) -> list[Mapping[str, Any]]:
 
 
 def write_stages(path: Path, entries: list[Mapping[str, Any]]) -> None:
-    """Write the stages of a cascade; what was written by hand beside a calibration, such as a server, stays."""
+    """Write the stages of a cascade. Fields added by hand, such as a server, are kept."""
     write_yaml(path, {"stages": [dict(entry) for entry in entries]})
 
 
 def stage_calibrations(entries: Sequence[Mapping[str, Any]], path: Path) -> list[Calibration]:
-    """Return the calibrations of a cascade's stages, each checked against those before it."""
+    """Return the calibrations of a cascade's stages, each checked against the earlier ones."""
     calibrations: list[Calibration] = []
     for entry in entries:
         _only(entry, ("judge", "base_url", "calibration"), path)
@@ -195,12 +202,12 @@ def stage_calibrations(entries: Sequence[Mapping[str, Any]], path: Path) -> list
 
 
 def _stage_calibration(entry: Mapping[str, Any], path: Path, earlier: Sequence[Calibration]) -> Calibration:
-    """Return the calibration of a stage, which is in the file or in another one beside it."""
+    """Return the calibration of a stage, from the file itself or from another file that it names."""
     given = entry.get("calibration")
     if isinstance(given, str):
         return Calibration.read(path.parent / given, earlier)
     if given is None:
-        raise UserError(f"a stage of {path} has no calibration, so nothing says what it may keep")
+        raise UserError(f"a stage of {path} has no calibration, so it cannot keep any verdict")
     return parse_calibration(given, path, earlier)
 
 
@@ -214,7 +221,7 @@ def _stage(entry: Mapping[str, Any], calibration: Calibration, path: Path, base_
         plan = _member(plan.spec, server)
     assert not isinstance(plan, Cascade)
     if plan.spec != calibration.judge:
-        raise UserError(f"the calibration holds for the judge {calibration.judge}, not for {plan.spec}")
+        raise UserError(f"the calibration is valid for the judge {calibration.judge}, not for {plan.spec}")
     return CascadeStage(plan, calibration)
 
 
@@ -237,36 +244,36 @@ def _text(entry: Mapping[str, Any], name: str, path: Path, whose: str, needed: b
     if value is None and not needed:
         return None
     if not isinstance(value, str) or not value.strip():
-        raise UserError(f"{path}: {name}{f' of {whose}' if whose else ''} is a text")
+        raise UserError(f"{path}: {name}{f' of {whose}' if whose else ''} must be a text")
     return value.strip()
 
 
 class MultiChat:
-    """Holds the chats of several judges; each is asked on its own."""
+    """The chats of several judges, which are asked one by one."""
 
     def __init__(self, chats: Mapping[SingleJudge, Chat]) -> None:
         self._chats = chats
 
     @property
     def profile(self) -> Profile:
-        """That of the first; whoever asks one of them takes its own."""
+        """The profile of the first chat. Requests use the profile of their own chat."""
         return next(iter(self._chats.values())).profile
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know about how any of them was asked."""
+        """The notes of all chats, without repetitions."""
         return tuple(dict.fromkeys(note for chat in self._chats.values() for note in chat.notes))
 
     async def reply(self, request: ChatRequest) -> Reply:
-        """Refuse: a request is put to one of them."""
-        raise TypeError("judges that answer together are asked one by one")
+        """Raise TypeError: a request is sent to one of the chats."""
+        raise TypeError("the judges of a panel or a cascade are asked one by one")
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await asyncio.gather(*(chat.aclose() for chat in self._chats.values()))
 
     def drop(self) -> None:
-        """Have the connections of all loops closed without waiting for it."""
+        """Close the connections of all loops without waiting."""
         for chat in self._chats.values():
             chat.drop()
 
@@ -274,7 +281,7 @@ class MultiChat:
 def open_chats(
     plan: Plan, settings: ModelSettings, replies: ReplyStore | None, traffic: RateLimiter | None
 ) -> dict[SingleJudge, Chat]:
-    """Open everybody a plan may ask; settings of models are nothing to the rules beside them."""
+    """Open the chats of all judges of a plan. The embedded judge of a panel ignores the model settings."""
     alone = isinstance(plan, SingleJudge)
     return {
         one: open_chat(

@@ -1,4 +1,4 @@
-"""The facts that determine an answer: what a judge is asked (hashed into `Asked.key`) and what it is shown of an edit.
+"""Collect the facts that determine an answer: the question (hashed into `QuestionSpec.key`) and the edit's inputs.
 
 Left out on purpose: the server's address, package versions, tools that cannot run here, names of manifest columns.
 """
@@ -29,7 +29,7 @@ from editloupe.types import Edit, Mode, Sha
 
 DIFFERENCES = "localize_differences"
 _SOME_TOOL: tuple[Mapping[str, Any], ...] = ({},)
-"""Stands for the tools in a prompt; which ones there are is a fact of its own."""
+"""A placeholder for the tools in a prompt. The tools themselves are a separate fact."""
 
 
 def question_facts(
@@ -40,7 +40,7 @@ def question_facts(
     profile: Profile,
     tools: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return what decides the answers to a rubric; `tools` says of each tool what it shows depends on."""
+    """Return the facts that determine the answers to a rubric. `tools` holds the facts of each tool."""
     looks, by_rules = rubric.modes[mode].tools, split_spec(spec)[0] == RULES
     structured = profile.structured_output and not looks and not isinstance(rubric.answer, LabelAnswer)
     written = structured and not profile.reasons
@@ -63,7 +63,7 @@ def question_facts(
         native = profile.native_tools and looks
         tools_told = _SOME_TOOL if looks else ()
         prompt = build_system_text(rubric, mode, tools_told, native, structured, written)
-        # What is told beside the system text, such as how the instruction is introduced, is in the wording alone.
+        # Texts outside the system text, such as the introduction of the instruction, are only in the wording.
         facts["wording"] = text_key(f"{prompt}\n{rubric.wording.model_dump_json()}")
         facts |= {"sampling": build_sampling(profile, settings), "structured": structured}
         facts |= {"written_reasoning": True} if written else {}
@@ -88,7 +88,7 @@ _SCORED: Mapping[str, Any] = {
     "yes_no": {"kind", "key"},
     "text": {"kind", "key"},
 }
-"""What of an answer decides the score; its words are in the prompt."""
+"""The parts of an answer that determine the score; its words are in the prompt."""
 
 
 SHARED = ("criterion", "variant", "protocol", "mode", TELLS, "answer", TOOLS)
@@ -97,7 +97,7 @@ FactsOf = Callable[[SingleJudge], dict[str, Any]]
 
 
 def plan_facts(plan: Plan, facts_of: FactsOf) -> dict[str, Any]:
-    """Return what decides the answers of a plan; those of one judge alone are its own."""
+    """Return the facts that determine the answers of a plan."""
     if isinstance(plan, SingleJudge):
         return facts_of(plan)
     if isinstance(plan, Panel):
@@ -124,14 +124,14 @@ def _stage(stage: CascadeStage, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JudgeInputs:
-    """What an answer depends on besides the question."""
+    """The inputs of an edit that determine an answer; hashed into the unit's key."""
 
     pictures: Mapping[str, tuple[PictureSource, ...]]
     """By role."""
     texts: Mapping[str, Any]
 
     def key(self, hashes: Mapping[PictureSource, Sha]) -> str | None:
-        """Return a hash of it all, from the hashes of the pictures; None where a picture has none."""
+        """Return the hash of all inputs; None if a picture has no hash."""
         if any(path not in hashes for paths in self.pictures.values() for path in paths):
             return None
         by_role = {role: [hashes[path] for path in paths] for role, paths in self.pictures.items()}
@@ -139,7 +139,7 @@ class JudgeInputs:
 
 
 def find_inputs(protocol: Protocol, rubric: Rubric, mode: Mode, edit: Edit) -> JudgeInputs:
-    """Return what a judge is shown of an edit; of one that the paper's rule decides, only that."""
+    """Return the inputs of an edit for one rubric. If the paper's rule decides the edit, only its result counts."""
     if settled := protocol.settle(edit, rubric):
         return JudgeInputs({}, {"settled": settled.label, "score": settled.score})
     text = rubric.modes[mode]
@@ -148,13 +148,13 @@ def find_inputs(protocol: Protocol, rubric: Rubric, mode: Mode, edit: Edit) -> J
     pictures |= {role: edit.files[role] for role in protocol.further_roles if role in edit.files}
     tells = (*rubric.tells, *(rubric.stage.tells if rubric.stage else ()))
     facts_of = protocol.case_facts or (no_facts if protocol.make_cases is make_cases else all_facts)
-    # The tools take the instruction's words for names of objects, also where the judge is not told it.
+    # The tools read object names from the instruction even if the judge does not see it.
     texts = {"instruction": edit.instruction, **dict(edit_texts(edit, tells)), **facts_of(edit, rubric, mode)}
     return JudgeInputs(pictures, texts)
 
 
 def edit_texts(edit: Edit, tells: Sequence[Telling]) -> Iterator[tuple[str, str]]:
-    """Yield what of an edit's own text these words stand for, as far as it has it."""
+    """Yield the texts of an edit that the judge sees, by name."""
     if "instruction" in tells:
         yield "instruction", edit.instruction.strip()
     if "type" in tells and edit.instruction_type:

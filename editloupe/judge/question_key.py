@@ -1,4 +1,4 @@
-"""What decides an answer, apart from the edit: the question as data, its key, and what changed between two of them."""
+"""The specification of a question, its key, and the differences between two specifications."""
 
 from __future__ import annotations
 
@@ -16,35 +16,36 @@ WORDS = {
     "parts": "the questions of {}",
     "rules": "the embedded judge's rules",
 }
-"""Facts that are hashes, in words."""
+"""How facts that are hashes are named in messages."""
 
 
 @dataclass(frozen=True)
 class QuestionSpec:
-    """How one rubric is put to one judge: wording, settings and tools, and nothing that cannot change the answer."""
+    """Everything but the edit that determines a judge's answer to one rubric: wording, settings and tools."""
 
     criterion: str
     facts: Mapping[str, Any]
 
     @cached_property
     def key(self) -> str:
-        """The name units refer to it by."""
+        """The key by which units refer to it."""
         return content_key(self.facts)[:16]
 
 
 @dataclass(frozen=True)
 class QuestionKey:
-    """What identifies a unit beside its repeat: how it is asked, and what of the edit the judge is shown."""
+    """The identity of a unit except for its repeat: the question and the inputs."""
 
     asked: str
+    """The key of the `QuestionSpec`."""
     shown: str | None
-    """None where a picture could not be read."""
+    """The key of the inputs; None if a picture could not be read."""
 
 
 def is_equivalent(old: Mapping[str, Any], new: Mapping[str, Any], used: Collection[str]) -> bool:
-    """True where an answer given in the old way stands in the new one: they differ in tools that it did not use.
+    """Return True if an answer to the old question is valid for the new one: they differ only in tools it did not use.
 
-    What a judge is told of an edit is part of what it is shown, so whoever asks has compared that.
+    The texts of the edit are part of its inputs, which callers compare separately.
 
     >>> old = {"judge": "rules", "tools": {"zoom": {"version": "1"}}}
     >>> new = {"judge": "rules", "tools": {"zoom": {"version": "1"}, "detect": {"version": "1"}}}
@@ -57,7 +58,7 @@ def is_equivalent(old: Mapping[str, Any], new: Mapping[str, Any], used: Collecti
 
 
 def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say in a few words each what differs between two ways of asking.
+    """Describe the differences between two questions in a few words each.
 
     >>> describe_changes({"max_turns": 8, "wording": "a", "criterion": "x"}, {"max_turns": 4, "wording": "b", "criterion": "x"})
     ('max_turns (8, then 4)', 'the wording of x')
@@ -75,7 +76,7 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         if name in WORDS:
             yield WORDS[name].format(new.get("criterion"))
         elif name == TELLS:
-            yield "what the judge is told of an edit"
+            yield "the texts of an edit that the judge sees"
         elif name == TOOLS and isinstance(before, Mapping) and isinstance(after, Mapping):
             tools = [tool for tool in sorted({*before, *after}) if before.get(tool) != after.get(tool)]
             yield f"the tools ({', '.join(tools)})"

@@ -1,4 +1,4 @@
-"""The settings of a judge: single ones, presets (YAML files under one name), and a protocol changed by them."""
+"""The settings of a judge, presets of settings (YAML files), and the protocol as the settings change it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from editloupe.types import Mode, Record, UserError
 
 DEFAULT_SETUP = "default"
 PRESETS = files("editloupe.judge") / "presets"
-"""The folder of the set-ups that come with EditLoupe, one YAML file each."""
+"""The folder of the bundled presets, one YAML file each."""
 OF_THE_MACHINE = (
     "memory_bytes",
     "cache_folder",
@@ -38,36 +38,51 @@ OF_THE_MACHINE = (
     "batch_size",
     "detector_download",
 )
-"""Settings of the tools that decide nothing about what they show."""
+"""Settings of the tools that do not change their observations."""
 
 
 class JudgeSettings(ModelSettings):
-    """Everything that can be set about judging; the defaults are the documented ones."""
+    """All settings of judging, in addition to those of the model (`ModelSettings`).
+
+    Args:
+        max_turns: Replies per case before the tools are withdrawn and the final answer is requested.
+        max_repairs: Unreadable replies before a case is left unjudged.
+        long_side: The longest side of a sent picture, in pixels. The tools always work on the original pixels.
+        min_confidence: Verdicts with a lower confidence end unjudged.
+        differences: Who lists the differences if a rubric needs them first: `model` or `tool`.
+        our_notes: Whether rubrics keep the parts that their papers do not have.
+        target_crop: How much context the crops of oracle mode show. None: as the rubric says.
+        tells: Which texts of an edit the judge sees. None: as the rubric says.
+
+    Example:
+        >>> JudgeSettings(max_turns=4, temperature=0).max_turns
+        4
+    """
 
     max_turns: int = 8
-    """Replies a judge has for one case before the tools are forbidden and its answer is asked for."""
+    """Replies per case before the tools are withdrawn and the final answer is requested."""
     max_repairs: int = 2
-    """Replies that may be unreadable before a case is left unjudged."""
+    """Unreadable replies before a case is left unjudged."""
     long_side: int = LONG_SIDE
-    """Pictures are sent at most this long; the tools always work on the original pixels."""
+    """The longest side of a sent picture, in pixels. The tools always work on the original pixels."""
     min_confidence: float = 0.0
-    """Verdicts of a judge that knows its confidence end unjudged below this."""
+    """Verdicts with a lower confidence end unjudged."""
     differences: Differences = "model"
-    """Who lists the differences where a rubric has them listed first: the model, or the tool."""
+    """Who lists the differences if a rubric needs them first: `model` or `tool`."""
     our_notes: bool = True
-    """Whether rubrics keep the parts that their papers do not have; False leaves those out."""
+    """Whether rubrics keep the parts that their papers do not have."""
     target_crop: TargetCrop | None = None
-    """How much the crops of oracle mode show round their targets, whatever the rubric says; None leaves that to the rubric."""
+    """How much context the crops of oracle mode show. None: as the rubric says."""
     tells: tuple[Telling, ...] | None = None
-    """What of an edit's own text the judge is given, whatever its rubric says; None leaves that to the rubric."""
+    """Which texts of an edit the judge sees. None: as the rubric says."""
 
 
 class Setup(Record):
-    """Settings that belong together; what one leaves out has its default."""
+    """A preset: settings that belong together. Settings that it leaves out have their defaults."""
 
     name: str
     about: str = ""
-    """What it is for, in a few words."""
+    """Its purpose in a few words."""
     protocol: str | None = None
     mode: Mode | None = None
     judging: Mapping[str, Any] = Field(default_factory=dict)
@@ -75,9 +90,9 @@ class Setup(Record):
     tools: Mapping[str, Any] = Field(default_factory=dict)
     """Settings of `ToolSettings`."""
     rules: Mapping[str, Any] = Field(default_factory=dict)
-    """Settings of the rules of `protocol`, where it decides by rules of its own."""
+    """Settings of the rules of `protocol`, if it has rules of its own."""
     mode_notes: Mapping[str, Mapping[Mode, Notes]] = Field(default_factory=dict)
-    """Notes of a criterion's modes, for `protocol`: changes of single notes, or a list in place of all of them."""
+    """Notes per criterion and mode of `protocol`: changes of single notes, or a list that replaces all of them."""
 
     @field_validator("tools")
     @classmethod
@@ -95,11 +110,11 @@ class Setup(Record):
         except UserError as error:
             raise ValueError(str(error)) from None
         if self.protocol is None and (self.mode_notes or self.rules):
-            raise ValueError("mode_notes and rules are those of a protocol, which is not named")
+            raise ValueError("mode_notes and rules need a protocol, and none is named")
         return self
 
     def judge_settings(self, given: JudgeSettings | None = None) -> JudgeSettings:
-        """Return how the judge is asked; what was set in `given` goes before the set-up."""
+        """Return the settings of judging. Values set in `given` override the preset."""
         own = {name: getattr(given, name) for name in given.model_fields_set} if given else {}
         try:
             return JudgeSettings.model_validate({**self.judging, **own})
@@ -107,7 +122,7 @@ class Setup(Record):
             raise UserError(f"judging.{describe_error(error)}") from None
 
     def tool_settings(self, given: ToolSettings | None = None) -> ToolSettings:
-        """Return how the tools look: the set-up's values before the environment's, and before both what `given` has changed."""
+        """Return the settings of the tools. `given` overrides the preset, and the preset overrides the environment."""
         if given is None:
             return replace(ToolSettings.from_environment(), **self.tools)
         usual = ToolSettings()
@@ -115,31 +130,31 @@ class Setup(Record):
         return replace(ToolSettings(), **{**self.tools, **changed})
 
     def rule_settings(self) -> Record | None:
-        """Return the rules of the set-up's protocol as they are set; None where it sets none."""
+        """Return the settings of the protocol's rules; None if the preset sets none."""
         if not self.rules or self.protocol is None:
             return None
         protocol = find_protocol(self.protocol)
         if protocol.rule_settings is None:
-            raise UserError(f"{protocol.title} has no rules of its own that could be set")
+            raise UserError(f"{protocol.title} has no rules that can be set")
         return protocol.rule_settings(self.rules)
 
     def with_settings(self, *, judging: Mapping[str, Any], tools: Mapping[str, Any]) -> Setup:
-        """Return the set-up with single settings changed; a wrong value is the user's mistake."""
+        """Return the preset with some settings changed. Raise UserError if a value is wrong."""
         changed = {"judging": {**self.judging, **judging}, "tools": {**self.tools, **tools}}
         return read_setup({**self.model_dump(), **changed}, "the settings")
 
     def with_cache_folder(self, folder: Path) -> Setup:
-        """Return the set-up with the tools' results remembered in a folder, unless it or the environment names one."""
+        """Return the preset with a cache folder for the tools, unless it or the environment already names one."""
         if "cache_folder" in self.tools or self.tool_settings().cache_folder is not None:
             return self
         return self.with_settings(judging={}, tools={"cache_folder": folder})
 
     def reword(self, protocol: Protocol) -> Protocol:
-        """Return the protocol with the notes of this set-up; another protocol than its own stays as it is."""
+        """Return the protocol with the notes of this preset. A protocol other than its own stays unchanged."""
         if protocol.name != self.protocol or not self.mode_notes:
             return protocol
         for criterion in self.mode_notes:
-            protocol.rubric(criterion)  # an unknown one is told
+            protocol.rubric(criterion)  # raises for an unknown criterion
         rubrics = []
         for rubric in protocol.rubrics:
             try:
@@ -150,7 +165,7 @@ class Setup(Record):
         return replace(protocol, rubrics=tuple(rubrics))
 
     def describe(self) -> dict[str, Any]:
-        """Return the set-up for a run's description; its notes stand in the rubrics there."""
+        """Return the preset for a run's description. Its notes are left out: the rubrics there contain them."""
         tools = {name: value for name, value in self.tools.items() if name not in OF_THE_MACHINE}
         own = self.model_copy(update={"tools": tools})
         whole: dict[str, Any] = own.model_dump(mode="json", exclude={"mode_notes"}, exclude_defaults=True)
@@ -160,7 +175,7 @@ class Setup(Record):
 
 
 def setup_names() -> tuple[str, ...]:
-    """Return the names of the set-ups that come with EditLoupe.
+    """Return the names of the bundled presets.
 
     >>> DEFAULT_SETUP in setup_names()
     True
@@ -169,7 +184,7 @@ def setup_names() -> tuple[str, ...]:
 
 
 def find_setup(named: str | Path | Setup | None) -> Setup:
-    """Return a set-up by its name or its file; an unknown one is the user's mistake."""
+    """Return a preset by its name or its file. Raise UserError if there is none."""
     if isinstance(named, Setup):
         return named
     if named is None or str(named) in setup_names():
@@ -184,7 +199,7 @@ def find_setup(named: str | Path | Setup | None) -> Setup:
 
 
 def read_setup(content: Mapping[str, Any], where: str) -> Setup:
-    """Return the set-up that a mapping holds; what is wrong with it is told in one sentence."""
+    """Return the preset that a mapping holds. Raise UserError with the first mistake."""
     try:
         return Setup.model_validate(content)
     except ValidationError as error:
@@ -197,7 +212,7 @@ def _bundled(name: str) -> Setup:
 
 
 def build_protocol(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
-    """Return the protocol as it is asked: the user's rubrics or words in it, and what the settings say of its texts."""
+    """Return the protocol with the user's rubrics and wordings, changed as the settings say."""
     name = name or (None if rubrics else setup.protocol)
     found = reword_protocol(name, rubrics, setup) if rubrics else setup.reword(find_protocol(name or DEFAULT.name))
     found = found if settings.target_crop is None else cropping(found, settings.target_crop)
@@ -206,9 +221,9 @@ def build_protocol(setup: Setup, name: str | None, rubrics: Sequence[str | Path]
 
 
 def reword_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setup | None = None) -> Protocol:
-    """Return a protocol with the user's rubrics or words in it; what a file leaves as it is, a set-up may still word otherwise.
+    """Return a protocol with the user's rubrics or wordings. A preset may reword what the files leave unchanged.
 
-    Words that a tool has by itself are none of the user's.
+    Words that equal a tool's own are removed from the wording.
     """
     found = with_files(name, rubrics)
     worded = [rubric.model_copy(update={"wording": drop_default_words(rubric.wording)}) for rubric in found.rubrics]
@@ -222,7 +237,7 @@ def reword_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setu
 
 
 def merge_modes(given: Rubric, usual: Rubric, otherwise: Rubric) -> Rubric:
-    """Return a rubric with its modes as another wording has them, wherever they are the usual ones."""
+    """Return a rubric that takes the fields of its modes from another wording, if they are the usual ones."""
     modes = {}
     for mode, text in given.modes.items():
         changed = {

@@ -48,7 +48,7 @@ def test_a_case_goes_to_the_loop_unless_it_says_otherwise() -> None:
 
 
 def test_an_unknown_engine_is_one_sentence(odd: Judge, edit: Edit) -> None:
-    with pytest.raises(UserError, match="no engine called steam judges cases; there are: loop, objects"):
+    with pytest.raises(UserError, match="there is no engine steam; there are: loop, objects"):
         odd.judge(edit)
 
 

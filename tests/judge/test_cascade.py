@@ -156,15 +156,15 @@ def test_a_calibration_of_another_judge_mode_or_wording_is_refused(scripted: Sta
     whole: dict[str, Any] = {"base_url": server.openai_url, "settings": QUICK, "criteria": [IF]}
 
     calibration(server, SMALL, 1.0).write(trust)
-    with pytest.raises(UserError, match="holds for the mode plain, not for tools"):
+    with pytest.raises(UserError, match="valid for the mode plain, not for tools"):
         Judge(f"cascade:{trust}", mode="tools", **whole)
-    with pytest.raises(UserError, match="does not speak of visual_consistency"):
+    with pytest.raises(UserError, match="has no threshold for visual_consistency"):
         Judge(f"cascade:{trust}", mode="plain", **{**whole, "criteria": [IF, VC]})
     with pytest.raises(UserError, match="the prompt, the tools or the settings"):
         Judge(f"cascade:{trust}", mode="plain", **{**whole, "settings": QUICK.model_copy(update={"long_side": 512})})
     trust.write_text("stages:\n- judge: openai:other\n  calibration: one.yaml\n")
     calibration(server, SMALL, 1.0).write(tmp_path / "one.yaml")
-    with pytest.raises(UserError, match=f"holds for the judge {SMALL}, not for openai:other"):
+    with pytest.raises(UserError, match=f"valid for the judge {SMALL}, not for openai:other"):
         Judge(f"cascade:{trust}", mode="plain", **whole)
     calibration(server, SMALL, 1.0, confidence="judges").write(trust)
     with pytest.raises(UserError, match="as one panel"):

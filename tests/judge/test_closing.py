@@ -288,7 +288,7 @@ def test_a_judge_asked_by_the_edits_it_is_given_says_so_and_does_not_wait_for_it
             judge(edit)
             yield edit
 
-        with pytest.raises(UserError, match="by the very edits it is given"):
+        with pytest.raises(UserError, match="while it reads its own edits"):
             list(judge.batch(edits()))
         assert judge(edit).judged
 

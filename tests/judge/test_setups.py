@@ -158,7 +158,7 @@ def test_options_go_before_the_set_up_and_the_run_records_what_holds(
         ("tools: {magic: 1}", '"magic" is not a tool setting'),
         ("tools: {max_regions: 0}", "max_regions must be at least 1"),
         ("magic: 1", "magic: Extra inputs are not permitted"),
-        ("rules: {margin: 1}", "rules are those of a protocol, which is not named"),
+        ("rules: {margin: 1}", "rules need a protocol, and none is named"),
         ("protocol: dlebench\nrules: {margin: 1}", "DLEBench has no rules of its own"),
         ("protocol: edival\nrules: {margin: 1}", "setting margin"),
         (f"{NOTES} {{replac: {{a: b}}}}", "mode_notes.visual_consistency.oracle.changes.replac: Extra inputs"),
@@ -230,7 +230,7 @@ def test_no_tools_at_all_is_plain_mode_where_there_is_one() -> None:
     none = ToolSettings(offered=())
     with Judge("rules", tools=none) as judge:
         assert judge.mode == "plain"
-    with pytest.raises(UserError, match="tools mode of DLEBench looks with tools, and none is offered"):
+    with pytest.raises(UserError, match="tools mode of DLEBench uses tools, and none is offered"):
         Judge("rules", mode="tools", tools=none)
 
 

@@ -84,7 +84,7 @@ def test_what_the_trace_cannot_take_is_one_sentence(
 
 def test_a_box_that_is_no_number_is_refused_in_python_too(keep: Keep) -> None:
     kept = keep()
-    with pytest.raises(UserError, match="the box of call 1 is four finite numbers"):
+    with pytest.raises(UserError, match="the box of call 1 must be four finite numbers"):
         fork(kept.run, "patch", CRITERION, 2, boxes={1: (math.nan, 1, 2, 3)})
     assert kept.more == []
 

@@ -71,7 +71,7 @@ def test_a_page_names_no_files_but_the_studio_may_be_started_with_one(
         with pytest.raises(UserError, match="names no files"):
             build_judge(JudgeRequest(judge=spec), StudioSettings())
     started = StudioSettings(judge=f"cascade:{trust}", base_urls=(server.openai_url,))
-    with pytest.raises(UserError, match="holds for the mode plain"):
+    with pytest.raises(UserError, match="valid for the mode plain"):
         build_judge(JudgeRequest(), started)
 
 

@@ -98,7 +98,7 @@ def test_a_calibration_survives_its_file_and_is_refused_for_another_judge_or_oth
     assert again == found
     require_same_judge(again, table)
     other = read_run_table(make_run(tmp_path / "other", [Line("e0")], judge="rules"))
-    with pytest.raises(UserError, match="holds for the judge"):
+    with pytest.raises(UserError, match="valid for the judge"):
         require_same_judge(again, other)
     with pytest.raises(UserError, match="the prompt, the tools or the settings"):
         again.check(found.judge, found.protocol, found.mode, {IF: ("another key",)})
