@@ -213,7 +213,7 @@ def build_table() -> dict[str, Any]:
     from editloupe.cli.judge_options import set_keys
     from editloupe.cli.main import COMMANDS, build_app
     from editloupe.rubrics.registry import protocols
-    from editloupe.rubrics.yaml_files import bundled_yaml
+    from editloupe.rubrics.rubric_files import bundled_yaml
     from editloupe.tools.registry import BUILT_IN
 
     commands = {}

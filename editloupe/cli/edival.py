@@ -27,7 +27,7 @@ from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
-from editloupe.evals.edival.scores_of_runs import PROTOCOL
+from editloupe.evals.edival.metrics import PROTOCOL
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge.settings import Setup, reword_protocol
 from editloupe.pictures.encode import LONG_SIDE

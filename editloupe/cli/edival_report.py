@@ -18,7 +18,7 @@ from editloupe.cli.output import REPORT_FORMATS, chosen_format, deliver, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.edival.baseline_scores import People
+    from editloupe.evals.edival.baselines import People
     from editloupe.evals.edival.metrics import EdivalFigures
     from editloupe.evals.report.block_types import Block
     from editloupe.rubrics.edival.scoring import Missing
@@ -115,7 +115,7 @@ def compare(
 
 def _two_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:
     """Return the two configurations to compare and their descriptions in run.json."""
-    from editloupe.evals.edival.scores_of_runs import PROTOCOL
+    from editloupe.evals.edival.metrics import PROTOCOL
     from editloupe.evals.runs.store import Run
 
     settings: list[tuple[str | None, dict[str, Any]]] = []
@@ -136,7 +136,7 @@ def _two_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, A
 
 
 def _figures(runs: list[Path], missing: str, configuration: str | None) -> EdivalFigures:
-    from editloupe.evals.edival.scores_of_runs import figures_of
+    from editloupe.evals.edival.metrics import figures_of
     from editloupe.rubrics.edival.scoring import Missing
 
     if missing not in get_args(Missing):
@@ -228,9 +228,8 @@ def baselines(
 
     Example: editloupe edival baselines runs/edival --human labels.csv --judge openai:gpt-5.1 --clip path/to/clip --out runs/alone
     """
-    from editloupe.evals.edival.baseline_scores import compared, labelled_edits
-    from editloupe.evals.edival.baselines import blocks, sections
-    from editloupe.evals.edival.scores_of_runs import PROTOCOL
+    from editloupe.evals.edival.baselines import blocks, compared, labelled_edits, sections
+    from editloupe.evals.edival.metrics import PROTOCOL
     from editloupe.evals.report.table_formats import table_to_dict
     from editloupe.evals.stats.scores.run_table import read_run_table
 
@@ -260,7 +259,7 @@ def baselines(
 
 def _directions(people: People, clip: str, download: bool, judge: JudgeOptions, out: Path) -> dict[str, float | None]:
     """Return CLIP's direction of every labelled edit; raise if the model cannot be used."""
-    from editloupe.evals.edival.baseline_scores import CLIP_FILE, ClipDirections
+    from editloupe.evals.edival.baselines import CLIP_FILE, ClipDirections
     from editloupe.tools.models.features import ClipEncoder, FeatureSettings
 
     tools = judge.preset().tool_settings()

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe.agent.prompts import build_system_text
+from editloupe.rubrics.case_pictures import OPTIONAL, role_of
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.registry import protocols as all_protocols
 from editloupe.rubrics.rewording import words_of
-from editloupe.rubrics.roles import OPTIONAL, role_of
 from editloupe.types import UserError
 
 

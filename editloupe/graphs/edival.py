@@ -35,12 +35,12 @@ from editloupe.graphs.edival_observations import (
 from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph, initial_state, prompt_texts, sum_usage
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
+from editloupe.rubrics.edival.pools import BASE, KEY, Turn
 from editloupe.rubrics.edival.questions import compare_text, crop_queries, precheck, question
 from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, detector_queries
 from editloupe.rubrics.edival.scoring import consistency
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.tasks import Task, wording
-from editloupe.rubrics.edival.turn import BASE, KEY, Turn
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import ToolError
 from editloupe.tools.models.detectors import Finder, WholePictureFinder

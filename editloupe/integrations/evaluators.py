@@ -18,7 +18,7 @@ from editloupe.integrations.chat_messages import (
 )
 from editloupe.judge import Judge, judge_opener
 from editloupe.judge.edit_score import EditScore, explain_outcome, score_edit
-from editloupe.rubrics.load import mistake
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.types import Edit, Judgement, UserError
 
 Result = dict[str, Any]

@@ -18,7 +18,7 @@ from editloupe.agent.transport.secrets import redact_url
 from editloupe.integrations.chat_messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.judge import judge_opener
 from editloupe.judge.edit_score import EditScore, score_edit
-from editloupe.rubrics.load import mistake
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.types import Edit, Judgement, Mode, Reason, UserError
 
 NO_PICTURE = "the model's output holds no picture"

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 from editloupe.graphs.edit import EDIT_GRAPH
 from editloupe.graphs.loop import LOOP
 from editloupe.judge import Judge
-from editloupe.rubrics.load import mistake
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.types import Edit, Judgement, Mode, UserError
 
 # Every field is an EphemeralValue, which LangGraph clears when a thread gets its next input. The default channel keeps its value

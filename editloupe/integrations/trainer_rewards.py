@@ -18,7 +18,7 @@ from editloupe.evals.reward.edit_rewards import areward, rewards
 from editloupe.integrations.chat_messages import SOURCES, first_field, last_picture, last_words, plain_picture
 from editloupe.judge import Judge, judge_opener
 from editloupe.judge.edit_score import EditScore, fill_in
-from editloupe.rubrics.load import mistake
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.types import Edit, UserError
 
 Row = Mapping[str, Any]

@@ -12,8 +12,7 @@ from pydantic import Field, ValidationError
 
 from editloupe._util.files import write_text
 from editloupe._util.json_safe import content_key
-from editloupe.rubrics.load import mistake
-from editloupe.rubrics.yaml_files import read_yaml
+from editloupe.rubrics.rubric_files import mistake, read_yaml
 from editloupe.types import Record, UserError
 
 Between = Annotated[float, Field(gt=0, lt=1)]

@@ -16,7 +16,7 @@ from editloupe.agent.spec_names import CASCADE, PANEL, RULES
 from editloupe.agent.specs import split_spec
 from editloupe.agent.transport.rate_limits import RateLimiter
 from editloupe.judge.calibration import Calibration, parse_calibration, write_yaml
-from editloupe.rubrics.yaml_files import read_yaml
+from editloupe.rubrics.rubric_files import read_yaml
 from editloupe.types import UserError
 
 FILES = (".yaml", ".yml")

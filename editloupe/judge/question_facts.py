@@ -22,9 +22,9 @@ from editloupe.judge.plans import CascadeStage, Panel, Plan, SingleJudge
 from editloupe.judge.question_key import TELLS, TOOLS
 from editloupe.judge.settings import JudgeSettings
 from editloupe.pictures.memory import PictureSource
+from editloupe.rubrics.case_pictures import make_cases, paths_in, role_of
 from editloupe.rubrics.model import LabelAnswer, Rubric, Telling
 from editloupe.rubrics.protocol import Protocol, all_facts, no_facts
-from editloupe.rubrics.roles import make_cases, paths_in, role_of
 from editloupe.types import Edit, Mode, Sha
 
 DIFFERENCES = "localize_differences"

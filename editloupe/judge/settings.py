@@ -21,8 +21,8 @@ from editloupe.rubrics.protocol import Protocol, cropping, telling, without_ours
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import Notes, reword_modes
+from editloupe.rubrics.rubric_files import bundled_yaml, read_yaml
 from editloupe.rubrics.user_rubrics import with_files
-from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.tools.settings import ToolSettings, read_settings
 from editloupe.types import Mode, Record, UserError
 

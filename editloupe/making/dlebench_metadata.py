@@ -31,7 +31,7 @@ from editloupe.making.folder import question_key
 from editloupe.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, PictureQuestion
 from editloupe.making.settings import MakingSettings
 from editloupe.rubrics.dlebench.paper import QUESTIONS
-from editloupe.rubrics.yaml_files import bundled_yaml
+from editloupe.rubrics.rubric_files import bundled_yaml
 
 LONGEST_INSTRUCTION = 60
 """Words; a short sentence is asked for."""

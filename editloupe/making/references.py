@@ -26,7 +26,7 @@ from editloupe.making.records import LeftOutSample, ReferenceImage, content_key
 from editloupe.pictures.decode import Picture, decode, open_picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import ImageError, hash_pixels
-from editloupe.rubrics.target_pictures import crop_box, union
+from editloupe.rubrics.case_pictures import crop_box, union
 from editloupe.tools.contract import ToolError
 from editloupe.types import Box, Usage
 

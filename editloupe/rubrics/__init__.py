@@ -12,11 +12,11 @@ from editloupe._util.lazy_names import lazy_names
 if TYPE_CHECKING:
     from editloupe.rubrics.benchmark import Benchmark
     from editloupe.rubrics.case import Case
-    from editloupe.rubrics.load import load_rubric, load_rubrics
     from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric, TextAnswer, YesNoAnswer
     from editloupe.rubrics.paper import Paper, Scored
     from editloupe.rubrics.protocol import MissingInput, Protocol
     from editloupe.rubrics.registry import PROTOCOLS, papers, register, usual_repeats
+    from editloupe.rubrics.rubric_files import load_rubric, load_rubrics
     from editloupe.rubrics.tables import PrintedTable
     from editloupe.rubrics.user_rubrics import protocol_from_folder, with_files
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.files import read_text
-from editloupe.rubrics.load import mistake
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.types import Edit, UserError
 
 LANGUAGES = ("en", "cn")

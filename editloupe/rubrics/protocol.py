@@ -8,9 +8,9 @@ from typing import Any
 
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import LabelAnswer, PartText, Rubric, TargetCrop, Telling
 from editloupe.rubrics.pairs import PairRules
+from editloupe.rubrics.rubric_files import load_rubric
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
 Choice = Callable[[Edit, Sequence[Rubric]], Rubric | None]

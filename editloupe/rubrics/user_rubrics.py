@@ -13,17 +13,16 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from editloupe.pictures.decode import Album
-from editloupe.rubrics import roles
+from editloupe.rubrics import case_pictures as roles
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.load import mistake, with_tools
+from editloupe.rubrics.case_pictures import checked_boxes, crop_case, masked_case
 from editloupe.rubrics.model import Answer, Example, LabelAnswer, ModeText, Rubric, Telling
 from editloupe.rubrics.protocol import MissingInput, Protocol, first_variant, undecided
 from editloupe.rubrics.registry import OWN
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import Rewording, checked_wording, reworded
-from editloupe.rubrics.target_pictures import checked_boxes, crop_case, masked_case
+from editloupe.rubrics.rubric_files import mistake, read_yaml, with_tools
 from editloupe.rubrics.wording import Wording
-from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
 WORD = r"^[a-z][a-z0-9_]*$"

@@ -21,7 +21,7 @@ from editloupe.making.paste import (
 )
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.target_pictures import crop_box
+from editloupe.rubrics.case_pictures import crop_box
 from editloupe.types import Box
 from tests.making.demo_questions import DEMO
 

@@ -10,9 +10,9 @@ import pytest
 
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import Case
+from editloupe.rubrics.case_pictures import crop_box, expansion
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.rubrics.target_pictures import crop_box, expansion
 from editloupe.types import Box, Edit, Mode
 from tests.drawn_pictures import save, textured
 

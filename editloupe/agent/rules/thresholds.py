@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from editloupe.rubrics.yaml_files import bundled_yaml
+from editloupe.rubrics.rubric_files import bundled_yaml
 from editloupe.types import Record
 
 

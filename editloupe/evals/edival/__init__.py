@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from editloupe.evals.edival.files import ChainFile, SceneFile
     from editloupe.evals.edival.instruct import Instructor
     from editloupe.evals.edival.judge import EdivalJudge
-    from editloupe.evals.edival.metrics import EdivalFigures
-    from editloupe.evals.edival.scores_of_runs import figures_of
+    from editloupe.evals.edival.metrics import EdivalFigures, figures_of
 
 __all__ = [
     "ChainFile",

@@ -11,14 +11,13 @@ from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.usage import CHARACTERS_PER_TOKEN
 from editloupe.evals.batch.progress import TOKENS_A_PICTURE, TOKENS_A_REPLY
 from editloupe.evals.edival.files import ChainFile, read_folder
-from editloupe.evals.edival.instruments import Instruments, open_instruments
-from editloupe.evals.edival.judge import EdivalJudge
+from editloupe.evals.edival.judge import EdivalJudge, Instruments, open_instruments
 from editloupe.evals.edival.results import Expected, Result, edits_of, expected, find_results, find_results_of
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge.settings import JudgeSettings
+from editloupe.rubrics.edival.pools import read_turn
 from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.turn import read_turn
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.tools.models.features import FeatureSettings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from editloupe._util.json_safe import content_key
@@ -12,7 +12,6 @@ from editloupe.agent.model_settings import build_sampling
 from editloupe.agent.open_model import open_chat
 from editloupe.agent.transport.attachments import wire_limits
 from editloupe.agent.transport.rate_limits import RateLimiter
-from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_observations import EdivalContext
@@ -23,14 +22,56 @@ from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixel_budget import reserve_pixels
 from editloupe.rubrics.edival import ASKED, PRECHECKS
+from editloupe.rubrics.edival.pools import KEY, read_turn
 from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.settings import EdivalSettings, published
-from editloupe.rubrics.edival.turn import KEY, read_turn
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
+from editloupe.tools.models.detectors import Finder, WholePictureFinder
+from editloupe.tools.models.features import DinoFeatures, Features, FeatureSettings
+from editloupe.tools.models.quality import HpsV3, Quality
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Reason, Sha, Unjudged, UserError
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """What looks at pictures; None leaves the figures of that instrument out."""
+
+    finder: Finder
+    features: Features | None
+    quality: Quality | None
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what is left out."""
+        left = []
+        if self.features is None:
+            left.append("no feature model: consistency is measured by pixels only and has no EdiVal-CC score")
+        if self.quality is None:
+            left.append("HPSv3 is not used: visual quality has luminance quantiles only")
+        return tuple(left)
+
+
+def open_instruments(
+    settings: EdivalSettings, tools: ToolSettings, features: FeatureSettings | None, quality: str = "auto"
+) -> Instruments:
+    """Return the instruments; one that was asked for and cannot run here is the user's mistake.
+
+    `quality` is `auto` (HPSv3 where it is installed), `hpsv3` or `none`.
+    """
+    finder = WholePictureFinder(tools, settings.lowest_threshold)
+    model = DinoFeatures(features) if features else None
+    hps = HpsV3(tools.device)
+    for name, problem in (("detector", finder.unavailable()), ("features", model.unavailable() if model else None)):
+        if problem:
+            raise UserError(f"the {name} cannot be used: {problem}")
+    if quality not in ("auto", "hpsv3", "none"):
+        raise UserError(f'--quality is auto, hpsv3 or none, not "{quality}"')
+    missing = hps.unavailable()
+    if quality == "hpsv3" and missing:
+        raise UserError(missing)
+    return Instruments(finder, model, hps if quality != "none" and not missing else None)
 
 
 class EdivalJudge(BaseJudge):

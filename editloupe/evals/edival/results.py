@@ -15,8 +15,7 @@ from pathlib import Path
 
 from editloupe.evals.edival.files import SUFFIXES, ChainFile, picture_of
 from editloupe.rubrics.edival.instructions import CONNECTORS
-from editloupe.rubrics.edival.pools import Pools
-from editloupe.rubrics.edival.turn import BASE, KEY, Turn, turn_of
+from editloupe.rubrics.edival.pools import BASE, KEY, Pools, Turn, turn_of
 from editloupe.types import Edit, UserError
 
 MULTI = "multi"

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.rubrics.benchmark import read_json_list
-from editloupe.rubrics.load import mistake
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.registry import known_protocol, pair_rules
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.types import Edit, Record, UserError
 
 LABELS = ("preference", "tie")

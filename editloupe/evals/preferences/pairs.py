@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from editloupe._util.files import make_folder, text_file
 from editloupe._util.json_safe import content_key
 from editloupe.evals.manifests.readers import read_jsonl
-from editloupe.rubrics.load import mistake
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.types import Record, UserError
 
 PairKind = Literal["outputs", "rationales"]

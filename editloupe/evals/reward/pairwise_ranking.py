@@ -14,8 +14,8 @@ from editloupe.evals.stats.comparison.preference_results import PairKey, PairMem
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.score_matrix import SEPARATOR, find_shared_slice_fields, group_rows
 from editloupe.pictures.memory import require_path
+from editloupe.rubrics.case_pictures import paths_in
 from editloupe.rubrics.registry import known_protocol, pair_rules
-from editloupe.rubrics.roles import paths_in
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Edit, UserError, Verdict
 

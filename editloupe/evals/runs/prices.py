@@ -11,8 +11,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from editloupe.agent.spec_names import RULES
-from editloupe.rubrics.load import mistake
-from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
+from editloupe.rubrics.rubric_files import bundled_yaml, mistake, read_yaml
 from editloupe.types import Opinion, Outcome, Record, Usage, UserError
 
 MILLION = 1_000_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from editloupe.rubrics.case_pictures import make_cases
 from editloupe.rubrics.editcompass.scoring import STYLE_WEIGHTS, WEIGHTS, item_score
 from editloupe.rubrics.editcompass.tasks import PART_NAMES, TASKS, choose, task_of
-from editloupe.rubrics.load import load_rubrics
 from editloupe.rubrics.protocol import Protocol, Untouched
-from editloupe.rubrics.roles import make_cases
+from editloupe.rubrics.rubric_files import load_rubrics
 
 __all__ = ["EDIT_COMPASS"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from editloupe.rubrics.case_pictures import make_cases
 from editloupe.rubrics.editcompass import EDIT_COMPASS
 from editloupe.rubrics.editcompass.tasks import TASKS, task_of
 from editloupe.rubrics.editreward.scoring import PAIRS, choose, reward
-from editloupe.rubrics.load import load_rubrics
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol
-from editloupe.rubrics.roles import make_cases
+from editloupe.rubrics.rubric_files import load_rubrics
 
 __all__ = ["EDITREWARD_COMPASS", "PAPER"]
 

@@ -10,7 +10,7 @@ from editloupe.rubrics.editcompass import tasks
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.rubrics.yaml_files import bundled_yaml
+from editloupe.rubrics.rubric_files import bundled_yaml
 from editloupe.types import Edit
 
 

@@ -4,16 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
-from editloupe.rubrics.edival.cases import case_facts, make_cases
+from editloupe.pictures.decode import Album
+from editloupe.rubrics.case import EDITED, SOURCE, Case
+from editloupe.rubrics.edival.pools import KEY
 from editloupe.rubrics.edival.questions import parts, question
+from editloupe.rubrics.edival.reading import turn_for
 from editloupe.rubrics.edival.settings import published, sources
 from editloupe.rubrics.edival.tasks import TYPES, Task
-from editloupe.rubrics.load import bundled_rubric
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol, Untouched
-from editloupe.types import Edit
+from editloupe.rubrics.rubric_files import bundled_rubric
+from editloupe.types import Edit, Mode
+
+ENGINE = "objects"
+"""The graph that checks single objects with a detector and crops."""
+
+
+def case_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
+    """Return what the turn is read from."""
+    if mode != "tools":
+        return {}
+    return {"instruction": edit.instruction, "instruction_type": edit.instruction_type, KEY: edit.extra.get(KEY)}
+
+
+def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
+    """Return the one case of an edit; in tools mode its facts say what a detector and crops are to check."""
+    source, edited = album.open(edit.source), album.open(edit.edited)
+    pictures = {SOURCE: source.sha, EDITED: edited.sha}
+    if mode != "tools":
+        return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures)]
+    facts = {KEY: turn_for(edit).model_dump(mode="json")}
+    return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures, facts=facts, engine=ENGINE)]
+
 
 __all__ = ["ASKED", "EDIVAL", "PAPER", "PRECHECKS"]
 

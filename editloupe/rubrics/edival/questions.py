@@ -12,8 +12,8 @@ from editloupe._util.text import quoted
 from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import CJK, Task, with_article
-from editloupe.rubrics.load import bundled_rubric
 from editloupe.rubrics.model import PartText, Rubric, TextAnswer
+from editloupe.rubrics.rubric_files import bundled_rubric
 from editloupe.rubrics.wording import filled
 
 TEXT_ANYWHERE = "text_change_anywhere"

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from editloupe._util.errors import describe_error
 from editloupe.rubrics.edival.tasks import TaskType
-from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
+from editloupe.rubrics.rubric_files import bundled_yaml, read_yaml
 from editloupe.types import Record, UserError
 
 Share = Annotated[float, Field(ge=0, le=1)]

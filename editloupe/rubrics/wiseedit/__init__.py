@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from editloupe.rubrics.load import load_rubrics
+from editloupe.rubrics.case_pictures import make_cases
 from editloupe.rubrics.protocol import Protocol
-from editloupe.rubrics.roles import make_cases
+from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.wiseedit.scoring import (
     ABBREVIATIONS,
     AWARENESS,

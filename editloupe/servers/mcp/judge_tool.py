@@ -20,8 +20,8 @@ from editloupe.evals.runs.writer import save_judgement
 from editloupe.judge import Judge
 from editloupe.judge.edit_score import explain_outcome
 from editloupe.pictures.decode import Album
-from editloupe.rubrics.load import mistake
 from editloupe.rubrics.registry import type_reader
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.results import JudgeResult, ShownPicture, VerdictNote, build_result, error_result
 from editloupe.servers.mcp.visual_tools import PictureText

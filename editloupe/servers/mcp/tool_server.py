@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from editloupe.agent.transport.errors import clean
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.judge import Judge
-from editloupe.rubrics.load import mistake
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.servers.mcp.judge_tool import JudgementStore, JudgeTool
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.results import error_result

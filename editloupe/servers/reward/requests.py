@@ -16,7 +16,7 @@ from editloupe.judge.edit_score import EditScore
 from editloupe.pictures.decode import declared_pixels
 from editloupe.pictures.input import as_memory_picture, from_base64
 from editloupe.pictures.memory import MemoryPicture
-from editloupe.rubrics.load import mistake
+from editloupe.rubrics.rubric_files import mistake
 from editloupe.servers.reward.scoring import EditScorer, edit_key
 from editloupe.types import Edit
 

@@ -13,8 +13,7 @@ from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival import evaluate
-from editloupe.evals.edival.instruments import Instruments
-from editloupe.evals.edival.judge import EdivalJudge
+from editloupe.evals.edival.judge import EdivalJudge, Instruments
 from editloupe.judge import JudgeSettings
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from tests.evals.edival.stand_ins import Brightness, ColorFinder, MeanColor

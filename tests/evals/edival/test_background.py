@@ -11,11 +11,10 @@ import pytest
 
 from editloupe.evals.edival.judge import EdivalJudge
 from editloupe.graphs.edival import CONSISTENCY
-from editloupe.rubrics.edival.pools import start
+from editloupe.rubrics.edival.pools import KEY, start, turn_of
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.tasks import Task
-from editloupe.rubrics.edival.turn import KEY, turn_of
 from editloupe.types import Edit, Verdict
 from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s

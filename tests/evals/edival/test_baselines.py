@@ -18,8 +18,7 @@ from editloupe.evals.edival.baselines import (
     sections,
 )
 from editloupe.evals.report.text_renderer import as_text
-from editloupe.rubrics.edival.captions import captions
-from editloupe.rubrics.edival.tasks import TYPES, Task
+from editloupe.rubrics.edival.tasks import TYPES, Task, captions
 
 
 def edit(kind: str, followed: bool, **said: float | None) -> LabelledEdit:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.edival.instruments import Instruments
-from editloupe.evals.edival.scores_of_runs import figures_of
+from editloupe.evals.edival.judge import Instruments
+from editloupe.evals.edival.metrics import figures_of
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
 from editloupe.rubrics.edival.settings import published

@@ -15,7 +15,7 @@ import yaml
 from editloupe.cli.main import run
 from editloupe.cli.protocols import rewording_file
 from editloupe.evals.edival import evaluate
-from editloupe.evals.edival.instruments import Instruments
+from editloupe.evals.edival.judge import Instruments
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.edival.settings import published
 from editloupe.tools.contract import ToolError

@@ -14,7 +14,7 @@ from editloupe.cli.main import run
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.results import edits_of, find_results
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.edival.turn import read_turn
+from editloupe.rubrics.edival.pools import read_turn
 from editloupe.types import UserError
 from tests.conftest import StartServer
 from tests.drawn_pictures import save

@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.edival import evaluate
-from editloupe.evals.edival.scores_of_runs import figures_of
+from editloupe.evals.edival.metrics import figures_of
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 from tests.conftest import StartServer

@@ -11,10 +11,10 @@ from editloupe.evals.edival.evaluate import assumed
 from editloupe.evals.edival.judge import EdivalJudge
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import FOLLOWING
+from editloupe.rubrics.edival.pools import KEY
 from editloupe.rubrics.edival.questions import precheck
 from editloupe.rubrics.edival.settings import paper, published
 from editloupe.rubrics.edival.tasks import Task
-from editloupe.rubrics.edival.turn import KEY
 from editloupe.types import Edit, Reason, Unjudged, Verdict
 from tests.conftest import StartServer
 from tests.evals.edival import stand_ins as s

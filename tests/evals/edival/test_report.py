@@ -222,7 +222,7 @@ def test_figures_that_never_vary_have_no_correlation_and_say_so() -> None:
 
 
 def test_a_folder_that_holds_no_chains_is_the_users_mistake(tmp_path: Path) -> None:
-    from editloupe.evals.edival.scores_of_runs import figures_of
+    from editloupe.evals.edival.metrics import figures_of
     from editloupe.evals.runs.store import Run
 
     with Run.write(tmp_path / "run"):

@@ -8,8 +8,8 @@ import pytest
 
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.results import edits_of, expected, find_results
+from editloupe.rubrics.edival.pools import read_turn
 from editloupe.rubrics.edival.tasks import Task
-from editloupe.rubrics.edival.turn import read_turn
 from editloupe.types import UserError
 from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from editloupe.rubrics.edival.instructions import compressed
-from editloupe.rubrics.edival.published_form import NotPublishedForm, read_published
+from editloupe.rubrics.edival.reading import NotPublishedForm, read_published
 from editloupe.rubrics.edival.tasks import TYPES, Task, texts, wording
 from tests.rubrics.edival.test_tasks import FULL
 
