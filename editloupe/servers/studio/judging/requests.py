@@ -23,9 +23,9 @@ from editloupe.evals.forks.fork_trace import ForkStop
 from editloupe.judge import Judge
 from editloupe.judge.plans import is_file_spec
 from editloupe.judge.settings import DEFAULT_SETUP, setup_names
+from editloupe.rubrics.case_pictures import OPTIONAL, role_of
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import DEFAULT
-from editloupe.rubrics.roles import OPTIONAL, role_of
 from editloupe.servers.studio.judging.uploads import Uploads
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.settings import StudioSettings
