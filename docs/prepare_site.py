@@ -147,9 +147,9 @@ def settings_reference() -> str:
     for setting in list_settings():
         prefix = next(prefix for prefix in sorted(TITLES, key=len, reverse=True) if setting.key.startswith(prefix))
         default = "unset" if setting.default in (None, {}) else str(setting.default)
-        row = f"| `{setting.key}` | {plain(setting.takes)} | `{default}` | {plain(setting.about)} |"
+        row = f"| `{setting.key}` | `{default}` | {plain(setting.about)} Takes {plain(setting.takes)}. |"
         rows.setdefault(TITLES[prefix], []).append(row)
-    head = "| key | takes | default | meaning |\n|---|---|---|---|\n"
+    head = "| key | default | meaning |\n|---|---|---|\n"
     return "\n".join(f"## {title}\n\n{head}" + "\n".join(lines) + "\n" for title, lines in rows.items())
 
 
