@@ -16,7 +16,7 @@ from editloupe._util.text import for_json, format_command, number_of, verb
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, ManifestFile, protocol_of
 from editloupe.cli.judge_options import TOOLS, JudgeOptions, split_assignment
 from editloupe.cli.options import Without, expand_options
-from editloupe.cli.output import chosen_format, tell, width_for
+from editloupe.cli.output import choose_format, choose_width, tell
 from editloupe.cli.report import Human, Resamples
 from editloupe.evals.batch.stopping import INTERRUPTED
 from editloupe.judge.settings import OF_THE_MACHINE
@@ -61,20 +61,20 @@ def ablate(
 
     Example: editloupe ablate edits.jsonl --vary tools=none,zoom_in_image,all --vary max-turns=4,8 --out runs/ablation
     """
-    kind = chosen_format("json" if options.as_json else format, None, FORMATS)
+    kind = choose_format("json" if options.as_json else format, None, FORMATS)
     which.check()
-    made = _combinations(manifest, read_vary(vary), out, judge, which, options)
+    combinations = _combinations(manifest, read_vary(vary), out, judge, which, options)
     if options.dry_run:
-        return _estimate(made, kind)
+        return _estimate(combinations, kind)
     from editloupe.evals.ablation import judge_combinations, measure_run
     from editloupe.evals.stats.bootstrap import Resampling
 
-    if not any("judge" in one.values for one in made):
+    if not any("judge" in combination.values for combination in combinations):
         judge.announce()
-    judged = judge_combinations(made, human, quiet=options.quiet, signals=True, say=tell)
-    found = measure_run(out, [one for one, _ in judged], human, Resampling(resamples))
-    sys.stdout.write(_RENDERERS[kind](found))
-    return _ended(found, [ending for _, ending in judged], out)
+    judged = judge_combinations(combinations, human, quiet=options.quiet, signals=True, say=tell)
+    ablation = measure_run(out, [combination for combination, _ in judged], human, Resampling(resamples))
+    sys.stdout.write(_RENDERERS[kind](ablation))
+    return _print_ending(ablation, [ending for _, ending in judged], out)
 
 
 def _combinations(
@@ -90,49 +90,53 @@ def _combinations(
     from editloupe.evals.ablation.combinations import LOOKS
 
     each = combinations_of(values)
-    judges = [which.judged_by(vary_options(judge, one)) for one in each]
+    judges = [which.with_protocol(vary_options(judge, combination)) for combination in each]
     protocols = dict.fromkeys(map(protocol_of, judges))
     if len(protocols) > 1:
-        raise UserError(f"the combinations ask by {' and '.join(protocols)}, whose scores do not compare")
-    edits = which.listed(manifest, judges[0]).edits
+        raise UserError(f"the combinations use the protocols {' and '.join(protocols)}, whose scores do not compare")
+    edits = which.list_edits(manifest, judges[0]).edits
     shared = out / LOOKS if options.executor == "local" else None
-    made = []
-    for own, one in zip(judges, each, strict=True):
-        opened = replace(own, tool_memory=TOOL_MEMORY, shared_results=shared).open
-        batch = options.batch(edits, out, opened, usual_repeats=usual_repeats(own.protocol))
-        made.append(Combination(one, batch))
-    return made
+    combinations = []
+    for varied, combination in zip(judges, each, strict=True):
+        open_judge = replace(varied, tool_memory=TOOL_MEMORY, shared_results=shared).open
+        batch = options.batch(edits, out, open_judge, usual_repeats=usual_repeats(varied.protocol))
+        combinations.append(Combination(combination, batch))
+    return combinations
 
 
-def _estimate(made: Sequence[Combination], kind: str) -> int:
+def _estimate(combinations: Sequence[Combination], kind: str) -> int:
     from editloupe.evals.ablation.combinations import estimate_combinations
 
-    found = estimate_combinations(made, tell)
-    units, requests = sum(one.units for one in found), sum(one.usage.requests for one in found)
-    costs = [one.cost for one in found if one.units]
-    cost = None if None in costs else sum(one for one in costs if one is not None)
+    forecasts = estimate_combinations(combinations, tell)
+    units = sum(forecast.units for forecast in forecasts)
+    requests = sum(forecast.usage.requests for forecast in forecasts)
+    costs = [forecast.cost for forecast in forecasts if forecast.units]
+    total = None if None in costs else sum(cost for cost in costs if cost is not None)
     if kind == "json":
         rows: list[dict[str, Any]] = [
-            {"combination": one.name, "units": told.units, "usage": told.usage.model_dump(), "cost": told.cost}
-            for one, told in zip(made, found, strict=True)
+            {
+                "combination": combination.name,
+                "units": forecast.units,
+                "usage": forecast.usage.model_dump(),
+                "cost": forecast.cost,
+            }
+            for combination, forecast in zip(combinations, forecasts, strict=True)
         ]
-        print(for_json({"combinations": rows, "units": units, "cost": cost}, 2))
+        print(for_json({"combinations": rows, "units": units, "cost": total}, 2))
         return 0
-    for one, told in zip(made, found, strict=True):
-        price = "unknown price" if told.cost is None else f"about ${told.cost:.2f}"
-        print(f"{one.name}: {told.units} units, about {told.usage.requests} requests, {price}")
-    whole = "unknown price" if cost is None else f"about ${cost:.2f}"
-    measured = any(one.measured for one in found)
+    for combination, forecast in zip(combinations, forecasts, strict=True):
+        price = "unknown price" if forecast.cost is None else f"about ${forecast.cost:.2f}"
+        print(f"{combination.name}: {forecast.units} units, about {forecast.usage.requests} requests, {price}")
+    price = "unknown price" if total is None else f"about ${total:.2f}"
+    measured = any(forecast.measured for forecast in forecasts)
     basis = "from units judged already" if measured else "assumed, nothing judged yet"
-    both = f"{number_of(len(made), 'combination')}: {number_of(units, 'unit')}"
-    print(f"{both} to judge, about {number_of(requests, 'request')}, {whole} ({basis})")
-    tell(
-        "questions that several combinations ask are counted once; single replies that they share are not known before"
-    )
+    counts = f"{number_of(len(combinations), 'combination')}: {number_of(units, 'unit')}"
+    print(f"{counts} to judge, about {number_of(requests, 'request')}, {price} ({basis})")
+    tell("questions that several combinations share are counted once; shared single replies are not known beforehand")
     return 0
 
 
-def _ended(found: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
+def _print_ending(ablation: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
     """Print how it ended and what to do next; return the exit code."""
     last = next((ending for ending in reversed(endings) if ending is not None), None)
     waiting = sum(ending is None for ending in endings)
@@ -145,47 +149,47 @@ def _ended(found: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
         return INTERRUPTED
     if last is not None and last.why and not last.complete:
         tell(f"stopped: {last.why}; {left}. Continue with a higher cap, nothing is asked twice")
-    for row in found.rows:
+    for row in ablation.rows:
         if lost := sum(cell.unjudged for cell in row.criteria.values()):
             which = ("--configuration", row.configuration) if row.configuration else ()
             tell(f"{lost} unjudged in {row.name}: {format_command('editloupe', 'report', out, *which)}")
-    return 0 if found.complete else 3
+    return 0 if ablation.complete else 3
 
 
-def _text(found: Ablation) -> str:
+def _text(ablation: Ablation) -> str:
     from editloupe.evals.ablation import ablation_blocks
     from editloupe.evals.report.text_renderer import as_text
 
-    return as_text(tuple(ablation_blocks(found)), width_for(None, WIDTH))
+    return as_text(tuple(ablation_blocks(ablation)), choose_width(None, WIDTH))
 
 
-def _markdown(found: Ablation) -> str:
+def _markdown(ablation: Ablation) -> str:
     from editloupe.evals.ablation import ablation_blocks
     from editloupe.evals.report.text_renderer import as_markdown
 
-    return as_markdown(tuple(ablation_blocks(found)))
+    return as_markdown(tuple(ablation_blocks(ablation)))
 
 
-def _json(found: Ablation) -> str:
+def _json(ablation: Ablation) -> str:
     from editloupe.evals.ablation import ablation_table
     from editloupe.evals.report.table_formats import table_to_dict
 
-    return for_json({**found.model_dump(mode="json"), "tables": [table_to_dict(ablation_table(found))]}, 2) + "\n"
+    return for_json({**ablation.model_dump(mode="json"), "tables": [table_to_dict(ablation_table(ablation))]}, 2) + "\n"
 
 
-def _csv(found: Ablation) -> str:
+def _csv(ablation: Ablation) -> str:
     from editloupe.evals.ablation import ablation_table
     from editloupe.evals.report.table_formats import to_csv
 
-    return to_csv(ablation_table(found))
+    return to_csv(ablation_table(ablation))
 
 
-def _latex(found: Ablation) -> str:
+def _latex(ablation: Ablation) -> str:
     from editloupe.evals.ablation.tables import ablation_table, format_numbers
     from editloupe.evals.report.table_formats import all_to_latex, merge_intervals
 
     return all_to_latex(
-        [format_numbers(merge_intervals(ablation_table(found, criterion))) for criterion in found.titles]
+        [format_numbers(merge_intervals(ablation_table(ablation, criterion))) for criterion in ablation.titles]
     )
 
 

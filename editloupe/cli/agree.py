@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe._util.text import for_json
-from editloupe.cli.output import chosen_format, deliver, tell, width_for
+from editloupe.cli.output import choose_format, choose_width, deliver, tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed
 
 FORMATS = ("text", "json")
@@ -52,7 +52,7 @@ def agree(
 
     Example: editloupe agree runs/gpt --human ada.csv --human bo.csv --by model
     """
-    kind = chosen_format(format, out, FORMATS)
+    kind = choose_format(format, out, FORMATS)
     from editloupe.evals.labels.human import load_human_labels
     from editloupe.evals.report.comparison_blocks import agreement_blocks
     from editloupe.evals.report.text_renderer import WIDTH, as_text
@@ -66,16 +66,16 @@ def agree(
     for sentence in table.damage:
         tell(sentence)
     people = load_human_labels(table, human)
-    found = measure_agreement(table, people, Resampling(resamples, seed), by=by or ())
+    agreement = measure_agreement(table, people, Resampling(resamples, seed), by=by or ())
     tested = test_replacement(table, people, epsilon) if replace_annotators else None
     if kind == "json":
-        whole = found.model_dump(mode="json")
+        record = agreement.model_dump(mode="json")
         if tested is not None:
-            whole["replace_annotators"] = {name: one.model_dump(mode="json") for name, one in tested.items()}
+            record["replace_annotators"] = {name: result.model_dump(mode="json") for name, result in tested.items()}
         # Each criterion is also a key at the top level, so that `.instruction_following.spearman.value` works.
-        deliver(for_json({**whole["criteria"], **whole}, 2) + "\n", out)
+        deliver(for_json({**record["criteria"], **record}, 2) + "\n", out)
         return
-    blocks = list(agreement_blocks(found, table.titles))
+    blocks = list(agreement_blocks(agreement, table.titles))
     if tested is not None:
         blocks += replacement_blocks(tested, table.titles, epsilon)
-    deliver(as_text(tuple(blocks), width_for(out, WIDTH)), out)
+    deliver(as_text(tuple(blocks), choose_width(out, WIDTH)), out)

@@ -18,7 +18,7 @@ from rich.text import Text
 from editloupe._util.text import for_json, format_command, format_trace_command, number_of, one_line, verb
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import expand_options
-from editloupe.cli.otel import Otel, sending_spans
+from editloupe.cli.otel import Otel, send_spans
 from editloupe.cli.output import tell
 from editloupe.evals.batch.batch import Batch, Edits, Ending, OpenJudge, dry_run, judge_batch
 from editloupe.evals.batch.planner import RejudgePolicy
@@ -46,7 +46,7 @@ ManifestFile = Annotated[
 
 
 @dataclass(frozen=True)
-class Listed:
+class EditList:
     """Edits to judge."""
 
     edits: Edits
@@ -84,20 +84,20 @@ class EditOptions:
         if (self.model or self.language) and not self.results:
             raise UserError("--model and --language pick among outputs, and go with --results")
 
-    def judged_by(self, judge: JudgeOptions) -> JudgeOptions:
+    def with_protocol(self, judge: JudgeOptions) -> JudgeOptions:
         """Return the judge's options with the protocol of the preset, or of the layout."""
         if judge.protocol is not None or judge.rubrics:
             return judge
         return replace(judge, protocol=judge.preset().protocol if self.layout == layouts.PLAIN else self.layout)
 
-    def listed(self, manifest: Path, judge: JudgeOptions) -> Listed:
+    def list_edits(self, manifest: Path, judge: JudgeOptions) -> EditList:
         """Return the edits, with types spelled as in the judge's protocol. Print the assumptions made."""
         protocol = protocol_of(judge)
         if not self.results:
-            return Listed(
-                partial(layouts.load_manifest, manifest, self.allow_outside, self.layout, protocol, _once()), None
+            return EditList(
+                partial(layouts.load_manifest, manifest, self.allow_outside, self.layout, protocol, _print_once()), None
             )
-        found = layouts.load_outputs(
+        outputs = layouts.load_outputs(
             manifest,
             self.results,
             self.layout,
@@ -106,9 +106,9 @@ class EditOptions:
             protocol=protocol,
             allow_outside=self.allow_outside,
         )
-        for sentence in found.notes:
+        for sentence in outputs.notes:
             tell(sentence)
-        return Listed(found.edits, found.notes)
+        return EditList(outputs.edits, outputs.notes)
 
 
 def protocol_of(judge: JudgeOptions) -> str:
@@ -116,13 +116,13 @@ def protocol_of(judge: JudgeOptions) -> str:
     return with_files(judge.protocol, judge.rubrics).name if judge.rubrics else judge.protocol or DEFAULT.name
 
 
-def _once() -> Note:
+def _print_once() -> Note:
     """Return a function that prints each sentence once, because edits are read several times."""
-    told: set[str] = set()
+    printed: set[str] = set()
 
     def note(sentence: str) -> None:
-        if sentence not in told:
-            told.add(sentence)
+        if sentence not in printed:
+            printed.add(sentence)
             tell(sentence)
 
     return note
@@ -221,7 +221,7 @@ class BatchOptions:
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False
     otel: Otel = False
 
-    def _wanted(self, edits: Iterable[Edit]) -> Iterator[Edit]:
+    def _select(self, edits: Iterable[Edit]) -> Iterator[Edit]:
         """Yield the edits to judge; raise if `--only` names an id that the manifest does not have."""
         left = set(self.only or ())
         for edit in edits:
@@ -245,7 +245,7 @@ class BatchOptions:
         if self.executor not in ("local", "ray", "batch-api"):
             raise UserError(f'--executor is local, ray or batch-api, not "{self.executor}"')
         return Batch(
-            edits=lambda: itertools.islice(self._wanted(edits()), self.limit),
+            edits=lambda: itertools.islice(self._select(edits()), self.limit),
             out=out,
             open_judge=open_judge,
             limits=Limits(
@@ -290,13 +290,13 @@ def batch(
     Example: editloupe batch edits.jsonl --out runs/gpt --judge openai:gpt-5.1 --max-cost 20
     """
     which.check()
-    judge = which.judged_by(judge)
-    found = which.listed(manifest, judge)
-    listed: Edits = (lambda: with_untouched(found.edits())) if reference else found.edits
+    judge = which.with_protocol(judge)
+    listing = which.list_edits(manifest, judge)
+    listed: Edits = (lambda: with_untouched(listing.edits())) if reference else listing.edits
     open_judge = replace(judge.with_plan(), tool_memory=TOOL_MEMORY).open
-    closing = Closing(facts={} if found.assumed is None else {"assumed": list(found.assumed)})
-    made = options.batch(listed, out, open_judge, usual_repeats=usual_repeats(judge.protocol))
-    return judge_into_run(made, options, closing)
+    closing = Closing(facts={} if listing.assumed is None else {"assumed": list(listing.assumed)})
+    planned = options.batch(listed, out, open_judge, usual_repeats=usual_repeats(judge.protocol))
+    return judge_into_run(planned, options, closing)
 
 
 @dataclass(frozen=True)
@@ -311,58 +311,65 @@ class Closing:
     """Further lines of the text summary."""
     show: Callable[[Run, Ending], None] | None = None
     """Prints the command's own result instead of the criteria's means. The summary then goes to stderr."""
-    kept: bool = True
+    keeps_run: bool = True
     """Whether the run is kept. A temporary run cannot be continued, traced or reported."""
 
 
-def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = None) -> int:
+def judge_into_run(batch: Batch, options: BatchOptions, closing: Closing | None = None) -> int:
     """Judge a batch, or only estimate it, print a summary and return the exit code."""
-    if given.dry_run:
-        return _show_forecast(dry_run(batch, tell), given.as_json)
-    with sending_spans(given.otel):
+    if options.dry_run:
+        return _print_forecast(dry_run(batch, tell), options.as_json)
+    with send_spans(options.otel):
         if spans_on() and batch.executor == "ray":
             tell("spans are sent from this process only: those of Ray's workers are not")
-        ending = judge_batch(batch, quiet=given.quiet, signals=True, say=tell)
+        ending = judge_batch(batch, quiet=options.quiet, signals=True, say=tell)
     with Run.open(batch.out) as run:
         left = summary.count_unjudged(run, ending.configuration)
-        _show(run, ending, left, given.as_json, closing or Closing())
+        _print_summary(run, ending, left, options.as_json, closing or Closing())
     for sentence in ending.damage:
         tell(sentence)
     return ending.exit_code(bool(left))
 
 
-def _show_forecast(found: Forecast, as_json: bool) -> int:
-    usage = found.usage
+def _print_forecast(forecast: Forecast, as_json: bool) -> int:
+    usage = forecast.usage
     if as_json:
-        facts = {"units": found.units, "usage": usage.model_dump(), "cost": found.cost, "measured": found.measured}
+        facts = {
+            "units": forecast.units,
+            "usage": usage.model_dump(),
+            "cost": forecast.cost,
+            "measured": forecast.measured,
+        }
         print(for_json(facts, 2))
         return 0
-    if not found.units:
+    if not forecast.units:
         print("0 units to judge: nothing of the manifest is left")
         return 0
     basis = (
-        f"from {number_of(found.measured, 'unit')} judged already" if found.measured else "assumed, nothing judged yet"
+        f"from {number_of(forecast.measured, 'unit')} judged already"
+        if forecast.measured
+        else "assumed, nothing judged yet"
     )
-    cost = "unknown price" if found.cost is None else f"about ${found.cost:.2f}"
+    cost = "unknown price" if forecast.cost is None else f"about ${forecast.cost:.2f}"
     print(
-        f"{number_of(found.units, 'unit')} to judge: about {number_of(usage.requests, 'request')}, "
+        f"{number_of(forecast.units, 'unit')} to judge: about {number_of(usage.requests, 'request')}, "
         f"{usage.input_tokens} input and ",
         end="",
     )
     print(f"{usage.output_tokens} output tokens, {cost} ({basis})")
-    if not found.measured:
+    if not forecast.measured:
         tell("for a measured estimate, judge a few first (--limit 20) and ask again")
     return 0
 
 
-def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
+def _print_summary(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
     tally, spending = ending.tally, ending.spending
     table = read_configuration_table(run, ending.configuration, for_means=True)
-    found = [] if table is None else compute_criterion_means(split_off_reference(table)[0])
+    means = [] if table is None else compute_criterion_means(split_off_reference(table)[0])
     versions = () if table is None else table.versions
     stages = count_stages(run, ending.configuration, ending.price)
     if closing.show is not None:
-        sentence = _sentence(ending)  # before the clock goes on
+        sentence = _summarize(ending)  # before the clock goes on
         closing.show(run, ending)
         tell(sentence)
     elif as_json:
@@ -379,33 +386,35 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
             "estimated": spending.estimated,
             "cost": spending.cost,
             "seconds": round(tally.seconds, 3),
-            "scores": [vars(score) for score in found],
+            "scores": [vars(score) for score in means],
             **({"stages": stage_counts_as_json(stages)} if stages else {}),
-            **({"versions": [one.model_dump(mode="json") for one in versions]} if versions else {}),
+            **({"versions": [version.model_dump(mode="json") for version in versions]} if versions else {}),
             **closing.facts,
         }
         print(for_json(facts, 2))
     else:
-        _table(found)
+        _print_means(means)
         for sentence in format_version_notes(versions):
             print(one_line(sentence))
         for stage in stages:
             print(one_line(stage.line))
         for sentence in describe_silent_members(run, ending.configuration):
             print(one_line(sentence))
-        print(_sentence(ending))
+        print(_summarize(ending))
         for sentence in closing.sentences:
             print(one_line(sentence))
-    for sentence in _next_steps(run, ending, left, closing) if closing.kept else _not_kept(ending, left):
+    for sentence in (
+        _next_steps(run, ending, left, closing) if closing.keeps_run else _remarks_on_temporary_run(ending, left)
+    ):
         tell(sentence)
 
 
-def _table(found: list[CriterionMean]) -> None:
-    several = len({score.model for score in found}) > 1
+def _print_means(means: list[CriterionMean]) -> None:
+    several = len({score.model for score in means}) > 1
     table = Table(box=None, header_style="bold")
     for name in (*(["model"] if several else []), "criterion", "judged", "mean (0 to 100)", "± over repeats"):
         table.add_column(name, justify="left" if name in ("model", "criterion") else "right", overflow="fold")
-    for score in found:
+    for score in means:
         mean = "–" if score.mean is None else f"{score.mean:.2f}"
         spread = "–" if score.deviation is None else f"{score.deviation:.2f}"
         head = [Text(one_line(score.model or ""))] if several else []
@@ -413,7 +422,7 @@ def _table(found: list[CriterionMean]) -> None:
     Console(highlight=False).print(table)
 
 
-def _sentence(ending: Ending) -> str:
+def _summarize(ending: Ending) -> str:
     tally, usage = ending.tally, ending.spending.usage
     cost = "cost unknown (no price for this judge)" if ending.spending.cost is None else f"${ending.spending.cost:.4f}"
     spent = f"; the whole run: {number_of(usage.requests, 'request')}, {usage.input_tokens + usage.output_tokens} tokens, {cost}"
@@ -454,7 +463,9 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
             "replies were cut off by the length limit: --max-output-tokens allows longer ones, and judges anew"
         )
     if ending.complete:
-        steps.append(f"next: {format_command('editloupe', *closing.report, run.folder, *_which(run, ending, closing))}")
+        steps.append(
+            f"next: {format_command('editloupe', *closing.report, run.folder, *_configuration_option(run, ending, closing))}"
+        )
     return steps
 
 
@@ -462,17 +473,17 @@ def _not_replaced(ending: Ending) -> list[str]:
     """Return a sentence about verdicts that were kept because judging them again failed."""
     reasons = ending.tally.not_replaced
     count, why = reasons.total(), ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
-    kept = verb(count, "the old one is kept", "the old ones are kept")
-    return [f"{number_of(count, 'verdict')} could not be replaced ({why}); {kept}"] if reasons else []
+    outcome = verb(count, "the old one is kept", "the old ones are kept")
+    return [f"{number_of(count, 'verdict')} could not be replaced ({why}); {outcome}"] if reasons else []
 
 
-def _which(run: Run, ending: Ending, closing: Closing) -> tuple[str, ...]:
+def _configuration_option(run: Run, ending: Ending, closing: Closing) -> tuple[str, ...]:
     """Return the option that names this session's configuration, if a report of the run needs it."""
     several = closing.report == ("report",) and len(run.configurations()) > 1
     return ("--configuration", ending.configuration) if several else ()
 
 
-def _not_kept(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
+def _remarks_on_temporary_run(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
     """Return the remarks about a session whose run is temporary."""
     steps = [*_not_replaced(ending), *(f"{count} unjudged ({reason})" for reason, (count, _) in left.items())]
     if ending.rate_advice:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.output import deliver, tell, width_for
+from editloupe.cli.output import choose_width, deliver, tell
 from editloupe.cli.report import ConfigurationName, Human, ProtocolName
 
 
@@ -75,24 +75,24 @@ def calibrate(
     for sentence in table.damage:
         tell(sentence)
     if earlier and not append:
-        raise UserError("--earlier goes with --append: it says where the verdicts of the stages before lie")
+        raise UserError("--earlier goes with --append: it names the runs of the earlier stages")
     entries = stage_entries(out) if append else []
     before = [find_stage(stage, (run, *(earlier or ()))) for stage in stage_calibrations(entries, out)]
-    if any(one.calibration.judge in table.judges for one in before):
+    if any(stage.calibration.judge in table.judges for stage in before):
         raise UserError(
-            f"{' + '.join(table.judges)} is a stage of {out} already; write another file to calibrate it anew"
+            f"{' + '.join(table.judges)} is a stage of {out} already; write another file to calibrate it again"
         )
     if append and len(entries) >= stages:
         raise UserError(
             f"this would be stage {len(entries) + 1}: say with --stages how many judges the cascade is to have, here and for the "
             "stages before, so that each is tested at its share of the error"
         )
-    found = calibrated(
+    calibration = calibrated(
         table, human, agreement, error / stages, by, find_queue(table, queue or ()), within, seed, before
     )
     if append:
-        write_stages(out, [*entries, {"calibration": found.model_dump(mode="json")}])
+        write_stages(out, [*entries, {"calibration": calibration.model_dump(mode="json")}])
     else:
-        found.write(out)
-    deliver(as_text(tuple(calibration_blocks(found, table.titles)), width_for(None, WIDTH)), None)
+        calibration.write(out)
+    deliver(as_text(tuple(calibration_blocks(calibration, table.titles)), choose_width(None, WIDTH)), None)
     tell(f"calibration in {out}" + (f", stage {len(entries) + 1}" if append else ""))

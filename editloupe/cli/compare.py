@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe._util.text import for_json
-from editloupe.cli.output import chosen_format, deliver, tell, width_for
+from editloupe.cli.output import choose_format, choose_width, deliver, tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed
 from editloupe.types import UserError
 
@@ -59,39 +59,39 @@ def compare(
 
     Example: editloupe compare runs/benchmark --models
     """
-    kind = chosen_format("json" if as_json else format, out, FORMATS)
+    kind = choose_format("json" if as_json else format, out, FORMATS)
     if models and judges:
         raise UserError("--models and --judges are two questions; name one of them")
     from editloupe.evals.report.comparison_blocks import comparison_blocks, model_blocks
     from editloupe.evals.report.text_renderer import as_markdown, as_text
     from editloupe.evals.stats.bootstrap import Resampling
 
-    tables = [_only(table, where or []) for table in _tables(runs, protocol, configuration or [])]
+    tables = [_filter_rows(table, where or []) for table in _read_tables(runs, protocol, configuration or [])]
     for table in {str(table.folder): table for table in tables}.values():
         for sentence in table.damage:
             tell(f"{table.name}: {sentence}")
     question: ComparisonQuestion | None = "models" if models else "judges" if judges else None
-    found = _compared(tables, question, human, Resampling(resamples, seed))
+    comparison = _compare_tables(tables, question, human, Resampling(resamples, seed))
     if kind == "json":
-        deliver(for_json(_as_json(found), 2) + "\n", out)
+        deliver(for_json(_as_json(comparison), 2) + "\n", out)
         return
     titles = {name: table.title_of(name) for table in tables for name in table.criteria}
-    if isinstance(found, tuple):
-        blocks = tuple(block for one in found for block in model_blocks(one, titles))
+    if isinstance(comparison, tuple):
+        blocks = tuple(block for models_compared in comparison for block in model_blocks(models_compared, titles))
     else:
-        blocks = tuple(comparison_blocks(found, titles))
-    deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, width_for(out, WIDTH)), out)
+        blocks = tuple(comparison_blocks(comparison, titles))
+    deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, choose_width(out, WIDTH)), out)
 
 
-def _as_json(found: RunComparison | tuple[ModelComparison, ...]) -> dict[str, Any]:
+def _as_json(comparison: RunComparison | tuple[ModelComparison, ...]) -> dict[str, Any]:
     """Return the comparison for JSON; several comparisons of models are under `parts`."""
-    if not isinstance(found, tuple):
-        return found.model_dump(mode="json")
-    whole = [one.model_dump(mode="json") for one in found]
-    return whole[0] if len(whole) == 1 else {"question": "models", "parts": whole}
+    if not isinstance(comparison, tuple):
+        return comparison.model_dump(mode="json")
+    parts = [part.model_dump(mode="json") for part in comparison]
+    return parts[0] if len(parts) == 1 else {"question": "models", "parts": parts}
 
 
-def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[RunTable]:
+def _read_tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[RunTable]:
     """Read the sides: one per run, or one per configuration of a single run."""
     from editloupe.evals.stats.scores.run_table import read_run_table
 
@@ -104,26 +104,26 @@ def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence
     return [read_run_table(run, protocol, name) for run, name in zip(runs, named, strict=True)]
 
 
-def _only(table: RunTable, where: Sequence[str]) -> RunTable:
+def _filter_rows(table: RunTable, where: Sequence[str]) -> RunTable:
     """Return the rows with the given column values; raise if a column or a value does not exist."""
-    for said in where:
-        name, equals, value = said.partition("=")
+    for text in where:
+        name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise UserError(f'--where names a column and a value, as language=en, not "{said}"')
+            raise UserError(f'--where names a column and a value, as language=en, not "{text}"')
         name, value = name.strip(), value.strip()
-        known = dict.fromkeys(str(found) for row in table.rows if (found := row.field(name)) is not None)
-        if not known:
+        values = dict.fromkeys(str(cell) for row in table.rows if (cell := row.field(name)) is not None)
+        if not values:
             raise UserError(
                 f'--where: no edit of {table.name} has a column "{name}"; there are: {", ".join(table.columns)}'
             )
-        if value not in known:
-            raise UserError(f'{table.name} has no edit with {name} "{value}"; it has: {", ".join(known)}')
+        if value not in values:
+            raise UserError(f'{table.name} has no edit with {name} "{value}"; it has: {", ".join(values)}')
         table = table.with_rows(row for row in table.rows if str(row.field(name)) == value)
     return table
 
 
-def _compared(
-    tables: Sequence[RunTable], question: ComparisonQuestion | None, human: list[Path] | None, how: Resampling
+def _compare_tables(
+    tables: Sequence[RunTable], question: ComparisonQuestion | None, human: list[Path] | None, resampling: Resampling
 ) -> RunComparison | tuple[ModelComparison, ...]:
     """Compare judges or models, whichever is named or fits the data. Models are compared per group that a paper keeps apart."""
     from editloupe.evals.stats.comparison.model_comparison import compare_models_by_slice
@@ -144,11 +144,11 @@ def _compared(
     if question is None and len(tables) == 2:
         question = find_question(*tables)
     if question == "judges":
-        return compare_two(tables[0], tables[1], human, how, question=question)
+        return compare_two(tables[0], tables[1], human, resampling, question=question)
     if human is not None:
         tell("labels by people belong to one model's pictures, so --human says nothing about editing models")
     apart = bool(find_shared_slice_fields(tables))
     several = apart or len(tables) != 2 or any(len(split_off_reference(table)[0].models) > 1 for table in tables)
     if forced or several:
-        return compare_models_by_slice(tables, how)
-    return compare_two(tables[0], tables[1], None, how, question="models")
+        return compare_models_by_slice(tables, resampling)
+    return compare_two(tables[0], tables[1], None, resampling, question="models")

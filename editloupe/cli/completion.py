@@ -63,7 +63,7 @@ def _do_nothing() -> None:
 
 def _build_stub(command: str, parameters: Iterable[dict[str, Any]]) -> Callable[..., None]:
     """Return a function whose signature has these parameters."""
-    made = []
+    signature = []
     for parameter in parameters:
         completer = _find_completer(command, parameter["name"])
         kind: Any = bool if parameter.get("flag") else list[str] if parameter.get("multiple") else str
@@ -76,7 +76,7 @@ def _build_stub(command: str, parameters: Iterable[dict[str, Any]]) -> Callable[
             )
         else:
             info = typer.Argument(autocompletion=completer)
-        made.append(
+        signature.append(
             inspect.Parameter(
                 parameter["name"],
                 inspect.Parameter.KEYWORD_ONLY,
@@ -87,8 +87,8 @@ def _build_stub(command: str, parameters: Iterable[dict[str, Any]]) -> Callable[
 
     def stub(**values: Any) -> None: ...
 
-    stub.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
-    stub.__annotations__ = {parameter.name: parameter.annotation for parameter in made}
+    stub.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    stub.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
     return stub
 
 

@@ -22,7 +22,7 @@ from editloupe.evals.manifests.datasets import read_manifest
 
 @expand_options
 def demo(
-    given: Annotated[JudgeOptions, Only("judge", "base_url", "mode", "set_values")],
+    options: Annotated[JudgeOptions, Only("judge", "base_url", "mode", "set_values")],
     out: Annotated[Path, typer.Option(help="Run folder for verdicts, steps and pictures.")] = Path("runs/demo"),
     limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N edits.")] = None,
 ) -> int:
@@ -32,12 +32,12 @@ def demo(
 
     Example: editloupe demo --judge google_genai:gemini-3-pro --mode tools
     """
-    given = replace(given, mode=given.mode or "oracle")
+    options = replace(options, mode=options.mode or "oracle")
     console = Console(highlight=False)
     everything_judged = True
     first = ""
-    with given.open() as judge:
-        given.announce()
+    with options.open() as judge:
+        options.announce()
         for note in judge.notes:
             console.print(Text(f"note: {printable(note)}", style="dim"))
         for edit in itertools.islice(read_manifest(demo_manifest()), limit):

@@ -117,7 +117,7 @@ def dlebench(
     if unknown := [name for name in again or () if name not in AGAIN]:
         raise UserError(f'--again is one of {", ".join(AGAIN)}, not "{unknown[0]}"')
     if not questions.exists():
-        raise UserError(f"there is no question set at {questions}")
+        raise UserError(f"no question set was found at {questions}")
     chosen = update_settings(out, settings or (), name_question_set(questions), source, licence)
     about = chosen.about(name_question_set(questions))
     folder = MakingFolder(out, create=True)
@@ -125,7 +125,12 @@ def dlebench(
     try:
         ledger = Ledger(out, max_cost)
         work = Pipeline(
-            folder, ledger, concurrency=concurrency, limit=limit, again=frozenset(again or ()), tick=progress(quiet)
+            folder,
+            ledger,
+            concurrency=concurrency,
+            limit=limit,
+            again=frozenset(again or ()),
+            tick=build_progress(quiet),
         )
         work.read(questions, about.source, about.licence, pictures)
         priced = _price(judge, price)
@@ -135,18 +140,18 @@ def dlebench(
             expected = work.forecast(
                 priced, editor_price, lambda one: build_task(one, chosen, draw_option(one, chosen))
             )
-            return _show_forecast(expected, ledger, as_json)
-        _with_models(work, judge, chosen, boxes, _editor(folder, ledger, editor, editor_url, editor_price), priced)
+            return _print_forecast(expected, ledger, as_json)
+        _open_models(work, judge, chosen, boxes, _editor(folder, ledger, editor, editor_url, editor_price), priced)
         try:
             asyncio.run(work.run())
         finally:
             _write_results(folder, ledger, unreviewed)
     finally:
         lock.release()
-    return _ended(work, folder, ledger, unreviewed, as_json)
+    return _print_ending(work, folder, ledger, unreviewed, as_json)
 
 
-def _with_models(
+def _open_models(
     work: Pipeline,
     judge: JudgeOptions,
     chosen: MakingSettings,
@@ -161,7 +166,7 @@ def _with_models(
 
     work.kept = TemporaryReplies(work.folder.path)
     work.references = references
-    work.asker = asker(judge, chosen.repairs, work.ledger, work.kept, priced, work.concurrency, "metadata")
+    work.asker = open_asker(judge, chosen.repairs, work.ledger, work.kept, priced, work.concurrency, "metadata")
     if work.asker is not None:
         work.maker = MetadataMaker(work.asker, chosen)
     looking = judge.preset().tool_settings()
@@ -174,11 +179,11 @@ def _with_models(
         raise UserError(f"the detector cannot be used: {problem}")
 
 
-def asker(
+def open_asker(
     judge: JudgeOptions,
     repairs: int,
     ledger: Ledger,
-    kept: object,
+    replies: object,
     priced: Price | None,
     concurrency: int,
     stage: str,
@@ -199,12 +204,12 @@ def asker(
     limits = Limits(concurrency=concurrency, max_cost=ledger.cap)
     spending = Spending(limits, priced, Usage(requests=ledger.requests), ledger.spent)
 
-    def paid(judge: str, usage: Usage, cost: float | None) -> None:
+    def record_cost(judge: str, usage: Usage, cost: float | None) -> None:
         under_way = current_work()
         ledger.pay(under_way.edit_id if under_way else "", stage, judge or str(spec), usage, cost)
 
-    traffic = TrafficControl(limits, spending, paid)
-    chat = open_chat(spec, judge.base_url, judge.settings(), kept, traffic)  # type: ignore[arg-type]
+    traffic = TrafficControl(limits, spending, record_cost)
+    chat = open_chat(spec, judge.base_url, judge.settings(), replies, traffic)  # type: ignore[arg-type]
     return Asker(chat, spec, repairs)
 
 
@@ -227,7 +232,7 @@ def _editor(
     if Path(editor).is_dir():
         return ReferenceMaker(folder, ledger, by_hand=HandFolder(Path(editor)))
     if ":" not in editor:
-        raise UserError(f"there is no folder {editor}, and it names no image model such as openai:gpt-image-1")
+        raise UserError(f"{editor} is neither a folder nor an image model such as openai:gpt-image-1")
     by_tokens = price_of(editor)
     if ledger.cap is not None and price is None and by_tokens is None:
         raise UserError(f"--max-cost needs a price, and that of {editor} is unknown; give --editor-price")
@@ -245,19 +250,24 @@ def _write_results(folder: MakingFolder, ledger: Ledger, unreviewed: bool) -> No
         save_figures([manifest_stats(folder.path / MANIFEST)], folder.path / FIGURES)
 
 
-def _show_forecast(told: list[StageForecast], ledger: Ledger, as_json: bool) -> int:
+def _print_forecast(forecasts: list[StageForecast], ledger: Ledger, as_json: bool) -> int:
     if as_json:
         facts = [
-            {"stage": one.stage, "samples": one.samples, "usage": one.usage.model_dump(), "dollars": one.dollars}
-            for one in told
+            {
+                "stage": forecast.stage,
+                "samples": forecast.samples,
+                "usage": forecast.usage.model_dump(),
+                "dollars": forecast.dollars,
+            }
+            for forecast in forecasts
         ]
         print(for_json({"stages": facts, "spent": ledger.spent}, 2))
         return 0
-    for one in told:
-        cost = "price unknown" if one.dollars is None else f"about ${one.dollars:.2f}"
-        tokens = one.usage.input_tokens + one.usage.output_tokens
+    for forecast in forecasts:
+        cost = "price unknown" if forecast.dollars is None else f"about ${forecast.dollars:.2f}"
+        tokens = forecast.usage.input_tokens + forecast.usage.output_tokens
         print(
-            f"{one.stage}: {number_of(one.samples, 'request')}"
+            f"{forecast.stage}: {number_of(forecast.samples, 'request')}"
             + (f", about {tokens} tokens" if tokens else "")
             + f", {cost}"
         )
@@ -265,7 +275,7 @@ def _show_forecast(told: list[StageForecast], ledger: Ledger, as_json: bool) -> 
     return 0
 
 
-def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: bool, as_json: bool) -> int:
+def _print_ending(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: bool, as_json: bool) -> int:
     from editloupe.making.export import MANIFEST, manifest_rows
     from editloupe.making.references import CROPS, TODO_LIST
 
@@ -278,7 +288,7 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
         )
         return 3 if failed else 0
     for tally in work.tallies:
-        print(one_line(told(tally)))
+        print(one_line(format_tally(tally)))
         failing = {name: why for name, why in tally.failed.items() if why != tally.stopped}
         for name, why in sorted({**tally.left_out, **failing}.items())[:20]:
             tell(f"{tally.stage}, {name}: {why}")
@@ -300,9 +310,9 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
             tell(sentence.format(**words, studio=format_command("editloupe", "studio", folder.path)))
     by_hand, crops = work.references.by_hand if work.references else None, work.tallies[-1].waiting
     if by_hand is not None and crops:
-        place = one_line(str(folder.path / CROPS))
+        crops_folder = one_line(str(folder.path / CROPS))
         tell(
-            f"{number_of(crops, 'crop')} {verb(crops, 'waits', 'wait')} in {place} to be edited, {TODO_LIST} there says how: "
+            f"{number_of(crops, 'crop')} {verb(crops, 'waits', 'wait')} in {crops_folder} to be edited; see {TODO_LIST} there: "
             f"put edited ones under the same names into {one_line(str(by_hand.path))}"
         )
     return 3 if failed else 0
@@ -311,15 +321,15 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
 _NEXT = {
     "metadata": "{questions} {wait} for a model: name one with --judge",
     "boxes": "{samples} {wait} for boxes: {studio}",
-    "confirm boxes": "{samples} {wait} for somebody to look at boxes: {studio}",
+    "confirm boxes": "{samples} {wait} for people to confirm boxes: {studio}",
     "reference": "{samples} {wait} for references: name an image model or a folder with --editor",
-    "regenerate": "{references} {are} to be made anew: name an image model or a folder with --editor",
+    "regenerate": "{references} {are} to be made again: name an image model or a folder with --editor",
     "review": "{samples} {wait} for review: {studio}",
     "disputed": "{samples} {are} disputed and {wait} for one more reviewer: {studio}",
 }
 
 
-def told(tally: ItemTally) -> str:
+def format_tally(tally: ItemTally) -> str:
     """Return what became of a stage's samples, in a line."""
     parts = [f"{tally.made} made", f"{tally.held} held before"]
     parts += [
@@ -328,7 +338,7 @@ def told(tally: ItemTally) -> str:
     return f"{tally.stage}: {', '.join(parts)}" + (f", {len(tally.failed)} failed" if tally.failed else "")
 
 
-def progress(quiet: bool) -> Callable[[ItemTally], None]:
+def build_progress(quiet: bool) -> Callable[[ItemTally], None]:
     """Return what shows on a terminal how far a stage is."""
 
     def tick(tally: ItemTally) -> None:
@@ -377,7 +387,7 @@ def sizes(
 
     paper = known_paper(check_choice("--layout", layout, layouts.sample_layouts()))
     named = manifest_names(manifests)
-    work = SizeFinder(out, concurrency=concurrency, limit=limit, tick=progress(quiet))
+    work = SizeFinder(out, concurrency=concurrency, limit=limit, tick=build_progress(quiet))
     lock = lock_folder(out)
     try:
         naming: Naming | None = paper.fields if paper else None
@@ -385,11 +395,11 @@ def sizes(
         missing = work.instructions(wanted)
         priced = parse_price(price) if price else price_of(judge.spec) if judge.spec else None
         if dry_run:
-            return _forecast(missing, priced)
+            return _print_size_forecast(missing, priced)
         work.kept = TemporaryReplies(out)
         ledger = Ledger(out, max_cost)
         if missing:
-            work.asker = asker(judge, 2, ledger, work.kept, priced, concurrency, "targets")
+            work.asker = open_asker(judge, 2, ledger, work.kept, priced, concurrency, "targets")
             if work.asker is None:
                 raise UserError(
                     f"{number_of(len(missing), 'instruction')} without target boxes: name a model with --judge"
@@ -397,25 +407,25 @@ def sizes(
         detector = GroundingDino(judge.preset().tool_settings())
         problem = detector.unavailable()
         work.detector = None if problem else detector
-        found = asyncio.run(work.run(wanted, named))
-        drawn = save_figures(found, out / FIGURES)
+        statistics = asyncio.run(work.run(wanted, named))
+        figures = save_figures(statistics, out / FIGURES)
     finally:
         lock.release()
     for tally in work.tallies:
-        tell(one_line(told(tally)))
+        tell(one_line(format_tally(tally)))
         if tally.stage == "boxes" and tally.waiting:
             tell(f"{number_of(tally.waiting, 'target')} not looked for, because the detector cannot be used: {problem}")
-    tell(f"{number_of(drawn, 'figure')} in {out / FIGURES}; ${ledger.spent:.4f} spent")
+    tell(f"{number_of(figures, 'figure')} in {out / FIGURES}; ${ledger.spent:.4f} spent")
     if as_json:
-        print(for_json({"manifests": [one.model_dump(mode="json") for one in found]}, 2))
+        print(for_json({"manifests": [row.model_dump(mode="json") for row in statistics]}, 2))
     else:
         from editloupe.evals.report.text_renderer import as_text
 
-        sys.stdout.write(as_text(list(manifest_blocks(found)), 120))
+        sys.stdout.write(as_text(list(manifest_blocks(statistics)), 120))
     return 3 if any(tally.failed or (tally.waiting and tally.total) for tally in work.tallies) else 0
 
 
-def _forecast(missing: list[str], priced: object) -> int:
+def _print_size_forecast(missing: list[str], priced: object) -> int:
     from editloupe.agent.transport.usage import CHARACTERS_PER_TOKEN
     from editloupe.evals.runs.prices import Price
     from editloupe.making.dlebench_metadata import load_prompts

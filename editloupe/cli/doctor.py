@@ -35,7 +35,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
 
     Example: editloupe doctor
     """
-    findings = [*_machine(), *_judges(), *_tools(), *_extras()]
+    findings = [*_check_machine(), *_check_judges(), *_check_tools(), *_check_extras()]
     if as_json:
         print(for_json(findings, 2))
         return
@@ -52,19 +52,19 @@ def _finding(kind: str, name: str, ready: bool, detail: str) -> dict[str, Any]:
     return {"kind": kind, "name": name, "ready": ready, "detail": detail}
 
 
-def _machine() -> list[dict[str, Any]]:
+def _check_machine() -> list[dict[str, Any]]:
     python = f"Python {platform.python_version()} on {platform.system()}, {os.cpu_count()} cores"
     return [_finding("machine", f"editloupe {version('editloupe')}", sys.version_info >= (3, 11), python)]
 
 
-def _judges() -> list[dict[str, Any]]:
-    found = [_finding("judge", "rules", True, "embedded, needs no key; a rule-based baseline, not an LMM")]
+def _check_judges() -> list[dict[str, Any]]:
+    findings = [_finding("judge", "rules", True, "embedded, needs no key; a rule-based baseline, not an LMM")]
     for provider in PROVIDERS:
         named = next((key for key in provider.keys if os.environ.get(key)), None)
         url = os.environ.get(provider.base_url)
         missing = [package for package in provider.packages if _version(package) is None]
         if missing:
-            found.append(
+            findings.append(
                 _finding("judge", f"{provider.name}:NAME", False, f"pip install 'editloupe[{provider.extra}]'")
             )
             continue
@@ -78,31 +78,31 @@ def _judges() -> list[dict[str, Any]]:
         else:
             instead = ", or name your own server with --base-url" if provider.own_server else ""
             detail = f"set {' or '.join(provider.keys)}{instead}"
-        found.append(_finding("judge", f"{provider.name}:NAME", ready, detail))
-    return found
+        findings.append(_finding("judge", f"{provider.name}:NAME", ready, detail))
+    return findings
 
 
-def _tools() -> list[dict[str, Any]]:
+def _check_tools() -> list[dict[str, Any]]:
     toolbox = build_toolbox(ToolSettings.from_environment())
-    found = [_finding("tool", name, True, _first_sentence(toolbox.tool(name).description)) for name in toolbox.names]
-    found += [_finding("tool", name, False, why) for name, why in toolbox.withheld.items()]
-    found += [_finding("tool", "enhancer", True, note) for note in toolbox.notes]
-    return found
+    findings = [_finding("tool", name, True, _first_sentence(toolbox.tool(name).description)) for name in toolbox.names]
+    findings += [_finding("tool", name, False, why) for name, why in toolbox.withheld.items()]
+    findings += [_finding("tool", "enhancer", True, note) for note in toolbox.notes]
+    return findings
 
 
-def _extras() -> list[dict[str, Any]]:
-    found = []
+def _check_extras() -> list[dict[str, Any]]:
+    findings = []
     for extra, packages in EXTRAS.items():
         have = {package: _version(package) for package in packages}
         missing = [package for package, number in have.items() if number is None]
         detail = ", ".join(f"{p} {n}" for p, n in have.items() if n)
         if missing:
             detail = f"pip install 'editloupe[{extra}]'" + (f" (missing: {', '.join(missing)})" if detail else "")
-        found.append(_finding("extra", extra, not missing, detail))
-    return [*found, _device()]
+        findings.append(_finding("extra", extra, not missing, detail))
+    return [*findings, _check_device()]
 
 
-def _device() -> dict[str, Any]:
+def _check_device() -> dict[str, Any]:
     if _version("torch") is None:
         return _finding("device", "cpu", True, "torch is not installed, so no GPU is looked for")
     if not may_have_gpu():

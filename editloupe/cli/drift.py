@@ -13,7 +13,7 @@ import typer
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Without, expand_options
-from editloupe.cli.output import chosen_format, deliver, tell, width_for
+from editloupe.cli.output import choose_format, choose_width, deliver, tell
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError
 
@@ -54,7 +54,7 @@ def drift(
 
     Example: editloupe drift runs/anchor --judge openai:gpt-5.1 --edits 200
     """
-    kind = chosen_format(format, None, ("text", "json"))
+    kind = choose_format(format, None, ("text", "json"))
     from editloupe.evals.batch.batch import Batch, judge_batch
     from editloupe.evals.batch.traffic import Limits
     from editloupe.evals.report.text_renderer import WIDTH, as_text
@@ -67,7 +67,7 @@ def drift(
         raise UserError(
             f"the run {table.name} was judged in {' and '.join(table.modes)} mode; name one with --configuration"
         )
-    wanted = _edits(table, edits, draw_seed)
+    wanted = _draw_edits(table, edits, draw_seed)
     judge.announce()
     criteria = [name for name in table.criteria if name not in table.own]
     opened = replace(judge, protocol=None if judge.rubrics else table.protocol, mode=table.modes[0], criteria=criteria)
@@ -83,39 +83,41 @@ def drift(
         ending = judge_batch(batch, quiet=True, signals=True, say=tell)
         if ending.why:
             raise UserError(f"the edits were not judged to the end: {ending.why}")
-        found = compared(table, read_run_table(folder, table.protocol, ending.configuration), margin, error)
-    text = for_json(found.model_dump(mode="json"), 2) + "\n"
-    deliver(text if kind == "json" else as_text(tuple(drift_blocks(found, table.titles)), width_for(None, WIDTH)), None)
-    return CODES[found.answer]
+        result = compared(table, read_run_table(folder, table.protocol, ending.configuration), margin, error)
+    text = for_json(result.model_dump(mode="json"), 2) + "\n"
+    deliver(
+        text if kind == "json" else as_text(tuple(drift_blocks(result, table.titles)), choose_width(None, WIDTH)), None
+    )
+    return CODES[result.answer]
 
 
-def _there(source: PictureSource) -> bool:
+def _has_picture(source: PictureSource) -> bool:
     return source.has_content if isinstance(source, MemoryPicture) else source.is_file()
 
 
-def _edits(table: RunTable, count: int, seed: int) -> list[Edit]:
+def _draw_edits(table: RunTable, count: int, seed: int) -> list[Edit]:
     """Return the edits to judge again. A picture whose file is gone is taken from the run."""
     from editloupe.evals.runs.store import Run
     from editloupe.evals.stats.trust.drift import draw_anchor_rows
 
-    found = []
+    edits = []
     with Run.open(table.folder) as run:
         for row in draw_anchor_rows(table, count, seed):
-            kept: dict[str, tuple[PictureSource, ...]] = {}
+            by_role: dict[str, tuple[PictureSource, ...]] = {}
             for role, paths in row.edit.files.items():
                 shas = row.pictures.get(role, ())
-                places = [path if _there(path) else None for path in paths]
-                for place, sha in enumerate(shas[: len(places)]):
-                    places[place] = places[place] or run.pictures.find(sha)
-                if any(place is None for place in places):
+                pictures = [path if _has_picture(path) else None for path in paths]
+                for index, sha in enumerate(shas[: len(pictures)]):
+                    pictures[index] = pictures[index] or run.pictures.find(sha)
+                if None in pictures:
                     raise UserError(
                         f'the edit "{row.name}" cannot be judged again: its picture {paths[0]} is gone and the run kept no copy'
                     )
-                kept[role] = tuple(place for place in places if place is not None)
+                by_role[role] = tuple(picture for picture in pictures if picture is not None)
             single: dict[str, Any] = {
-                role: kept.pop(role)[0] for role in ("source", "edited", "reference") if role in kept
+                role: by_role.pop(role)[0] for role in ("source", "edited", "reference") if role in by_role
             }
-            found.append(row.edit.model_copy(update={**single, "more_images": kept}))
-    if not found:
+            edits.append(row.edit.model_copy(update={**single, "more_images": by_role}))
+    if not edits:
         raise UserError(f"the run {table.name} has no edit with a verdict, so there is nothing to judge again")
-    return found
+    return edits

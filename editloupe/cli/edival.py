@@ -103,11 +103,9 @@ def evaluate(
 
     Example: editloupe edival evaluate chains results --out runs/edival --judge openai:qwen2.5-vl-7b --base-url http://localhost:8000/v1
     """
-    by_model = _folders_by_model(of_models or ())
+    by_model = _parse_folders(of_models or ())
     if results is None and not by_model:
-        raise UserError(
-            "there is nothing to judge: name a folder of results, or one a model with --results MODEL=FOLDER"
-        )
+        raise UserError("there is nothing to judge: name a folder of results, or use --results MODEL=FOLDER")
     spec = judge.spec or RULES
     if spec == RULES:
         tell("no LMM given with --judge: color, material, text and background changes will be left unjudged")
@@ -124,50 +122,52 @@ def evaluate(
         base_url=judge.base_url,
         criteria=tuple(judge.criteria or CRITERIA),
         settings=chosen.judge_settings(),
-        worded=_worded(judge.rubrics or ()),
+        worded=_reword_rubric(judge.rubrics or ()),
     )
-    open_judge.instruments()  # one that cannot be used is told before anything is read or written
+    open_judge.instruments()  # report unusable ones before anything is read or written
     wanted = find_evaluation(chains, results, model or (), mode or (), by_model)
-    there = [f"{one.model}/{one.mode}: {one.there} of {one.expected}" for one in wanted.expected()]
+    picture_counts = [f"{row.model}/{row.mode}: {row.there} of {row.expected}" for row in wanted.expected()]
     closing = Closing(
-        ("edival", "report"), {"pictures": there, "setup": chosen.name}, [f"pictures: {'; '.join(there)}"]
+        ("edival", "report"),
+        {"pictures": picture_counts, "setup": chosen.name},
+        [f"pictures: {'; '.join(picture_counts)}"],
     )
     return judge_into_run(options.batch(wanted.edits, out, open_judge, assume=assumed), options, closing)
 
 
 def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
     """Return the rules of a preset, changed where a settings file differs from the published rules."""
-    usual, given = published().model_dump(), load_settings(file).model_dump()
+    usual, changed = published().model_dump(), load_settings(file).model_dump()
     rules = chosen.rule_settings()
     named = rules if isinstance(rules, EdivalSettings) else published()
-    return named.but({name: value for name, value in given.items() if value != usual[name]})
+    return named.but({name: value for name, value in changed.items() if value != usual[name]})
 
 
-def _worded(files: Sequence[Path]) -> Rubric | None:
+def _reword_rubric(files: Sequence[Path]) -> Rubric | None:
     """Return the rubric as the user's files word it. Criteria of the user's own are refused: chains do not score them."""
     if not files:
         return None
-    found = reword_protocol(PROTOCOL, files)
-    if found.beside:
+    protocol = reword_protocol(PROTOCOL, files)
+    if protocol.beside:
         raise UserError(
-            f"chains are asked no criteria of your own, such as {found.beside[0]}; --rubric takes other words"
+            f"chains are asked no criteria of your own, such as {protocol.beside[0]}; --rubric takes other words"
         )
-    return found.rubric(FOLLOWING)
+    return protocol.rubric(FOLLOWING)
 
 
-def _folders_by_model(given: Sequence[str]) -> dict[str, Path]:
+def _parse_folders(texts: Sequence[str]) -> dict[str, Path]:
     """Parse MODEL=FOLDER. A model may be named once."""
-    found: dict[str, Path] = {}
-    for text in given:
+    folders: dict[str, Path] = {}
+    for text in texts:
         name, equals, folder = (part.strip() for part in text.partition("="))
         if not (name and equals and folder):
             raise UserError(f'"{text}" is not MODEL=FOLDER; write for instance --results kontext=outputs/kontext')
         if "/" in name:
             raise UserError(f'"{name}" cannot be the name of a model: it holds a slash')
-        if name in found:
+        if name in folders:
             raise UserError(f"--results names {name} twice")
-        found[name] = Path(folder)
-    return found
+        folders[name] = Path(folder)
+    return folders
 
 
 ASKING = ("judge", "setup", "set_values", "base_url", "max_output_tokens", "timeout")
@@ -204,11 +204,11 @@ def decompose(
     finder = WholePictureFinder(tools, rules.lowest_threshold)
     if problem := finder.unavailable():
         raise UserError(f"the detector cannot be used: {problem}")
-    kept = TemporaryReplies(out)
-    spec, asker = _asker(judge, kept)
-    worker = Decomposer(asker, spec, finder, tools.detector, rules, out, kept)
+    replies = TemporaryReplies(out)
+    spec, asker = _open_asker(judge, replies)
+    worker = Decomposer(asker, spec, finder, tools.detector, rules, out, replies)
     pictures = pictures_in(images)
-    return _ended(asyncio.run(worker.all(pictures, concurrency, _tick(quiet))), out)
+    return _print_ending(asyncio.run(worker.all(pictures, concurrency, _build_progress(quiet))), out)
 
 
 @app.command()
@@ -244,13 +244,13 @@ def instruct(
     wanted = tuple(part.strip() for part in types.split(",")) if types else ()
     for name in wanted:
         if name not in TYPES:
-            raise UserError(f'"{name}" is no instruction type; there are: {", ".join(TYPES)}')
+            raise UserError(f'"{name}" is not an instruction type; choose from: {", ".join(TYPES)}')
     rules = rules_of(judge.preset(), settings).but({"max_turns": turns} if turns else {})
-    kept = TemporaryReplies(out)
-    spec, asker = (LISTS, None) if proposals == LISTS else _asker(judge, kept)
-    worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), kept, form)
+    replies = TemporaryReplies(out)
+    spec, asker = (LISTS, None) if proposals == LISTS else _open_asker(judge, replies)
+    worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), replies, form)
     scenes = read_folder(objects, SceneFile)
-    return _ended(asyncio.run(worker.all(scenes, concurrency, _tick(quiet))), out)
+    return _print_ending(asyncio.run(worker.all(scenes, concurrency, _build_progress(quiet))), out)
 
 
 @app.command("import")
@@ -269,32 +269,32 @@ def import_(
     """
     from editloupe.evals.edival.import_chains import import_chains
 
-    found = import_chains(file, images, out)
-    for sentence in found.left_out[:MOST_TOLD]:
+    imported = import_chains(file, images, out)
+    for sentence in imported.left_out[:MOST_TOLD]:
         tell(sentence)
-    if len(found.left_out) > MOST_TOLD:
-        tell(f"and {len(found.left_out) - MOST_TOLD} more of this kind")
-    if not found.made and not found.held:
+    if len(imported.left_out) > MOST_TOLD:
+        tell(f"and {len(imported.left_out) - MOST_TOLD} more of this kind")
+    if not imported.made and not imported.held:
         raise UserError(f"{file.name} holds no chain that can be used")
-    kept = f", {found.held} held before" if found.held else ""
-    print(one_line(f"{number_of(found.made, 'chain')} made{kept}, {len(found.left_out)} left out; in {out}"))
+    existing = f", {imported.held} held before" if imported.held else ""
+    print(one_line(f"{number_of(imported.made, 'chain')} made{existing}, {len(imported.left_out)} left out; in {out}"))
     tell(f"next: {format_command('editloupe', 'edival', 'evaluate', out)} RESULTS --out RUN --judge …")
-    return 3 if found.left_out else 0
+    return 3 if imported.left_out else 0
 
 
 for later in (evaluate, report, compare, baselines):
     app.command()(later)
 
 
-def _asker(judge: JudgeOptions, kept: TemporaryReplies) -> tuple[str, Asker]:
+def _open_asker(judge: JudgeOptions, replies: TemporaryReplies) -> tuple[str, Asker]:
     spec = judge.spec or RULES
     if spec == RULES:
         raise UserError(f"this needs a model that sees pictures: name one with --judge {format_specs(' or ')}")
-    chat = open_chat(spec, judge.base_url, judge.settings(), kept)
+    chat = open_chat(spec, judge.base_url, judge.settings(), replies)
     return spec, Asker(chat, spec, wire=wire_limits(LONG_SIDE, chat.profile))
 
 
-def _tick(quiet: bool) -> Callable[[ItemTally], None]:
+def _build_progress(quiet: bool) -> Callable[[ItemTally], None]:
     def tick(tally: ItemTally) -> None:
         if not quiet and sys.stderr.isatty():
             ends = "\n" if tally.done == tally.total else ""
@@ -303,7 +303,7 @@ def _tick(quiet: bool) -> Callable[[ItemTally], None]:
     return tick
 
 
-def _ended(tally: ItemTally, out: Path) -> int:
+def _print_ending(tally: ItemTally, out: Path) -> int:
     print(f"{tally.made} made, {tally.held} held before, {len(tally.failed)} failed; in {one_line(str(out))}")
     for name, why in sorted(tally.failed.items()):
         tell(f"{name}: {why}")

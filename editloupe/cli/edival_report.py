@@ -14,7 +14,7 @@ from editloupe._util.text import for_json
 from editloupe.cli.batch import BatchOptions, Closing, judge_into_run
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
 from editloupe.cli.options import LOOKING, Default, Only, Without, expand_options
-from editloupe.cli.output import REPORT_FORMATS, chosen_format, deliver, tell
+from editloupe.cli.output import REPORT_FORMATS, choose_format, deliver, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -64,24 +64,24 @@ def report(
     from editloupe.evals.report.block_types import Heading
     from editloupe.evals.report.table_formats import table_to_dict
 
-    kind = chosen_format(format, out, REPORT_FORMATS)
-    found = _figures(runs, missing, configuration)
-    printed = chosen(tables(found), table or ())
+    kind = choose_format(format, out, REPORT_FORMATS)
+    statistics = _read_statistics(runs, missing, configuration)
+    printed = chosen(tables(statistics), table or ())
     if figures:
         from editloupe.evals.report.figures import save
 
-        for name, draw in drawings(found).items():
+        for name, draw in drawings(statistics).items():
             figure = draw()
             for suffix in FIGURE_FORMATS:
                 save(figure, figures / f"{name}.{suffix}")
         tell(f"figures in {figures}")
     if table:
-        told: list[Block] = [block for one in printed for block in (Heading(one.title, 3), one)]
+        shown_blocks: list[Block] = [block for one in printed for block in (Heading(one.title, 3), one)]
         facts: dict[str, Any] = {"tables": [table_to_dict(one) for one in printed]}
     else:
-        told = blocks(found)
-        facts = {**found.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
-    deliver(rendered(kind, told, facts, printed, lambda: {} if table else drawings(found)), out)
+        shown_blocks = blocks(statistics)
+        facts = {**statistics.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
+    deliver(render_tables(kind, shown_blocks, facts, printed, lambda: {} if table else drawings(statistics)), out)
 
 
 def compare(
@@ -101,19 +101,19 @@ def compare(
     """
     from editloupe.evals.edival import compare as comparing
 
-    kind = chosen_format(format, out, REPORT_FORMATS)
-    (first, one), (second, other) = _two_settings(a, b)
-    left, right = _figures([a], missing, first), _figures([b or a], missing, second)
+    kind = choose_format(format, out, REPORT_FORMATS)
+    (first, left_settings), (second, right_settings) = _find_settings(a, b)
+    left, right = _read_statistics([a], missing, first), _read_statistics([b or a], missing, second)
     if b is None:
         left, right = (
             found.model_copy(update={"run": f"{found.run} {name}"}) for found, name in ((left, first), (right, second))
         )
-    found = comparing.compare(left, right, (one, other), mode)
+    found = comparing.compare(left, right, (left_settings, right_settings), mode)
     section = comparing.section(found)
-    deliver(rendered(kind, comparing.blocks(found), found.model_dump(mode="json"), [section], dict), out)
+    deliver(render_tables(kind, comparing.blocks(found), found.model_dump(mode="json"), [section], dict), out)
 
 
-def _two_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:
+def _find_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:
     """Return the two configurations to compare and their descriptions in run.json."""
     from editloupe.evals.edival.metrics import PROTOCOL
     from editloupe.evals.runs.store import Run
@@ -121,8 +121,10 @@ def _two_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, A
     settings: list[tuple[str | None, dict[str, Any]]] = []
     for folder in dict.fromkeys((a, b or a)):
         with Run.open(folder) as opened:
-            described = {str(one.get("name")): one for one in opened.about()["configurations"]}
-            names = [one.name for one in opened.configurations(PROTOCOL)]
+            described = {
+                str(configuration.get("name")): configuration for configuration in opened.about()["configurations"]
+            }
+            names = [configuration.name for configuration in opened.configurations(PROTOCOL)]
         if not described:
             raise UserError(
                 f"{folder} does not say with which settings it was judged: its run.json is missing or damaged"
@@ -135,7 +137,7 @@ def _two_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, A
     return settings * 2 if len(settings) == 1 else settings
 
 
-def _figures(runs: list[Path], missing: str, configuration: str | None) -> EdivalFigures:
+def _read_statistics(runs: list[Path], missing: str, configuration: str | None) -> EdivalFigures:
     from editloupe.evals.edival.metrics import figures_of
     from editloupe.rubrics.edival.scoring import Missing
 
@@ -144,7 +146,7 @@ def _figures(runs: list[Path], missing: str, configuration: str | None) -> Ediva
     return figures_of(runs, cast("Missing", missing), configuration)
 
 
-def rendered(
+def render_tables(
     kind: str,
     blocks: list[Block],
     facts: dict[str, Any],
@@ -233,17 +235,19 @@ def baselines(
     from editloupe.evals.report.table_formats import table_to_dict
     from editloupe.evals.stats.scores.run_table import read_run_table
 
-    kind = chosen_format(format, report, REPORT_FORMATS)
+    kind = choose_format(format, report, REPORT_FORMATS)
     if out.resolve() == run.resolve():
         raise UserError("--out must be another folder than the run: the baselines have a folder of their own")
     people = labelled_edits(read_run_table(run, PROTOCOL, configuration), human)
-    directions = None if clip is None or options.dry_run else _directions(people, clip, clip_download, judge, out)
+    directions = (
+        None if clip is None or options.dry_run else _measure_directions(people, clip, clip_download, judge, out)
+    )
 
     def show(alone: Path | None, name: str | None) -> None:
-        found = compared(people, alone, name, directions)
-        printed = sections(found)
-        facts = {**found.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
-        deliver(rendered(kind, blocks(found), facts, printed, dict), report)
+        comparison = compared(people, alone, name, directions)
+        printed = sections(comparison)
+        facts = {**comparison.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
+        deliver(render_tables(kind, blocks(comparison), facts, printed, dict), report)
 
     if not judge.spec:
         tell("no LMM given with --judge: the baseline of an LMM alone is left out")
@@ -257,7 +261,9 @@ def baselines(
     )
 
 
-def _directions(people: People, clip: str, download: bool, judge: JudgeOptions, out: Path) -> dict[str, float | None]:
+def _measure_directions(
+    people: People, clip: str, download: bool, judge: JudgeOptions, out: Path
+) -> dict[str, float | None]:
     """Return CLIP's direction of every labelled edit; raise if the model cannot be used."""
     from editloupe.evals.edival.baselines import CLIP_FILE, ClipDirections
     from editloupe.tools.models.features import ClipEncoder, FeatureSettings
@@ -267,13 +273,13 @@ def _directions(people: People, clip: str, download: bool, judge: JudgeOptions, 
     if problem := encoder.unavailable():
         raise UserError(f"CLIP cannot be used: {problem}")
     measuring = ClipDirections(encoder, out / CLIP_FILE)
-    found = measuring.of(people.edits, _progress(len(people.edits)))
+    directions = measuring.of(people.edits, _build_progress(len(people.edits)))
     for name, why in measuring.problems.items():
         tell(f"{name} has no CLIP direction: {why}")
-    return found
+    return directions
 
 
-def _progress(total: int) -> Callable[[int], None]:
+def _build_progress(total: int) -> Callable[[int], None]:
     def tick(done: int) -> None:
         if sys.stderr.isatty():
             print(f"\rCLIP: {done} of {total}", end="\n" if done == total else "", file=sys.stderr)

@@ -49,7 +49,7 @@ def export(
         if format == "inspect" and out is not None:
             count = to_inspect(opened, out, configuration)
         else:
-            count = _written(opened, format, out, images)
+            count = _write_rows(opened, format, out, images)
         damage = opened.damage.sentences()
     if out is not None:
         tell(f"{number_of(count, 'row')} in {out}")
@@ -57,7 +57,7 @@ def export(
         tell(sentence)
 
 
-def _written(run: Run, format: str, out: Path | None, images: bool) -> int:
+def _write_rows(run: Run, format: str, out: Path | None, images: bool) -> int:
     if write := exports.TEXT_FORMATS.get(format):
         if out is None:
             return write(run, sys.stdout)

@@ -12,7 +12,7 @@ import typer
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Without, check_choice, expand_options
-from editloupe.cli.otel import Otel, sending_spans
+from editloupe.cli.otel import Otel, send_spans
 from editloupe.cli.output import tell
 from editloupe.types import Mode, UserError
 
@@ -26,7 +26,7 @@ WHERE, CHANGE = "Where the fork begins", "What changes at the step"
 def fork(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     edit_id: Annotated[str, typer.Argument(help="The edit's id.")],
-    given: Annotated[JudgeOptions, Without("criteria")],
+    judge: Annotated[JudgeOptions, Without("criteria")],
     *,
     criterion: Annotated[str, typer.Option(help="The criterion whose trace is forked.", rich_help_panel=WHERE)],
     step: Annotated[int, typer.Option(help="The step, counted from 1.", rich_help_panel=WHERE)],
@@ -101,23 +101,24 @@ def fork(
 
     Example: editloupe fork runs/gpt cup-17 --criterion instruction_following --step 1 --drop-observation 1
     """
-    from editloupe.cli.trace import forks_record, show_forks
+    from editloupe.cli.trace import forks_to_dict, show_forks
     from editloupe.evals.forks import fork as make_fork
 
-    with sending_spans(otel):
-        made = make_fork(
+    with send_spans(otel):
+        forks = make_fork(
             run,
             edit_id,
             criterion,
             step,
-            thought=_thought(thought),
+            thought=_read_thought(thought),
             drop=drop_observation or (),
-            boxes=_boxes(boxes or ()),
+            boxes=_parse_call_boxes(boxes or ()),
             again=again or (),
             pictures={
-                place: Path(file) for place, file in _assigned("--observation-picture", "I=FILE", observation_picture)
+                index: Path(file)
+                for index, file in _parse_assignments("--observation-picture", "I=FILE", observation_picture)
             },
-            other=_other(given, wording or ()),
+            other=_build_change(judge, wording or ()),
             model=model,
             repeat=repeat,
             target=target,
@@ -127,60 +128,60 @@ def fork(
             times=repeat_fork,
         )
     if as_json:
-        print(for_json(forks_record(made), 2))
+        print(for_json(forks_to_dict(forks), 2))
     else:
         from rich.console import Console
 
-        show_forks(made, out or run, Console(highlight=False))
-    for note in dict.fromkeys(note for one in made for note in one.notes):
+        show_forks(forks, out or run, Console(highlight=False))
+    for note in dict.fromkeys(note for one in forks for note in one.notes):
         tell(note)
-    return 0 if all(one.outcome.status == "judged" for one in made) else 3
+    return 0 if all(one.outcome.status == "judged" for one in forks) else 3
 
 
-def _other(given: JudgeOptions, wording: Sequence[Path]) -> JudgeChange:
+def _build_change(judge: JudgeOptions, wording: Sequence[Path]) -> JudgeChange:
     from editloupe.evals.forks.fork_judge import JudgeChange
 
     return JudgeChange(
-        judge=given.judge,
-        base_url=given.base_url,
-        protocol=given.protocol,
-        mode=cast(Mode, check_choice("--mode", given.mode, get_args(Mode))) if given.mode else None,
-        setup=given.setup,
-        rubrics=(*(given.rubrics or ()), *wording),
-        judging=given.judge_values(),
-        tools=given.tool_values(),
+        judge=judge.judge,
+        base_url=judge.base_url,
+        protocol=judge.protocol,
+        mode=cast(Mode, check_choice("--mode", judge.mode, get_args(Mode))) if judge.mode else None,
+        setup=judge.setup,
+        rubrics=(*(judge.rubrics or ()), *wording),
+        judging=judge.judge_values(),
+        tools=judge.tool_values(),
     )
 
 
-def _thought(said: str | None) -> str | None:
-    if said is None or not said.startswith("@"):
-        return said
+def _read_thought(text: str | None) -> str | None:
+    if text is None or not text.startswith("@"):
+        return text
     try:
-        return Path(said[1:]).read_text("utf-8").strip()
+        return Path(text[1:]).read_text("utf-8").strip()
     except OSError as error:
-        raise UserError(f"the thought cannot be read from {said[1:]}: {error.strerror or error}") from None
+        raise UserError(f"the thought cannot be read from {text[1:]}: {error.strerror or error}") from None
     except ValueError:
-        raise UserError(f"the thought cannot be read from {said[1:]}: it is no text in UTF-8") from None
+        raise UserError(f"the thought cannot be read from {text[1:]}: it is not UTF-8 text") from None
 
 
-def _assigned(option: str, form: str, texts: Sequence[str] | None) -> list[tuple[str, str]]:
-    found = []
+def _parse_assignments(option: str, form: str, texts: Sequence[str] | None) -> list[tuple[str, str]]:
+    assignments = []
     for text in texts or ():
-        place, equals, value = (part.strip() for part in text.partition("="))
-        if not (place and equals and value):
+        index, equals, value = (part.strip() for part in text.partition("="))
+        if not (index and equals and value):
             raise UserError(f'{option} takes {form}, not "{text}"')
-        found.append((place, value))
-    return found
+        assignments.append((index, value))
+    return assignments
 
 
-def _boxes(texts: Sequence[str]) -> dict[int, tuple[float, ...]]:
-    form, found = "I=x1,y1,x2,y2, such as 1=40,30,110,80", {}
-    for place, value in _assigned("--boxes", form, texts):
+def _parse_call_boxes(texts: Sequence[str]) -> dict[int, tuple[float, ...]]:
+    form, boxes = "I=x1,y1,x2,y2, such as 1=40,30,110,80", {}
+    for index, value in _parse_assignments("--boxes", form, texts):
         try:
             numbers = tuple(float(part) for part in value.split(","))
-            found[int(place)] = numbers
+            boxes[int(index)] = numbers
         except ValueError:
             numbers = ()
         if len(numbers) != 4 or not all(map(isfinite, numbers)):
-            raise UserError(f'--boxes takes {form}, not "{place}={value}"')
-    return found
+            raise UserError(f'--boxes takes {form}, not "{index}={value}"')
+    return boxes

@@ -16,7 +16,7 @@ from editloupe._util.text import for_json, format_trace_command, number_of, one_
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import expand_options
-from editloupe.cli.otel import Otel, sending_spans
+from editloupe.cli.otel import Otel, send_spans
 from editloupe.cli.output import tell
 from editloupe.judge import Judge
 from editloupe.judge.panels import format_opinions
@@ -77,7 +77,7 @@ def judge(
         hint=hint,
         more_images=o.parse_images(image or ()),
     )
-    with sending_spans(otel), given.open() as opened:
+    with send_spans(otel), given.open() as opened:
         edit = type_reader(opened.protocol, tell)(edit)
         judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
     given.announce()

@@ -76,7 +76,7 @@ def label_queue(
         queue = draw_evenly([(edit.id, name, edit.model) for name, edit in edits], budget, seed, labelled)
         queue = queue.split(annotators, shared) if annotators else queue
         queue.write(out)
-        _tell_labelled(queue, partly, notes)
+        _print_labelled(queue, partly, notes)
         tell(
             f"drew {len(queue.drawn)} of {number_of(len(edits), 'edit')} into {out}, all with the same probability "
             f"(seed {seed})"
@@ -95,13 +95,13 @@ def label_queue(
             f"{path} holds another queue, and labels may have been drawn by it; write this one elsewhere with --out"
         )
     queue.write(path)
-    _tell_labelled(queue, partly, people.notes)
-    even = len({drawn.probability for drawn in queue.drawn}) == 1
+    _print_labelled(queue, partly, people.notes)
+    even = len({entry.probability for entry in queue.drawn}) == 1
     doubt = "all with the same probability" if even else f"more often if {CONFIDENCE_KINDS.get(kind, kind)} left doubt"
     tell(f"drew {len(queue.drawn)} of {number_of(len(table.rows), 'edit')} into {path}, {doubt} (seed {seed})")
 
 
-def _tell_labelled(queue: LabelQueue, partly: int, notes: Sequence[str]) -> None:
+def _print_labelled(queue: LabelQueue, partly: int, notes: Sequence[str]) -> None:
     """Print how many edits were left out because people have labelled them."""
     for note in notes:
         tell(note)

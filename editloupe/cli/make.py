@@ -48,17 +48,17 @@ def scenes(
     Example: editloupe make billiards scenes --count 20 && editloupe batch scenes/manifest.jsonl --protocol vibe --out runs/bi
     """
     if what == "list":
-        for known in (BILLIARDS, *PUZZLES):
-            print(f"{known.name}: {known.about} ({known.protocol.title})")
+        for task_info in (BILLIARDS, *PUZZLES):
+            print(f"{task_info.name}: {task_info.about} ({task_info.protocol.title})")
         return 0
     if out is None:
         raise UserError(f"name the folder: editloupe make {what} FOLDER")
     if what == "check":
-        return _check(out, answers or out / "answers", as_json)
+        return _check_answers(out, answers or out / "answers", as_json)
     if (out / MANIFEST).exists():
         raise UserError(f"{out} holds scenes already; name another folder")
     if what.lower() == BILLIARDS.name:
-        lines, protocol = write_billiards(out, count, seed, _range(bounces)), BILLIARDS.protocol
+        lines, protocol = write_billiards(out, count, seed, _parse_range(bounces)), BILLIARDS.protocol
     else:
         if language not in ("en", "cn"):
             raise UserError(f'--language is en or cn, not "{language}"')
@@ -75,31 +75,31 @@ def scenes(
     return 0
 
 
-def _check(folder: Path, answers: Path, as_json: bool) -> int:
+def _check_answers(folder: Path, answers: Path, as_json: bool) -> int:
     """Check answers; return 0 if every answer was decided, right or wrong, else 3."""
     undecided = right = total = 0
-    for name, found in check_answers(folder, answers):
+    for name, check in check_answers(folder, answers):
         total += 1
-        undecided += found.correct is None
-        right += found.correct is True
-        word = {True: "right", False: "wrong", None: "undecided"}[found.correct]
+        undecided += check.correct is None
+        right += check.correct is True
+        word = {True: "right", False: "wrong", None: "undecided"}[check.correct]
         if as_json:
-            print(for_json({"id": name, "correct": found.correct, "why": found.why}))
+            print(for_json({"id": name, "correct": check.correct, "why": check.why}))
         else:
-            print(one_line(f"{name}: {word}, {found.why}"))
+            print(one_line(f"{name}: {word}, {check.why}"))
     if not as_json:
         print(f"{right} of {total} right, {undecided} undecided")
     return 3 if undecided else 0
 
 
-def _range(text: str) -> tuple[int, int]:
+def _parse_range(text: str) -> tuple[int, int]:
     low, _, high = text.partition("-")
     try:
         ends = int(low), int(high or low)
     except ValueError:
         raise UserError(f'--bounces is a number or two with a dash, such as 2-7, not "{text}"') from None
     if not 0 <= ends[0] <= ends[1] <= billiards.BOUNCES[1]:
-        raise UserError(f"--bounces lies between 0 and {billiards.BOUNCES[1]}, the fewer first, not {text}")
+        raise UserError(f"--bounces takes numbers from 0 to {billiards.BOUNCES[1]}, the smaller first, not {text}")
     return ends
 
 

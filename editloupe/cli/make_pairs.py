@@ -96,28 +96,28 @@ def pairs(
     check_choice("--by", by or "scores", ("scores", "people"))
     if rationales and (by == "scores" or criterion):
         raise UserError("rationales have no scores; which one is better is for people to say")
-    _own_files(out, open_pairs_file(out))
+    _check_output(out, open_pairs_file(out))
     settings = DrawSettings(
         dimensions=tuple(dimension or ()),
-        criteria=_named(criterion or ()),
+        criteria=_parse_criteria(criterion or ()),
         margin=margin,
         per_source=per_source,
         seed=seed,
         people=people,
         rule=check_choice("--agreement", agreement, RULES),
     )
-    tables = _tables(runs, configuration or (), rationales)
+    tables = _read_tables(runs, configuration or (), rationales)
     for table in {str(table.folder): table for table in tables}.values():
         for sentence in table.damage:
             tell(f"{table.name}: {sentence}")
-    drawn = (draw_rationales if rationales else draw_pairs)(tables, settings, out.parent)
-    for sentence in drawn.format_left_out():
+    draw = (draw_rationales if rationales else draw_pairs)(tables, settings, out.parent)
+    for sentence in draw.format_left_out():
         tell(sentence)
-    if not drawn.pairs:
+    if not draw.pairs:
         raise UserError("no pair is left to make")
     answers = PairAnswers(answers_file(out))
-    known = {pair.id for pair in drawn.pairs}
-    answered = sum(pair in known for pair in answers.all())
+    pair_ids = {pair.id for pair in draw.pairs}
+    answered = sum(pair in pair_ids for pair in answers.all())
     for note in answers.notes:
         tell(note)
     if lost := len(answers.all()) - answered:
@@ -126,15 +126,15 @@ def pairs(
         )
     decided_by: Any = by or ("people" if answered or rationales else "scores")
     counts: dict[str, PairCounts] = {}
-    write_lines(open_pairs_file(out), (pair.model_dump(mode="json") for pair in drawn.pairs))
-    kept: Any = ties
-    written = write_lines(out, build_decided_lines(drawn.pairs, answers, decided_by, kept, counts))
-    _print(counts, drawn.pairs, written, decided_by, out)
+    write_lines(open_pairs_file(out), (pair.model_dump(mode="json") for pair in draw.pairs))
+    tie_rule: Any = ties
+    written = write_lines(out, build_decided_lines(draw.pairs, answers, decided_by, tie_rule, counts))
+    _print_counts(counts, draw.pairs, written, decided_by, out)
     if answered:
-        _print_people(drawn.pairs, answers)
+        _print_people(draw.pairs, answers)
     if rationales and written:
-        _print_judges(drawn.pairs, answers)
-    waiting = any(one.states["open"] or one.states["another"] for one in counts.values())
+        _print_judges(draw.pairs, answers)
+    waiting = any(count.states["open"] or count.states["another"] for count in counts.values())
     if waiting or (decided_by == "scores" and not answered):
         tell(
             f"people answer with: {format_command('editloupe', 'studio', '--pairs', out)}; then give this command again"
@@ -142,24 +142,24 @@ def pairs(
     return 0
 
 
-def _own_files(out: Path, opened: Path) -> None:
+def _check_output(out: Path, opened: Path) -> None:
     if out.suffix.lower() != ".jsonl":
         raise UserError(f"--out is a .jsonl file, not {out.name}")
     if out.exists() and not opened.exists():
         raise UserError(f"{out} is there and was not written by this command; name another file")
 
 
-def _named(given: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for said in given:
-        dimension, equals, criterion = (part.strip() for part in said.partition("="))
+def _parse_criteria(texts: Sequence[str]) -> dict[str, str]:
+    criteria = {}
+    for text in texts:
+        dimension, equals, criterion = (part.strip() for part in text.partition("="))
         if not (dimension and equals and criterion):
-            raise UserError(f'--criterion is DIMENSION=CRITERION, such as VC=visual_consistency, not "{said}"')
-        found[dimension] = criterion
-    return found
+            raise UserError(f'--criterion is DIMENSION=CRITERION, such as VC=visual_consistency, not "{text}"')
+        criteria[dimension] = criterion
+    return criteria
 
 
-def _tables(runs: Sequence[Path], configurations: Sequence[str], rationales: bool) -> list[RunTable]:
+def _read_tables(runs: Sequence[Path], configurations: Sequence[str], rationales: bool) -> list[RunTable]:
     from editloupe.evals.stats.scores.run_table import read_run_table
 
     if len(runs) == 1 and rationales and len(configurations) > 1:
@@ -171,7 +171,7 @@ def _tables(runs: Sequence[Path], configurations: Sequence[str], rationales: boo
     return [read_run_table(run, None, name) for run, name in zip(runs, names, strict=True)]
 
 
-def _print(counts: dict[str, PairCounts], pairs: Sequence[OpenPair], written: int, by: str, out: Path) -> None:
+def _print_counts(counts: dict[str, PairCounts], pairs: Sequence[OpenPair], written: int, by: str, out: Path) -> None:
     for dimension, one in sorted(counts.items()):
         parts = [number_of(one.preferences, "preference"), number_of(one.ties, "tie")]
         parts += [f"{count} {_WAITING[state]}" for state, count in one.states.items()]
@@ -199,7 +199,7 @@ def _print_judges(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
     """Print how often each judge's rationale was preferred, and how often it beat all others about the same edit."""
     lost: dict[tuple[str, ...], dict[str, int]] = {}
     wins: Counter[str] = Counter()
-    shown: Counter[str] = Counter()
+    pair_counts: Counter[str] = Counter()
     for pair in pairs:
         decision = answers.decision(pair)
         if decision.choice is None:
@@ -207,14 +207,14 @@ def _print_judges(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
         about = lost.setdefault((str(pair.edited), pair.prompt, pair.dimension), {})
         for side in (pair.a, pair.b):
             about[side.name] = about.get(side.name, 0) + (decision.choice != side.key)
-            shown[side.name] += 1
+            pair_counts[side.name] += 1
             wins[side.name] += 2 * (decision.choice == side.key) + (decision.choice == "tie")
     first = Counter(name for about in lost.values() for name, count in about.items() if not count)
-    for name in sorted(shown, key=lambda one: -wins[one] / shown[one]):
-        share = wins[name] / 2 / shown[name]
-        told = f"{name}: preferred {share:.2f} of {number_of(shown[name], 'pair')}, ties half"
+    for name in sorted(pair_counts, key=lambda judge: -wins[judge] / pair_counts[judge]):
+        share = wins[name] / 2 / pair_counts[name]
+        share_text = f"{name}: preferred {share:.2f} of {number_of(pair_counts[name], 'pair')}, ties half"
         print(
             one_line(
-                f"{told}; first on {first[name]} of {number_of(len(lost), 'edit and criterion', 'edits and criteria')}"
+                f"{share_text}; first on {first[name]} of {number_of(len(lost), 'edit and criterion', 'edits and criteria')}"
             )
         )

@@ -11,7 +11,7 @@ import typer
 
 from editloupe._util.text import for_json, number_of
 from editloupe.cli.options import check_choice
-from editloupe.cli.output import tell, width_for
+from editloupe.cli.output import choose_width, tell
 from editloupe.evals.manifests import layouts
 from editloupe.rubrics.registry import DEFAULT, known_paper
 from editloupe.rubrics.registry import protocol as find_protocol
@@ -63,20 +63,20 @@ def stats(
     # Use the type names that a report of these edits has.
     judged_by = find_protocol(protocol or (paper.name if paper else DEFAULT.name))
     typing = type_reader(judged_by.name)
-    found = [
+    statistics = [
         manifest_stats(path, naming, allow_outside, name, typing, judged_by.families)
         for path, name in manifest_names(manifests).items()
     ]
     if out is not None:
         from editloupe.making.export import save_figures
 
-        tell(f"{number_of(save_figures(found, out), 'figure')} in {out}")
+        tell(f"{number_of(save_figures(statistics, out), 'figure')} in {out}")
     if as_json:
-        print(for_json({"manifests": [one.model_dump(mode="json") for one in found]}, 2))
+        print(for_json({"manifests": [row.model_dump(mode="json") for row in statistics]}, 2))
         return
     from editloupe.evals.report.text_renderer import as_text
 
-    sys.stdout.write(as_text(list(manifest_blocks(found)), width_for(None, 120)))
+    sys.stdout.write(as_text(list(manifest_blocks(statistics)), choose_width(None, 120)))
 
 
 def manifest_names(manifests: Sequence[Path]) -> dict[Path, str]:
@@ -89,55 +89,63 @@ def manifest_names(manifests: Sequence[Path]) -> dict[Path, str]:
     }
 
 
-def manifest_blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
+def manifest_blocks(statistics: Sequence[ManifestStats]) -> Iterator[Block]:
     """Yield the counts as tables with one column per manifest."""
     from editloupe.evals.manifests.stats import QUANTILES
     from editloupe.evals.report.block_types import Heading, Paragraph, Points
     from editloupe.evals.report.figures.manifests import format_interval
     from editloupe.rubrics.tables import PrintedTable
 
-    names = [one.name for one in found]
+    names = [manifest.name for manifest in statistics]
     listed = [
-        f"{one.name}: {number_of(one.samples, 'sample')} in {number_of(one.rows, 'row')}{_models(one)}" for one in found
+        f"{manifest.name}: {number_of(manifest.samples, 'sample')} in {number_of(manifest.rows, 'row')}{_models(manifest)}"
+        for manifest in statistics
     ]
     yield Paragraph(". ".join(listed) + ".")
-    if notes := tuple(f"{one.name}: {note}" for one in found for note in one.notes):
+    if notes := tuple(f"{manifest.name}: {note}" for manifest in statistics for note in manifest.notes):
         yield Points(notes)
     yield Heading("Samples by instruction type", 3)
-    kinds = list(dict.fromkeys(kind for one in found for kind in one.types))
-    families = list(dict.fromkeys(family for one in found for family in one.families))
+    kinds = list(dict.fromkeys(kind for manifest in statistics for kind in manifest.types))
+    families = list(dict.fromkeys(family for manifest in statistics for family in manifest.families))
     for family in families or [""]:
-        counts = [one.families.get(family, {}) if family else one.types for one in found]
-        own = [kind for kind in kinds if any(kind in held for held in counts)]
-        rows = [(kind, *(str(held.get(kind, 0)) for held in counts)) for kind in own]
-        total = [("all of them", *(str(sum(held.values())) for held in counts))] if family else []
+        counts = [manifest.families.get(family, {}) if family else manifest.types for manifest in statistics]
+        own = [kind for kind in kinds if any(kind in by_name for by_name in counts)]
+        rows = [(kind, *(str(by_name.get(kind, 0)) for by_name in counts)) for kind in own]
+        total = [("all of them", *(str(sum(by_name.values())) for by_name in counts))] if family else []
         yield PrintedTable("", (f"{family} type".strip(), *names), (*rows, *total))
     yield Heading("Samples by number of targets", 3)
-    several = sorted({count for one in found for count in one.targets})
+    several = sorted({count for manifest in statistics for count in manifest.targets})
     yield PrintedTable(
-        "", ("targets", *names), tuple((str(n), *(str(one.targets.get(n, 0)) for one in found)) for n in several)
+        "",
+        ("targets", *names),
+        tuple((str(n), *(str(manifest.targets.get(n, 0)) for manifest in statistics)) for n in several),
     )
-    measured = [one for one in found if one.measured]
+    measured = [manifest for manifest in statistics if manifest.measured]
     if not measured:
         return
     yield Heading("Area of the targets, % of the picture", 3)
-    names = [one.name for one in measured]
-    rows = [(name, *(f"{one.area[name]:.3g}" for one in measured)) for name in QUANTILES]
+    names = [manifest.name for manifest in measured]
+    rows = [(name, *(f"{manifest.area[name]:.3g}" for manifest in measured)) for name in QUANTILES]
     rows += [
-        (f"samples up to {at} %", *(f"{100 * one.below[at]:.1f} %" for one in measured)) for at in measured[0].below
+        (f"samples up to {at} %", *(f"{100 * manifest.below[at]:.1f} %" for manifest in measured))
+        for at in measured[0].below
     ]
     yield PrintedTable("", ("", *names), tuple(rows))
-    parts = sorted({(part.above, part) for one in measured for part in one.intervals}, key=lambda pair: pair[0])
+    parts = sorted(
+        {(part.above, part) for manifest in measured for part in manifest.intervals}, key=lambda pair: pair[0]
+    )
     edges = list(dict.fromkeys(format_interval(part) for _, part in parts))
-    held = [{format_interval(part): part.samples for part in one.intervals} for one in measured]
+    by_name = [{format_interval(part): part.samples for part in manifest.intervals} for manifest in measured]
     yield PrintedTable(
-        "", ("area, %", *names), tuple((edge, *(str(own.get(edge, 0)) for own in held)) for edge in edges)
+        "", ("area, %", *names), tuple((edge, *(str(own.get(edge, 0)) for own in by_name)) for edge in edges)
     )
     yield Heading("Targets, pixels", 3)
     sides = [(side, name) for side in measured[0].sides for name in QUANTILES]
-    lines = tuple((f"{side}, {name}", *(f"{one.sides[side][name]:.0f}" for one in measured)) for side, name in sides)
+    lines = tuple(
+        (f"{side}, {name}", *(f"{manifest.sides[side][name]:.0f}" for manifest in measured)) for side, name in sides
+    )
     yield PrintedTable("", ("", *names), lines)
 
 
-def _models(one: ManifestStats) -> str:
-    return f", of {len(one.models)} models" if len(one.models) > 1 else ""
+def _models(manifest: ManifestStats) -> str:
+    return f", of {len(manifest.models)} models" if len(manifest.models) > 1 else ""

@@ -17,7 +17,7 @@ SERVING = "The server"
 
 @expand_options
 def mcp(
-    given: JudgeOptions,
+    judge: JudgeOptions,
     *,
     root: Annotated[
         list[Path] | None,
@@ -55,15 +55,15 @@ def mcp(
     """
     from editloupe.servers.http.access import new_token
 
-    made = http is not None and token is None
-    settings = McpSettings(roots=tuple(root or ()), out=out, token=new_token() if made else token)
+    is_generated = http is not None and token is None
+    settings = McpSettings(roots=tuple(root or ()), out=out, token=new_token() if is_generated else token)
     try:
         from editloupe.servers.mcp.serving import serve_http, serve_stdio
     except ImportError as error:
         raise UserError(f"the MCP server needs {error.name}: pip install 'editloupe[mcp]'") from None
-    given.announce()
+    judge.announce()
     if http is None:
-        return serve_stdio(given.open, settings)
-    if made:
+        return serve_stdio(judge.open, settings)
+    if is_generated:
         typer.echo(f"token: {settings.token}", err=True)
-    return serve_http(given.open(), settings, http)
+    return serve_http(judge.open(), settings, http)

@@ -31,19 +31,19 @@ Otel = Annotated[
 ]
 
 
-def wanted(given: bool) -> bool:
+def is_enabled(by_option: bool) -> bool:
     """Return whether to send spans: by the option, or because the usual variables name an endpoint."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporter = os.environ.get(EXPORTER, "").strip().lower()
     named = any(os.environ.get(name, "").strip() for name in VARIABLES)
-    return given or (exporter != "none" and (named or exporter == "otlp"))
+    return by_option or (exporter != "none" and (named or exporter == "otlp"))
 
 
 @contextmanager
-def sending_spans(given: bool) -> Iterator[None]:
+def send_spans(by_option: bool) -> Iterator[None]:
     """Send spans within the context, if enabled. An endpoint that hangs delays the end by a few seconds."""
-    provider = _provider(given) if wanted(given) else None
+    provider = _open_provider(by_option) if is_enabled(by_option) else None
     if provider is None:
         yield
         return
@@ -79,7 +79,7 @@ class _Complaints(logging.Handler):
         self.lost = self.lost or record.levelno >= logging.ERROR or "dropping" in str(record.msg).lower()
 
 
-def _provider(given: bool) -> Any | None:
+def _open_provider(by_option: bool) -> Any | None:
     """Return the tracer provider; None if the packages are missing and the option is not set."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -87,7 +87,7 @@ def _provider(given: bool) -> Any | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        if given:
+        if by_option:
             raise UserError("--otel needs OpenTelemetry: pip install 'editloupe[otel]'") from None
         tell("an OTEL_… variable names an endpoint, but no spans are sent: pip install 'editloupe[otel]'")
         return None

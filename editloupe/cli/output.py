@@ -42,7 +42,7 @@ def deliver(text: str, out: Path | None) -> None:
     tell(f"written to {out}")
 
 
-def chosen_format(format: str | None, out: Path | None, formats: Sequence[str]) -> str:
+def choose_format(format: str | None, out: Path | None, formats: Sequence[str]) -> str:
     """Return the named format, or that of the file's suffix, or text."""
     if format is not None and format not in formats:
         raise UserError(f'--format is one of {", ".join(formats)}, not "{format}"')
@@ -50,7 +50,7 @@ def chosen_format(format: str | None, out: Path | None, formats: Sequence[str]) 
     return format or (by_suffix if by_suffix in formats else None) or "text"
 
 
-def width_for(out: Path | None, otherwise: int) -> int:
+def choose_width(out: Path | None, otherwise: int) -> int:
     """Return the width of a text in columns: the terminal's, if it goes there."""
     if out is not None or not sys.stdout.isatty():
         return otherwise

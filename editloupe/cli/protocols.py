@@ -38,18 +38,18 @@ def protocols(
     if as_file and action != "show":
         raise UserError("--as-file goes with `editloupe protocols show NAME`")
     if action == "list" and name is None:
-        for known in all_protocols():
-            _list(known, console)
+        for protocol in all_protocols():
+            _print_overview(protocol, console)
         return
     if action != "show" or not name:
         raise UserError("write `editloupe protocols` or `editloupe protocols show NAME`")
     if as_file:
-        print(rewording_file(name), end="")
+        print(build_rewording_file(name), end="")
         return
-    _show(find_protocol(name), console)
+    _print_texts(find_protocol(name), console)
 
 
-def _list(protocol: Protocol, console: Console) -> None:
+def _print_overview(protocol: Protocol, console: Console) -> None:
     console.print(Text.assemble((protocol.name, "bold"), f"  {protocol.source}"))
     modes = ", ".join(f"{mode} (default)" if mode == protocol.default_mode else mode for mode in protocol.modes)
     console.print(Text(f"  modes: {modes}"))
@@ -60,12 +60,14 @@ def _list(protocol: Protocol, console: Console) -> None:
         wordings = ", ".join(rubric.variant for rubric in variants if rubric.variant)
         wordings = f"; wordings: {wordings}" if len(variants) > 1 else ""
         rubric = variants[0]
-        facts = f"{kind_of(rubric.answer)}; pictures: {', '.join(inputs_of(variants))}{wordings}; {rubric.source}"
+        facts = (
+            f"{describe_answer(rubric.answer)}; pictures: {', '.join(list_inputs(variants))}{wordings}; {rubric.source}"
+        )
         console.print(Text(f"  {criterion}: {rubric.title} ({facts})"))
 
 
-def _show(protocol: Protocol, console: Console) -> None:
-    _list(protocol, console)
+def _print_texts(protocol: Protocol, console: Console) -> None:
+    _print_overview(protocol, console)
     if protocol.arithmetic or protocol.formulas:
         console.rule(Text("Arithmetic"), align="left")
         console.print(Text(protocol.arithmetic))
@@ -84,18 +86,18 @@ def _show(protocol: Protocol, console: Console) -> None:
     for what, part in protocol.parts.items():
         console.rule(Text(f"{part.title} ({what})"), align="left")
         console.print(
-            Text("\n".join((part.setting.strip(), part.question.strip(), *(f"- {one}" for one in part.notes))))
+            Text("\n".join((part.setting.strip(), part.question.strip(), *(f"- {note}" for note in part.notes))))
         )
 
 
-def rewording_file(name: str) -> str:
+def build_rewording_file(name: str) -> str:
     """Return the texts of a protocol's rubrics, or of one rubric, as a rewording file. Unedited, it changes nothing."""
     protocol_name, _, wanted = name.partition("/")
     protocol = find_protocol(protocol_name)
     rubrics = [rubric for rubric in protocol.rubrics if not wanted or wanted in (rubric.name, rubric.criterion)]
     if not rubrics:
         choices = ", ".join(f"{protocol.name}/{rubric.name}" for rubric in protocol.rubrics)
-        raise UserError(f'"{name}" is no rubric; there are: {choices}')
+        raise UserError(f'"{name}" is not a rubric; choose from: {choices}')
     from editloupe.agent.tool_words import default_tool_words
 
     words = rubrics[0].wording
@@ -114,7 +116,7 @@ _ReadableDumper.add_representer(
 )
 
 
-def kind_of(answer: Answer) -> str:
+def describe_answer(answer: Answer) -> str:
     """Describe a rubric's answer in a few words.
 
     >>> kind_of(NumberAnswer(low=1, high=10))
@@ -129,7 +131,7 @@ def kind_of(answer: Answer) -> str:
     return answer.kind.replace("_", "/")
 
 
-def inputs_of(variants: tuple[Rubric, ...]) -> list[str]:
+def list_inputs(variants: tuple[Rubric, ...]) -> list[str]:
     """Return the picture roles of a criterion over all its wordings; optional ones are in brackets."""
     named = [name for rubric in variants for mode in rubric.modes.values() for name in mode.images]
     return list(dict.fromkeys(f"({role_of(n)})" if n.endswith(OPTIONAL) else role_of(n) for n in named))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe._util.text import for_json, number_of
-from editloupe.cli.output import REPORT_FORMATS, chosen_format, deliver, tell
+from editloupe.cli.output import REPORT_FORMATS, choose_format, deliver, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ def report(
 
     Example: editloupe report runs/gpt runs/gemini --format html --out report.html
     """
-    kind = chosen_format(format, out, REPORT_FORMATS)
+    kind = choose_format(format, out, REPORT_FORMATS)
     if unjudged not in ("left_out", "worst"):
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
     from editloupe.evals.report import build_leaderboard, build_report
     from editloupe.evals.stats.bootstrap import Resampling
     from editloupe.evals.stats.scores.run_table import read_run_table
 
-    how = Resampling(resamples, seed)
+    resampling = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
     tables = [read_run_table(run, protocol, configuration) for run in dict.fromkeys(runs)]
     _check_columns(by or (), tables)
@@ -103,22 +103,24 @@ def report(
         )
     built = []
     for table in tables:
-        drawn = _drawn(table, queue or ()) if corrected else None
+        label_queue = _find_queue(table, queue or ()) if corrected else None
         built.append(
-            build_report(table, by or (), rule, human, how, intervals=intervals, corrected=corrected, queue=drawn)
+            build_report(
+                table, by or (), rule, human, resampling, intervals=intervals, corrected=corrected, queue=label_queue
+            )
         )
-    found: Report | Leaderboard = built[0]
+    result: Report | Leaderboard = built[0]
     if len(built) > 1:
-        found = build_leaderboard(built, tables, how if intervals else None)
+        result = build_leaderboard(built, tables, resampling if intervals else None)
     if figures is not None:
-        tell(f"{number_of(_save_figures(found, figures), 'figure')} in {figures}")
+        tell(f"{number_of(_save_figures(result, figures), 'figure')} in {figures}")
     if kind == "text" and out is None:
-        _print(found)
+        _print(result)
         return
-    deliver(_RENDERERS[kind](found, out), out)
+    deliver(_RENDERERS[kind](result, out), out)
 
 
-def _drawn(table: RunTable, queues: Sequence[Path]) -> LabelQueue | None:
+def _find_queue(table: RunTable, queues: Sequence[Path]) -> LabelQueue | None:
     from editloupe.evals.stats.trust.label_queue import find_queue  # loads the judges' providers
 
     return find_queue(table, queues)
@@ -128,13 +130,13 @@ def _check_columns(by: Sequence[str], tables: Sequence[RunTable]) -> None:
     """Raise if no run has such a column."""
     if not by:
         return
-    known = dict.fromkeys(name for table in tables for name in table.columns)
-    for name in dict.fromkeys(part.strip() for said in by for part in said.split(",")):
-        if name not in known:
-            raise UserError(f'--by: no edit has a column "{name}"; there are: {", ".join(known)}')
+    columns = dict.fromkeys(name for table in tables for name in table.columns)
+    for name in dict.fromkeys(part.strip() for text in by for part in text.split(",")):
+        if name not in columns:
+            raise UserError(f'--by: no edit has a column "{name}"; there are: {", ".join(columns)}')
 
 
-def _print(found: Report | Leaderboard) -> None:
+def _print(result: Report | Leaderboard) -> None:
     from rich.console import Console
 
     from editloupe.evals.report.report_blocks import build_blocks
@@ -143,17 +145,17 @@ def _print(found: Report | Leaderboard) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(WIDTH, console.width)
-    print_blocks(build_blocks(found), console)
+    print_blocks(build_blocks(result), console)
 
 
-def _text(found: Report | Leaderboard, out: Path | None) -> str:
+def _text(result: Report | Leaderboard, out: Path | None) -> str:
     from editloupe.evals.report.report_blocks import build_blocks
     from editloupe.evals.report.text_renderer import as_text
 
-    return as_text(build_blocks(found))
+    return as_text(build_blocks(result))
 
 
-def _markdown(found: Report | Leaderboard, out: Path | None) -> str:
+def _markdown(result: Report | Leaderboard, out: Path | None) -> str:
     """Return Markdown. Figures are written next to the output file; without a file there are none."""
     from editloupe.evals.report.figures.report_figures import build_figures
     from editloupe.evals.report.report_blocks import build_blocks
@@ -164,13 +166,13 @@ def _markdown(found: Report | Leaderboard, out: Path | None) -> str:
         from editloupe.evals.report.figures import save
 
         folder = out.with_name(f"{out.stem}_figures")
-        for name, draw in build_figures(found).items():
+        for name, draw in build_figures(result).items():
             path = save(draw(), folder / f"{_file_name(name)}.png")
             places[name] = f"{folder.name}/{path.name}".replace(" ", "%20")
-    return as_markdown(build_blocks(found), places)
+    return as_markdown(build_blocks(result), places)
 
 
-def _html(found: Report | Leaderboard, out: Path | None) -> str:
+def _html(result: Report | Leaderboard, out: Path | None) -> str:
     from importlib.metadata import version
 
     from editloupe.evals.report.figures.report_figures import build_figures
@@ -178,35 +180,35 @@ def _html(found: Report | Leaderboard, out: Path | None) -> str:
     from editloupe.evals.report.report_blocks import build_blocks
     from editloupe.evals.report.report_records import Report as OneReport
 
-    title = f"{found.run} – EditLoupe report" if isinstance(found, OneReport) else "EditLoupe leaderboard"
+    title = f"{result.run} – EditLoupe report" if isinstance(result, OneReport) else "EditLoupe leaderboard"
     made_by = f"Made by EditLoupe {version('editloupe')}."
-    return as_html(build_blocks(found), build_figures(found), title, made_by)
+    return as_html(build_blocks(result), build_figures(result), title, made_by)
 
 
-def _json(found: Report | Leaderboard, out: Path | None) -> str:
+def _json(result: Report | Leaderboard, out: Path | None) -> str:
     from editloupe.evals.report.report_records import Report as OneReport
     from editloupe.evals.report.trust_blocks import add_corrected_means
 
-    data = found.model_dump(mode="json")
-    pairs = [(found, data)] if isinstance(found, OneReport) else zip(found.reports, data["reports"], strict=True)
-    for one, told in pairs:
-        if one.corrected is not None:
-            add_corrected_means(told, one.corrected)
+    data = result.model_dump(mode="json")
+    pairs = [(result, data)] if isinstance(result, OneReport) else zip(result.reports, data["reports"], strict=True)
+    for single, record in pairs:
+        if single.corrected is not None:
+            add_corrected_means(record, single.corrected)
     return for_json(data, 2) + "\n"
 
 
-def _latex(found: Report | Leaderboard, out: Path | None) -> str:
+def _latex(result: Report | Leaderboard, out: Path | None) -> str:
     from editloupe.evals.report.build import list_tables
     from editloupe.evals.report.table_formats import all_to_latex, merge_intervals
 
-    return all_to_latex([merge_intervals(section) for section in list_tables(found)])
+    return all_to_latex([merge_intervals(section) for section in list_tables(result)])
 
 
-def _csv(found: Report | Leaderboard, out: Path | None) -> str:
+def _csv(result: Report | Leaderboard, out: Path | None) -> str:
     from editloupe.evals.report.build import list_tables
     from editloupe.evals.report.table_formats import all_to_csv
 
-    return all_to_csv(list_tables(found))
+    return all_to_csv(list_tables(result))
 
 
 _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
@@ -219,11 +221,11 @@ _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
 }
 
 
-def _save_figures(found: Report | Leaderboard, folder: Path) -> int:
+def _save_figures(result: Report | Leaderboard, folder: Path) -> int:
     from editloupe.evals.report.figures import save
     from editloupe.evals.report.figures.report_figures import build_figures
 
-    figures = build_figures(found)
+    figures = build_figures(result)
     for name, draw in figures.items():
         figure = draw()
         for kind in FIGURE_FORMATS:

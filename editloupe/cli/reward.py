@@ -57,7 +57,7 @@ def reward(
             "manifest of several models. With --best-of: folders of candidates."
         ),
     ],
-    given: Annotated[JudgeOptions, Without("criteria", "seed")],
+    judge: Annotated[JudgeOptions, Without("criteria", "seed")],
     *,
     out: Annotated[
         Path | None,
@@ -136,44 +136,44 @@ def reward(
 
     Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --out runs/pairs
     """
-    _only_one(pairwise=pairwise, scores=bool(scores), table=table, best_of=best_of)
+    _check_exclusive(pairwise=pairwise, scores=bool(scores), table=table, best_of=best_of)
     if published and not table:
         raise UserError("--published goes with --table")
     if out is not None and (table or scores):
-        raise UserError("--out is for what a judge is asked; --table and --scores ask nobody")
+        raise UserError("--out stores what a judge answers; --table and --scores use no judge")
     kind = check_choice("--format", format or ("json" if options.as_json else "text"), ("text", *FORMATS))
     if format and not table and len(scores or ()) < 2:
         raise UserError("--format is for the table of several judges: --table, or --scores more than once")
     if table:
         _print_table(build_table_lines(paths), published, kind)
         return 0
-    how = Resampling(resamples, seed)
+    resampling = Resampling(resamples, seed)
     if best_of:
-        return _best(paths, source, instruction, task, Asking.of(given, DEFAULT.name), out, options)
+        return _judge_best_of(paths, source, instruction, task, Asking.of(judge, DEFAULT.name), out, options)
     if pairwise and all(map(is_run, paths)):
         if out is not None:
-            raise UserError("--out is for what a judge is asked; models of a run are ranked by what it holds")
-        tables = [read_run_table(path, given.protocol, configuration) for path in paths]
-        return _print_rankings(rank_models(tables, dimension or (), how), options.as_json)
+            raise UserError("--out stores what a judge answers; models of a run are ranked by its stored verdicts")
+        tables = [read_run_table(path, judge.protocol, configuration) for path in paths]
+        return _print_rankings(rank_models(tables, dimension or (), resampling), options.as_json)
     if len(paths) > 1:
         raise UserError("one file of pairs at a time; --table takes several runs and results")
     if scores:
-        reports = reports_of_scores(paths[0], scores, limit)
+        reports = judge_by_score_files(paths[0], scores, limit)
         if len(reports) > 1:
-            _print_table([count_judge_accuracy(one.judge, one.results) for one in reports], False, kind)
+            _print_table([count_judge_accuracy(report.judge, report.results) for report in reports], False, kind)
         else:
             print_report(reports[0], options.as_json, lines)
-        return 0 if all(one.overall.judged == one.overall.pairs for one in reports) else 3
-    asking = Asking.of(given)
+        return 0 if all(report.overall.judged == report.overall.pairs for report in reports) else 3
+    asking = Asking.of(judge)
     if pairwise and _lists_edits(paths[0]):
-        return _judge_models(paths[0], asking, dimension or (), how, out, limit, options)
+        return _judge_models(paths[0], asking, dimension or (), resampling, out, limit, options)
     way: Way = "pairwise" if pairwise else "pointwise"
     return judge_pairs(paths[0], asking, way, options, out=out, limit=limit, lines=lines)
 
 
-def _only_one(**wanted: bool) -> None:
+def _check_exclusive(**wanted: bool) -> None:
     """Raise if two exclusive options are set."""
-    named = [f"--{name.replace('_', '-')}" for name, given in wanted.items() if given]
+    named = [f"--{name.replace('_', '-')}" for name, is_set in wanted.items() if is_set]
     if len(named) > 1:
         raise UserError(f"{' and '.join(named)} do not go together")
 
@@ -193,7 +193,7 @@ def _judge_models(
     manifest: Path,
     asking: Asking,
     dimensions: Sequence[str],
-    how: Resampling,
+    resampling: Resampling,
     out: Path | None,
     limit: int | None,
     options: BatchOptions,
@@ -201,19 +201,19 @@ def _judge_models(
     """Ask which of two models' outputs is better, for every two of them, in both orders, and rank the models."""
     if not asking.asks_both_at_once:
         raise UserError("this protocol has no question on two outputs; judge a run with `batch` and rank its models")
-    known = tuple(pair_rules(asking.protocol).dimensions)
-    unknown = [name for name in dimensions if name not in known]
+    dimension_names = tuple(pair_rules(asking.protocol).dimensions)
+    unknown = [name for name in dimensions if name not in dimension_names]
     if unknown:
-        raise UserError(f'--dimension is one of {", ".join(known)}, not "{unknown[0]}"')
-    wanted = tuple(dict.fromkeys(dimensions)) or known
+        raise UserError(f'--dimension is one of {", ".join(dimension_names)}, not "{unknown[0]}"')
+    wanted = tuple(dict.fromkeys(dimensions)) or dimension_names
     pairs = build_model_pairs(read_manifest(manifest), wanted, manifest.stem)[:limit]
 
     def show(run: Run, ending: Ending) -> None:
-        found = judged(run, ending)
+        table = read_session_table(run, ending)
         try:
-            rankings = rank_models([found], dimensions, how) if found else []
+            rankings = rank_models([table], dimensions, resampling) if table else []
         except UserError as error:
-            # What was judged is there all the same, and how the session ended is still to be told.
+            # The verdicts are stored all the same, and the summary is still to be printed.
             tell(str(error))
             rankings = []
         _print_rankings(rankings, options.as_json)
@@ -222,7 +222,7 @@ def _judge_models(
     return asking.judge_into_run(edits, out, options, Closing(show=show, report=("reward", "--pairwise")))
 
 
-def _best(
+def _judge_best_of(
     paths: Sequence[Path],
     source: Path | None,
     instruction: str | None,
@@ -235,20 +235,20 @@ def _best(
     listed = find_candidate_sets(paths, source, instruction, task)
 
     def show(run: Run, ending: Ending) -> None:
-        found = judged(run, ending)
-        best = [choice.best(found, asking.protocol) for choice in listed]
+        table = read_session_table(run, ending)
+        best = [choice.best(table, asking.protocol) for choice in listed]
         if options.as_json:
             about = {"judge": asking.judge, "protocol": asking.protocol, "mode": asking.mode, "stopped": ending.why}
-            print(for_json({**about, "choices": [one.model_dump(mode="json") for one in best]}, 2))
+            print(for_json({**about, "choices": [choice_result.model_dump(mode="json") for choice_result in best]}, 2))
             return
-        for one in best:
-            for candidate in one.candidates:
-                told = f"unjudged ({candidate.why})" if candidate.score is None else f"{candidate.score:.4f}"
-                tell(f"{candidate.picture}: {told}")
-            if one.winner is None:
-                tell(f"{one.name}: no candidate could be judged, so there is no best one")
+        for choice_result in best:
+            for candidate in choice_result.candidates:
+                text = f"unjudged ({candidate.why})" if candidate.score is None else f"{candidate.score:.4f}"
+                tell(f"{candidate.picture}: {text}")
+            if choice_result.winner is None:
+                tell(f"{choice_result.name}: no candidate could be judged, so there is no best one")
             else:
-                print(one_line(one.winner))
+                print(one_line(choice_result.winner))
 
     edits = [edit for choice in listed for edit in choice.edits()]
     return asking.judge_into_run(edits, out, options, Closing(show=show))
@@ -261,7 +261,7 @@ def _print_table(lines: Sequence[JudgeAccuracy], published: bool, kind: str) -> 
         rows = [
             {
                 "method": line.name,
-                **{name: found.share for name, found in line.by_dimension.items()},
+                **{name: accuracy.share for name, accuracy in line.by_dimension.items()},
                 AVERAGE: line.overall.share,
                 "judged": line.overall.judged,
                 "pairs": line.overall.pairs,
@@ -282,7 +282,7 @@ def _print_section(section: PrintedTable) -> None:
         table.add_column(name, justify="right" if number else "left", no_wrap=True)
     for row in section.rows:
         table.add_row(*(Text("–" if cell is None else one_line(str(cell))) for cell in row))
-    _wide().print(table)
+    _open_wide_console().print(table)
 
 
 def _print_rankings(rankings: Sequence[Ranking], as_json: bool) -> int:
@@ -301,14 +301,14 @@ def _print_rankings(rankings: Sequence[Ranking], as_json: bool) -> int:
             rank = "–" if one.rank is None else str(one.rank)
             counts = (f"{one.win_rate:.3f}", str(one.wins), str(one.losses), str(one.ties))
             table.add_row(rank, Text(one_line(one.model)), one.strength.format(), *counts)
-        _wide().print(table)
+        _open_wide_console().print(table)
         for note in ranking.notes:
             print(one_line(note))
     return 0
 
 
-def _wide() -> Console:
-    """Return a console that does not cut a table's cells where nobody looks at a terminal."""
+def _open_wide_console() -> Console:
+    """Return a console that does not cut a table's cells if the output is not a terminal."""
     console = Console(highlight=False)
     if not sys.stdout.isatty():
         console.width = max(200, console.width)
@@ -322,43 +322,47 @@ FILES = (".jsonl", ".json", ".csv", ".ndjson")
 class Asking:
     """The judge of a reward as it was asked for, and what is known of it before anything is judged."""
 
-    given: JudgeOptions
+    options: JudgeOptions
     judge: str
     protocol: str
     mode: str
 
     @classmethod
-    def of(cls, given: JudgeOptions, default: str = DEFAULT_FOR_PAIRS.name) -> Asking:
+    def of(cls, judge_opts: JudgeOptions, default: str = DEFAULT_FOR_PAIRS.name) -> Asking:
         """Open the judge that these options describe once, and refuse one that cannot judge its protocol.
 
         Args:
             given: The options of the command line.
             default: The protocol, if neither the options nor their preset name one.
         """
-        protocol = None if given.rubrics else given.protocol or given.preset().protocol or default
-        given = replace(given, protocol=given.protocol if given.rubrics else protocol, tool_memory=TOOL_MEMORY)
-        with given.open() as judge:
+        protocol = None if judge_opts.rubrics else judge_opts.protocol or judge_opts.preset().protocol or default
+        judge_opts = replace(
+            judge_opts,
+            protocol=judge_opts.protocol if judge_opts.rubrics else protocol,
+            tool_memory=TOOL_MEMORY,
+        )
+        with judge_opts.open() as judge:
             check_scorable(judge)
-            return cls(given, judge.spec, judge.protocol, judge.mode)
+            return cls(judge_opts, judge.spec, judge.protocol, judge.mode)
 
     @property
     def asks_both_at_once(self) -> bool:
         """True where the protocol has questions that show both candidates."""
-        known = known_protocol(self.protocol)
-        return bool(known and known.pairs)
+        protocol = known_protocol(self.protocol)
+        return bool(protocol and protocol.pairs)
 
     def judge_into_run(self, edits: Sequence[Edit], out: Path | None, options: BatchOptions, closing: Closing) -> int:
         """Judge edits into a run, or into a temporary one where none is named, and return the exit code."""
-        self.given.announce()
+        self.options.announce()
         if out is None and not options.dry_run:
             tell("no --out given: the run is a temporary one; --out RUN keeps verdicts and traces and can be continued")
-        with _folder(out) as folder:
-            batch = options.batch(lambda: edits, folder, self.given.open, usual_repeats=usual_repeats(self.protocol))
-            return judge_into_run(batch, options, replace(closing, kept=out is not None))
+        with _open_folder(out) as folder:
+            batch = options.batch(lambda: edits, folder, self.options.open, usual_repeats=usual_repeats(self.protocol))
+            return judge_into_run(batch, options, replace(closing, keeps_run=out is not None))
 
 
 @contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
+def _open_folder(out: Path | None) -> Iterator[Path]:
     if out is not None:
         if out.suffix.lower() in FILES:
             raise UserError(f"--out is the run's folder, not a file; --lines {out} writes one line of JSON a pair")
@@ -368,9 +372,11 @@ def _folder(out: Path | None) -> Iterator[Path]:
         yield Path(temporary) / "run"
 
 
-def judged(run: Run, ending: Ending) -> RunTable | None:
+def read_session_table(run: Run, ending: Ending) -> RunTable | None:
     """Return what a session's judge has judged in the run; None where that is nothing."""
-    if any(one.name == ending.configuration and one.units for one in run.configurations()):
+    if any(
+        configuration.name == ending.configuration and configuration.units for configuration in run.configurations()
+    ):
         return read_run_table(run, configuration=ending.configuration)
     return None
 
@@ -395,23 +401,23 @@ def judge_pairs(
         tell(sentence)
 
     def show(run: Run, ending: Ending) -> None:
-        found = judged(run, ending)
-        report = report_pairs(pairs, found, way, asking.judge, asking.protocol, asking.mode)
+        table = read_session_table(run, ending)
+        report = report_pairs(pairs, table, way, asking.judge, asking.protocol, asking.mode)
         print_report(report, options.as_json, lines, stopped=ending.why)
 
     edits = pair_edits(pairs, asking.protocol, way)
     return asking.judge_into_run(edits, out, options, Closing(show=show, report=("reward", "--table")))
 
 
-def reports_of_scores(file: Path, scores: Sequence[str], limit: int | None) -> list[PairReport]:
+def judge_by_score_files(file: Path, scores: Sequence[str], limit: int | None) -> list[PairReport]:
     """Hold the numbers of reward models, each given as FILE or NAME=FILE, against a file of pairs."""
     pairs: list[Pair] = list(itertools.islice(load_pairs(file, way=None), limit))
     if not pairs:
         raise UserError(f"{file.name} holds no pairs")
     reports = []
-    for said in scores:
-        name, equals, path = said.partition("=")
-        report, notes = judge_by_scores(pairs, Path(path if equals else said), name if equals else None)
+    for text in scores:
+        name, equals, path = text.partition("=")
+        report, notes = judge_by_scores(pairs, Path(path if equals else text), name if equals else None)
         for sentence in notes:
             tell(sentence)
         reports.append(report)
@@ -423,21 +429,21 @@ def print_report(report: PairReport, as_json: bool, lines: Path | None = None, s
     if lines:
         write_text(lines, "".join(record_json(result) + "\n" for result in report.results))
     if as_json:
-        print(for_json({**as_record(report), "stopped": stopped}, 2))
+        print(for_json({**report_to_dict(report), "stopped": stopped}, 2))
     else:
         show_report(report, Console(highlight=False))
 
 
-def as_record(report: PairReport) -> dict[str, object]:
+def report_to_dict(report: PairReport) -> dict[str, object]:
     """Return a report as plain JSON, with the shares worked out."""
 
-    def counted(found: Accuracy) -> dict[str, object]:
-        return {"accuracy": found.share, **found.model_dump()}
+    def count_record(accuracy: Accuracy) -> dict[str, object]:
+        return {"accuracy": accuracy.share, **accuracy.model_dump()}
 
     return {
         **report.model_dump(mode="json", exclude={"overall", "by_dimension"}),
-        "overall": counted(report.overall),
-        "by_dimension": {name: counted(found) for name, found in report.by_dimension.items()},
+        "overall": count_record(report.overall),
+        "by_dimension": {name: count_record(accuracy) for name, accuracy in report.by_dimension.items()},
     }
 
 
@@ -446,9 +452,9 @@ def show_report(report: PairReport, console: Console) -> None:
     table = Table(box=None, header_style="bold")
     for name in ("dimension", "accuracy", "right", "judged", "pairs"):
         table.add_column(name, justify="left" if name == "dimension" else "right")
-    for name, found in (*report.by_dimension.items(), ("overall", report.overall)):
-        share = "–" if found.share is None else f"{found.share:.4f}"
-        table.add_row(Text(one_line(name)), share, str(found.correct), str(found.judged), str(found.pairs))
+    for name, accuracy in (*report.by_dimension.items(), ("overall", report.overall)):
+        share = "–" if accuracy.share is None else f"{accuracy.share:.4f}"
+        table.add_row(Text(one_line(name)), share, str(accuracy.correct), str(accuracy.judged), str(accuracy.pairs))
     console.print(table)
     if report.way == "pairwise":
         console.print(

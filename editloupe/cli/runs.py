@@ -27,8 +27,8 @@ def info(
 
     Example: editloupe run info runs/gpt
     """
-    found = run_info(run)
-    print(found.model_dump_json(indent=2) if as_json else "\n".join(_lines(found)))
+    summary = run_info(run)
+    print(summary.model_dump_json(indent=2) if as_json else "\n".join(_format_info(summary)))
 
 
 @app.command()
@@ -84,37 +84,37 @@ def prune(
     word = "would be removed" if dry_run else "removed"
     print(
         f"{number_of(done.units, 'replaced verdict')} and {number_of(done.pictures, 'picture')} "
-        f"({_size(done.bytes)}) {word}"
+        f"({_format_bytes(done.bytes)}) {word}"
     )
 
 
-def _lines(found: RunInfo) -> list[str]:
+def _format_info(info: RunInfo) -> list[str]:
     lines = [
-        f"{found.folder}: {number_of(found.edits, 'edit')}, schema version {found.schema_version}, made "
-        f"{found.created or 'unknown'}"
+        f"{info.folder}: {number_of(info.edits, 'edit')}, schema version {info.schema_version}, made "
+        f"{info.created or 'unknown'}"
     ]
-    if found.models:
-        models = ", ".join(f"{one_line(name)} ({count})" for name, count in found.models.items())
+    if info.models:
+        models = ", ".join(f"{one_line(name)} ({count})" for name, count in info.models.items())
         lines.append(f"editing models: {models}")
-    for one in found.configurations:
-        differs = f" · {one_line(one.differs)}" if one.differs else ""
-        repeats = f", {one.repeats} repeats" if one.repeats > 1 else ""
+    for row in info.configurations:
+        differs = f" · {one_line(row.differs)}" if row.differs else ""
+        repeats = f", {row.repeats} repeats" if row.repeats > 1 else ""
         lines.append(
-            f"configuration {one.name}: {one_line(one.judge)} · {one.protocol} · {one.mode} mode{differs}{repeats}"
+            f"configuration {row.name}: {one_line(row.judge)} · {row.protocol} · {row.mode} mode{differs}{repeats}"
         )
-        left = f", {one.not_yet} of {one.judged + one.unjudged + one.not_yet} not yet" if one.not_yet else ""
-        lines.append(f"  {', '.join(one.criteria)}: {one.judged} judged, {one.unjudged} unjudged{left}")
-    cost = "cost unknown" if found.cost is None else f"${found.cost:.4f}"
+        left = f", {row.not_yet} of {row.judged + row.unjudged + row.not_yet} not yet" if row.not_yet else ""
+        lines.append(f"  {', '.join(row.criteria)}: {row.judged} judged, {row.unjudged} unjudged{left}")
+    cost = "cost unknown" if info.cost is None else f"${info.cost:.4f}"
     lines.append(
-        f"{number_of(found.usage.requests, 'request')}, {found.usage.input_tokens + found.usage.output_tokens} tokens, {cost}"
+        f"{number_of(info.usage.requests, 'request')}, {info.usage.input_tokens + info.usage.output_tokens} tokens, {cost}"
     )
     lines.append(
-        f"{number_of(found.pictures, 'picture')} ({_size(found.picture_bytes)}), tables {_size(found.file_bytes)}"
+        f"{number_of(info.pictures, 'picture')} ({_format_bytes(info.picture_bytes)}), tables {_format_bytes(info.file_bytes)}"
     )
     return lines
 
 
-def _size(count: int) -> str:
+def _format_bytes(count: int) -> str:
     """Format a number of bytes.
 
     >>> _size(900), _size(2_500_000)

@@ -17,7 +17,7 @@ SERVING, LIMITS = "The server", "Limits"
 
 @expand_options
 def serve(
-    given: JudgeOptions,
+    judge: JudgeOptions,
     *,
     host: Annotated[
         str,
@@ -86,11 +86,11 @@ def serve(
     """
     from editloupe.servers.http.access import is_loopback, new_token
 
-    made = token is None and not is_loopback(host)
+    is_generated = token is None and not is_loopback(host)
     settings = RewardServerSettings(
         host=host,
         port=port,
-        token=new_token() if made else token,
+        token=new_token() if is_generated else token,
         allowed_hosts=tuple(allow_host or ()),
         out=out,
         deadline=deadline,
@@ -104,7 +104,7 @@ def serve(
         from editloupe.servers.reward.serving import serve_rewards
     except ImportError as error:
         raise UserError(f"the reward server needs {error.name}: pip install 'editloupe[serve]'") from None
-    given.announce()
-    if made:
+    judge.announce()
+    if is_generated:
         typer.echo(f"token: {settings.token}", err=True)
-    return serve_rewards(given.open(), settings)
+    return serve_rewards(judge.open(), settings)

@@ -17,7 +17,7 @@ from editloupe._util.text import for_json, one_line
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli.completion import load_table
 from editloupe.cli.judge_options import RETRY, TOOLS, describe_values, option_of, set_keys
-from editloupe.cli.output import chosen_format
+from editloupe.cli.output import choose_format
 from editloupe.judge.settings import JudgeSettings, find_setup, setup_names
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
@@ -89,17 +89,21 @@ def settings(
 
     Example: editloupe settings tells
     """
-    kind = chosen_format(format, None, ("text", "json"))
-    known, hidden = list_settings(), list_hidden_options()
+    kind = choose_format(format, None, ("text", "json"))
+    rows_of_settings, hidden = list_settings(), list_hidden_options()
     if key is not None:
-        known, hidden = _find(key, known, hidden)
+        rows_of_settings, hidden = _find(key, rows_of_settings, hidden)
     if kind == "json":
-        print(for_json({"settings": [asdict(row) for row in known], "options": [asdict(row) for row in hidden]}, 2))
+        print(
+            for_json(
+                {"settings": [asdict(row) for row in rows_of_settings], "options": [asdict(row) for row in hidden]}, 2
+            )
+        )
     elif key is not None:
-        rows: list[Setting | HiddenOption] = [*known, *hidden]
+        rows: list[Setting | HiddenOption] = [*rows_of_settings, *hidden]
         sys.stdout.write("\n".join(line for row in rows for line in _describe(row)) + "\n")
     else:
-        _print_tables(known, hidden)
+        _print_tables(rows_of_settings, hidden)
 
 
 def list_settings() -> list[Setting]:
@@ -151,16 +155,16 @@ def _option_helps() -> dict[str, str]:
     }
 
 
-def _find(text: str, known: list[Setting], hidden: list[HiddenOption]) -> tuple[list[Setting], list[HiddenOption]]:
+def _find(text: str, rows: list[Setting], hidden: list[HiddenOption]) -> tuple[list[Setting], list[HiddenOption]]:
     """Return the setting or option that a user names; an unknown one is the user's mistake."""
     name = text.removeprefix("--").replace("-", "_")
-    settings = [row for row in known if text in (row.key, row.option) or name in (row.key, row.key.rpartition(".")[2])]
+    settings = [row for row in rows if text in (row.key, row.option) or name in (row.key, row.key.rpartition(".")[2])]
     options = [
         row for row in hidden if name in {part.removeprefix("--").replace("-", "_") for part in row.option.split("/")}
     ]
     if settings or options:
         return settings, options
-    near = get_close_matches(name, [row.key for row in known], n=2, cutoff=0.6)
+    near = get_close_matches(name, [row.key for row in rows], n=2, cutoff=0.6)
     question = f"did you mean {' or '.join(near)}? " if near else ""
     raise UserError(f'"{text}" is not a setting; {question}`editloupe settings` lists them all')
 
@@ -189,12 +193,12 @@ def _show(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _print_tables(known: list[Setting], hidden: list[HiddenOption]) -> None:
+def _print_tables(settings_rows: list[Setting], hidden: list[HiddenOption]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(WIDE, console.width)
     for prefix, title in TITLES.items():
-        rows = [row for row in known if _prefix_of(row.key) == prefix]
+        rows = [row for row in settings_rows if _prefix_of(row.key) == prefix]
         _print_table(
             console,
             title,

@@ -51,66 +51,66 @@ def tool_command(
     toolbox = build_toolbox(tools.settings(read_text="on"))
     try:
         tool = toolbox.tool(name)
-        view = _view(images, instruction or object_name or "")
-        parameters = _parameters(tool.schema(view), list(view.pictures), box, object_name, param or ())
+        view = _open_view(images, instruction or object_name or "")
+        parameters = _build_parameters(tool.schema(view), list(view.pictures), box, object_name, param or ())
         started = time.perf_counter()
         result = toolbox.run(name, parameters, view)
     except ToolError as error:
         raise UserError(str(error)) from None
     finally:
         toolbox.close()
-    report = _report(name, parameters, result, time.perf_counter() - started, _write(result, name, out))
+    report = _build_report(name, parameters, result, time.perf_counter() - started, _write_pictures(result, name, out))
     if as_json:
         print(for_json(report, 2))
     else:
-        _show(report, toolbox.notes)
+        _print_report(report, toolbox.notes)
     return 0
 
 
-def _view(images: Sequence[Path], instruction: str) -> View:
+def _open_view(images: Sequence[Path], instruction: str) -> View:
     if len(images) > len(NAMES):
         raise UserError(f"a tool looks at up to three pictures (source, edited, reference), not {len(images)}")
     album = Album()
     return View(album, {name: album.open(path).sha for name, path in zip(NAMES, images, strict=False)}, instruction)
 
 
-def _parameters(
+def _build_parameters(
     schema: dict[str, Any], pictures: list[str], box: str | None, object_name: str | None, more: Sequence[str]
 ) -> dict[str, Any]:
     """Build the tool's parameters from the options. Parameters that name a picture take the pictures in order."""
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     if box is not None:
-        given["bbox_2d"] = _numbers(box)
+        parameters["bbox_2d"] = _parse_numbers(box)
     if object_name is not None:
-        given["detect_object_name"] = object_name
+        parameters["detect_object_name"] = object_name
     for text in more:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise UserError(f'--param is written key=value, not "{text}"')
-        given[key.strip()] = _value(value)
+        parameters[key.strip()] = _parse_value(value)
     wanted = [name for name, kind in schema.get("properties", {}).items() if pictures[0] in kind.get("enum", ())]
-    free = [name for name in wanted if name not in given]
+    free = [name for name in wanted if name not in parameters]
     if len(free) > len(pictures):
         raise UserError(f"this tool compares {len(wanted)} pictures; {len(pictures)} given")
     one_for_all = len(free) == 1 and len(pictures) > 1 and BOTH in schema["properties"][free[0]]["enum"]
-    return {**given, **(dict.fromkeys(free, BOTH) if one_for_all else dict(zip(free, pictures, strict=False)))}
+    return {**parameters, **(dict.fromkeys(free, BOTH) if one_for_all else dict(zip(free, pictures, strict=False)))}
 
 
-def _numbers(text: str) -> list[float]:
+def _parse_numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise UserError(f'"{text}" is not a box; write x1,y1,x2,y2 in pixels') from None
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _write(result: ToolResult, name: str, folder: Path | None) -> list[str | None]:
+def _write_pictures(result: ToolResult, name: str, folder: Path | None) -> list[str | None]:
     if folder is None:
         return [None] * len(result.pictures)
     try:
@@ -123,7 +123,7 @@ def _write(result: ToolResult, name: str, folder: Path | None) -> list[str | Non
     return [str(path) for path in paths]
 
 
-def _report(
+def _build_report(
     name: str, parameters: dict[str, Any], result: ToolResult, seconds: float, files: list[str | None]
 ) -> dict[str, Any]:
     pictures = [
@@ -140,7 +140,7 @@ def _report(
     }
 
 
-def _show(report: dict[str, Any], notes: Sequence[str]) -> None:
+def _print_report(report: dict[str, Any], notes: Sequence[str]) -> None:
     console = Console(highlight=False)
     console.print(Text(printable(report["text"])))
     for picture in report["pictures"]:

@@ -20,7 +20,7 @@ from rich.text import Text
 from editloupe._util.files import text_file, write_text
 from editloupe._util.json_safe import storable
 from editloupe._util.text import for_json, number_of, one_line, printable
-from editloupe.cli.output import chosen_format, deliver, tell
+from editloupe.cli.output import choose_format, deliver, tell
 from editloupe.evals.forks.fork_store import forks_of, load_fork
 from editloupe.evals.forks.records import Fork, count_labels, find_parting, format_label
 from editloupe.evals.runs.export.tables import skip_repeated_verdicts
@@ -53,17 +53,15 @@ def trace(
 
     Example: editloupe trace runs/gpt cup-7 --format html --out cup-7.html
     """
-    kind = chosen_kind("json" if as_json else format, out)
-    if fork is not None or _only_forks(run, edit_id):
+    kind = choose_trace_format("json" if as_json else format, out)
+    if fork is not None or _has_only_forks(run, edit_id):
         if out is not None:
-            raise UserError(
-                "a fork is shown beside its parent on the terminal or as --json; --out is for a trace of the run"
-            )
-        return show_kept_forks(run, edit_id, criterion, fork, kind == "json")
+            raise UserError("a fork is printed on the terminal or as --json; --out is for a trace of the run")
+        return show_stored_forks(run, edit_id, criterion, fork, kind == "json")
     with Run.open(run) as opened:
-        name = _named(opened, edit_id)
+        name = _find_edit_name(opened, edit_id)
         edit = opened.edit(name).edit
-        units = [unit for unit in skip_repeated_verdicts(opened.units(name)) if _wanted(unit, criterion, repeat)]
+        units = [unit for unit in skip_repeated_verdicts(opened.units(name)) if _is_selected(unit, criterion, repeat)]
         if not units:
             have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in opened.units(name)}))
             raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
@@ -71,25 +69,26 @@ def trace(
         if kind == "html" and out is not None:
             _write_page(opened, name, stories, out)
         elif kind == "json":
-            deliver(for_json(_as_json(opened, edit, stories), 2) + "\n", out)
+            deliver(for_json(_to_dict(opened, edit, stories), 2) + "\n", out)
         else:
             with nullcontext(sys.stdout) if out is None else text_file(out) as file:
                 console = Console(highlight=False, file=file)
-                for renderable in _story(opened, edit, stories):
+                for renderable in _render_story(opened, edit, stories):
                     console.print(renderable)
                 for line in fork_lines(forks_of(opened, name, criterion)):
                     console.print(line)
-        if name == edit_id and (others := _others(opened, name, edit)):
+        if name == edit_id and (other_names := _find_namesakes(opened, name, edit)):
             tell(
-                f"this is the output of {edit.model or 'a model without a name'}; others of the same edit: {', '.join(others)}"
+                f"this is the output of {edit.model or 'a model without a name'}; "
+                f"others of the same edit: {', '.join(other_names)}"
             )
         for sentence in opened.damage.sentences():
             tell(sentence)
 
 
-def chosen_kind(format: str | None, out: Path | None) -> str:
+def choose_trace_format(format: str | None, out: Path | None) -> str:
     """Return the named format, or that of the file's suffix, or text."""
-    kind = chosen_format(format, out, FORMATS)
+    kind = choose_format(format, out, FORMATS)
     if kind == "html" and out is None:
         raise UserError("--format html needs --out FILE")
     return kind
@@ -103,24 +102,24 @@ def _write_page(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, 
     with search_run(run) as opened:
         people = opened.consensus(name)
     write_text(out, render_trace_html(run, run.edit(name), stories, people))
-    whole = (
+    content = (
         "the trace without pictures that are gone" if run.damage.sentences() else "the whole trace with its pictures"
     )
-    tell(f"{out} holds {whole} ({out.stat().st_size / 1e6:.1f} MB)")
+    tell(f"{out} holds {content} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def _only_forks(run: Path, edit_id: str) -> bool:
+def _has_only_forks(run: Path, edit_id: str) -> bool:
     """Return whether a run holds only forks of an edit."""
     with Run.open(run) as opened, opened.reader() as reader:
         return not reader.holds_edit(edit_id) and bool(forks_of(opened, edit_id))
 
 
-def _named(run: Run, said: str) -> str:
+def _find_edit_name(run: Run, text: str) -> str:
     """Return an edit's name. `ID@MODEL` also finds an edit that the run names by its id alone."""
     try:
-        return run.resolve_name(said)
+        return run.resolve_name(text)
     except UserError:
-        edit_id, at, model = said.rpartition("@")
+        edit_id, at, model = text.rpartition("@")
         if not at:
             raise
         try:
@@ -130,18 +129,18 @@ def _named(run: Run, said: str) -> str:
         raise
 
 
-def _others(run: Run, name: str, edit: Edit) -> list[str]:
+def _find_namesakes(run: Run, name: str, edit: Edit) -> list[str]:
     """Return the names of the other edits with the same id, such as other models' outputs."""
     with run.reader() as reader:
         return [other for other in reader.names_with_id(edit.id) if other != name]
 
 
-def _wanted(unit: Unit, criterion: str | None, repeat: int | None) -> bool:
+def _is_selected(unit: Unit, criterion: str | None, repeat: int | None) -> bool:
     return criterion in (None, unit.criterion) and repeat in (None, unit.repeat)
 
 
-def _as_json(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> dict[str, Any]:
-    shas = sorted({sha for _, traces in stories for trace in traces for sha in _shown(trace)})
+def _to_dict(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> dict[str, Any]:
+    shas = sorted({sha for _, traces in stories for trace in traces for sha in _find_pictures(trace)})
     return {
         "edit": storable(edit),
         "units": [{**storable(unit), "traces": [storable(trace) for trace in traces]} for unit, traces in stories],
@@ -149,14 +148,14 @@ def _as_json(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]
     }
 
 
-def _shown(trace: Trace) -> set[Sha]:
+def _find_pictures(trace: Trace) -> set[Sha]:
     sent = {sent.sha for step in trace.steps for sent in step.sent}
     return sent | {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
 
 
-def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> list[RenderableType]:
+def _render_story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> list[RenderableType]:
     first = stories[0][0]
-    settings = list(dict.fromkeys(_setting(unit) for unit, _ in stories))
+    settings = list(dict.fromkeys(_format_judge(unit) for unit, _ in stories))
     maker = f" · edited by {one_line(edit.model)}" if edit.model else ""
     head = Text.assemble((printable(edit.instruction), "bold"), *(f"\n{setting}" for setting in settings))
     title = f"edit {one_line(edit.id)}{maker}"
@@ -164,7 +163,7 @@ def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) 
     several = len({(unit.configuration, unit.asked) for unit, _ in stories if unit.criterion == first.criterion}) > 1
     for unit, traces in stories:
         name = unit.criterion + (f", repeat {unit.repeat}" if unit.repeat else "")
-        name += f" · {_setting(unit)} · {unit.configuration or 'unknown configuration'}" if several else ""
+        name += f" · {_format_judge(unit)} · {unit.configuration or 'unknown configuration'}" if several else ""
         parts.append(Rule(Text(one_line(name), style="bold"), align="left"))
         for trace in traces:
             if trace.part:
@@ -172,34 +171,40 @@ def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) 
             if trace.target is not None:
                 parts.append(Text(f"target {trace.target + 1}", style="bold"))
             parts += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
-            parts += [_step(run, step, place) for place, step in enumerate(trace.steps, start=1)]
+            parts += [_render_step(run, step, number) for number, step in enumerate(trace.steps, start=1)]
         parts += [Text(printable(line)) for line in format_opinions(unit.outcome.opinions)]
-        parts.append(_ending(unit))
+        parts.append(_render_verdict(unit))
     return parts
 
 
-def _setting(unit: Unit) -> str:
+def _format_judge(unit: Unit) -> str:
     return one_line(f"{unit.judge} · {unit.protocol} · {unit.mode} mode")
 
 
-def _step(run: Run, step: Step, place: int) -> RenderableType:
-    facts = [_milliseconds(step.seconds), _tokens(step.usage), f"{step.attempts} requests" if step.attempts > 1 else ""]
+def _render_step(run: Run, step: Step, number: int) -> RenderableType:
+    facts = [
+        _format_milliseconds(step.seconds),
+        _format_tokens(step.usage),
+        f"{step.attempts} requests" if step.attempts > 1 else "",
+    ]
     facts.append(f"served by {printable(step.served.summary)}" if step.served else "")
-    title = Text.assemble((f"step {place}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
+    title = Text.assemble((f"step {number}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
     lines: list[RenderableType] = []
     for sent in step.sent:
         size = "×".join(map(str, sent.size))
         shrunk = "" if sent.scale == 1 else f", shrunk from {'×'.join(map(str, sent.original_size))}"
-        line = f"shown: {printable(sent.name)}, {size} {sent.format}{shrunk}, {_where(run, sent.sha)}"
+        line = f"shown: {printable(sent.name)}, {size} {sent.format}{shrunk}, {_find_picture(run, sent.sha)}"
         lines.append(Text(printable(line), style="dim"))
     if step.thought:
         lines.append(Text(f"thought: {printable(step.thought)}", style="italic"))
     for call in step.calls:
-        given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items())
-        lines.append(Text(f"→ {printable(call.name)}({printable(given)})", style="cyan"))
-        lines += [_observation(run, seen) for seen in step.observations if seen.call_id == call.id]
-    known = {call.id for call in step.calls}
-    lines += [_observation(run, seen) for seen in step.observations if seen.call_id not in known]
+        arguments = ", ".join(
+            f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items()
+        )
+        lines.append(Text(f"→ {printable(call.name)}({printable(arguments)})", style="cyan"))
+        lines += [_render_observation(run, seen) for seen in step.observations if seen.call_id == call.id]
+    call_ids = {call.id for call in step.calls}
+    lines += [_render_observation(run, seen) for seen in step.observations if seen.call_id not in call_ids]
     if step.problem:
         lines.append(Text(f"not usable: {printable(step.problem)}", style="red"))
         if step.raw:
@@ -209,28 +214,32 @@ def _step(run: Run, step: Step, place: int) -> RenderableType:
     return Group(title, Padding(Group(*lines), (0, 0, 0, 2)))
 
 
-def _observation(run: Run, seen: Observation) -> RenderableType:
-    how = "from memory" if seen.cached else _milliseconds(seen.seconds)
-    text = Text.assemble(f"← {printable(seen.text)} ", (f"({printable(seen.tool)}, {how})", "dim"))
+def _render_observation(run: Run, seen: Observation) -> RenderableType:
+    duration = "from memory" if seen.cached else _format_milliseconds(seen.seconds)
+    text = Text.assemble(f"← {printable(seen.text)} ", (f"({printable(seen.tool)}, {duration})", "dim"))
     if seen.failed:
         text.stylize("red")
     lines: list[RenderableType] = [text]
     for number, sha in enumerate(seen.pictures):
         caption = seen.captions[number] if number < len(seen.captions) else "picture"
-        lines.append(Text(f"  {printable(f'{caption}: {_where(run, sha)}')}", style="dim"))
+        lines.append(Text(f"  {printable(f'{caption}: {_find_picture(run, sha)}')}", style="dim"))
     return Padding(Group(*lines), (0, 0, 0, 2))
 
 
-def _ending(unit: Unit) -> RenderableType:
+def _render_verdict(unit: Unit) -> RenderableType:
     outcome = unit.outcome
-    facts = [_tokens(outcome.usage), _milliseconds(unit.seconds), "" if unit.cost is None else f"${unit.cost:.4f}"]
+    facts = [
+        _format_tokens(outcome.usage),
+        _format_milliseconds(unit.seconds),
+        "" if unit.cost is None else f"${unit.cost:.4f}",
+    ]
     tail = Text(f"  {outcome.steps} step{'s' * (outcome.steps != 1)} · {' · '.join(filter(None, facts))}", style="dim")
     if not isinstance(outcome, Verdict):
         return Text.assemble((f"unjudged ({outcome.reason.value}): {printable(outcome.detail)}", "bold red"), tail)
     score = "" if outcome.score is None else f" · score {outcome.score:g}"
     score += "" if outcome.score_100 is None else f" · {outcome.score_100:.1f} of 100"
     lines = [Text.assemble((f"verdict: {printable(outcome.label or 'see values')}{score}", "bold green"), tail)]
-    if meaning := _meaning(unit):
+    if meaning := _find_meaning(unit):
         lines.append(Text(f"  {printable(meaning)}"))
     if outcome.values:
         lines.append(Text(f"  values: {printable(json.dumps(dict(outcome.values), ensure_ascii=False))}"))
@@ -239,26 +248,26 @@ def _ending(unit: Unit) -> RenderableType:
     return Group(*lines)
 
 
-def _meaning(unit: Unit) -> str | None:
+def _find_meaning(unit: Unit) -> str | None:
     """Return the rubric's description of the label, or None."""
     label = unit.outcome.label if isinstance(unit.outcome, Verdict) else None
     protocol = known_protocol(unit.protocol)
     rubrics = protocol.rubrics if protocol else ()
     answers = [rubric.answer for rubric in rubrics if rubric.criterion == unit.criterion]
-    labels = [known for answer in answers if isinstance(answer, LabelAnswer) for known in answer.labels]
-    return next((known.meaning for known in labels if known.name == label), None)
+    labels = [label_info for answer in answers if isinstance(answer, LabelAnswer) for label_info in answer.labels]
+    return next((label_info.meaning for label_info in labels if label_info.name == label), None)
 
 
-def _where(run: Run, sha: Sha) -> str:
+def _find_picture(run: Run, sha: Sha) -> str:
     path = run.pictures.find(sha)
     return str(path.relative_to(run.folder)) if path else f"picture {sha} (not kept in this run)"
 
 
-def _milliseconds(seconds: float) -> str:
+def _format_milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms"
 
 
-def _tokens(usage: Usage) -> str:
+def _format_tokens(usage: Usage) -> str:
     return f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage.input_tokens or usage.output_tokens else ""
 
 
@@ -268,18 +277,18 @@ LONGEST = 320
 
 def show_forks(forks: Sequence[Fork], run: Path, console: Console) -> None:
     """Print forks that were made together: the first next to its parent, and the distribution of labels."""
-    for renderable in beside_parent(forks[0]):
+    for renderable in compare_with_parent(forks[0]):
         console.print(renderable)
     if len(forks) > 1:
         console.print(Text(f"\nOf {len(forks)} forks from here:", style="bold"))
         for label, count in count_labels(forks).items():
             console.print(Text(f"  {count:>3}  {printable(label)}"))
-    requests = sum(one.paid.requests for one in forks)
-    kept = f"fork {forks[0].number}" if len(forks) == 1 else f"forks {forks[0].number} to {forks[-1].number}"
-    console.print(Text(f"{number_of(requests, 'request')} · kept as {kept} of {one_line(str(run))}", style="dim"))
+    requests = sum(fork.paid.requests for fork in forks)
+    numbers = f"fork {forks[0].number}" if len(forks) == 1 else f"forks {forks[0].number} to {forks[-1].number}"
+    console.print(Text(f"{number_of(requests, 'request')} · kept as {numbers} of {one_line(str(run))}", style="dim"))
 
 
-def beside_parent(fork: Fork) -> list[RenderableType]:
+def compare_with_parent(fork: Fork) -> list[RenderableType]:
     """Return a table of a fork and its parent, step by step."""
     parent, parted = fork.parent, find_parting(fork.parent.trace, fork.trace)
     head = Text.assemble(
@@ -292,70 +301,70 @@ def beside_parent(fork: Fork) -> list[RenderableType]:
     table.add_column(Text(f"{of}: {one_line(parent.trace.judge)}, {parent.trace.mode} mode"), ratio=1)
     number = f"fork {fork.number}" if fork.number else "fork"
     table.add_column(Text(f"{number}: {one_line(fork.judge)}, {fork.mode} mode"), ratio=1)
-    for place in range(max(len(parent.trace.steps), len(fork.trace.steps))):
-        mark = "\nparts here" if place + 1 == parted else ""
-        cells = [_cell(trace, place) for trace in (parent.trace, fork.trace)]
-        if parted is None or place + 1 < parted:
+    for index in range(max(len(parent.trace.steps), len(fork.trace.steps))):
+        mark = "\nparts here" if index + 1 == parted else ""
+        cells = [_render_cell(trace, index) for trace in (parent.trace, fork.trace)]
+        if parted is None or index + 1 < parted:
             cells[1] = Text("the same", style="dim")
-        table.add_row(Text(f"{place + 1}{mark}", style="bold yellow" if mark else ""), *cells)
+        table.add_row(Text(f"{index + 1}{mark}", style="bold yellow" if mark else ""), *cells)
     table.add_row("", Text(format_label(parent.outcome), style="bold"), Text(printable(fork.label), style="bold green"))
     return [head, table]
 
 
-def _cell(trace: Trace, place: int) -> RenderableType:
-    if place >= len(trace.steps):
+def _render_cell(trace: Trace, index: int) -> RenderableType:
+    if index >= len(trace.steps):
         return Text("")
-    return _step_cell(trace.steps[place])
+    return _render_step_cell(trace.steps[index])
 
 
-def _step_cell(step: Step) -> RenderableType:
+def _render_step_cell(step: Step) -> RenderableType:
     lines: list[RenderableType] = []
     if step.thought:
-        lines.append(Text(_short(step.thought), style="italic"))
+        lines.append(Text(_shorten(step.thought), style="italic"))
     for call in step.calls:
-        given = ", ".join(f"{name}={value}" for name, value in call.parameters.items())
-        lines.append(Text(f"→ {_short(f'{call.name}({given})')}", style="cyan", overflow="fold"))
+        arguments = ", ".join(f"{name}={value}" for name, value in call.parameters.items())
+        lines.append(Text(f"→ {_shorten(f'{call.name}({arguments})')}", style="cyan", overflow="fold"))
         lines += [
-            Text(f"← {_short(seen.text)}" + _pictures(len(seen.pictures)))
+            Text(f"← {_shorten(seen.text)}" + _count_pictures(len(seen.pictures)))
             for seen in step.observations
             if seen.call_id == call.id
         ]
     if step.problem:
-        lines.append(Text(f"not usable: {_short(step.problem)}", style="red"))
+        lines.append(Text(f"not usable: {_shorten(step.problem)}", style="red"))
     if step.answer is not None:
-        lines.append(Text(f"answer: {_short(step.answer)}", style="green"))
+        lines.append(Text(f"answer: {_shorten(step.answer)}", style="green"))
     return Group(*lines)
 
 
-def _pictures(count: int) -> str:
+def _count_pictures(count: int) -> str:
     return f" [{count} picture{'s' * (count != 1)}]" if count else ""
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = printable(text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def show_kept_forks(folder: Path, edit_id: str, criterion: str | None, number: int | None, as_json: bool) -> None:
+def show_stored_forks(folder: Path, edit_id: str, criterion: str | None, number: int | None, as_json: bool) -> None:
     """Print one fork of a run next to its parent, or all forks of an edit."""
     with Run.open(folder) as run:
-        found = forks_of(run, edit_id, criterion) if number is None else [load_fork(run, number)]
-    if not found or edit_id not in (found[0].parent.edit, found[0].edit.id):
+        forks = forks_of(run, edit_id, criterion) if number is None else [load_fork(run, number)]
+    if not forks or edit_id not in (forks[0].parent.edit, forks[0].edit.id):
         raise UserError(f'the run {folder.name} has no such fork of "{edit_id}"')
     if as_json:
-        print(for_json(forks_record(found), 2))
+        print(for_json(forks_to_dict(forks), 2))
         return
     console = Console(highlight=False)
-    for one in found:
-        for renderable in beside_parent(one):
+    for fork in forks:
+        for renderable in compare_with_parent(fork):
             console.print(renderable)
 
 
-def forks_record(forks: Sequence[Fork]) -> dict[str, Any]:
+def forks_to_dict(forks: Sequence[Fork]) -> dict[str, Any]:
     """Return the public JSON of forks of one edit."""
     return {
         "labels": count_labels(forks),
-        "forks": [{**storable(one), "parting": find_parting(one.parent.trace, one.trace)} for one in forks],
+        "forks": [{**storable(fork), "parting": find_parting(fork.parent.trace, fork.trace)} for fork in forks],
     }
 
 
@@ -363,8 +372,10 @@ def fork_lines(forks: Sequence[Fork]) -> list[Text]:
     """Return one line per fork."""
     return [
         Text(
-            printable(f"fork {one.number} at step {one.step} ({', '.join(one.changes)}; {one.judge}): {one.label}"),
+            printable(
+                f"fork {fork.number} at step {fork.step} ({', '.join(fork.changes)}; {fork.judge}): {fork.label}"
+            ),
             style="magenta",
         )
-        for one in forks
+        for fork in forks
     ]

@@ -14,7 +14,7 @@ import typer
 
 from editloupe._util.files import text_file
 from editloupe._util.text import for_csv, for_json, one_line
-from editloupe.cli.output import tell, width_for
+from editloupe.cli.output import choose_width, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -61,54 +61,54 @@ def traces(
         raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{kind}"')
     from editloupe.evals.traces import find_traces
 
-    found = find_traces(list(dict.fromkeys(runs)), where, human=human or (), order=order, progress=_Patience())
+    result = find_traces(list(dict.fromkeys(runs)), where, human=human or (), order=order, progress=_Patience())
     if out is None:
-        sys.stdout.writelines(_told(found, kind, stats, limit))
+        sys.stdout.writelines(_format_result(result, kind, stats, limit))
     else:
         with text_file(out) as file:
-            file.writelines(_told(found, kind, stats, limit))
+            file.writelines(_format_result(result, kind, stats, limit))
         tell(f"written to {out}")
-    for note in (*found.notes, *found.standings()):
+    for note in (*result.notes, *result.standings()):
         tell(note)
 
 
-def _told(found: FoundTraces, kind: str, stats: bool, limit: int | None) -> Iterable[str]:
+def _format_result(result: FoundTraces, kind: str, stats: bool, limit: int | None) -> Iterable[str]:
     if stats:
-        yield from _statistics(found, kind)
+        yield from _format_statistics(result, kind)
         return
-    several = len(found.folders) > 1
-    total = found.total
+    several = len(result.folders) > 1
+    total = result.total
     if kind == "json":
-        whole = {"where": found.where, "total": total, "searched": found.searched}
-        yield f'{for_json(whole)[:-1]}, "traces": ['
-        for number, hit in enumerate(_first(found, limit)):
-            yield ("," if number else "") + "\n" + for_json(_record(hit))
+        head = {"where": result.where, "total": total, "searched": result.searched}
+        yield f'{for_json(head)[:-1]}, "traces": ['
+        for number, hit in enumerate(_first(result, limit)):
+            yield ("," if number else "") + "\n" + for_json(_hit_to_dict(hit))
         yield "\n]}\n"
         return
     columns = ("run", *SHOWN) if several else SHOWN
     if kind == "csv":
-        yield _csv_line(columns)
-        yield from (_csv_line([_cells(hit)[name] for name in columns]) for hit in _first(found, limit))
+        yield _format_csv_line(columns)
+        yield from (_format_csv_line([_build_cells(hit)[name] for name in columns]) for hit in _first(result, limit))
         return
-    rows = [[_shown(_cells(hit)[name]) for name in columns] for hit in _first(found, limit)]
+    rows = [[_format_cell(_build_cells(hit)[name]) for name in columns] for hit in _first(result, limit)]
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     for row in (columns, *rows) if rows else ():
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
-    shown = f", of which {len(rows)} {'is' if len(rows) == 1 else 'are'} shown" if len(rows) < total else ""
-    tell(f"{total} of {found.searched} verdicts fit{shown}")
+    limited = f", of which {len(rows)} {'is' if len(rows) == 1 else 'are'} shown" if len(rows) < total else ""
+    tell(f"{total} of {result.searched} verdicts fit{limited}")
 
 
-def _first(found: FoundTraces, limit: int | None) -> Iterable[TraceHit]:
+def _first(result: FoundTraces, limit: int | None) -> Iterable[TraceHit]:
     from itertools import islice
 
-    return islice(found, limit)
+    return islice(result, limit)
 
 
-def _shown(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     return "-" if cell in (None, "") else one_line(str(cell))
 
 
-def _cells(hit: TraceHit) -> dict[str, Any]:
+def _build_cells(hit: TraceHit) -> dict[str, Any]:
     """Return the cells of a row; None and an empty text mean unknown or missing."""
     tools = " ".join(f"{tool}×{calls}" if calls > 1 else tool for tool, calls in hit.tools.items())
     return {
@@ -125,27 +125,27 @@ def _cells(hit: TraceHit) -> dict[str, Any]:
     }
 
 
-def _record(hit: TraceHit) -> dict[str, Any]:
+def _hit_to_dict(hit: TraceHit) -> dict[str, Any]:
     return {"id": hit.name, **hit.model_dump(mode="json", exclude={"answer", "human_place"})}
 
 
-def _csv_line(cells: Iterable[Any]) -> str:
+def _format_csv_line(cells: Iterable[Any]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow([for_csv(cell) for cell in cells])
     return line.getvalue()
 
 
-def _statistics(found: FoundTraces, kind: str) -> Iterable[str]:
+def _format_statistics(result: FoundTraces, kind: str) -> Iterable[str]:
     from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trace_blocks import statistics_blocks
 
     if kind == "csv":
         raise UserError("--stats comes as text or json")
-    counted = found.statistics()
+    counted = result.statistics()
     if kind == "json":
-        yield for_json({"where": found.where, "searched": found.searched, **counted.record()}, 2) + "\n"
+        yield for_json({"where": result.where, "searched": result.searched, **counted.record()}, 2) + "\n"
         return
-    yield as_text(statistics_blocks(counted, found.searched), width_for(None, WIDTH))
+    yield as_text(statistics_blocks(counted, result.searched), choose_width(None, WIDTH))
 
 
 class _Patience:

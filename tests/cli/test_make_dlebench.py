@@ -258,7 +258,7 @@ def test_a_detector_proposes_boxes_that_people_look_at_unless_it_is_trusted(
 
     assert make(questions, out, server, *look, "box_threshold=0.0") == 0
 
-    assert "2 samples wait for somebody to look at boxes" in capsys.readouterr().err
+    assert "2 samples wait for people to confirm boxes" in capsys.readouterr().err
     proposed = {one["id"]: one for one in lines(out / "boxes.jsonl")}
     assert len(proposed["cat-eye"]["boxes"]) == 1
     assert 1 <= len(proposed["rocket-emblem"]["boxes"]) <= 8

@@ -137,4 +137,4 @@ def test_of_boxes_of_several_things_those_of_the_target_are_taken_and_a_person_l
     assert sample.step == "confirm boxes"
     assert sample.boxes is not None
     assert [list(box) for box in sample.boxes.boxes] == [[440, 119, 457, 218]]
-    assert "1 sample waits for somebody to look at boxes" in capsys.readouterr().err
+    assert "1 sample waits for people to confirm boxes" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from editloupe import Judge, UserError
 from editloupe.agent.open_model import open_chat
 from editloupe.agent.replies.answers import REASONING
 from editloupe.cli.main import run
-from editloupe.cli.protocols import rewording_file
+from editloupe.cli.protocols import build_rewording_file
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.engines import judge_by_loop
 from editloupe.graphs.loop import LOOP, CaseContext
@@ -57,7 +57,7 @@ def test_a_file_that_is_left_as_it_is_changes_no_word(
 
 @each_protocol
 def test_a_file_that_is_left_as_it_is_asks_nothing_anew(name: str, tmp_path: Path) -> None:
-    path = written(tmp_path, rewording_file(name))
+    path = written(tmp_path, build_rewording_file(name))
     for mode, spec in zip(find_protocol(name).modes, itertools.cycle(SPECS)):
         keys = []
         for rubrics in ((), (path,)):
@@ -68,13 +68,13 @@ def test_a_file_that_is_left_as_it_is_asks_nothing_anew(name: str, tmp_path: Pat
 
 @pytest.mark.models
 def test_a_set_up_words_what_a_file_leaves_as_it_is(tmp_path: Path) -> None:
-    path = written(tmp_path, rewording_file("dlebench"))
+    path = written(tmp_path, build_rewording_file("dlebench"))
     asked = {}
     for name, rubrics in (("none", ()), ("as it is", (path,))):
         with Judge(SPECS[0], setup="dlebench-paper", base_url="http://127.0.0.1:9/v1", rubrics=rubrics) as judge:
             asked[name] = [one.facts for one in judge.question_specs()]
     assert asked["none"] == asked["as it is"]
-    content = yaml.safe_load(rewording_file("dlebench"))
+    content = yaml.safe_load(build_rewording_file("dlebench"))
     content["rewordings"][0]["mode_notes"]["tools"] = ["Look twice."]
     with Judge(
         SPECS[0], setup="dlebench-paper", base_url="http://127.0.0.1:9/v1", rubrics=(written(tmp_path, content),)
@@ -85,7 +85,7 @@ def test_a_set_up_words_what_a_file_leaves_as_it_is(tmp_path: Path) -> None:
 
 def test_a_file_that_is_left_as_it_is_leaves_a_tool_its_other_form(tmp_path: Path, scripted: StartServer) -> None:
     """Set to compare pixels strictly, a tool is described otherwise; the file with the usual description must not undo that."""
-    path = written(tmp_path, rewording_file("dlebench/visual_consistency"))
+    path = written(tmp_path, build_rewording_file("dlebench/visual_consistency"))
     picture = save(textured(), tmp_path / "s.png")
     described = []
     for rubrics in ((), (path,)):
@@ -206,7 +206,7 @@ def replies(rubric: Rubric, mode: Mode, text_calls: bool) -> Any:
 async def test_no_sentence_of_ours_is_left_where_a_file_replaces_them_all(
     name: str, text_calls: bool, tmp_path: Path, scripted: StartServer
 ) -> None:
-    path = written(tmp_path, replaced(yaml.safe_load(rewording_file(name))))
+    path = written(tmp_path, replaced(yaml.safe_load(build_rewording_file(name))))
     shared_ones = {rubric.name for rubric in find_protocol("edit-compass").rubrics} if name.startswith("editr") else ()
     worded = tuple(rubric for rubric in reword_protocol(name, [path]).rubrics if rubric.name not in shared_ones)
     toolbox = build_toolbox(ToolSettings(enhancer="none", read_text="on"))
@@ -244,7 +244,7 @@ async def test_no_sentence_of_ours_is_left_where_a_file_replaces_them_all(
 
 
 def test_the_questions_about_parts_of_an_edit_stand_in_the_file() -> None:
-    content = yaml.safe_load(rewording_file("edival"))
+    content = yaml.safe_load(build_rewording_file("edival"))
     assert set(content["rewordings"][0]["parts"]) == set(parts())
 
 

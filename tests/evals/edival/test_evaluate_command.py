@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from editloupe.cli.main import run
-from editloupe.cli.protocols import rewording_file
+from editloupe.cli.protocols import build_rewording_file
 from editloupe.evals.edival import evaluate
 from editloupe.evals.edival.judge import Instruments
 from editloupe.evals.runs.store import Run
@@ -184,7 +184,7 @@ def test_other_words_are_another_question_and_the_same_words_are_not(
     tmp_path: Path, folders: tuple[str, str], looking: None, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = tmp_path / "words.yaml"
-    words.write_text(rewording_file("edival"), "utf-8")
+    words.write_text(build_rewording_file("edival"), "utf-8")
     server = scripted(s.seeing)
     assert run(arguments(server, folders, tmp_path / "run", "--model", "m0", "-q")) == 0
     before = len(server.requests)
