@@ -44,7 +44,7 @@ def test_a_key_that_can_be_none_is_told_by_its_variable_alone(
 ) -> None:
     # No real environment holds a zero byte, a mapping in its place may.
     monkeypatch.setattr("os.environ", {VARIABLES[spec]: key})
-    with pytest.raises(UserError, match=f"^{VARIABLES[spec]} has white space") as raised:
+    with pytest.raises(UserError, match=f"^{VARIABLES[spec]} contains white space") as raised:
         Judge(spec)
     assert "22" not in str(raised.value)
     assert "-22" not in redact_text(f"They said {key}.")
