@@ -1,4 +1,4 @@
-"""EditLoupe: an open agentic judge for instruction-based image edits."""
+"""EditLoupe is an open agentic judge for instruction-based image edits."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = lazy_names(__name__)
-"""A command that only prints help need not load the LMM stack."""
+"""Names are imported on first use, so that `--help` does not load the LMM stack."""

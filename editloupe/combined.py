@@ -1,4 +1,4 @@
-"""Panels and cascades; moved to `editloupe.judge`, and importable here for code written before that."""
+"""Shim of the former import path of panels and cascades, which are in `editloupe.judge`."""
 
 from editloupe.judge import Calibration as Calibration
 from editloupe.judge import plan_of as plan_of

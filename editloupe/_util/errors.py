@@ -1,4 +1,4 @@
-"""Errors a user caused, and a ValidationError as one sentence. Does not load pydantic: `--help` imports this module."""
+"""`UserError`, and functions that put a ValidationError into one sentence. Does not load pydantic, for a fast `--help`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ MOST_ERRORS = 10_000
 
 
 class UserError(Exception):
-    """A mistake of the user's, told in one sentence; the command line exits with 2."""
+    """A mistake of the user, such as a wrong path or setting. The message is one sentence; the command line exits with 2.
+
+    Example:
+        >>> raise UserError("there is no picture at a.png")
+        Traceback (most recent call last):
+        editloupe._util.errors.UserError: there is no picture at a.png
+    """
 
 
 class FirstError(NamedTuple):
@@ -28,7 +34,7 @@ class FirstError(NamedTuple):
 
 
 def first_error(error: ValidationError) -> FirstError:
-    """Return the first error; of more than `MOST_ERRORS` only their number is known."""
+    """Return the first error. If there are more than `MOST_ERRORS`, return only their number."""
     count = error.error_count()
     if count > MOST_ERRORS:
         return FirstError("", f"{count} errors, too many to list", "too_many")

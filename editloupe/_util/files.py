@@ -1,8 +1,8 @@
 """Read a user's files safely, and write files atomically.
 
-Only regular files are read, and never more bytes than a stated limit: a pipe would be waited for without end, a device read
-without end. A mistake in reading is an OSError whose `strerror` says it in words, so that callers can put it into a sentence.
-A file is written under a temporary name and renamed when it is complete, so that a full disk never costs the old one.
+Only regular files are read, and never more bytes than a limit: a pipe or a device could block or never end. A failure is an
+OSError whose `strerror` fits into a sentence. A file is written under a temporary name and renamed when it is complete, so
+that a full disk never destroys the old file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from editloupe._util.errors import UserError
 from editloupe._util.json_safe import storable_text
 
 TEXT_BYTES = 256_000_000
-"""The limit of files that are read whole and hold text, such as a benchmark's list of tasks."""
+"""The size limit of text files, such as a benchmark's list of tasks."""
 _QUIETLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
@@ -32,11 +32,11 @@ _KINDS = (
 
 
 class NotAFile(OSError):
-    """Something that is no regular file, or one that is too large; told in words."""
+    """A path is not a regular file, or the file is too large."""
 
 
 def check_file(path: Path) -> os.stat_result:
-    """Return the file's facts; raises OSError where it is missing or no regular file."""
+    """Return the status of a file. Raise OSError if it is missing or not a regular file."""
     try:
         found = os.stat(path)
     except ValueError as error:  # a NUL, or half a character: no file can have such a name
@@ -47,15 +47,15 @@ def check_file(path: Path) -> os.stat_result:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file to read bytes from; whatever else stands at the path is never waited for."""
-    check_file(path)  # before opening: to open a device can already do something
+    """Open a regular file for reading bytes. Never blocks on a pipe or a device."""
+    check_file(path)  # before opening, because opening a device can have effects
     with os.fdopen(os.open(path, _QUIETLY), "rb") as file:
         _check_kind(os.fstat(file.fileno()).st_mode, path)
         yield file
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """Return what a file holds; the limit is checked before reading, and while reading against a file that grows."""
+    """Return the bytes of a file. The limit is checked before and while reading, because the file could grow."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
@@ -71,7 +71,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def read_text(path: Path, limit: int = TEXT_BYTES) -> str:
-    """Return a file's text; raises UnicodeDecodeError where it is not UTF-8. A mark at its beginning is left out."""
+    """Return a file's text without a byte order mark. Raise UnicodeDecodeError if it is not UTF-8."""
     return read_bytes(path, limit).decode("utf-8-sig")
 
 
@@ -91,7 +91,7 @@ def _too_large(path: Path, limit: int) -> NotAFile:
 def whole_file(path: Path) -> Iterator[Path]:
     """Write a file atomically: yield a temporary path, and rename it to `path` at the end. Raise UserError if that fails.
 
-    A device or a pipe (`/dev/stdout`) is written as it is: there is nothing to replace.
+    A device or a pipe (`/dev/stdout`) is written directly.
     """
     part: Path | None = None
     try:
@@ -108,7 +108,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
     finally:
         if part is not None:
-            with suppress(OSError):  # a disk that failed the file may fail this too; the file's sentence is to be read
+            with suppress(OSError):  # a failing disk may fail here too; the first error matters
                 part.unlink(missing_ok=True)
 
 
@@ -127,7 +127,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it; where that fails, one sentence says so."""
+    """Create a folder and its parents. Raise UserError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -135,7 +135,7 @@ def make_folder(folder: Path) -> None:
 
 
 def file_name(name: str) -> str:
-    """Return a name as a file may be called: readable, and another one for every name.
+    """Return a valid and readable file name that is unique per name.
 
     >>> file_name("vstar-12"), file_name("perception/ocr/0913")
     ('vstar-12', 'perception-ocr-0913-c21e0554')

@@ -23,22 +23,22 @@ from pydantic import BaseModel
 
 MARK = "\ufffd"
 DEEPEST = 64
-"""Levels of lists and mappings inside each other; readers of JSON give up at about 200."""
+"""The largest nesting of lists and mappings; readers of JSON give up at about 200."""
 LARGEST = 2**63 - 1
 """The largest whole number of SQLite and of Parquet."""
 DEEPEST_FIELD = 50
-"""How deeply a manifest's own fields may be nested."""
+"""The largest nesting in a manifest's own fields."""
 MOST_BITS = 4096
-"""Of a whole number in a manifest's own fields."""
+"""The largest number of bits of an integer in a manifest's own fields."""
 _LEAVES = (bool, int, float, Decimal, date, time, timedelta, UUID, PurePath, BaseModel)
 _LONGEST_NUMBER = 10**300
-"""Whole numbers beyond this are kept as text: Python itself refuses to print very long ones."""
+"""Larger integers are stored as text, because Python refuses to print very long ones."""
 
 _ENDLESS = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def storable_text(text: str) -> str:
-    r"""Return the text with a mark for every half of a character.
+    r"""Return the text with U+FFFD in place of lone surrogates.
 
     >>> storable_text("cup \ud83d red"), storable_text("\ud83d\ude00")
     ('cup � red', '😀')
@@ -51,7 +51,7 @@ def storable_text(text: str) -> str:
 
 
 def fits(value: Any) -> bool:
-    """True where every text, number and level of a value can be written down as it is."""
+    """Return True if a value can be stored as JSON unchanged."""
     waiting = [(value, 0)]
     while waiting:
         one, depth = waiting.pop()
@@ -75,7 +75,7 @@ def fits(value: Any) -> bool:
 
 
 def storable(value: Any, depth: int = 0) -> Any:
-    """Return a value as plain JSON holds it; records become mappings, and what does not fit carries a mark.
+    """Return a value as plain JSON. Records become mappings, and values that JSON cannot hold are marked.
 
     >>> storable({"box": (1, float("nan")), "text": "half \\ud83d"})
     {'box': [1, 'NaN'], 'text': 'half �'}
@@ -105,9 +105,10 @@ def storable(value: Any, depth: int = 0) -> Any:
 
 
 def writable(value: Any, room: int = DEEPEST_FIELD) -> Any:
-    """Return a value that JSON and every file can hold: whole characters, no bytes, not nested without end.
+    """Return a field of the user's as a value that JSON can hold. Lone surrogates are replaced.
 
-    What cannot be held is a ValueError: it comes from the user, who can change it.
+    Raises:
+        ValueError: If the value has a wrong type, is nested too deeply, or holds a number that is too long.
     """
     if isinstance(value, str):
         return storable_text(value)
@@ -128,11 +129,11 @@ def writable(value: Any, room: int = DEEPEST_FIELD) -> Any:
 
 
 def record_json(record: BaseModel, without: Set[str] = frozenset()) -> str:
-    """Return a record as JSON that can be kept and read back, whatever texts and values it holds; some fields left out."""
+    """Return a record as JSON that can be stored and read back, without the fields in `without`."""
     try:
         text = record.model_dump_json(exclude=set(without) or None)
-        # Fewer brackets than levels that are allowed cannot be nested deeper; where there are more, levels are counted.
-        # Pydantic itself puts three marks for half a character in a key, where one is due.
+        # With fewer brackets than allowed levels, the nesting cannot be too deep. Otherwise the levels are counted.
+        # Pydantic writes three marks for a lone surrogate in a key, where one is correct.
         if text.count("{") + text.count("[") <= DEEPEST and MARK not in text:
             return text
     except (ValueError, RecursionError):  # pydantic's own error is a ValueError
@@ -142,17 +143,17 @@ def record_json(record: BaseModel, without: Set[str] = frozenset()) -> str:
 
 
 def whole_number(value: int) -> int:
-    """Return a whole number within SQLite's range."""
+    """Return an integer within SQLite's range."""
     return max(-LARGEST, min(LARGEST, value))
 
 
 def finite_number(value: float | None) -> float | None:
-    """Return a number, None where it is none or has no end."""
+    """Return a number, or None if it is NaN or infinite."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def content_key(facts: Mapping[str, Any] | Sequence[Any]) -> str:
-    """Return a hash of facts; the order of a mapping's keys does not change it."""
+    """Return a hash of facts that does not depend on the order of a mapping's keys."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
 
 

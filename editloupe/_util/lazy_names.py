@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used, so that importing the package costs nothing."""
+"""Import the public names of a package on first use, so that importing the package is fast."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that imports its public names under `TYPE_CHECKING` only.
 
-    These imports are the only list of which module holds which name: type checkers and the linter read it as it is, and here
-    it is read from the package's source when a name is first asked for. The source comes from the package's loader, so an
-    archive works too; an installation without source files does not.
+    These imports are the only list of names and modules. Type checkers read them directly, and this function reads them from
+    the package's source on first use. The source comes from the package's loader, so an archive works too; an installation
+    without source files does not.
 
     Args:
         package: The package's `__name__`.

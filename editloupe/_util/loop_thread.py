@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for programs that are not asynchronous themselves."""
+"""Run coroutines on an event loop in a background thread, for synchronous programs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Farewell = Callable[[], Awaitable[None]]
-"""What is left to do on the loop once everything else on it has ended."""
+"""A last coroutine that runs on the loop after all other tasks have ended."""
 
 NEEDED = 16
-"""Descriptors that must be free for a loop and a first connection."""
+"""File descriptors that a loop and a first connection need."""
 AT_EXIT = 5.0
-"""Seconds the program's end waits for a loop to end."""
+"""Seconds to wait for a loop when the program ends."""
 
 
 class LoopClosed(Exception):
-    """The loop was closed before, or while, this was done."""
+    """The loop was closed before or during the call."""
 
 
 class CalledFromLoop(Exception):
-    """What runs on the loop waits for the loop, which would be for ever."""
+    """A call from the loop's own thread would wait for itself forever."""
 
 
 class LoopThread:
-    """Runs coroutines on one loop, so that clients keep their connections from call to call; begins with the first call."""
+    """Runs coroutines on one loop, so that clients keep their connections between calls. Starts with the first call."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -49,11 +49,11 @@ class LoopThread:
 
     @property
     def started(self) -> bool:
-        """True once something was run here."""
+        """True after the first call."""
         return self._thread is not None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end and return its result; an interrupted wait cancels it."""
+        """Run a coroutine and return its result. Interrupting the wait cancels it."""
         try:
             future = self._submit(work)
         except BaseException:
@@ -70,9 +70,11 @@ class LoopThread:
             raise
 
     def close(self, farewell: Farewell | None = None, wait: float | None = None) -> None:
-        """Cancel what is under way, say farewell on the loop, and end it and its thread; a second call does nothing.
+        """Cancel running tasks, run `farewell` on the loop, and end the loop and its thread. Can be called again.
 
-        Waits until that is done, at most so many seconds; never where it is called on the loop's own thread.
+        Args:
+            farewell: A last coroutine function to run on the loop.
+            wait: Seconds to wait for the end, at most. There is no waiting on the loop's own thread.
         """
         with self._lock:
             first, self._closed = not self._closed, True
@@ -116,7 +118,7 @@ class LoopThread:
         except BaseException as error:
             if ready.is_set():
                 raise
-            self._problem = error  # no descriptors left for a loop: whoever waits for it is told
+            self._problem = error  # no descriptors left for a loop; raised in the waiting thread
         finally:
             ready.set()
 
@@ -129,12 +131,12 @@ class LoopThread:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         if self._farewell:
-            with contextlib.suppress(Exception):  # nobody is left to be told
+            with contextlib.suppress(Exception):  # there is no caller left
                 await self._farewell()
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's where it runs: the loop's own share of a request is a third smaller."""
+    """Return a uvloop event loop if it is installed: it spends a third less time per request."""
     try:
         import uvloop
     except ImportError:  # it has no Windows build
@@ -144,7 +146,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def _check_descriptors() -> None:
-    """Raise OSError where too few descriptors are left for a loop: libuv would end the whole process."""
+    """Raise OSError if too few descriptors are left for a loop; libuv would end the process."""
     with contextlib.ExitStack() as opened:
         for _ in range(NEEDED // 2):
             for descriptor in os.pipe():
@@ -156,6 +158,6 @@ _OPEN: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """End every loop before the interpreter goes: a daemon thread must not be left running into its end."""
+    """Close every loop before the interpreter ends: a daemon thread must not run into its shutdown."""
     for one in list(_OPEN):
         one.close(wait=AT_EXIT)

@@ -1,4 +1,4 @@
-"""The lower median, which several verdicts or labels come to."""
+"""Compute the lower median of verdicts or labels."""
 
 from __future__ import annotations
 

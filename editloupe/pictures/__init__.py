@@ -1,4 +1,4 @@
-"""Pictures: opened safely, known by the hash of their content, encoded for requests, in a file or in memory."""
+"""Decode, hash and encode pictures from files and from memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Open pictures safely and hold them by content hash: formats, limits, EXIF rotation, decoding when pixels are needed."""
+"""Open pictures safely and hold them by content hash.
+
+Formats and sizes are limited, the EXIF rotation is applied, and pixels are decoded when they are needed.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +24,28 @@ from editloupe.types import Sent, Sha
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
 MAX_PIXELS = 150_000_000
-"""A guard against decompression bombs: a 150-megapixel picture takes 450 MB once decoded."""
+"""Protects against decompression bombs: a decoded picture of 150 megapixels takes 450 MB."""
 MAX_FILE_BYTES = 512_000_000
-"""More than a picture of that many pixels takes without any compression; larger files are not read."""
+"""Larger files are not read. A picture of `MAX_PIXELS` takes less even without compression."""
 MAX_SCANS = 500
-"""Passes over a progressive JPEG: real ones have about ten, and each takes the time of decoding the whole picture."""
+"""The largest number of scans of a progressive JPEG. Real files have about ten, and each costs a full decoding."""
 SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
-"""Files in these formats go out byte for byte where nothing has to be turned, flattened or shrunk."""
+"""Files in these formats are sent unchanged if they need no rotation, flattening or shrinking."""
 ANIMATED = ("PNG", "WEBP")
-"""Formats in which further frames are an animation; those of a TIFF are pages, of which the first counts."""
+"""Formats whose further frames are an animation. The frames of a TIFF are pages, and the first one counts."""
 _FILTERS = threading.Lock()
-"""Python's warning filters belong to the whole process; two threads that change them at once leave them changed."""
+"""Guards Python's warning filters, which belong to the whole process: two threads could leave them changed."""
 
 _LARGE = threading.BoundedSemaphore(os.cpu_count() or 1)
-"""Large pictures decoded at one time: while that lasts they take more than twice the memory, and more threads are no faster."""
+"""Limits how many large pictures are decoded at once. Decoding doubles their memory, and more threads are not faster."""
 
-# In blocks of Pillow's own size the memory of a decoded picture stays with the thread that decoded it; blocks beyond 32 MB
-# go back to the system at once.
+# With Pillow's default block size, the memory of a decoded picture stays with its thread. Blocks above 32 MB are returned to
+# the system at once.
 Image.core.set_block_size(128 * 2**20)  # type: ignore[attr-defined]
 
 
 class Picture:
-    """A picture and the hash it is known by; its pixels are decoded when somebody first looks at them."""
+    """A picture with its content hash. Its pixels are decoded on first use."""
 
     def __init__(
         self,
@@ -54,11 +57,11 @@ class Picture:
     ) -> None:
         self.sha = sha
         self.file = file
-        """Media type and bytes of the file, where they show exactly these pixels."""
+        """Media type and bytes of the file, if it shows exactly these pixels."""
         self.size: tuple[int, int] = size if pixels is None else (pixels.shape[1], pixels.shape[0])
         """Width and height."""
         self.given = given
-        """Whether somebody gave these pixels to be judged; a run keeps them to the last bit."""
+        """Whether these pixels are an input of an edit; a run stores them without loss."""
         self._pixels = pixels
         self._wires: dict[WireLimits, Wire] = {}
         self._lock = threading.RLock()
@@ -70,7 +73,7 @@ class Picture:
 
     @property
     def pixels(self) -> Pixels:
-        """Its pixels; those of a file that nobody has looked at yet are decoded, once."""
+        """The pixels, decoded once on first use."""
         with self._lock:
             if self._pixels is None:
                 assert self.file is not None
@@ -78,14 +81,14 @@ class Picture:
             return self._pixels
 
     def wire(self, limits: WireLimits) -> Wire:
-        """Return the picture encoded within these limits; encoded once, however often it is sent."""
+        """Return the picture encoded within these limits. The result is cached."""
         with self._lock:
             if limits not in self._wires:
                 self._wires[limits] = encode_picture(self, limits)
             return self._wires[limits]
 
     def sent(self, name: str, limits: WireLimits) -> Sent:
-        """Say how this picture goes out, for the trace."""
+        """Return the record of this picture as sent, for the trace."""
         wire = self.wire(limits)
         return Sent(
             name=name,
@@ -99,17 +102,17 @@ class Picture:
 
 
 class Album:
-    """The pictures of one edit, by hash; dropped with the edit, so that memory does not grow with the run."""
+    """The pictures of one edit by hash. Dropped with the edit, so that memory does not grow with the run."""
 
     def __init__(self, expected: Mapping[PictureSource, Sha] | None = None) -> None:
         self._expected = expected or {}
-        """Hashes the files had when the edit's key was made; a file that has another one since is not judged."""
+        """Hashes of the files when the edit's key was computed. A file that has changed since is not judged."""
         self._pictures: dict[Sha, Picture] = {}
         self._by_path: dict[PictureSource, Picture] = {}
         self._lock = threading.Lock()
 
     def open(self, path: PictureSource) -> Picture:
-        """Open a picture from its file or from memory; raises ImageError with one sentence where that is not possible."""
+        """Open a picture from its file or from memory. Raise ImageError if that fails."""
         with self._lock:
             known = self._by_path.get(path)
         if known is None:
@@ -119,20 +122,20 @@ class Album:
                 else decode(_read(path), str(path), lazily=True)
             )
             if self._expected.get(path, known.sha) != known.sha:
-                raise ImageError(f"{path} changed while it was waiting to be judged; the same command judges it anew")
+                raise ImageError(f"{path} changed before it was judged; run the same command again to judge it")
             with self._lock:
                 known = self._pictures.setdefault(known.sha, known)
                 self._by_path[path] = known
         return known
 
     def add(self, pixels: Pixels) -> Picture:
-        """Keep a made picture (a crop, a mask, a drawing)."""
+        """Add a generated picture, such as a crop, a mask or a drawing."""
         picture = Picture(hash_pixels(pixels), pixels)
         with self._lock:
             return self._pictures.setdefault(picture.sha, picture)
 
     def keep(self, sha: Sha, data: bytes, name: str) -> Picture:
-        """Keep a picture that a run holds, under the hash it is known by there; ImageError where it cannot be decoded."""
+        """Add a picture stored in a run under its hash there. Raise ImageError if it cannot be decoded."""
         decoded = decode(data, name)
         with self._lock:
             return self._pictures.setdefault(sha, Picture(sha, decoded.pixels, decoded.file))
@@ -143,18 +146,18 @@ class Album:
     def __getitem__(self, sha: Sha) -> Picture:
         try:
             return self._pictures[sha]
-        except KeyError:  # a checkpoint names pictures by their hashes and may outlive the album
+        except KeyError:  # a checkpoint refers to pictures by hash and may outlive the album
             raise ImageError("a picture is no longer in memory; start the run again with its input") from None
 
     def clear(self) -> None:
-        """Let go of all pictures at once; whoever still holds the album keeps no pixels alive."""
+        """Drop all pictures, so that a remaining reference to the album keeps no pixels alive."""
         with self._lock:
             self._pictures.clear()
             self._by_path.clear()
 
 
 def hash_file(path: PictureSource) -> Sha:
-    """Return the hash of a picture, the one it will be known by."""
+    """Return the content hash of a picture."""
     if isinstance(path, MemoryPicture):
         _check_here(path)
         return path.sha
@@ -162,7 +165,7 @@ def hash_file(path: PictureSource) -> Sha:
 
 
 def open_picture(path: PictureSource) -> Picture:
-    """Open a picture safely: known formats, upright, without alpha, within the pixel limit."""
+    """Open a picture: known formats only, upright, without alpha, within the pixel limit."""
     return _open_in_memory(path) if isinstance(path, MemoryPicture) else decode(_read(path), str(path))
 
 
@@ -181,13 +184,13 @@ def _check_here(source: MemoryPicture) -> None:
     if source.problem:
         raise ImageError(source.problem)
     if not source.has_content:
-        raise ImageError(f"{source.label} is not here any more: only its hash was written down")
+        raise ImageError(f"{source.label} is no longer available: only its hash was stored")
     if source.data and len(source.data) > MAX_FILE_BYTES:
         raise ImageError(f"{source.label} is larger than the limit of {MAX_FILE_BYTES // 1_000_000} MB")
 
 
 def pixels_of(image: Image.Image, name: str) -> Pixels:
-    """Return the pixels of an image that is open already, by the rules files are read by."""
+    """Return the pixels of an open image, by the same rules as for files."""
     try:
         _check_size(image, name)
         _check_still(image, name, (*ANIMATED, "GIF"))
@@ -200,7 +203,7 @@ def pixels_of(image: Image.Image, name: str) -> Pixels:
 
 
 def declared_pixels(path: PictureSource) -> int:
-    """Return how many pixels a picture will take, by its file's header; 0 where opening it will fail and say why."""
+    """Return the number of pixels in a picture's header; 0 if opening the picture will fail."""
     try:
         if isinstance(path, MemoryPicture):
             if path.pixels is not None:
@@ -219,7 +222,7 @@ def declared_pixels(path: PictureSource) -> int:
 
 
 def declared_size(path: Path) -> tuple[int, int]:
-    """Return width and height of a picture as it is judged, upright, by its file's header; ImageError where it has none."""
+    """Return width and height of the upright picture from its file's header. Raise ImageError if it has none."""
     try:
         with open_file(path) as file, _header(file) as image:
             width, height = image.size
@@ -234,7 +237,7 @@ def declared_size(path: Path) -> tuple[int, int]:
 
 
 def _orientation(image: Image.Image) -> int:
-    """Return how EXIF says the picture is to be turned; 1 where it says nothing that can be read."""
+    """Return the EXIF orientation; 1 if there is none that can be read."""
     try:
         return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     except (ValueError, SyntaxError, TypeError, KeyError, OSError):
@@ -253,10 +256,16 @@ def _read(path: Path) -> bytes:
 
 
 def decode(data: bytes, name: str, lazily: bool = False) -> Picture:
-    """Decode an encoded picture; `name` is what the sentence of an error calls it.
+    """Decode an encoded picture.
 
-    With `lazily`, a JPEG that goes out as it is is only read through, at an eighth of its size: what is damaged shows, and its
-    pixels, most of the work and of the memory, are left until somebody looks at them.
+    Args:
+        data: The bytes of the file.
+        name: The name of the picture in error messages.
+        lazily: Read a JPEG that can be sent unchanged only at an eighth of its size. This detects damage and postpones the
+            decoding of the pixels, most of the work and the memory, until they are needed.
+
+    Raises:
+        ImageError: If the picture is damaged, too large or of an unknown format.
     """
     try:
         with _usable(data, name) as image, _LARGE if image.width * image.height > STRIP_PIXELS else nullcontext():
@@ -281,10 +290,10 @@ def decode(data: bytes, name: str, lazily: bool = False) -> Picture:
 
 
 def open_layer(path: PictureSource) -> Image.Image:
-    """Open a picture for its transparency, as RGBA, with the same care as any other."""
+    """Open a picture as RGBA, for its transparency, by the same rules as any other."""
     if isinstance(path, MemoryPicture) and (path.pixels is not None or not path.has_content or path.problem):
         _check_here(path)
-        raise ImageError("a layer of marks given as pixels has lost its transparency; give the bytes of its file")
+        raise ImageError("a layer of marks passed as pixels has lost its transparency; pass the bytes of its file")
     try:
         data, name = (path.data or b"", path.label) if isinstance(path, MemoryPicture) else (_read(path), str(path))
         with _usable(data, name) as image:
@@ -297,19 +306,19 @@ def open_layer(path: PictureSource) -> Image.Image:
 
 @contextmanager
 def _usable(data: bytes, name: str) -> Iterator[Image.Image]:
-    """Give a picture whose header promises nothing that cannot be kept; its pixels are not decoded yet."""
+    """Yield a picture whose header passes all checks; its pixels are not decoded yet."""
     if not data:
         raise ImageError(f"{name} is an empty file")
     with _header(io.BytesIO(data)) as image:
         _check_size(image, name)
         _check_still(image, name, ANIMATED)
         if image.info.get("progressive") and data.count(b"\xff\xda") > MAX_SCANS:
-            raise ImageError(f"{name} has more than {MAX_SCANS} passes, as no camera or program writes them")
+            raise ImageError(f"{name} has more than {MAX_SCANS} scans, which no camera or program writes")
         yield image
 
 
 def _header(file: IO[bytes]) -> Image.Image:
-    """Return a picture of which only the header is read; our own limit on pixels stands for Pillow's warning."""
+    """Open a picture and read only its header. Our own pixel limit replaces Pillow's warning."""
     with _FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         return Image.open(file, formats=FORMATS)
@@ -328,14 +337,14 @@ def _check_size(image: Image.Image, name: str) -> None:
 def _check_still(image: Image.Image, name: str, animated: tuple[str, ...]) -> None:
     frames = getattr(image, "n_frames", 1) if image.format in animated else 1
     if frames > 1:
-        raise ImageError(f"{name} is an animation of {frames} frames; save the one to be judged as a picture")
+        raise ImageError(f"{name} is an animation of {frames} frames; save the frame to judge as a picture")
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF rotation; a picture whose EXIF block is damaged is taken as it is stored."""
+    """Apply the EXIF rotation. A picture with a damaged EXIF block is used as stored."""
     try:
         if image.getexif().get(ExifTags.Base.Orientation, 1) == 1:
-            return image  # exif_transpose would return a copy, and the file would no longer go out byte for byte
+            return image  # exif_transpose would return a copy, and the file could not be sent unchanged
         return ImageOps.exif_transpose(image) or image
     except (ValueError, SyntaxError, TypeError, KeyError, OSError):
         return image

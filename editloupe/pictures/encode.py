@@ -1,4 +1,4 @@
-"""Encode pictures for requests: small ones without loss, large ones as JPEG, none heavier than a model takes."""
+"""Encode pictures for requests: small ones without loss, large ones as JPEG, within a model's size limit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from editloupe.pictures.decode import Picture
 
 LOSSLESS_PIXELS = 256 * 256
-"""Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""
+"""Generated pictures up to this size are sent as PNG, larger ones as high-quality JPEG, which is ten times faster."""
 PACKED_QUALITY = 80
-"""Of a JPEG in a request that would be too large otherwise: a third of the bytes or less."""
+"""JPEG quality in a request that would be too large: a third of the bytes or less."""
 LONG_SIDE = 2048
-"""What is sent by default; above it providers shrink pictures themselves, without telling."""
+"""The default long side of sent pictures. Providers silently shrink larger ones."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class WireLimits:
     max_bytes: int = 15_000_000
     quality: int = 95
     packed: bool = False
-    """Of the same size, but always as JPEG and with less quality: for a request that would be too large otherwise."""
+    """Encode always as JPEG with a lower quality, at the same size, for a request that would be too large."""
 
 
 def encode_picture(picture: Picture, limits: WireLimits) -> Wire:
-    """Encode within the limits; a picture too heavy at full size is sent smaller, and the size says so."""
+    """Encode a picture within the limits. If it has too many bytes, it is shrunk, and `size` is the new size."""
     if limits.packed:
         size = encode_picture(picture, replace(limits, packed=False)).size
         shown = picture.pixels if size == picture.size else shrink(picture.pixels, size)
@@ -64,7 +64,7 @@ def encode_picture(picture: Picture, limits: WireLimits) -> Wire:
 
 
 def shrink(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Return the picture at a smaller size, averaged so that nothing flickers."""
+    """Return the picture at a smaller size, by area averaging."""
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
@@ -73,7 +73,7 @@ def _wire(media_type: str, data: bytes, size: tuple[int, int]) -> Wire:
 
 
 def encode(pixels: Pixels, format: Literal["png", "jpeg"] = "png", quality: int = 95) -> bytes:
-    """Encode RGB pixels as a PNG or JPEG file; JPEG keeps full colour resolution, small coloured things need it."""
+    """Encode RGB pixels as a PNG or JPEG file. JPEG keeps full colour resolution for small coloured objects."""
     jpeg = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444]
     options = jpeg if format == "jpeg" else [cv2.IMWRITE_PNG_COMPRESSION, 3]
     ok, data = cv2.imencode(f".{format}", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)

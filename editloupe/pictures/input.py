@@ -1,8 +1,7 @@
-"""Pictures as programs hold them (bytes, data URLs, PIL images, numpy arrays), taken into memory under their hash.
+"""Read pictures from bytes, data URLs, PIL images and numpy arrays.
 
-What cannot be a picture by its type or shape is refused with a ValueError when an edit is made of it. What claims to be one and
-is broken (bytes that do not decode, an image whose file is cut off, pixels that are no numbers) leaves the edit unjudged, as a
-broken file does: one bad sample must not end a training run.
+A value with a wrong type or shape raises ValueError when the edit is created. A broken picture (bytes that do not decode, a
+truncated image, NaN pixels) leaves the edit unjudged, like a broken file: one bad sample must not end a training run.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from editloupe.pictures.memory import MemoryPicture
 from editloupe.pictures.pixels import ImageError, Pixels, hash_bytes, hash_pixels
 
 LONGEST_HEADER = 256
-"""Letters before the comma of a data URL."""
+"""The largest number of characters before the comma of a data URL."""
 STEP = 1 / 255
-"""How far a float may lie outside 0 to 1: less than a step of 8 bits is rounding."""
+"""How far a float may be outside 0 to 1: one 8-bit step, for rounding errors."""
 _TAKEN = "a path, bytes, a data URL, a PIL image or a numpy array"
 _KNOWN: weakref.WeakValueDictionary[str, MemoryPicture] = weakref.WeakValueDictionary()
-"""Pictures somebody holds: candidates for one instruction share their source, which is then encoded once."""
+"""Pictures in use by hash. Candidates for one instruction share their source, which is then encoded once."""
 _BY_SUM: weakref.WeakValueDictionary[tuple[tuple[int, ...], int], MemoryPicture] = weakref.WeakValueDictionary()
-"""The same pictures, where they came as pixels, by their shape and sum, which take far less time than a hash."""
+"""Pictures in use that came as pixels, by shape and sum, which is much faster than a hash."""
 _LOCK = threading.Lock()
 
 
 def as_memory_picture(value: Any) -> MemoryPicture:
-    """Take a picture into memory; raises ValueError with one sentence where the value can be none."""
+    """Return a value as a picture in memory. Raise ValueError if it cannot be a picture."""
     if isinstance(value, MemoryPicture):
         return value
     if isinstance(value, str):
@@ -61,7 +60,7 @@ def _from_url(text: str) -> MemoryPicture:
 
 
 def from_base64(text: str) -> MemoryPicture:
-    """Take a picture that came as base64, with or without the head of a data URL."""
+    """Read a picture from base64, with or without the head of a data URL."""
     if text.startswith("data:"):
         return _from_url(text)
     try:
@@ -92,7 +91,7 @@ def _from_array(array: npt.NDArray[Any]) -> MemoryPicture:
         )
     if array.dtype.kind == "f":
         if not np.isfinite(array).all():
-            return _broken("an array of a picture holds values that are no numbers")
+            return _broken("an array of a picture holds NaN or infinite values")
         low, high = float(array.min()), float(array.max())
         if low < -STEP or high > 1 + STEP:
             raise ValueError(f"a float array of a picture holds 0 to 1, not {low:.3g} to {high:.3g}")
@@ -105,7 +104,7 @@ def _from_array(array: npt.NDArray[Any]) -> MemoryPicture:
 
 
 def _from_pixels(pixels: Pixels) -> MemoryPicture:
-    """Take pixels in; those somebody holds already are found by comparing them, in a quarter of the time a hash takes."""
+    """Return pixels as a picture. Equal pixels in use are found by comparison, which takes a quarter of a hash's time."""
     words = pixels.reshape(-1)[: pixels.size // 8 * 8].view(np.uint64)
     added = (pixels.shape, int(words.sum()))
     with _LOCK:

@@ -1,4 +1,4 @@
-"""Where a picture is: in a file, or in memory under its hash; `PictureField` is the field of a record that holds either."""
+"""Pictures in memory, and `PictureField`, the type of record fields that hold a path or a picture in memory."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _REFERENCE = re.compile(r"memory:([0-9a-f]{32})")
 
 
 class MemoryPicture:
-    """Encoded bytes, or decoded pixels, known by their hash; two of the same content are equal.
+    """A picture in memory, as encoded bytes or as pixels. Pictures with the same hash are equal.
 
-    One that was read back from a run or from JSON has the hash alone: the picture itself lies in the run's folder.
+    A picture read back from a run or from JSON has only its hash; its content is in the run's folder.
     """
 
     __slots__ = ("__weakref__", "_kept", "_picture", "data", "pixels", "problem", "sha")
@@ -33,17 +33,17 @@ class MemoryPicture:
     ) -> None:
         self.sha = sha
         self.data = data
-        """The picture's file, as it was given."""
+        """The bytes of the picture's file, if it came as bytes."""
         self.pixels = pixels
-        """Upright RGB, where it came as pixels; nobody else writes to them."""
+        """Upright RGB pixels, if it came as pixels; never modified."""
         self.problem = problem
-        """Why it cannot be judged, in one sentence, where that was seen when it was given."""
+        """Why it cannot be judged, in one sentence, if that is already known."""
         self._picture: weakref.ref[Picture] | None = None
         self._kept: Picture | None = None
 
     @classmethod
     def parse(cls, text: str) -> MemoryPicture | None:
-        """Return the picture that `memory:HASH` speaks of, without what it shows; None where the text is no such name.
+        """Return the picture that `memory:HASH` names, without its content; None for any other text.
 
         >>> str(MemoryPicture.parse("memory:" + 32 * "0")), MemoryPicture.parse("memory.png")
         ('memory:00000000000000000000000000000000', None)
@@ -53,22 +53,22 @@ class MemoryPicture:
 
     @property
     def label(self) -> str:
-        """What the sentence of an error calls it."""
+        """The name of the picture in error messages."""
         return f"the picture given in memory ({self.sha[:12]})"
 
     @property
     def has_content(self) -> bool:
-        """True where the picture itself is at hand, and not only its name."""
+        """True if the content of the picture is available, not only its hash."""
         return self.data is not None or self.pixels is not None
 
     @property
     def opened(self) -> Picture | None:
-        """The picture as it was opened last, while somebody still looks at it."""
+        """The picture as last opened, if it is still in use."""
         return self._kept or (self._picture() if self._picture else None)
 
     @opened.setter
     def opened(self, picture: Picture) -> None:
-        # Pixels are here as long as this is, and a picture made of them adds little; decoded bytes would add a lot.
+        # A picture made of our own pixels adds little memory, so it is kept. One decoded from bytes would add a lot.
         self._picture, self._kept = weakref.ref(picture), picture if self.pixels is not None else None
 
     def __str__(self) -> str:
@@ -94,11 +94,11 @@ class MemoryPicture:
 
 
 PictureSource = Path | MemoryPicture
-"""Where a picture is: in a file, or in memory."""
+"""A picture in a file or in memory."""
 
 
 def read_picture(value: Any) -> Any:
-    """Return a picture in memory under its hash, and whatever names a file as it is."""
+    """Return a picture in memory as `MemoryPicture`, and a path unchanged."""
     if value is None:
         raise ValueError("there is no picture")
     if isinstance(value, str):
@@ -109,7 +109,7 @@ def read_picture(value: Any) -> Any:
             return value
     elif isinstance(value, PurePath):
         return value
-    from editloupe.pictures.input import as_memory_picture  # it loads what decodes pictures
+    from editloupe.pictures.input import as_memory_picture  # loads the decoders
 
     return as_memory_picture(value)
 
@@ -120,15 +120,14 @@ PictureField = Annotated[
     PlainSerializer(lambda source: storable_text(str(source)), return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "path"}),
 ]
-"""A picture's path, or the picture itself: bytes, a data URL, a PIL image or a numpy array, kept under its hash.
+"""A picture's path, or the picture itself: bytes, a data URL, a PIL image or a numpy array.
 
-In JSON a path is written with whole characters even where the disk has a name that is no text, and a picture in memory
-as `memory:` and its hash.
+In JSON a path is valid Unicode even if the file name is not, and a picture in memory is `memory:` and its hash.
 """
 
 
 def require_path(source: PictureSource) -> Path:
-    """Return the path of a picture, where only files will do."""
+    """Return the path of a picture. Raise UserError if it is in memory."""
     if isinstance(source, MemoryPicture):
-        raise UserError(f"{source.label} is in no file, and one is needed here")
+        raise UserError(f"{source.label} has no file, and a file is needed here")
     return source

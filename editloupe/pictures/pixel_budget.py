@@ -1,7 +1,7 @@
-"""How many decoded pixels may be in memory at one time, in the whole process: edits beyond it wait their turn.
+"""Limit the number of decoded pixels in memory in the whole process. Edits beyond the limit wait.
 
-An edit takes the room for all its pictures at once, before it opens the first, and never asks for more: so nobody who holds
-room waits for room, and there is no deadlock. Whoever waits holds no thread.
+An edit reserves pixels for all its pictures at once, before it opens the first, and never reserves more later. So there is no
+deadlock. A waiting edit holds no thread.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError
 
 MEGAPIXELS = 500
-"""Room for 250 pairs of one megapixel, or ten of 24; decoded they take 1.5 GB."""
+"""Enough for 250 pairs of one megapixel, or ten pairs of 24 megapixels; decoded they take 1.5 GB."""
 VARIABLE = "EDITLOUPE_MEGAPIXELS"
 
 
 class PixelBudget:
-    """A weighted gate, first come, first served; for any number of threads and event loops."""
+    """A weighted semaphore, first come, first served, for any number of threads and event loops."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -35,12 +35,12 @@ class PixelBudget:
 
     @property
     def used(self) -> int:
-        """Pixels for which room is taken."""
+        """The number of reserved pixels."""
         return self._used
 
     @asynccontextmanager
     async def reserve(self, pixels: int) -> AsyncIterator[None]:
-        """Hold room for so many pixels; what is larger than the whole budget has it to itself."""
+        """Reserve pixels for the duration of a block. A request larger than the budget gets all of it."""
         weight = min(pixels, self.total)
         turn = self._enter(weight)
         if turn is not None:
@@ -56,7 +56,7 @@ class PixelBudget:
 
     @contextmanager
     def reserve_in_thread(self, pixels: int) -> Iterator[None]:
-        """Hold room like `room`, for code that has a thread to wait in."""
+        """Reserve pixels like `reserve`, for code that can block its thread."""
         weight = min(pixels, self.total)
         turn = self._enter(weight)
         if turn is not None:
@@ -71,7 +71,7 @@ class PixelBudget:
             self._leave(weight)
 
     def _enter(self, weight: int) -> Future[None] | None:
-        """Take room at once, or return the turn to wait for."""
+        """Reserve at once, or return the future to wait for."""
         with self._lock:
             if not self._waiting and self._fits(weight):
                 self._used += weight
@@ -81,7 +81,7 @@ class PixelBudget:
             return turn
 
     def _give_up(self, weight: int, turn: Future[None]) -> None:
-        """Leave the queue; where the turn had come in the same moment, give the room back."""
+        """Leave the queue. If the reservation was granted in the same moment, release it."""
         if turn.cancel():
             self._admit()
         else:
@@ -93,7 +93,7 @@ class PixelBudget:
         self._admit()
 
     def _admit(self) -> None:
-        """Let in those at the head of the queue for whom there is room."""
+        """Grant the reservations at the head of the queue that fit."""
         admitted = []
         with self._lock:
             while self._waiting and (self._waiting[0][1].cancelled() or self._fits(self._waiting[0][0])):
@@ -110,7 +110,7 @@ class PixelBudget:
 
 @cache
 def pixel_budget() -> PixelBudget:
-    """Return the budget of this process; the variable EDITLOUPE_MEGAPIXELS sets another size."""
+    """Return the budget of this process. The environment variable EDITLOUPE_MEGAPIXELS sets its size."""
     given = os.environ.get(VARIABLE, "").strip() or str(MEGAPIXELS)
     if not given.isdecimal() or not 1 <= int(given) <= 1_000_000:
         raise UserError(f"{VARIABLE} is a number of megapixels, such as {MEGAPIXELS}, not {given!r}")
@@ -118,12 +118,12 @@ def pixel_budget() -> PixelBudget:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pixel_budget.cache_clear)  # what the parent holds is not given back here
+    os.register_at_fork(after_in_child=pixel_budget.cache_clear)  # the parent's reservations are not released in the child
 
 
 @asynccontextmanager
 async def reserve_pixels(paths: Iterable[PictureSource]) -> AsyncIterator[None]:
-    """Hold room for these pictures, of which only the headers are read."""
+    """Reserve the pixels of these pictures. Only their headers are read."""
     several = tuple(dict.fromkeys(paths))
     if all(
         isinstance(one, MemoryPicture) for one in several

@@ -1,4 +1,4 @@
-"""Pixels: every kind of picture as 8-bit RGB without alpha, and the hashes that pictures are known by."""
+"""Convert pictures to 8-bit RGB without alpha, and compute their content hashes."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ Pixels = npt.NDArray[np.uint8]
 """Height × width × 3, RGB."""
 
 STRIP_PIXELS = 4_000_000
-"""Larger pictures are brought to RGB this much at a time: the steps between take up to thirty times a strip's bytes."""
+"""Larger pictures are converted in strips of this size, because the conversion takes up to thirty times a strip's bytes."""
 
 
 class ImageError(UserError):
-    """A picture that cannot be used, told in one sentence."""
+    """A picture cannot be used; the message is one sentence."""
 
 
 def hash_bytes(data: bytes) -> str:
-    """Return the name under which these bytes are kept."""
+    """Return the content hash of a file's bytes."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
 def hash_pixels(pixels: Pixels) -> str:
-    """Return the name under which made pixels are kept; size and values count."""
+    """Return the content hash of pixels, of their size and values."""
     digest = hashlib.sha256(repr(pixels.shape).encode())
     digest.update(np.ascontiguousarray(pixels).data)
     return digest.hexdigest()[:32]
 
 
 def to_rgb(image: Image.Image) -> Pixels:
-    """Flatten alpha on white and reduce every mode to 8-bit RGB."""
+    """Flatten alpha on white and convert any mode to 8-bit RGB."""
     width, height = image.size
     top = _top(image)
     if width * height <= STRIP_PIXELS:
@@ -48,7 +48,7 @@ def to_rgb(image: Image.Image) -> Pixels:
 
 
 def _top(image: Image.Image) -> float | None:
-    """Return the value that stands for white in a picture of more than 8 bits; None for the others."""
+    """Return the value of white in a picture of more than 8 bits; None for other pictures."""
     if image.mode in ("I;16", "I;16B", "I;16L", "I"):
         return 65535.0 if np.asarray(image).max(initial=0) > 255 else 255.0
     if image.mode == "F":

@@ -217,7 +217,7 @@ def test_a_colour_marked_transparent_is_flattened_for_the_model_as_for_the_tools
 def test_a_jpeg_of_endless_passes_is_refused() -> None:
     data = encoded(Image.fromarray(textured(32, 32)), "JPEG", progressive=True)
     scan = data[data.index(b"\xff\xda") : data.index(b"\xff\xda") + 40]
-    with pytest.raises(ImageError, match="more than 500 passes"):
+    with pytest.raises(ImageError, match="more than 500 scans"):
         decode(data[:-2] + scan * 600 + data[-2:], "endless")
     assert decode(data, "fine").size == (32, 32)
 
@@ -332,7 +332,7 @@ def test_a_picture_swapped_after_hashing_is_not_filed_under_the_old_key(tmp_path
     for outcome in done.judgement.verdicts:
         assert isinstance(outcome, Unjudged)
         assert outcome.reason == Reason.BAD_IMAGE
-        assert "changed while it was waiting" in outcome.detail
+        assert "changed before it was judged" in outcome.detail
 
 
 def test_an_album_takes_files_that_stayed_as_they_were(tmp_path: Path) -> None:

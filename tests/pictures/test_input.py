@@ -146,12 +146,12 @@ def cut_off() -> Image.Image:
         (encoded(textured(64, 64))[:300], "damaged or incomplete"),
         (cut_off, "damaged or incomplete"),
         (animation, "animation of 3 frames"),
-        (np.full((8, 8, 3), np.nan), "values that are no numbers"),
+        (np.full((8, 8, 3), np.nan), "NaN or infinite values"),
         (Image.new("RGB", (0, 7)), "has no pixels: it is 0 × 7"),
         ("data:image/png;base64,@@@", "cannot be decoded"),
         ("data:image/png;base64", "holds no picture"),
         ("data:text/plain,hello", "is not a picture this program reads"),
-        ("memory:" + "0" * 32, "is not here any more"),
+        ("memory:" + "0" * 32, "is no longer available"),
     ],
 )
 def test_a_broken_picture_is_one_sentence_as_a_broken_file_is(
