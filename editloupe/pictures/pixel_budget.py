@@ -117,8 +117,8 @@ def pixel_budget() -> PixelBudget:
     return PixelBudget(int(given) * 1_000_000)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pixel_budget.cache_clear)  # the parent's reservations are not released in the child
+if hasattr(os, "register_at_fork"):  # the child must not inherit the parent's reservations
+    os.register_at_fork(after_in_child=pixel_budget.cache_clear)
 
 
 @asynccontextmanager

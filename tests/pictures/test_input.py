@@ -326,7 +326,7 @@ def test_pictures_in_memory_reach_the_processes_that_compare(pair: tuple[Path, P
     edit = Edit(source=Image.open(pair[0]), edited=pair[1].read_bytes(), instruction=INSTRUCTION)
     pool = ComparisonPool(1)
     try:
-        there = pool(*(open_picture(one) for one in edit.paths), most=5)
+        there = pool(*(open_picture(one) for one in edit.paths), max_crops=5)
     finally:
         pool.close()
     here = compare(*(open_picture(path).pixels for path in pair))
