@@ -1,7 +1,7 @@
-"""Six bundled edits for the first minute: small targets, done well and badly, each with the labels it was made to show.
+"""Six bundled edits for a first try, with good and bad edits of small targets.
 
-The labels stand in the manifest's field `human`, but nobody voted on them: the edits were painted to show exactly these
-outcomes (`benchmarks/make_demo.py`). They are an illustration, not a measure of a judge's agreement with people.
+The field `human` of the manifest holds labels, but no person gave them: the edits were drawn to show these outcomes
+(`benchmarks/make_demo.py`). They are an illustration, not a measure of a judge's agreement with people.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ __all__ = ["demo_manifest"]
 
 
 def demo_manifest() -> Path:
-    """Return the path of the demo's manifest, with its pictures beside it.
+    """Return the path of the demo's manifest; its pictures are in the same folder.
 
-    Raises UserError where the package is not installed as files in a folder (a zip archive, for instance).
+    Raises:
+        UserError: If the package is not installed as files in a folder, but for instance as a zip archive.
     """
     manifest = Path(str(files(__name__) / "manifest.jsonl"))
     if not manifest.is_file():

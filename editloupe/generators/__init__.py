@@ -1,4 +1,4 @@
-"""Test scenes with known answers, each for a paper's protocol: billiards and ten algorithmic tasks.
+"""Generate test scenes with known answers for the protocols of papers: billiards and ten algorithmic tasks.
 
 Public names are imported when they are first used.
 """

@@ -22,14 +22,14 @@ WIDTH, HEIGHT, RADIUS = 900, 540, 22
 BALLS = 5
 BOUNCES = (2, 7)
 CLEAR_MISS, CLEAR_HIT, CLEAR_CORNER = 10.0, 10.0, 24.0
-"""Pixels by which the path passes the other balls, by which the struck ball is hit well, and by which corners are avoided."""
+"""Margins in pixels: to the other balls, for a clear hit of the struck ball, and to the corners."""
 CUSHIONS = ("left", "right", "top", "bottom")
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A table before the stroke and what the stroke leads to."""
+    """A table before the stroke, and the result of the stroke."""
 
     white: Point
     angle: float
@@ -37,21 +37,21 @@ class Scene:
     balls: tuple[Point, ...]
     """Numbered from 1."""
     path: tuple[Point, ...]
-    """Centres of the white ball: start, one a cushion, impact."""
+    """Centres of the white ball: start, one per cushion, impact."""
     cushions: tuple[str, ...]
-    """Which cushions are met, in order."""
+    """The cushions that the ball meets, in order."""
     struck: int
     """The number of the ball that is struck."""
 
 
 @dataclass(frozen=True)
 class Shot:
-    """Where a stroke leads."""
+    """The result of a stroke."""
 
     path: tuple[Point, ...]
     cushions: tuple[str, ...]
     struck: int | None
-    """None where no ball was struck within the allowed bounces."""
+    """None if no ball was struck within the allowed bounces."""
 
 
 def shoot(white: Point, angle: float, balls: Sequence[Point], most: int = BOUNCES[1]) -> Shot:
@@ -81,7 +81,7 @@ def shoot(white: Point, angle: float, balls: Sequence[Point], most: int = BOUNCE
 
 
 def _next_cushion(x: float, y: float, dx: float, dy: float) -> tuple[float, str]:
-    """Return how far the next cushion is and which one; the ball's centre turns a radius before it."""
+    """Return the distance and the name of the next cushion. The ball's centre turns one radius before it."""
     ahead = []
     if dx < 0:
         ahead.append(((RADIUS - x) / dx, "left"))
@@ -95,7 +95,7 @@ def _next_cushion(x: float, y: float, dx: float, dy: float) -> tuple[float, str]
 
 
 def _impact(x: float, y: float, dx: float, dy: float, ball: Point) -> float | None:
-    """Return the distance at which the white ball touches another, None where it passes."""
+    """Return the distance at which the white ball touches another, or None if it passes."""
     along = (ball[0] - x) * dx + (ball[1] - y) * dy
     off = (ball[0] - x) ** 2 + (ball[1] - y) ** 2 - along**2
     reach = (2 * RADIUS) ** 2 - off
@@ -106,7 +106,7 @@ def _impact(x: float, y: float, dx: float, dy: float, ball: Point) -> float | No
 
 
 def make_scene(rng: random.Random, low: int = BOUNCES[0], high: int = BOUNCES[1]) -> Scene:
-    """Return a random scene whose path meets so many cushions and leaves no doubt about what it strikes."""
+    """Return a random scene whose path meets `low` to `high` cushions and clearly strikes one ball."""
     while True:
         places = _places(rng, BALLS + 1)
         white, balls = places[0], tuple(places[1:])
@@ -128,7 +128,7 @@ def _places(rng: random.Random, count: int) -> list[Point]:
 
 
 def is_clear(shot: Shot, balls: Sequence[Point]) -> bool:
-    """Say whether a person could tell the path: no graze, no near miss, no corner, no cushion hugged."""
+    """Return True if a person could follow the path: no graze, no near miss, no corner, no path along a cushion."""
     assert shot.struck is not None
     for x, y in shot.path[1:-1]:
         if min(x - RADIUS, WIDTH - RADIUS - x) < CLEAR_CORNER and min(y - RADIUS, HEIGHT - RADIUS - y) < CLEAR_CORNER:
@@ -146,13 +146,13 @@ def is_clear(shot: Shot, balls: Sequence[Point]) -> bool:
 
 
 def line_distance(a: Point, b: Point, point: Point) -> float:
-    """Return how far a point is from the line through two others."""
+    """Return the distance of a point from the line through two others."""
     length = math.dist(a, b)
     return abs((b[0] - a[0]) * (point[1] - a[1]) - (b[1] - a[1]) * (point[0] - a[0])) / length
 
 
 def segment_distance(a: Point, b: Point, point: Point) -> float:
-    """Return how far a point is from a segment.
+    """Return the distance of a point from a segment.
 
     >>> segment_distance((0, 0), (10, 0), (13, 4))
     5.0
@@ -177,7 +177,7 @@ CHECKS = ("path", "collision", "context")
 
 @dataclass(frozen=True)
 class BilliardsOutput:
-    """A picture somebody could have made, and the truth about it."""
+    """A possible output of a model, and the correct answers about it."""
 
     kind: str
     picture: Pixels
@@ -196,7 +196,7 @@ def draw_input(scene: Scene) -> Pixels:
 
 
 def draw_label(scene: Scene, path: Sequence[Point] | None = None, struck: int | None = None) -> Pixels:
-    """Return the table with the path and the struck ball, the true ones or others."""
+    """Return the table with a path and a struck ball; by default the correct ones."""
     image = _table(scene)
     draw = ImageDraw.Draw(image)
     _dashes(draw, path or scene.path)
@@ -207,7 +207,7 @@ def draw_label(scene: Scene, path: Sequence[Point] | None = None, struck: int | 
 
 
 def make_outputs(scene: Scene, rng: random.Random) -> list[BilliardsOutput]:
-    """Return a perfect output and spoiled ones: wrong path, wrong ball, both, a lost ball, nothing drawn."""
+    """Return a perfect output and five spoiled ones: wrong path, wrong ball, both, a lost ball, nothing drawn."""
     other = rng.choice([number for number in range(1, len(scene.balls) + 1) if number != scene.struck])
     wrong = _other_path(scene)
     lost = replace(scene, balls=tuple(b for n, b in enumerate(scene.balls, 1) if n != other))
@@ -228,7 +228,7 @@ def _truth(path: int, collision: int, context: int) -> dict[str, int]:
 
 
 def _other_path(scene: Scene) -> list[Point]:
-    """Return the path of a stroke in quite another direction, which meets other cushions."""
+    """Return the path of a stroke in another direction, which first meets another cushion."""
     for turn in (math.pi / 2, -math.pi / 2, math.pi, 2.2, -2.2, 1.0, -1.0):
         shot = shoot(scene.white, scene.angle + turn, scene.balls, 3)
         if shot.cushions[:1] != scene.cushions[:1]:
@@ -269,7 +269,7 @@ def _arrow(draw: ImageDraw.ImageDraw, start: Point, angle: float) -> None:
 
 
 def _dashes(draw: ImageDraw.ImageDraw, path: Sequence[Point]) -> None:
-    """Draw the path dashed; the dashes run on round the corners."""
+    """Draw a dashed path. The dashes continue around corners."""
     travelled = 0.0
     for a, b in itertools.pairwise(path):
         length = math.dist(a, b)

@@ -1,4 +1,4 @@
-"""What a generated task is: a picture with a problem, a picture with its answer, and a check that reads an answer picture."""
+"""The records of generated puzzles: a problem picture, its answer picture, and the check of an answer picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image
 from editloupe.pictures.pixels import Pixels
 
 SAME_SHAPE = 0.02
-"""Two pictures whose sides are in proportions that differ by less show the same layout."""
+"""The largest relative difference of two aspect ratios that count as the same layout."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class Puzzle:
     answer: Pixels
     """The same picture with the answer drawn in."""
     facts: Mapping[str, Any]
-    """The problem and its answer as JSON, all that a check needs."""
+    """The problem and its answer as JSON, for the check."""
 
 
 @dataclass(frozen=True)
 class AnswerCheck:
-    """What an answer picture says."""
+    """The result of checking an answer picture."""
 
     correct: bool | None
-    """None where the picture cannot be read exactly; the sentence says why."""
+    """None if the picture cannot be read exactly; `why` says why."""
     why: str
     read: Any = None
-    """The answer as it was read off the picture."""
+    """The answer that was read from the picture."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class PuzzleKind:
     about: str
     make: Callable[[random.Random], Puzzle]
     check: Callable[[Mapping[str, Any], Pixels, Pixels], AnswerCheck]
-    """From the facts, the problem's picture and an answer picture of the same size."""
+    """Checks an answer. Arguments: the facts, the problem's picture, and an answer picture of the same size."""
 
     def decide(self, facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCheck:
-        """Check an answer picture of any size; one of other proportions is left undecided."""
+        """Check an answer picture of any size. A picture with another aspect ratio is left undecided."""
         height, width = picture.shape[:2]
         ratio = (answer.shape[1] / answer.shape[0]) / (width / height)
         if abs(ratio - 1) > SAME_SHAPE:
@@ -66,4 +66,4 @@ class PuzzleKind:
 
 
 class Undecided(Exception):
-    """A place in an answer picture that can be read either way; the sentence names it."""
+    """A part of an answer picture is ambiguous; the message names it."""

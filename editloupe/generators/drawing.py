@@ -1,4 +1,4 @@
-"""Drawing grids and reading them back: which cells are tinted, which neighbours are joined by a line."""
+"""Draw grids, and read them back: which cells are tinted, and which neighbours are joined by a line."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Cell = tuple[int, int]
 WHITE, BLACK, GREY, DARK_RED = (255, 255, 255), (20, 20, 20), (120, 120, 120), (190, 20, 20)
 YELLOW, GREEN, RED, BLUE = (255, 225, 40), (90, 210, 100), (225, 30, 30), (90, 140, 255)
 TINTED, BARE = 0.45, 0.2
-"""A cell with at least the first share of its pixels in a colour is tinted, below the second it is not; between, undecided."""
+"""A cell is tinted from the first share of coloured pixels on, not tinted below the second, and undecided in between."""
 HUE = 22.0
-"""Degrees by which a drawn colour may miss the asked one."""
+"""The tolerance of a drawn colour's hue, in degrees."""
 
 
 def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
@@ -34,7 +34,7 @@ def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 @dataclass(frozen=True)
 class CellGrid:
-    """Where the cells of a grid lie in a picture."""
+    """The positions of a grid's cells in a picture."""
 
     rows: int
     columns: int
@@ -66,7 +66,7 @@ class CellGrid:
         fills: dict[Cell, Colour] | None = None,
         colours: dict[Cell, Colour] | None = None,
     ) -> Image.Image:
-        """Return the grid with a text and a ground in every cell."""
+        """Draw the grid with the text and the fill colour of every cell."""
         image = Image.new("RGB", self.size, WHITE)
         draw = ImageDraw.Draw(image)
         for cell in self.cells():
@@ -84,7 +84,7 @@ def pixels_of(image: Image.Image) -> Pixels:
 
 
 def mask_of(pixels: Pixels, colour: Colour) -> Mask:
-    """Return which pixels have the hue of a saturated colour."""
+    """Return a mask of the pixels with the hue of a saturated colour."""
     hue, saturation, value = _hsv(pixels.reshape(-1, 3).astype(np.float32))
     wanted = _hsv(np.array([colour], np.float32))[0][0]
     apart = np.abs((hue - wanted + 180) % 360 - 180)
@@ -113,7 +113,7 @@ def _hsv(pixels: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def find_tinted_cells(grid: CellGrid, pixels: Pixels, colour: Colour, skip: Iterable[Cell] = ()) -> set[Cell]:
-    """Return the cells filled with a colour; raises Undecided where a cell could be read either way."""
+    """Return the cells filled with a colour. Raise Undecided if a cell is ambiguous."""
     skipped, found, mask = set(skip), set(), mask_of(pixels, colour)
     for cell in grid.cells():
         if cell in skipped:
@@ -139,7 +139,7 @@ def find_joined_cells(grid: CellGrid, pixels: Pixels, colour: Colour) -> set[fro
 
 
 def _crosses(grid: CellGrid, mask: Mask, a: Cell, b: Cell) -> bool:
-    """Look at both sides of the middle of the border: a line that crosses it is on both."""
+    """Return True if the line is on both sides of the middle of the border between two cells."""
     (ax, ay), (bx, by) = grid.centre(a), grid.centre(b)
     x, y, reach, depth = (ax + bx) // 2, (ay + by) // 2, grid.cell // 4, max(2, grid.cell // 10)
     sideways = ay == by
@@ -154,7 +154,7 @@ def _crosses(grid: CellGrid, mask: Mask, a: Cell, b: Cell) -> bool:
 
 
 def as_path(links: set[frozenset[Cell]], start: Cell, end: Cell) -> list[Cell] | None:
-    """Return the cells from start to end where the links form exactly one simple path between them, else None."""
+    """Return the cells from start to end if the links form exactly one simple path between them, else None."""
     neighbours: dict[Cell, list[Cell]] = {}
     for link in links:
         a, b = tuple(link)

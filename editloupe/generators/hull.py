@@ -1,4 +1,4 @@
-"""The convex hull of points in the plane."""
+"""Generate and check puzzles on the convex hull of points."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from editloupe.generators.drawing import BLACK, RED, WHITE, Mask, mask_of, pixel
 from editloupe.pictures.pixels import Pixels
 
 SIDE, UNIT = 700, 70
-"""A canvas of 10 × 10 units; points lie between 1 and 9 (Edit-Compass, A.3.5)."""
+"""A canvas of 10 × 10 units, with points between 1 and 9 (Edit-Compass, A.3.5)."""
 APART, OFF_LINE = 36, 14
-"""Pixels between any two points, and between a point and the line through two others: no answer hangs by a hair."""
+"""The least distance in pixels between two points, and of a point from the line through two others."""
 DOT, LINE = 8, 5
 Point = tuple[int, int]
 
@@ -43,7 +43,7 @@ def convex_hull(points: Sequence[Point]) -> list[Point]:
 
 
 def turn(a: Point, b: Point, c: Point) -> int:
-    """Return twice the area of a triangle, positive where it turns left."""
+    """Return twice the signed area of a triangle, positive if it turns left."""
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
@@ -89,7 +89,7 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCh
 
 
 def _joined(red: Mask, a: Point, b: Point) -> bool:
-    """Look along the segment, the dots left out, whether red runs there nearly all the way."""
+    """Return True if nearly all of the segment between two dots is red."""
     length = float(np.hypot(b[0] - a[0], b[1] - a[1]))
     steps = max(8, int(length / 6))
     margin = 1.8 * DOT / length

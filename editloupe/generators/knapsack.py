@@ -1,4 +1,4 @@
-"""The 0–1 knapsack: things with a value and a weight, and a capacity."""
+"""Generate and check 0–1 knapsack puzzles: items with a value and a weight, and a capacity."""
 
 from __future__ import annotations
 

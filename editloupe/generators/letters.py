@@ -22,17 +22,17 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.types import UserError
 
 SYSTEM = Path("/usr/share/dict/words")
-"""Where Debian's packages of word lists (wamerican and others) put theirs."""
+"""The path of Debian's word lists (wamerican and others)."""
 BUNDLED = "bundled"
-"""The name of the small list of this package."""
+"""The name of the small list in this package."""
 ENOUGH = 30_000
-"""So many words make a dictionary: what none of them beats is taken for the longest. Debian's wamerican has 64 203 of such
-words, wamerican-small 40 104."""
+"""A list with at least this many words counts as a dictionary that proves a word to be the longest. Debian's wamerican has
+64 203 such words, wamerican-small 40 104."""
 
 
 @dataclass(slots=True)
 class Node:
-    """A place in the tree of prefixes."""
+    """A node of the prefix tree."""
 
     children: dict[str, Node] = field(default_factory=dict)
     is_word: bool = False
@@ -40,7 +40,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Words in capitals, with the tree of their prefixes."""
+    """Words in capitals with their prefix tree."""
 
     words: tuple[str, ...]
     root: Node
@@ -54,12 +54,12 @@ class Lexicon:
 
     @property
     def is_dictionary(self) -> bool:
-        """Whether the list is long enough to say that a word is the longest in English, and not only the longest it holds."""
+        """Whether the list is long enough to prove that a word is the longest in English."""
         return len(self.words) >= ENOUGH
 
     @classmethod
     def of(cls, words: Iterable[str], name: str = "a list") -> Lexicon:
-        """Build a lexicon; names (one capital, then small letters) and words with anything but letters are left out."""
+        """Build a lexicon without names (one capital, then small letters) and words with characters other than letters."""
         kept = tuple(
             sorted(
                 {
@@ -78,14 +78,14 @@ class Lexicon:
         return cls(kept, root, name)
 
     def of_length(self, low: int, high: int) -> list[str]:
-        """Return the words with so many letters."""
+        """Return the words with `low` to `high` letters."""
         return [word for word in self.words if low <= len(word) <= high]
 
 
 def load_lexicon(file: Path | None = None) -> Lexicon:
-    """Return the words of a file; without one, the system's word list where it is installed, else the bundled words.
+    """Return the words of a file. Default: the system's word list if it is installed, else the bundled words.
 
-    `Path("bundled")` names the bundled words wherever they are used.
+    `Path("bundled")` names the bundled words.
     """
     if file is None:
         file = SYSTEM if SYSTEM.is_file() else Path(BUNDLED)
@@ -108,14 +108,14 @@ def _read(file: Path) -> Lexicon:
 
 
 RARE = "XZQJ"
-"""Letters put behind a word's end, so that it does not run on by chance (Edit-Compass, A.3.1)."""
+"""Letters placed after a word's end, so that it does not continue by chance (Edit-Compass, A.3.1)."""
 Letters = Sequence[Sequence[str]]
 TRIES = 1000
-"""Grids made before a list of words is given up; nearly always one of the first few will do."""
+"""The largest number of grids that are tried per puzzle; usually one of the first few works."""
 
 
 def longest_words(grid: Letters, words: Lexicon, starts: Sequence[Cell]) -> list[str]:
-    """Return the longest words that can be read from these cells going down or right, all of them where several are."""
+    """Return all longest words that can be read from these cells going down or right."""
     best: list[str] = []
 
     def walk(row: int, column: int, node: Node, word: str) -> None:
@@ -162,7 +162,7 @@ def _grid_with(word: str, size: int, rng: random.Random) -> tuple[list[list[str]
 
 
 def make(rng: random.Random, *, name: str, everywhere: bool, given: bool, words: Lexicon | None = None) -> Puzzle:
-    """Make one puzzle; it is kept only if the answer is the only longest word, or the word can be read but once."""
+    """Make one puzzle whose answer is unique: the only longest word, or a word that can be read only once."""
     known = words or load_lexicon()
     shortest, longest = (5, 10) if given else (6, 12)
     fitting = known.of_length(shortest, longest)
@@ -236,8 +236,8 @@ def _drawn(
 def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels, given: bool = True) -> AnswerCheck:
     """Read the coloured cells: they must spell the word on a path down and right, from the marked cell if there is one.
 
-    Where the longest word is asked and the list that made the puzzle is no dictionary, another path of as many letters or
-    more is left undecided: it may spell a word that the list does not hold.
+    If the task is the longest word and the word list is too short for a dictionary, another path of at least as many letters is
+    left undecided: it may spell a word that is not in the list.
     """
     grid = facts["grid"]
     try:
@@ -272,8 +272,8 @@ TASKS = (
 
 
 def with_words(task: PuzzleKind, words: Lexicon) -> PuzzleKind:
-    """Return a letter puzzle made from these words; another puzzle has no words to choose, which is the user's mistake."""
+    """Return a letter puzzle with these words. Raise UserError for any other puzzle."""
     if task.name not in {known.name for known in TASKS}:
-        raise UserError(f"{task.name} is no puzzle of letters: it takes no --lexicon")
+        raise UserError(f"{task.name} is not a letter puzzle, so it takes no --lexicon")
     made: Callable[..., Puzzle] = task.make
     return replace(task, make=partial(made, words=words))

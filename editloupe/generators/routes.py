@@ -1,4 +1,4 @@
-"""Routes on grids: the cheapest way over terrain, and pairs of circles joined by lines that do not meet."""
+"""Generate and check route puzzles: the cheapest path over terrain, and circles joined by lines that do not meet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from editloupe.pictures.pixels import Pixels
 
 ROAD, GRASS, WATER, WALL = "road", "grass", "water", "wall"
 COSTS: Mapping[str, int | None] = {ROAD: 1, GRASS: 3, WATER: 8, WALL: None}
-"""What entering a cell costs; walls cannot be entered (Edit-Compass, A.3.4)."""
+"""The cost of entering a cell; walls cannot be entered (Edit-Compass, A.3.4)."""
 GROUNDS: Mapping[str, Colour] = {
     ROAD: (200, 200, 200),
     GRASS: (150, 215, 140),
@@ -49,7 +49,7 @@ Terrain = Sequence[Sequence[str]]
 
 
 def neighbours(cell: Cell, rows: int, columns: int) -> Iterator[Cell]:
-    """Yield the up to four cells beside a cell."""
+    """Yield the up to four neighbours of a cell."""
     for dr, dc in ((1, 0), (0, 1), (-1, 0), (0, -1)):
         row, column = cell[0] + dr, cell[1] + dc
         if 0 <= row < rows and 0 <= column < columns:
@@ -57,7 +57,7 @@ def neighbours(cell: Cell, rows: int, columns: int) -> Iterator[Cell]:
 
 
 def find_cheapest_path(terrain: Terrain, start: Cell, end: Cell) -> tuple[int, list[Cell]] | None:
-    """Return the least cost from start to end, the start not counted, and one such path; None where there is none."""
+    """Return the least cost from start to end, without the start, and one such path; None if there is no path."""
     costs, came, heap = {start: 0}, {start: start}, [(0, start)]
     while heap:
         cost, cell = heapq.heappop(heap)
@@ -77,7 +77,7 @@ def find_cheapest_path(terrain: Terrain, start: Cell, end: Cell) -> tuple[int, l
 
 
 def make_optimal(rng: random.Random) -> Puzzle:
-    """Make a terrain of 6 to 10 cells a side with a start and an end that can be reached."""
+    """Make a terrain of 6 to 10 cells per side with a start and a reachable end."""
     while True:
         size = rng.randint(6, 10)
         terrain = [rng.choices(list(COSTS), SHARES, k=size) for _ in range(size)]

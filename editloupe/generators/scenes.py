@@ -32,7 +32,7 @@ class SceneKind:
     name: str
     about: str
     protocol: Protocol
-    """Whose rubrics judge it."""
+    """The protocol whose rubrics judge it."""
 
 
 TASKS: tuple[PuzzleKind, ...] = (*letters.TASKS, *knapsack.TASKS, *routes.TASKS, *hull.TASKS, *sums.TASKS)
@@ -41,7 +41,7 @@ PUZZLES = tuple(SceneKind(task.name, task.about, EDIT_COMPASS) for task in TASKS
 
 
 def find_task(name: str) -> PuzzleKind:
-    """Return a task by name, however it is spelt; an unknown one is the user's mistake."""
+    """Return a task by name, ignoring case and separators. Raise UserError if there is none."""
     key = name.lower().replace("-", "_").replace(" ", "_")
     for known in TASKS:
         if known.name.lower() == key:
@@ -51,11 +51,11 @@ def find_task(name: str) -> PuzzleKind:
 
 MANIFEST, FACTS = "manifest.jsonl", "facts.jsonl"
 MADE_FROM = ("lexicon", "longest_proven")
-"""Facts of a puzzle that stand in the manifest too: which words it was made from, and whether they settle its answer."""
+"""Facts of a puzzle that the manifest repeats: its word list, and whether that proves the answer."""
 
 
 def write_billiards(folder: Path, count: int, seed: int = 0, bounces: tuple[int, int] = billiards.BOUNCES) -> int:
-    """Write scenes with a perfect and five spoiled outputs each; return how many lines the manifest has."""
+    """Write scenes with a perfect and five spoiled outputs each. Return the number of lines in the manifest."""
     lines, facts = [], []
     for number in range(count):
         rng = random.Random(f"billiards {seed} {number}")
@@ -85,7 +85,7 @@ def write_billiards(folder: Path, count: int, seed: int = 0, bounces: tuple[int,
 
 
 def write_puzzles(folder: Path, task: PuzzleKind, count: int, seed: int = 0, language: str = "en") -> int:
-    """Write puzzles with their exact answers; the manifest has the answer as the edited picture."""
+    """Write puzzles with their exact answers. In the manifest, the answer is the edited picture."""
     lines, facts = [], []
     for number in range(count):
         puzzle = task.make(random.Random(f"{task.name} {seed} {number}"))
@@ -109,7 +109,7 @@ def write_puzzles(folder: Path, task: PuzzleKind, count: int, seed: int = 0, lan
 
 
 def check_answers(folder: Path, answers: Path) -> Iterator[tuple[str, AnswerCheck]]:
-    """Decide every puzzle of a folder from the answer picture of the same name in another folder."""
+    """Check every puzzle of a folder against the answer picture of the same name in another folder."""
     for facts in _facts(folder):
         name = str(facts["id"])
         path = next((p for s in (".png", ".jpg", ".jpeg", ".webp") if (p := answers / f"{name}{s}").is_file()), None)
@@ -135,7 +135,7 @@ def _facts(folder: Path) -> list[Mapping[str, Any]]:
 
 
 def save(file: Path, pixels: Pixels) -> None:
-    """Write a picture, making its folder."""
+    """Write a picture and create its folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(file)
 

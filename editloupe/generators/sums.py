@@ -1,4 +1,4 @@
-"""Grids of numbers: the block with the largest sum, and the path down and right that collects most."""
+"""Generate and check number grids: the block with the largest sum, and the path down and right with the largest sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures and words in chat messages, in the shapes that programs write them in."""
+"""Find pictures and texts in chat messages of the usual formats."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from editloupe._util.errors import UserError
 
 SOURCES = ("source", "source_image", "image", "images")
-"""Columns and fields that are tried for the source picture, in this order."""
+"""Fields that may hold the source picture, in order of preference."""
 _WRAPPED = "\"')>]`"
-"""What Markdown and prose put behind an address."""
+"""Characters that Markdown and prose put after an address."""
 
 
 def last_picture(said: Any) -> Any:
-    """Return the last picture that messages hold: a part of one, or a data URL in its text; None where there is none.
+    """Return the last picture in messages: an image part, or a data URL in a text. Return None if there is none.
 
-    A picture that is only named is refused: a model that is scored would name the best there is.
+    A path or an address is refused: a model that is scored could name any good picture.
 
     >>> last_picture("Here it is: ![edited](data:image/png;base64,AAAA)")
     'data:image/png;base64,AAAA'
@@ -25,7 +25,7 @@ def last_picture(said: Any) -> Any:
         for part in reversed(_parts(message)):
             if (held := _held(part)) is not None:
                 if isinstance(held, str) and not held.startswith("data:"):
-                    raise UserError("the completion names a picture instead of holding it")
+                    raise UserError("the completion names a picture instead of containing it")
                 return held
             _, mark, tail = str(part.get("text") or "").rpartition("data:image/")
             if mark and tail.split():
@@ -34,14 +34,14 @@ def last_picture(said: Any) -> Any:
 
 
 def first_picture(said: Any) -> Any:
-    """Return the first picture of the user's messages, or its path or address; None where there is none."""
+    """Return the first picture of the user's messages, or its path or address; None if there is none."""
     of_user = (message for message in _messages(said) if _is_users(message))
     pictures = (_held(part) for message in of_user for part in _parts(message))
     return next((held for held in pictures if held is not None), None)
 
 
 def last_words(said: Any) -> str:
-    """Return the last text of the user's in messages.
+    """Return the user's last text in messages.
 
     >>> last_words([{"role": "user", "content": "Remove the cup"}, {"role": "assistant", "content": "Done"}])
     'Remove the cup'
@@ -54,19 +54,19 @@ def last_words(said: Any) -> str:
 
 
 def plain_picture(value: Any) -> Any:
-    """Return a picture as an edit takes it, from a list's first, or from a mapping with its bytes, its path or its data."""
+    """Return a picture in a form that an edit accepts: the first of a list, or the content or path of a mapping."""
     if isinstance(value, (list, tuple)) and value:
         value = value[0]
     if not isinstance(value, Mapping):
         return value
-    if (reader := value.get("reader")) is not None:  # an attachment, read from where it begins
+    if (reader := value.get("reader")) is not None:  # an attachment, read from its beginning
         reader.seek(0)
         return reader.read()
     return value.get("bytes") or value.get("path") or value.get("data") or _held(value)
 
 
 def first_field(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """Return the first of these fields that has a value; None if none has."""
+    """Return the first of these fields that has a value, or None."""
     return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 

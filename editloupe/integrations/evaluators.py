@@ -1,4 +1,4 @@
-"""An evaluator in the signature that LangSmith and openevals call: `(inputs, outputs, reference_outputs)` to a result."""
+"""An evaluator for LangSmith and openevals, called with `(inputs, outputs, reference_outputs)`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from editloupe.types import Edit, Judgement, UserError
 Result = dict[str, Any]
 """`key`, `score` (0 to 1, or None), `comment` and `metadata`."""
 Take = str | Callable[[Mapping[str, Any]], Any]
-"""Where a part of the edit is: a field's name, or a function of the whole example."""
+"""How to find a part of the edit: a field's name, or a function of the whole example."""
 EDITED = ("edited", "edited_image", "image", "images", "output")
 INSTRUCTIONS = ("instruction", "prompt", "question", "input")
 
@@ -40,13 +40,21 @@ def edit_evaluator(
     asynchronous: bool = False,
     **options: Any,
 ) -> Callable[..., Result | list[Result]] | Callable[..., Awaitable[Result | list[Result]]]:
-    """Return an evaluator: a function of inputs and outputs to `{key, score, comment, metadata}`, the score from 0 to 1.
+    """Return an evaluator that returns `{key, score, comment, metadata}` with a score from 0 to 1.
 
-    What could not be judged has the score None and the reason for a comment. `source` and `instruction` are fields of the inputs
-    (or of the attachments), `edited` is one of the outputs; each may be a function of `{"inputs", "outputs",
-    "reference_outputs", "attachments"}`. Without them the usual names are tried, then pictures and words in `messages`. With
-    `each_criterion` there is a list: the edit's own score, then one result a criterion. The judge is one of yours,
-    which stays open, or a spec that is opened at the first call with these options.
+    An edit that could not be judged has the score None and the reason as the comment. `source`, `edited` and `instruction` are
+    field names, or functions of `{"inputs", "outputs", "reference_outputs", "attachments"}`. Without them, the usual field names
+    are tried, then the pictures and texts in `messages`.
+
+    Args:
+        judge: An open judge, which stays open, or a spec that is opened at the first call.
+        key: The name of the result.
+        source: The field of the inputs or attachments with the source picture.
+        edited: The field of the outputs with the edited picture.
+        instruction: The field of the inputs with the instruction.
+        each_criterion: Return a list: the score of the edit, then one result per criterion.
+        asynchronous: Return a coroutine function.
+        options: The keyword arguments of `Judge`, if `judge` is a spec.
     """
     open_judge = judge_opener(judge, options)
 

@@ -1,6 +1,6 @@
-"""A scorer for Inspect: tasks whose model edits pictures are scored by a judge of edits.
+"""A scorer for Inspect tasks whose model edits pictures.
 
-It needs `pip install 'editloupe[inspect]'`; `inspect score` finds it as `editloupe/edit_judge`.
+Install `editloupe[inspect]`; `inspect score` finds the scorer as `editloupe/edit_judge`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from editloupe.types import Edit, Judgement, Mode, Reason, UserError
 
 NO_PICTURE = "the model's output holds no picture"
 _INPUT = (Reason.BAD_IMAGE, Reason.MISSING_INPUT)
-"""What is wrong with the sample and not with the judge."""
+"""Reasons that lie in the sample, not in the judge."""
 
 
 @scorer(metrics=[mean(), stderr()])
@@ -38,12 +38,22 @@ def edit_judge(
     edited: str | None = None,
     instruction: str | None = None,
 ) -> Scorer:
-    """Score edited pictures from 0 to 1 by the protocol's formula, or by the mean of the criteria that are named.
+    """Score edited pictures from 0 to 1 by the protocol's formula, or by the mean of the named criteria.
 
-    `judge` is a spec such as `openai:gpt-5.1`, opened at the first sample. The source is the first picture of the sample's
-    input, the instruction the last text of the user there, the edited picture the last one in the model's output. `source`,
-    `edited` and `instruction` name fields of the sample's metadata instead; without them, metadata called so is used where the
-    messages hold no picture. What could not be judged is unscored, with the reason.
+    By default the source is the first picture of the sample's input, the instruction is the user's last text there, and the
+    edited picture is the last one in the model's output. If the messages hold no picture, the metadata fields `source`,
+    `edited` and `instruction` are used. A sample that could not be judged is unscored, with the reason.
+
+    Args:
+        judge: A spec such as `openai:gpt-5.1`, opened at the first sample.
+        protocol: The protocol whose rubrics are asked.
+        mode: `plain`, `tools` or `oracle`.
+        base_url: The address of the model's server. It must not contain a key.
+        criteria: The criteria to judge. Default: all of the protocol.
+        setup: A preset, by name or file.
+        source: The metadata field with the source picture.
+        edited: The metadata field with the edited picture.
+        instruction: The metadata field with the instruction.
     """
     if base_url is not None and redact_url(base_url) != base_url:
         raise UserError(
@@ -96,9 +106,7 @@ def _edit(state: TaskState, source: str | None, edited: str | None, instruction:
     if after is None:
         raise _NoPicture(NO_PICTURE)
     if isinstance(before, str) and before.startswith(("http://", "https://")):
-        raise UserError(
-            "the source picture is an address on the web, and nothing is fetched from there; give the picture"
-        )
+        raise UserError("the source picture is a web address, and addresses are not fetched; pass the picture itself")
     return Edit(
         id=str(state.sample_id), source=plain_picture(before), edited=plain_picture(after), instruction=str(asked)
     )
@@ -111,7 +119,7 @@ def _field(given: dict[str, Any], name: str) -> Any:
 
 
 def _plain(message: ChatMessage) -> dict[str, Any]:
-    """Return a message as plain parts; other kinds of content are left out."""
+    """Return a message as plain text and image parts, without other kinds of content."""
     content = message.content
     if isinstance(content, str):
         return {"role": message.role, "content": content}

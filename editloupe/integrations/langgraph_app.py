@@ -1,11 +1,10 @@
-"""The graphs as LangGraph's own development server loads them (`langgraph dev`, see langgraph.json).
+"""The graphs for LangGraph's development server (`langgraph dev`, see langgraph.json).
 
-`judge` takes plain JSON: paths, an instruction, a judge spec. Its node runs the edit graph, whose cases run the loop; the server
-draws both inside it, and its view of a run shows every node with its state: the loop's `current` step and its finished `steps`
-hold thought, calls and observations. `edit` and `loop` work with live objects and are there to be looked at, like
-the graphs of single papers.
+`judge` takes plain JSON: paths, an instruction, a judge spec. Its node runs the edit graph, whose cases run the loop. The server
+draws both inside it and shows every node with its state: the loop's `current` step and its finished `steps` hold thought, calls
+and observations. `edit`, `loop` and the graphs of single papers need live objects and can only be viewed.
 
-A run on a thread starts from its own input: nothing that an earlier run was given or returned reaches it.
+A run on a thread starts from its own input only, never from the input or output of an earlier run.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from editloupe.rubrics.rubric_files import mistake
 from editloupe.types import Edit, Judgement, Mode, UserError
 
 # Every field is an EphemeralValue, which LangGraph clears when a thread gets its next input. The default channel keeps its value
-# for the life of a thread, so that a run would be judged with the mode, and return the judgement, of the run before it.
+# for the life of a thread, so that a run could use the mode, or return the judgement, of the run before it.
 
 
 class JudgeInput(TypedDict, total=False):
-    """What is to be judged, and by whom."""
+    """The edit to judge, and the judge."""
 
     edit: Annotated[Edit, EphemeralValue]
-    """The fields of an edit, as on a line of a manifest."""
+    """The fields of an edit, as in a line of a manifest."""
     judge: Annotated[str, EphemeralValue]
-    """Such as `openai:gpt-5.1`; without it EDITLOUPE_JUDGE, else `rules`."""
+    """A spec such as `openai:gpt-5.1`. Default: EDITLOUPE_JUDGE, else `rules`."""
     base_url: Annotated[str, EphemeralValue]
     protocol: Annotated[str, EphemeralValue]
     mode: Annotated[Mode, EphemeralValue]
@@ -44,18 +43,18 @@ class JudgeInput(TypedDict, total=False):
 
 
 class JudgeOutput(TypedDict, total=False):
-    """How it ended: with a judgement, or with one sentence that says what is wrong with the input. The other one is None."""
+    """The judgement, or one sentence about a mistake in the input; the other field is None."""
 
     judgement: Annotated[Judgement | None, EphemeralValue]
     error: Annotated[str | None, EphemeralValue]
 
 
 class JudgeState(JudgeInput, JudgeOutput, total=False):
-    """Both."""
+    """The fields of input and output."""
 
 
 def make_judge_node(graph: Any) -> Any:
-    """Return the node that judges; LangGraph finds the graph of an edit named in it, and shows it with all its nodes inside."""
+    """Return the node that judges. LangGraph finds the edit graph named in it and draws it inside the node."""
 
     async def judge(state: JudgeInput) -> dict[str, Any]:
         return await _judge(state, graph)
@@ -64,7 +63,7 @@ def make_judge_node(graph: Any) -> Any:
 
 
 async def _judge(state: JudgeInput, graph: Any) -> dict[str, Any]:
-    """Judge the edit; what its sender has to mend is told in a sentence, not raised as a fault of the server."""
+    """Judge the edit. A mistake in the input is returned as a sentence, not raised as a server error."""
     try:
         if state.get("edit") is None:
             raise UserError("there is no edit: give source, edited and instruction as `edit`")
@@ -98,7 +97,7 @@ def build_app(
     """Build the graph that judges an edit given as JSON.
 
     Args:
-        checkpointer: Where the states of threads are kept. The development server brings its own.
+        checkpointer: Stores the states of threads. The development server provides its own.
     """
     graph = StateGraph(JudgeState, input_schema=JudgeInput, output_schema=JudgeOutput)
     graph.add_node("judge", make_judge_node(EDIT_GRAPH))

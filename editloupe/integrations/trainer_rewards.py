@@ -1,7 +1,6 @@
-"""Judging as a reward function of a trainer: in the shape TRL calls, and in the shape verl calls.
+"""Reward functions for the trainers TRL and verl.
 
-Rewards run from 0 to 1. What could not be judged has none: `None` for TRL, which leaves it out; for verl, which has no such
-thing, an error, or a number that is none where that is asked for.
+Rewards are from 0 to 1. An edit that could not be judged has no reward: None for TRL, which skips it; an error or NaN for verl.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from editloupe.rubrics.rubric_files import mistake
 from editloupe.types import Edit, UserError
 
 Row = Mapping[str, Any]
-"""What a trainer knows of one sample: the columns of its dataset, `prompt` and `completion`."""
+"""One sample of a trainer: the columns of its dataset, `prompt` and `completion`."""
 Take = str | Callable[[Row], Any]
-"""Where a part of the edit is: a column's name, or a function of the row."""
+"""How to find a part of the edit: a column's name, or a function of the row."""
 
 
 class NotJudged(Exception):
-    """An edit that has no reward, and why."""
+    """An edit has no reward; the message says why."""
 
 
 def trl(
@@ -42,12 +41,19 @@ def trl(
     name: str = "editloupe",
     **options: Any,
 ) -> Callable[..., list[float | None]] | Callable[..., Awaitable[list[float | None]]]:
-    """Return a function for `reward_funcs` of TRL's trainers: one reward a completion, 0 to 1, or None where it was not judged.
+    """Return a function for `reward_funcs` of TRL's trainers: one reward per completion, 0 to 1, or None if not judged.
 
-    `source`, `edited` and `instruction` are columns of the dataset or functions of a row. Without them the source is in a column
-    called source, source_image, image or images; the edited picture is the last one in the completion (a picture of a message,
-    or a data URL in its text); and the instruction is the column of that name, or the last thing the user said in the prompt.
-    The judge is one of yours, which stays open, or a spec that is opened at the first call with these options.
+    `source`, `edited` and `instruction` are columns of the dataset or functions of a row.
+
+    Args:
+        judge: An open judge, which stays open, or a spec that is opened at the first call.
+        source: The source picture. Default: the column source, source_image, image or images.
+        edited: The edited picture. Default: the last picture in the completion, as an image part or a data URL.
+        instruction: The instruction. Default: the column instruction, or the user's last text in the prompt.
+        asynchronous: Return a coroutine function.
+        concurrency: The number of requests in flight, at most.
+        name: The function's name, after which TRL names its columns and metrics.
+        options: The keyword arguments of `Judge`, if `judge` is a spec.
     """
     open_judge = judge_opener(judge, options)
 
@@ -87,12 +93,22 @@ def verl(
     unjudged: Literal["raise", "nan"] = "raise",
     **options: Any,
 ) -> dict[str, Any]:
-    """Score one sample, as verl's `compute_score` does: a dictionary with `score`, 0 to 1, and what it is made of.
+    """Score one sample, as verl's `compute_score`. Return `score` (0 to 1) and `judged` (0 or 1).
 
-    The edit is in `extra_info` (or in `ground_truth`, where that is a mapping): `source`, `instruction`, and `edited`, unless the
-    picture comes as `solution_image` or as a data URL in `solution_str`. The judge, and how it is opened, come from
-    `reward_kwargs`; it is opened once a process. verl has no word for a sample without a reward: it is raised as NotJudged, or
-    with `unjudged="nan"` the score is not a number, for trainers that leave those out.
+    The judge is opened once per process, with the arguments in verl's `reward_kwargs`.
+
+    Args:
+        data_source: Not used.
+        solution_str: The completion; it may contain the edited picture as a data URL.
+        ground_truth: A mapping with fields of the edit, or anything else, which is not used.
+        extra_info: The fields of the edit: `source`, `instruction` and, if it is not in the solution, `edited`.
+        solution_image: The edited picture.
+        judge: An open judge or a spec.
+        unjudged: `raise` NotJudged if there is no reward, or return NaN for trainers that skip it.
+        options: The keyword arguments of `Judge`.
+
+    Raises:
+        NotJudged: If the edit has no reward and `unjudged` is `raise`.
     """
     row = {**_mapping(ground_truth), **_mapping(extra_info), "completion": solution_str or ""}
     if solution_image is not None:
@@ -108,9 +124,9 @@ def verl(
 
 
 _VERLS_OWN = ("reward_router_address", "reward_model_tokenizer")
-"""What verl adds where a reward model of its own runs."""
+"""Arguments that verl adds if it runs a reward model of its own."""
 _OPENERS: dict[str, Callable[[], Judge]] = {}
-"""Judges of `verl`, which is called sample by sample; by spec and options, for as long as the process lives."""
+"""The judges of `verl` by spec and options, for the lifetime of the process."""
 _LOCK = threading.Lock()
 
 
@@ -135,7 +151,7 @@ def _rows(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[s
 
 
 def _edit(row: Row, source: Take | None, edited: Take | None, instruction: Take | None) -> Edit | str:
-    """Return the edit of a row, or the sentence that says what it lacks."""
+    """Return the edit of a row, or a sentence about what is missing."""
     try:
         before = _taken(row, source) if source is not None else first_field(row, SOURCES)
         after = _taken(row, edited) if edited is not None else last_picture(row.get("completion"))

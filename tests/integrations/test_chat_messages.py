@@ -44,7 +44,7 @@ def test_where_there_is_no_picture_there_is_none(said: Any) -> None:
 
 @pytest.mark.parametrize("named", ["/etc/passwd", "https://example.org/a.png", "best.png"])
 def test_a_picture_that_is_only_named_is_refused(named: str) -> None:
-    with pytest.raises(UserError, match="names a picture instead of holding it"):
+    with pytest.raises(UserError, match="names a picture instead of containing it"):
         last_picture([{"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": named}}]}])
 
 

@@ -93,7 +93,7 @@ def test_what_the_judge_leaves_open_has_no_score_and_a_reason(scripted: StartSer
                     {"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "/etc/passwd"}}]}
                 ]
             },
-            "names a picture instead of holding it",
+            "names a picture instead of containing it",
         ),
     ],
 )

@@ -164,7 +164,7 @@ def test_what_the_judge_leaves_open_is_unscored_and_out_of_the_mean(
     ("output", "reason", "why"),
     [
         (ContentText(text="I cannot."), "no_response", "the model's output holds no picture"),
-        (ContentImage(image="/etc/passwd"), "scoring_failed", "names a picture instead of holding it"),
+        (ContentImage(image="/etc/passwd"), "scoring_failed", "names a picture instead of containing it"),
         (ContentImage(image="data:image/png;base64,bm8="), "scoring_failed", "not a picture this program reads"),
     ],
 )

@@ -78,7 +78,7 @@ def test_trl_gets_a_reward_a_completion_and_none_where_there_is_none(
     assert found == [0.5, 0.5, None, 0.5, None]
     assert logged["editloupe/unjudged"] == 0.4
     assert logged["editloupe_why"][2] == "there is no edited picture"
-    assert "names a picture instead of holding it" in logged["editloupe_why"][4]
+    assert "names a picture instead of containing it" in logged["editloupe_why"][4]
 
 
 def test_columns_and_functions_say_where_the_parts_are(pair: tuple[Path, Path], scripted: StartServer) -> None:
