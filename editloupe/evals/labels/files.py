@@ -64,10 +64,10 @@ class LabelReader:
     @cached_property
     def _by_id(self) -> dict[str, list[EditName]]:
         """The edits by their ids; made when a file is read, since most runs have none."""
-        found: dict[str, list[EditName]] = {}
+        by_id: dict[str, list[EditName]] = {}
         for edit in self._edits:
-            found.setdefault(edit.edit_id, []).append(edit)
-        return found
+            by_id.setdefault(edit.edit_id, []).append(edit)
+        return by_id
 
     @cached_property
     def _names(self) -> set[str]:
@@ -75,15 +75,15 @@ class LabelReader:
 
     def manifest(self, labelled: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> LabelSource:
         """Read the labels that stand in the manifest itself: an edit's name, its `human`, and who gave them."""
-        said: list[LabelEntry] = []
+        entries: list[LabelEntry] = []
         for name, human, rater in labelled:
             where = Row(f'edit "{name}"', {})
             for criterion, label in human.items():
                 if criterion in self._answers:
-                    said += self._sayings(where, (name, criterion), rater, label)
+                    entries += self._sayings(where, (name, criterion), rater, label)
                 else:
                     self._leave_out(criterion)
-        return LabelSource("the manifest", said, whole=True)
+        return LabelSource("the manifest", entries, whole=True)
 
     def file(self, path: Path, notes: list[str], origin: str = "") -> LabelSource:
         """Read a file: `edit_id, criterion, label` rows, or rows with one column a criterion.
@@ -95,34 +95,34 @@ class LabelReader:
         if not path.is_file() or reader is None:
             problem = "is a .jsonl, .csv or .parquet file" if path.is_file() else f"was not found at {path}"
             raise UserError(f"{path.name}: a file of human labels {problem}")
-        said: list[LabelEntry] = []
-        strange: dict[str, None] = {}
+        entries: list[LabelEntry] = []
+        unknown: dict[str, None] = {}
         may_skip = path.suffix.lower() == ".csv"
         for row in read_log_rows(path, notes) if reader is read_jsonl else reader(path):
             try:
                 name = self._edit(row)
                 for criterion, label in self._cells(row, may_skip):
                     if name is None:
-                        strange[_describe_edit(row)] = None
+                        unknown[_describe_edit(row)] = None
                     else:
                         settles = str(row.values.get(ADJUDICATED, "")).casefold() in ("true", "1", "yes")
-                        said += self._sayings(row, (name, criterion), find_rater(row.values), label, settles)
+                        entries += self._sayings(row, (name, criterion), find_rater(row.values), label, settles)
             except UserError as error:
                 self._refuse(error)
-        if strange:
-            some = ", ".join(sorted(strange)[:3])
-            more = " …" if len(strange) > 3 else ""
-            lost = len(strange)
+        if unknown:
+            some = ", ".join(sorted(unknown)[:3])
+            more = " …" if len(unknown) > 3 else ""
+            lost = len(unknown)
             notes.append(
                 f"{number_of(lost, 'labelled edit')} {verb(lost, 'is', 'are')} not in this run ({some}{more})."
             )
-        return LabelSource(origin or path.name, said)
+        return LabelSource(origin or path.name, entries)
 
     def unused(self) -> list[str]:
         """Say which labels that were read are on something the run was not asked, such as a criterion that is misspelt."""
-        asked = ", ".join(self._answers)
+        criteria = ", ".join(self._answers)
         return [
-            f'{number_of(count, "label")} on "{name}" {verb(count, "is", "are")} not used: the run was asked {asked}.'
+            f'{number_of(count, "label")} on "{name}" {verb(count, "is", "are")} not used: the run was asked {criteria}.'
             for name, count in self._unused.items()
         ]
 
@@ -140,22 +140,22 @@ class LabelReader:
         edit_id = edit_id or _clean_text(values.get("id")) or name
         if edit_id is None:
             raise row.error('"edit_id" is missing')
-        found = self._by_id.get(edit_id, [])
-        if not found:
-            return next((one for one in (edit_id, name) if one in self._names), None)
+        edits = self._by_id.get(edit_id, [])
+        if not edits:
+            return next((candidate for candidate in (edit_id, name) if candidate in self._names), None)
         if model is not None:
             # A run that names no model has nothing to contradict the file's.
-            own = [edit for edit in found if edit.model == model]
-            found = own or [edit for edit in found if edit.model is None]
-        if len(found) > 1 and name in {edit.name for edit in found}:
+            own = [edit for edit in edits if edit.model == model]
+            edits = own or [edit for edit in edits if edit.model is None]
+        if len(edits) > 1 and name in {edit.name for edit in edits}:
             return name
-        if len(found) > 1:
-            fits = ", ".join(f"{edit.name} ({edit.model or 'no model'})" for edit in found)
+        if len(edits) > 1:
+            fits = ", ".join(f"{edit.name} ({edit.model or 'no model'})" for edit in edits)
             raise row.error(
                 f'"{edit_id}" fits several edits of this run: {fits}; say which in a column "model", or write the edit\'s '
                 'name in a column "name"'
             )
-        return found[0].name if found else None
+        return edits[0].name if edits else None
 
     def _cells(self, row: Row, may_skip: bool) -> Iterator[tuple[str, Any]]:
         """Yield criterion and label of everything a row says; an empty cell of a CSV file is not in its row."""
@@ -169,14 +169,14 @@ class LabelReader:
                 self._leave_out(criterion)
             return
         nested = values.get("human")
-        given = nested if isinstance(nested, Mapping) else {}
+        labels = nested if isinstance(nested, Mapping) else {}
         # A column may be about anything; one that is nearly called like a criterion is a criterion misspelt.
-        for name in (*(name for name in values if self._is_nearly_asked(name)), *given):
+        for name in (*(name for name in values if self._is_nearly_asked(name)), *labels):
             if name not in self._answers:
                 self._leave_out(name)
         for criterion in self._answers:
-            if criterion in values or criterion in given:
-                yield criterion, values.get(criterion, given.get(criterion))
+            if criterion in values or criterion in labels:
+                yield criterion, values.get(criterion, labels.get(criterion))
 
     def _is_nearly_asked(self, column: str) -> bool:
         if column not in self._nearly:
@@ -186,18 +186,18 @@ class LabelReader:
         return self._nearly[column]
 
     def _sayings(
-        self, row: Row, place: tuple[str, str], rater: str | None, label: Any, settles: bool = False
+        self, row: Row, key: tuple[str, str], rater: str | None, label: Any, settles: bool = False
     ) -> list[LabelEntry]:
         """Return a label, or the labels of a list, one an annotator, each with its score."""
         several = label if isinstance(label, (list, tuple)) else (label,)
-        said = []
-        for number, one in enumerate(several, start=1):
+        entries = []
+        for number, value in enumerate(several, start=1):
             name = f"{rater} {number}" if rater and len(several) > 1 else rater
             try:
-                said.append(LabelEntry(place, name, self._score(row, place[1], one), settles))
+                entries.append(LabelEntry(key, name, self._score(row, key[1], value), settles))
             except UserError as error:
                 self._refuse(error)
-        return said
+        return entries
 
     def _score(self, row: Row, criterion: str, label: Any) -> float | None:
         """Return a label's score, None for an empty one; a label that does not exist is an error."""
@@ -223,10 +223,10 @@ def _clean_text(value: Any) -> str | None:
 
 
 def _describe_edit(row: Row) -> str:
-    said, model = (
+    edit_id, model = (
         next((str(row.values[key]) for key in keys if row.values.get(key)), "") for keys in (_IDS, ("model",))
     )
-    return f"{said} of {model}" if model else said
+    return f"{edit_id} of {model}" if model else edit_id
 
 
 def list_label_files(folder: Path, studio: Path | None = None, files: Iterable[str | Path] = ()) -> dict[Path, str]:
@@ -235,9 +235,9 @@ def list_label_files(folder: Path, studio: Path | None = None, files: Iterable[s
     `studio` is where the studio writes, where that is not in the run's own folder.
     """
     written = [path for path in (folder / LABELS, studio) if path is not None and path.is_file()]
-    found = {path.resolve(): path for path in (*written, *map(Path, files))}
-    names = [path.name for path in found.values()]
-    return {path: path.name if names.count(path.name) == 1 else str(path) for path in found.values()}
+    paths = {path.resolve(): path for path in (*written, *map(Path, files))}
+    names = [path.name for path in paths.values()]
+    return {path: path.name if names.count(path.name) == 1 else str(path) for path in paths.values()}
 
 
 def parse_label(answer: Answer | None, text: str) -> float | None:

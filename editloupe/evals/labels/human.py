@@ -45,15 +45,15 @@ class HumanLabels:
         names = dict.fromkeys(name for labels in self.given.values() for name in labels)
         object.__setattr__(self, "annotators", tuple(names))
 
-    def counting_scores(self, place: LabelKey) -> list[float]:
+    def counting_scores(self, key: LabelKey) -> list[float]:
         """Return the scores of an edit and criterion that count: the adjudicated one alone, else everybody's."""
-        return select_counting_scores(self.given.get(place, {}).values(), self.adjudicated.get(place))
+        return select_counting_scores(self.given.get(key, {}).values(), self.adjudicated.get(key))
 
     def consensus(self, answers: Answers) -> Iterator[tuple[LabelKey, Consensus]]:
         """Yield the consensus of people on every edit and criterion that has labels."""
-        for place in dict.fromkeys((*self.given, *self.adjudicated)):
-            if agreed := find_consensus(answers[place[1]], self.counting_scores(place)):
-                yield place, agreed
+        for key in dict.fromkeys((*self.given, *self.adjudicated)):
+            if agreed := find_consensus(answers[key[1]], self.counting_scores(key)):
+                yield key, agreed
 
     def counting_matrix(self, names: Sequence[str], criterion: str) -> npt.NDArray[np.float64]:
         """Return edits × annotators of the scores that count; an adjudicated one is alone in its row, in the first column."""
@@ -111,16 +111,16 @@ def merge_labels(
             continue
         if not sources[-1].has_labels:
             empty.append(path)
-    given, adjudicated, merge_notes = merge_sources(sources)
+    scores, adjudicated, merge_notes = merge_sources(sources)
     origins = [source.origin for source in sources if source.has_labels]
     return HumanLabels(
         _join_names(origins) or "the manifest",
-        given,
+        scores,
         (
             *notes,
             *merge_notes,
             *_adjudication_notes(adjudicated),
-            *_unknown_scale_notes((*given, *adjudicated), answers),
+            *_unknown_scale_notes((*scores, *adjudicated), answers),
         ),
         adjudicated,
         tuple(reader.unused()),
@@ -284,8 +284,8 @@ def _adjudication_notes(adjudicated: Mapping[LabelKey, float]) -> list[str]:
     ]
 
 
-def _unknown_scale_notes(places: Iterable[LabelKey], answers: Answers) -> list[str]:
-    unknown = dict.fromkeys(criterion for _, criterion in places if answers[criterion] is None)
+def _unknown_scale_notes(keys: Iterable[LabelKey], answers: Answers) -> list[str]:
+    unknown = dict.fromkeys(criterion for _, criterion in keys if answers[criterion] is None)
     return [
         f"The rubric of {criterion} is not known: its labels are compared as numbers and have no place from 0 to 100."
         for criterion in unknown

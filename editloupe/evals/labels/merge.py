@@ -78,19 +78,19 @@ class Consensus:
 def merge_sources(sources: Sequence[LabelSource]) -> MergedLabels:
     """Return what people said, by edit and criterion and annotator; adjudicated labels stand apart, the last of a place counts.
 
-    >>> ada = [Saying(("e1", "c"), "Ada", 1.0)]
-    >>> merged([Source("a.csv", ada), Source("b.csv", [Saying(("e1", "c"), "Ada", 3.0)])]).given
+    >>> ada = [LabelEntry(("e1", "c"), "Ada", 1.0)]
+    >>> merge_sources([LabelSource("a.csv", ada), LabelSource("b.csv", [LabelEntry(("e1", "c"), "Ada", 3.0)])]).given
     {('e1', 'c'): {'Ada': 3.0}}
     """
-    given: LabelScores = {}
+    scores: LabelScores = {}
     settled: dict[LabelKey, float] = {}
     unnamed = [_group_unnamed(source) for source in sources]
     copies, notes = _find_copies(sources, unnamed)
     for number, source in enumerate(sources):
         for rater, labels in unnamed[number].items():
             if (number, rater) not in copies:
-                for place, score in labels.items():
-                    given.setdefault(place, {})[_name_annotator(source, rater)] = score
+                for key, score in labels.items():
+                    scores.setdefault(key, {})[_name_annotator(source, rater)] = score
         for saying in source.entries:
             if saying.adjudicated:
                 settled.pop(saying.place, None)
@@ -98,11 +98,11 @@ def merge_sources(sources: Sequence[LabelSource]) -> MergedLabels:
                     settled[saying.place] = saying.score
             if saying.rater is None or saying.adjudicated:
                 continue
-            here = given.setdefault(saying.place, {})
+            here = scores.setdefault(saying.place, {})
             here.pop(saying.rater, None)
             if saying.score is not None:
                 here[saying.rater] = saying.score
-    return MergedLabels({place: labels for place, labels in given.items() if labels}, settled, tuple(notes))
+    return MergedLabels({key: labels for key, labels in scores.items() if labels}, settled, tuple(notes))
 
 
 def _name_annotator(source: LabelSource, rater: int) -> str:
@@ -111,25 +111,25 @@ def _name_annotator(source: LabelSource, rater: int) -> str:
 
 def _group_unnamed(source: LabelSource) -> dict[int, dict[LabelKey, float]]:
     """Return the labels of those without a name, by the number of the label at its place; an empty one keeps its number."""
-    found: dict[int, dict[LabelKey, float]] = {}
+    by_number: dict[int, dict[LabelKey, float]] = {}
     counts: dict[LabelKey, int] = {}
-    for place, name, score, adjudicated in source.entries:
+    for key, name, score, adjudicated in source.entries:
         if name is None and not adjudicated:
-            counts[place] = counts.get(place, 0) + 1
+            counts[key] = counts.get(key, 0) + 1
             if score is not None:
-                found.setdefault(counts[place], {})[place] = score
-    return found
+                by_number.setdefault(counts[key], {})[key] = score
+    return by_number
 
 
 def _group_named(source: LabelSource) -> dict[str, dict[LabelKey, float]]:
-    found: dict[str, dict[LabelKey, float]] = {}
-    for place, name, score, adjudicated in source.entries:
+    by_name: dict[str, dict[LabelKey, float]] = {}
+    for key, name, score, adjudicated in source.entries:
         if name is not None and not adjudicated:
-            labels = found.setdefault(name, {})
-            labels.pop(place, None)
+            labels = by_name.setdefault(name, {})
+            labels.pop(key, None)
             if score is not None:
-                labels[place] = score
-    return found
+                labels[key] = score
+    return by_name
 
 
 def _find_copies(
@@ -138,36 +138,36 @@ def _find_copies(
     """Return the unnamed annotators whose labels are, one by one, those of somebody in another source."""
     copies: set[tuple[int, int]] = set()
     notes = []
-    known: dict[frozenset[tuple[LabelKey, float]], list[tuple[int, str]]] = {}
+    by_labels: dict[frozenset[tuple[LabelKey, float]], list[tuple[int, str]]] = {}
     for number, source in enumerate(sources):
         for name, labels in _group_named(source).items():
             if len(labels) < MIN_COPIED_LABELS:
                 continue
-            known.setdefault(frozenset(labels.items()), []).append((number, name))
+            by_labels.setdefault(frozenset(labels.items()), []).append((number, name))
     for number, source in enumerate(sources):
         mine = []
-        for rater, said in unnamed[number].items():
-            key = frozenset(said.items())
-            if other := next((name for place, name in known.get(key, ()) if place != number), None):
+        for rater, own in unnamed[number].items():
+            key = frozenset(own.items())
+            if other := next((name for origin, name in by_labels.get(key, ()) if origin != number), None):
                 copies.add((number, rater))
                 notes.append(
-                    f"The {len(said)} labels of {_name_annotator(source, rater)} are those of {other}, one by one, and count "
+                    f"The {len(own)} labels of {_name_annotator(source, rater)} are those of {other}, one by one, and count "
                     "once; a column `rater` tells two people apart who agree on everything."
                 )
             else:
                 mine.append((key, (number, _name_annotator(source, rater))))
-        for key, one in mine:
-            known.setdefault(key, []).append(one)
+        for key, annotator in mine:
+            by_labels.setdefault(key, []).append(annotator)
     return copies, notes
 
 
-def select_counting_scores(given: Iterable[float], adjudicated: float | None = None) -> list[float]:
+def select_counting_scores(scores: Iterable[float], adjudicated: float | None = None) -> list[float]:
     """Return the scores that count: the adjudicated one alone, else everybody's.
 
-    >>> counting_scores([1.0, 3.0]), counting_scores([1.0, 3.0], 3.0)
+    >>> select_counting_scores([1.0, 3.0]), select_counting_scores([1.0, 3.0], 3.0)
     ([1.0, 3.0], [3.0])
     """
-    return list(given) if adjudicated is None else [adjudicated]
+    return list(scores) if adjudicated is None else [adjudicated]
 
 
 def find_consensus(answer: Answer | None, scores: Sequence[float]) -> Consensus | None:
@@ -205,7 +205,7 @@ def is_on_scale(answer: Answer | None, score: float) -> bool:
 def to_score_100(answer: Answer | None, score: float) -> float | None:
     """Return a person's score from 0 to 100; None if the rubric is not known or the score is not on its scale.
 
-    >>> score_100_of(YesNoAnswer(), 1.0), score_100_of(NumberAnswer(low=1, high=10), 5.5), score_100_of(None, 3.0)
+    >>> to_score_100(YesNoAnswer(), 1.0), to_score_100(NumberAnswer(low=1, high=10), 5.5), to_score_100(None, 3.0)
     (100.0, 50.0, None)
     """
     if answer is None or not is_on_scale(answer, score):

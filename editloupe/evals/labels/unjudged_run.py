@@ -28,7 +28,7 @@ def read_manifest_edits(manifest: Path) -> list[tuple[str, Edit]]:
     """Return the edits of a manifest with the names that a run of it gives them."""
     with tempfile.TemporaryDirectory(prefix="editloupe-") as folder, Run.write(Path(folder) / "run") as run:
         _store_edits(run, manifest, None)
-        return [(kept.name, kept.edit) for kept in run.edits()]
+        return [(stored.name, stored.edit) for stored in run.edits()]
 
 
 def find_labelled_edits(
@@ -48,8 +48,8 @@ def find_labelled_edits(
     Raises:
         UserError: a label cannot be read.
     """
-    known = protocol_named(protocol) if protocol else DEFAULT
-    answers = {criterion: known.rubric(criterion).answer for criterion in known.criteria}
+    rules = protocol_named(protocol) if protocol else DEFAULT
+    answers = {criterion: rules.rubric(criterion).answer for criterion in rules.criteria}
     studio = manifest.with_name(f"{manifest.stem}.{LABELS}")
     paths = {path.resolve(): path for path in (*([studio] if studio.is_file() else []), *files)}
     try:
@@ -60,16 +60,16 @@ def find_labelled_edits(
             {path: path.name for path in paths.values()},
         )
     except UserError as error:
-        hint = "" if protocol else f" (read as labels of {known.name}; --protocol names another protocol)"
+        hint = "" if protocol else f" (read as labels of {rules.name}; --protocol names another protocol)"
         raise UserError(f"{error}{hint}") from None
-    whole, partly = [], 0
+    complete, partly = [], 0
     for name, edit in edits:
-        labelled = [bool(people.counting_scores((name, criterion))) for criterion in _list_criteria(edit, known)]
+        labelled = [bool(people.counting_scores((name, criterion))) for criterion in _list_criteria(edit, rules)]
         if labelled and all(labelled):
-            whole.append(name)
+            complete.append(name)
         else:
             partly += any(labelled)
-    return whole, partly, (*people.notes, *people.unused)
+    return complete, partly, (*people.notes, *people.unused)
 
 
 def _list_criteria(edit: Edit, protocol: Protocol) -> tuple[str, ...]:
@@ -86,15 +86,15 @@ def write_unjudged_run(
 
     Pictures are copied into the run's folder, so that a page can show them by their hashes.
     """
-    known = protocol_named(protocol) if protocol else DEFAULT
+    rules = protocol_named(protocol) if protocol else DEFAULT
     with Run.write(folder) as run:
-        _store_edits(run, manifest, known.name)
-        if strange := set(only or ()) - {kept.name for kept in run.edits()}:
+        _store_edits(run, manifest, rules.name)
+        if strange := set(only or ()) - {stored.name for stored in run.edits()}:
             raise UserError(f"{manifest.name} has no edit {min(strange)}: the queue was drawn from another manifest")
-        for position, kept in enumerate(list(run.edits())):
-            if only is None or kept.name in only:
+        for position, stored in enumerate(list(run.edits())):
+            if only is None or stored.name in only:
                 album = Album()
-                run.save_all([JudgementRecord(_build_unjudged(kept.edit, known), album=album, position=position)])
+                run.save_all([JudgementRecord(_build_unjudged(stored.edit, rules), album=album, position=position)])
 
 
 def _store_edits(run: Run, manifest: Path, protocol: str | None) -> None:

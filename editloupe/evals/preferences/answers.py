@@ -85,17 +85,17 @@ def decide_pair(pair: OpenPair, choices: Iterable[str]) -> PairDecision:
     `third`: where the first people disagree one more is asked, and more than half decide. `unanimous`: one other choice is
     enough to drop the pair.
     """
-    given = list(choices)
-    votes = Counter(given)
-    if len(given) < pair.people:
+    made = list(choices)
+    votes = Counter(made)
+    if len(made) < pair.people:
         return PairDecision("open", None, votes)
     if len(votes) == 1:
-        return PairDecision("decided", given[0], votes)
+        return PairDecision("decided", made[0], votes)
     if pair.rule == "third":
         ((most, count),) = votes.most_common(1)
-        if len(given) == pair.people and not (pair.people > 2 and 2 * count > len(given)):
+        if len(made) == pair.people and not (pair.people > 2 and 2 * count > len(made)):
             return PairDecision("another", None, votes)
-        if 2 * count > len(given):
+        if 2 * count > len(made):
             return PairDecision("decided", most, votes)
     return PairDecision("split", None, votes)
 
@@ -127,20 +127,20 @@ class PairAnswers:
 
     def queue(self, pairs: Iterable[OpenPair], who: str) -> PairQueue:
         """Return what a person has answered, and what is still theirs: not yet answered by them, nor by enough people."""
-        given = self.all()
-        found = PairQueue()
+        answers = self.all()
+        queue = PairQueue()
         for pair in pairs:
-            choices = self._choices(pair, given)
+            choices = self._choices(pair, answers)
             if who in choices:
-                found.done += 1
+                queue.done += 1
             elif decide_pair(pair, choices.values()).state in ("open", "another"):
-                begun = given.get(pair.id, {}).get(who)
-                (found.begun if begun and begun.ratings else found.untouched).append(pair)
-        return found
+                begun = answers.get(pair.id, {}).get(who)
+                (queue.begun if begun and begun.ratings else queue.untouched).append(pair)
+        return queue
 
-    def _choices(self, pair: OpenPair, given: Mapping[str, Mapping[str, PairAnswer]]) -> dict[str, str]:
-        found = given.get(pair.id, {})
-        return {who: one.choice for who, one in found.items() if one.choice in (*pair.keys, TIE)}
+    def _choices(self, pair: OpenPair, answers: Mapping[str, Mapping[str, PairAnswer]]) -> dict[str, str]:
+        own = answers.get(pair.id, {})
+        return {who: answer.choice for who, answer in own.items() if answer.choice in (*pair.keys, TIE)}
 
     def decision(self, pair: OpenPair) -> PairDecision:
         """Return what the answers about a pair come to."""
@@ -160,8 +160,8 @@ class PairAnswers:
             raise UserError("rate both candidates before you choose")
         self._append(pair, who, {"choice": choice})
 
-    def _append(self, pair: OpenPair, who: str, said: dict[str, Any]) -> None:
-        row = {"pair": pair.id, "dimension": pair.dimension, "who": who, "when": timestamp(), **said}
+    def _append(self, pair: OpenPair, who: str, content: dict[str, Any]) -> None:
+        row = {"pair": pair.id, "dimension": pair.dimension, "who": who, "when": timestamp(), **content}
         line = json.dumps(storable(row), ensure_ascii=False).encode()
         with self._lock:
             self._read()
@@ -221,7 +221,7 @@ def build_decided_lines(
     for pair in pairs:
         own = counts.setdefault(pair.dimension, PairCounts())
         own.pairs += 1
-        own.contradictions += sum(one.contradicts_itself for one in answers.all().get(pair.id, {}).values())
+        own.contradictions += sum(answer.contradicts_itself for answer in answers.all().get(pair.id, {}).values())
         if by == "people":
             decision = answers.decision(pair)
             choice, votes = decision.choice, decision.votes
@@ -241,7 +241,7 @@ def build_decided_lines(
 def _build_line(pair: OpenPair, choice: str, by: DecidedBy, votes: Mapping[str, int]) -> dict[str, Any]:
     winner, loser = (pair.a, pair.b) if choice in (TIE, pair.a.key) else (pair.b, pair.a)
     voices = {"winner": votes.get(winner.key, 0), "loser": votes.get(loser.key, 0), TIE: votes.get(TIE, 0)}
-    told: dict[str, Any] = {"by": by, **({"votes": voices} if votes else {})}
+    decision: dict[str, Any] = {"by": by, **({"votes": voices} if votes else {})}
     label = TIE if choice == TIE else "preference"
     if pair.kind == "rationales":
         sides = {
@@ -249,7 +249,7 @@ def _build_line(pair: OpenPair, choice: str, by: DecidedBy, votes: Mapping[str, 
             for name, side in (("winner", winner), ("loser", loser))
         }
         about = {"criterion": pair.dimension, "prompt": pair.prompt, "source_image": pair.source_image}
-        return {"id": pair.id, **pair.fields, **about, "edited": pair.edited, **sides, "label": label, **told}
+        return {"id": pair.id, **pair.fields, **about, "edited": pair.edited, **sides, "label": label, **decision}
     return {
         "id": pair.id,
         "source_image": pair.source_image,
@@ -261,7 +261,7 @@ def _build_line(pair: OpenPair, choice: str, by: DecidedBy, votes: Mapping[str, 
         **pair.fields,
         "models": {"winner": winner.name, "loser": loser.name},
         "scores": _side_scores(winner, loser),
-        **told,
+        **decision,
     }
 
 
@@ -302,21 +302,21 @@ def measure_pair_agreement(pairs: Sequence[OpenPair], answers: PairAnswers) -> l
 
     Whoever was asked because those disagreed is left out: such answers exist of disputed pairs alone.
     """
-    found = []
+    agreements = []
     for dimension in dict.fromkeys(pair.dimension for pair in pairs):
         own = [pair for pair in pairs if pair.dimension == dimension]
         chosen: list[Mapping[str, float]] = []
         rated: list[Mapping[str, float]] = []
         for pair in own:
             first, _ = pair.keys
-            given = dict(islice(answers.choices(pair).items(), pair.people))
-            chosen.append({who: _choice_value(choice, first) for who, choice in given.items()})
+            choices = dict(islice(answers.choices(pair).items(), pair.people))
+            chosen.append({who: _choice_value(choice, first) for who, choice in choices.items()})
             for key in pair.keys:
-                ratings = ((who, answers.of(pair.id, who).ratings) for who in given)
+                ratings = ((who, answers.of(pair.id, who).ratings) for who in choices)
                 rated.append({who: float(values[key]) for who, values in ratings if key in values})
         if any(chosen):
-            found.append(_measure_agreement(dimension, _build_table(chosen), _build_table(rated)))
-    return found
+            agreements.append(_measure_agreement(dimension, _build_table(chosen), _build_table(rated)))
+    return agreements
 
 
 def _choice_value(choice: str, first: str) -> float:
@@ -325,7 +325,7 @@ def _choice_value(choice: str, first: str) -> float:
 
 def _build_table(items: Sequence[Mapping[str, float]]) -> Floats:
     """Return items × people, nan where one gave nothing."""
-    people = {who: place for place, who in enumerate(dict.fromkeys(who for item in items for who in item))}
+    people = {who: position for position, who in enumerate(dict.fromkeys(who for item in items for who in item))}
     table = np.full((len(items), max(1, len(people))), np.nan)
     for number, item in enumerate(items):
         for who, value in item.items():
@@ -337,9 +337,9 @@ def _measure_agreement(dimension: str, choices: Floats, ratings: Floats) -> Pair
     alpha, why = st.alpha(choices)
     equal = total = 0
     best: tuple[int, float | None] = (0, None)
-    for one, two in combinations(range(choices.shape[1]), 2):
-        both = np.isfinite(choices[:, one]) & np.isfinite(choices[:, two])
-        x, y = choices[both, one], choices[both, two]
+    for first, second in combinations(range(choices.shape[1]), 2):
+        both = np.isfinite(choices[:, first]) & np.isfinite(choices[:, second])
+        x, y = choices[both, first], choices[both, second]
         equal, total = equal + int((x == y).sum()), total + len(x)
         if len(x) > best[0]:
             best = (len(x), st.kappa(x, y, np.array(CHOICE_VALUES))[0])

@@ -75,12 +75,12 @@ class DrawnPairs:
             "marks on the source are part of the instruction": self.marked,
             "beyond --per-source": self.beyond,
         }
-        said = [f"{count} left out: {why}" for why, count in sentences.items() if count]
+        lines = [f"{count} left out: {why}" for why, count in sentences.items() if count]
         if self.unused:
-            said.append(
+            lines.append(
                 f"not used: {', '.join(self.unused)}; --criterion DIMENSION=NAME lets one stand for a dimension"
             )
-        return said
+        return lines
 
 
 def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path) -> DrawnPairs:
@@ -106,48 +106,48 @@ def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path)
     files = PictureFiles(tables, folder)
     used = {name for criteria in scored_by.values() for name in criteria}
     has = dict.fromkeys(name for table in tables for name in table.criteria)
-    found = DrawnPairs(unused=() if settings.dimensions else tuple(name for name in has if name not in used))
+    drawn = DrawnPairs(unused=() if settings.dimensions else tuple(name for name in has if name not in used))
     by_source: dict[tuple[str, str], list[OpenPair]] = {}
     for by_model in shared:
         for dimension, criteria in scored_by.items():
-            for pair in _build_output_pairs(by_model, dimension, criteria, settings, files, found):
+            for pair in _build_output_pairs(by_model, dimension, criteria, settings, files, drawn):
                 by_source.setdefault((dimension, pair.source), []).append(pair)
     for (dimension, source), listed in by_source.items():
-        kept = sample_source_pairs(listed, settings, f"{settings.seed}:{dimension}:{source}")
-        found.beyond += len(listed) - len(kept)
-        found.pairs += kept
-    found.pairs = shuffle_pairs(settings.seed, found.pairs)
-    return found
+        sampled = sample_source_pairs(listed, settings, f"{settings.seed}:{dimension}:{source}")
+        drawn.beyond += len(listed) - len(sampled)
+        drawn.pairs += sampled
+    drawn.pairs = shuffle_pairs(settings.seed, drawn.pairs)
+    return drawn
 
 
 def _find_criteria(tables: Sequence[RunTable], settings: DrawSettings, named: str) -> dict[str, dict[str, str]]:
     """Return the criteria of every dimension that is wanted, each with its flag."""
-    known = pair_rules().criteria
+    dimensions = pair_rules().criteria
     has = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
     for dimension in (*settings.dimensions, *settings.criteria):
-        if dimension not in known:
-            raise UserError(f'"{dimension}" is no dimension; there are: {", ".join(known)}')
+        if dimension not in dimensions:
+            raise UserError(f'"{dimension}" is no dimension; there are: {", ".join(dimensions)}')
     for dimension, criterion in settings.criteria.items():
         if criterion not in has:
             raise UserError(f'{named} was not judged on "{criterion}" for {dimension}; it has: {", ".join(has)}')
-    found: dict[str, dict[str, str]] = {}
-    for dimension in dict.fromkeys(settings.dimensions or known):
-        own = known[dimension]
+    wanted: dict[str, dict[str, str]] = {}
+    for dimension in dict.fromkeys(settings.dimensions or dimensions):
+        own = dimensions[dimension]
         if dimension in settings.criteria:
-            found[dimension] = {settings.criteria[dimension]: next(iter(own.values()))}
+            wanted[dimension] = {settings.criteria[dimension]: next(iter(own.values()))}
         elif here := {name: flag for name, flag in own.items() if name in has}:
-            found[dimension] = here
+            wanted[dimension] = here
         elif settings.dimensions:
             raise UserError(
                 f"{named} has no criterion of {dimension} ({', '.join(own)}); it has: {', '.join(has)}: "
                 f"name the one to use with --criterion {dimension}=NAME"
             )
-    if not found:
+    if not wanted:
         raise UserError(
-            f"{named} has no criterion of {', '.join(known)}; it has: {', '.join(has)}: "
+            f"{named} has no criterion of {', '.join(dimensions)}; it has: {', '.join(has)}: "
             "name the ones to use with --criterion DIMENSION=NAME"
         )
-    return found
+    return wanted
 
 
 def _build_output_pairs(
@@ -156,26 +156,29 @@ def _build_output_pairs(
     criteria: Mapping[str, str],
     settings: DrawSettings,
     files: PictureFiles,
-    found: DrawnPairs,
+    drawn: DrawnPairs,
 ) -> Iterator[OpenPair]:
     outputs = [(model, row) for model, rows in by_model.items() for row in rows]
-    for (one, first), (two, second) in combinations(outputs, 2):
-        if one == two:
+    for (first_model, first), (second_model, second) in combinations(outputs, 2):
+        if first_model == second_model:
             continue
         scores = (_mean_score(first, criteria), _mean_score(second, criteria))
         pictures = (files.of(first, "edited"), files.of(second, "edited"), files.of(first, "source"))
         if edited_picture_key(first) == edited_picture_key(second):
-            found.same_picture += 1
+            drawn.same_picture += 1
         elif scores[0] is None or scores[1] is None:
-            found.unscored += 1
+            drawn.unscored += 1
         elif "annotated" in first.edit.more_images:
-            found.marked += 1
+            drawn.marked += 1
         elif None in pictures:
-            found.no_picture += 1
+            drawn.no_picture += 1
         else:
             sides = [
                 PairSide(key=content_id(edited_picture_key(row)), name=model, picture=picture, score=score)
-                for model, row, picture, score in zip((one, two), (first, second), pictures, scores, strict=False)
+                for model, row, picture, score in (
+                    (first_model, first, pictures[0], scores[0]),
+                    (second_model, second, pictures[1], scores[1]),
+                )
             ]
             yield _build_output_pair(first, sides, dimension, criteria, str(pictures[2]), settings, files)
 
@@ -213,7 +216,7 @@ def _build_output_pair(
 def compare_by_margin(first: PairSide, second: PairSide, margin: float, same: float) -> str:
     """Say which of two is clearly better: ahead by the margin; equal is a tie, and what lies between is unclear.
 
-    >>> by_margin(Side(key="x", name="m", score=75), Side(key="y", name="n", score=50), 25, 1e-5)
+    >>> compare_by_margin(PairSide(key="x", name="m", score=75), PairSide(key="y", name="n", score=50), 25, 1e-5)
     'x'
     """
     assert first.score is not None
@@ -232,26 +235,26 @@ def _mean_score(row: RunRow, criteria: Mapping[str, str]) -> float | None:
     means = []
     for criterion in criteria:
         if criterion in row.units:
-            known = [unit.score_100 for unit in row.units[criterion] if unit.judged and unit.score_100 is not None]
-            if not known:
+            scores = [unit.score_100 for unit in row.units[criterion] if unit.judged and unit.score_100 is not None]
+            if not scores:
                 return None
-            means.append(sum(known) / len(known))
+            means.append(sum(scores) / len(scores))
     return sum(means) / len(means) if means else None
 
 
 def _build_fields(row: RunRow, dimension: str, criteria: Mapping[str, str], files: PictureFiles) -> dict[str, Any]:
     rules, kind = pair_rules(), row.edit.instruction_type
-    asked = {flag for name, flag in criteria.items() if name in row.units}
-    found: dict[str, Any] = {flag: flag in asked for flag in rules.criteria[dimension].values()}
+    flags = {flag for name, flag in criteria.items() if name in row.units}
+    fields: dict[str, Any] = {flag: flag in flags for flag in rules.criteria[dimension].values()}
     if kind:
-        found["task" if kind in DEFAULT_FOR_PAIRS.types else "instruction_type"] = kind
-    found |= {name: row.edit.extra[name] for name in rules.kept if isinstance(row.edit.extra.get(name), str)}
+        fields["task" if kind in DEFAULT_FOR_PAIRS.types else "instruction_type"] = kind
+    fields |= {name: row.edit.extra[name] for name in rules.kept if isinstance(row.edit.extra.get(name), str)}
     if row.edit.hint:
-        found["hints"] = row.edit.hint
-    references = [files.of(row, "references", place) for place in range(len(row.pictures.get("references", ())))]
+        fields["hints"] = row.edit.hint
+    references = [files.of(row, "references", position) for position in range(len(row.pictures.get("references", ())))]
     if references and None not in references:
-        found["reference_image_path"] = references
-    return found
+        fields["reference_image_path"] = references
+    return fields
 
 
 def sample_source_pairs(listed: list[OpenPair], settings: DrawSettings, seed: str) -> list[OpenPair]:
@@ -259,8 +262,8 @@ def sample_source_pairs(listed: list[OpenPair], settings: DrawSettings, seed: st
     if settings.per_source is None or len(listed) <= settings.per_source:
         return listed
     chance = random.Random(seed)
-    drawn = chance.sample(sorted(listed, key=lambda pair: pair.id), len(listed))
-    return sorted(drawn, key=lambda pair: pair.by_scores == UNCLEAR)[: settings.per_source]
+    shuffled = chance.sample(sorted(listed, key=lambda pair: pair.id), len(listed))
+    return sorted(shuffled, key=lambda pair: pair.by_scores == UNCLEAR)[: settings.per_source]
 
 
 class PictureFiles:
@@ -271,19 +274,21 @@ class PictureFiles:
         self._folder = folder.resolve()
         self._known: dict[str, Path | None] = {}
 
-    def of(self, row: RunRow, role: str, place: int = 0) -> str | None:
+    def of(self, row: RunRow, role: str, position: int = 0) -> str | None:
         """Return a picture's path relative to the file of pairs; None where it is nowhere."""
         shas = row.pictures.get(role, [])
-        found = self._copy(shas[place]) if place < len(shas) else None
-        if found is None:
+        path = self._copy(shas[position]) if position < len(shas) else None
+        if path is None:
             named = row.edit.files.get(role, ())
-            found = Path(str(named[place])) if place < len(named) and Path(str(named[place])).is_file() else None
-        return os.path.relpath(found.resolve(), self._folder) if found else None
+            path = (
+                Path(str(named[position])) if position < len(named) and Path(str(named[position])).is_file() else None
+            )
+        return os.path.relpath(path.resolve(), self._folder) if path else None
 
     def _copy(self, sha: str) -> Path | None:
         """Return a run's copy of a picture; a candidate stands in many pairs and is looked for once."""
         if sha not in self._known:
-            self._known[sha] = next((path for kept in self._kept if (path := kept.find(sha))), None)
+            self._known[sha] = next((path for pictures in self._kept if (path := pictures.find(sha))), None)
         return self._known[sha]
 
 
@@ -294,34 +299,35 @@ def draw_rationales(tables: Sequence[RunTable], settings: DrawSettings, folder: 
     if unknown := wanted - {name for table in tables for name in table.criteria}:
         has = ", ".join(dict.fromkeys(name for table in tables for name in table.criteria))
         raise UserError(f'"{min(unknown)}" was not judged in these runs; there are: {has}')
-    files, found = PictureFiles(tables, folder), DrawnPairs()
-    held: dict[Hashable, dict[str, tuple[RunRow, RunTable]]] = {}
+    files, drawn = PictureFiles(tables, folder), DrawnPairs()
+    by_case: dict[Hashable, dict[str, tuple[RunRow, RunTable]]] = {}
     for table, judge in zip(tables, names, strict=True):
         for row in table.rows:
             for criterion in row.units if not wanted else wanted & row.units.keys():
-                held.setdefault((row.case, edited_picture_key(row), criterion), {}).setdefault(judge, (row, table))
+                by_case.setdefault((row.case, edited_picture_key(row), criterion), {}).setdefault(judge, (row, table))
     by_source: dict[tuple[str, str], list[OpenPair]] = {}
     together = False
-    for (_, _, criterion), by_judge in held.items():  # type: ignore[misc]
-        for (one, (first, table)), (two, (second, _)) in combinations(by_judge.items(), 2):
+    for (_, _, criterion), by_judge in by_case.items():  # type: ignore[misc]
+        for (first_judge, (first, table)), (second_judge, (second, _)) in combinations(by_judge.items(), 2):
             together = True
-            sides = [_build_rationale_side(judge, row, str(criterion)) for judge, row in ((one, first), (two, second))]
+            rows = ((first_judge, first), (second_judge, second))
+            sides = [_build_rationale_side(judge, row, str(criterion)) for judge, row in rows]
             pictures = files.of(first, "source"), files.of(first, "edited")
             if None in sides:
-                found.silent += 1
+                drawn.silent += 1
             elif None in pictures:
-                found.no_picture += 1
+                drawn.no_picture += 1
             else:
                 pair = _build_rationale_pair(first, table, str(criterion), sides, pictures, settings)
                 by_source.setdefault((pair.dimension, pair.source), []).append(pair)
     if not together:
         raise UserError(f"{' and '.join(t.name for t in tables)} have no edit and criterion in common")
     for (criterion, source), listed in by_source.items():
-        kept = sample_source_pairs(listed, settings, f"{settings.seed}:{criterion}:{source}")
-        found.beyond += len(listed) - len(kept)
-        found.pairs += kept
-    found.pairs = shuffle_pairs(settings.seed, found.pairs)
-    return found
+        sampled = sample_source_pairs(listed, settings, f"{settings.seed}:{criterion}:{source}")
+        drawn.beyond += len(listed) - len(sampled)
+        drawn.pairs += sampled
+    drawn.pairs = shuffle_pairs(settings.seed, drawn.pairs)
+    return drawn
 
 
 def _name_judges(tables: Sequence[RunTable]) -> list[str]:

@@ -98,11 +98,11 @@ def content_id(*facts: Any) -> str:
 
 def shuffle_pairs(seed: int, pairs: Iterable[OpenPair]) -> list[OpenPair]:
     """Return pairs in an order, and each with its sides in an order, that the seed decides alone."""
-    found = []
+    ordered = []
     for pair in pairs:
         turned = int(content_id(seed, pair.id), 16) % 2
-        found.append(pair.model_copy(update={"a": pair.b, "b": pair.a}) if turned else pair)
-    return sorted(found, key=lambda pair: content_id("order", seed, pair.id))
+        ordered.append(pair.model_copy(update={"a": pair.b, "b": pair.a}) if turned else pair)
+    return sorted(ordered, key=lambda pair: content_id("order", seed, pair.id))
 
 
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> int:
@@ -123,10 +123,10 @@ def read_open_pairs(pairs: Path) -> list[OpenPair]:
         raise UserError(
             f"there is no {path.name} beside {pairs}: make the pairs with `editloupe make pairs RUN --out {pairs}`"
         )
-    found = []
+    records = []
     for row in read_jsonl(path):
         try:
-            found.append(OpenPair.model_validate(row.values))
+            records.append(OpenPair.model_validate(row.values))
         except ValidationError as error:
             raise row.error(mistake(error)) from None
-    return found
+    return records

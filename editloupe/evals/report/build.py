@@ -82,7 +82,7 @@ def build_report(
     table, _ = split_off_reference(whole_table)
     fields = tuple(dict.fromkeys(("model", *by)))
     parts = split_into_slices(table)
-    rankings = compare_models_by_slice([whole_table], how, intervals=False, least=1, known=parts)
+    rankings = compare_models_by_slice([whole_table], how, intervals=False, least=1, slices=parts)
     scores = compute_scores(table, fields, unjudged, how, parts=parts)
     people = load_human_labels(table, human)
     agreement = measure_agreement(table, people, how) if people.given else None

@@ -70,7 +70,7 @@ def missing_estimate(why: str, n: int = 0) -> Estimate:
 def finite_or_none(value: Any) -> float | None:
     """Return a float, or None where it is nan or infinite.
 
-    >>> finite(float("nan")), finite(np.float64(2))
+    >>> finite_or_none(float("nan")), finite_or_none(np.float64(2))
     (None, 2.0)
     """
     number = float(value)
@@ -129,10 +129,10 @@ class Clusters:
             size = min(left, max(1, _CELLS // self.count))
             counts = np.zeros((size, self.count))
             rows = np.arange(size)[:, None]
-            for places in members:
-                drawn = random.integers(0, len(places), (size, len(places)))
-                flat = np.bincount((rows * len(places) + drawn).ravel(), minlength=size * len(places))
-                counts[:, places] = flat.reshape(size, len(places))
+            for stratum_members in members:
+                picks = random.integers(0, len(stratum_members), (size, len(stratum_members)))
+                flat = np.bincount((rows * len(stratum_members) + picks).ravel(), minlength=size * len(stratum_members))
+                counts[:, stratum_members] = flat.reshape(size, len(stratum_members))
             yield counts
             left -= size
 
@@ -160,10 +160,10 @@ class Clusters:
                 items = counts[:, self.of_item]
                 yield items if kinds is None else kinds.gathered(items)
             return
-        held = np.zeros((self.count, kinds.count))
-        np.add.at(held, (self.of_item, kinds.of_item), 1)
+        table = np.zeros((self.count, kinds.count))
+        np.add.at(table, (self.of_item, kinds.of_item), 1)
         for counts in self.draws(resampling):
-            yield counts @ held
+            yield counts @ table
 
 
 def _count_distinct_rows(rows: Floats) -> tuple[Floats, Ints]:
@@ -183,15 +183,15 @@ def _draw_counts(random: np.random.Generator, size: int, resamples: int) -> Iter
     """Yield batches of resamples of so many clusters, one a row: how often each was drawn."""
     left = resamples
     while left:
-        here = min(left, max(1, _CELLS // size))
-        counts = np.empty((here, size))
-        some = max(1, _CACHE_CELLS // size)
-        for first in range(0, here, some):
-            part = counts[first : first + some]
-            drawn = random.integers(0, size, part.shape) + np.arange(len(part))[:, None] * size
-            part[:] = np.bincount(drawn.ravel(), minlength=part.size).reshape(part.shape)
+        batch = min(left, max(1, _CELLS // size))
+        counts = np.empty((batch, size))
+        step = max(1, _CACHE_CELLS // size)
+        for first in range(0, batch, step):
+            part = counts[first : first + step]
+            picks = random.integers(0, size, part.shape) + np.arange(len(part))[:, None] * size
+            part[:] = np.bincount(picks.ravel(), minlength=part.size).reshape(part.shape)
         yield counts
-        left -= here
+        left -= batch
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class DistinctRows:
 def find_distinct_rows(numbers: Floats) -> DistinctRows:
     """Tell rows apart by their numbers; nan equals nan.
 
-    >>> kinds_of(np.array([[1.0, np.nan], [2.0, 3.0], [1.0, np.nan]])).of_item.tolist()
+    >>> find_distinct_rows(np.array([[1.0, np.nan], [2.0, 3.0], [1.0, np.nan]])).of_item.tolist()
     [0, 1, 0]
     """
     rows = np.where(np.isnan(numbers), -np.inf, numbers)
@@ -248,7 +248,7 @@ def build_clusterings(
 def number_keys(keys: Sequence[Hashable] | Ints) -> Ints:
     """Return a number for each key, equal keys equal numbers, in order of first appearance.
 
-    >>> numbered(["b", "a", "b"]).tolist(), numbered(np.array([7, 2, 7])).tolist()
+    >>> number_keys(["b", "a", "b"]).tolist(), number_keys(np.array([7, 2, 7])).tolist()
     ([0, 1, 0], [0, 1, 0])
     """
     if isinstance(keys, np.ndarray):
@@ -275,27 +275,27 @@ def build_estimate(
     number = None if value is None else finite_or_none(value)
     if number is None:
         return Estimate(value=None, n=n, why=why or "it is not defined for these data")
-    found: dict[str, tuple[float, float]] = {}
+    intervals: dict[str, tuple[float, float]] = {}
     reasons = []
-    for name, (clusters, drawn) in samples.items():
-        ends = percentile_interval(drawn, level) if clusters > 1 else None
+    for name, (clusters, values) in samples.items():
+        ends = percentile_interval(values, level) if clusters > 1 else None
         if ends is not None:
-            found[name] = (_snap_to_value(number, ends[0]), _snap_to_value(number, ends[1]))
+            intervals[name] = (_snap_to_value(number, ends[0]), _snap_to_value(number, ends[1]))
         elif clusters < 2:
             reasons.append(f"no interval by {name}: there is only one {_CLUSTER_NOUNS[name]}")
         else:
             reasons.append(f"no interval by {name}: the value is undefined in most resamples")
-    low, high = max(found.values(), key=lambda ends: ends[1] - ends[0], default=(None, None))
+    low, high = max(intervals.values(), key=lambda ends: ends[1] - ends[0], default=(None, None))
     if low is not None and low == high:
         reasons.append("the data do not vary, so the interval says nothing")
-    told = "; ".join(([why] if why else []) + reasons) or None
-    return Estimate(value=number, low=low, high=high, n=n, why=told, intervals=found)
+    text = "; ".join(([why] if why else []) + reasons) or None
+    return Estimate(value=number, low=low, high=high, n=n, why=text, intervals=intervals)
 
 
 def _snap_to_value(value: float, end: float) -> float:
     """Return the value for an end that differs from it by rounding alone: no interval ends inside of its own value.
 
-    >>> _level_with(74.99999999999999, 75.0), _level_with(75.0, 75.1)
+    >>> _snap_to_value(74.99999999999999, 75.0), _snap_to_value(75.0, 75.1)
     (74.99999999999999, 75.1)
     """
     return value if math.isclose(value, end, rel_tol=1e-12, abs_tol=1e-12) else end
@@ -311,12 +311,12 @@ def bootstrap_statistics(
 
     All statistics are taken from the same draws, so that their differences are paired.
     """
-    found: dict[str, dict[str, tuple[int, Floats]]] = {name: {} for name in statistics}
+    samples: dict[str, dict[str, tuple[int, Floats]]] = {name: {} for name in statistics}
     for way in ways if statistics else ():
-        drawn: dict[str, list[Floats]] = {name: [] for name in statistics}
+        batches_of: dict[str, list[Floats]] = {name: [] for name in statistics}
         for counts in way.item_draws(resampling, kinds):
             for name, statistic in statistics.items():
-                drawn[name].append(statistic(counts))
-        for name, batches in drawn.items():
-            found[name][way.name] = (way.count, np.concatenate(batches))
-    return found
+                batches_of[name].append(statistic(counts))
+        for name, batches in batches_of.items():
+            samples[name][way.name] = (way.count, np.concatenate(batches))
+    return samples

@@ -165,10 +165,10 @@ def alpha(ratings: Floats) -> MeasureResult:
         return None, "there is only one annotator"
     if not paired.any():
         return None, "no edit was rated by two"
-    given = ratings[paired]
-    if len(np.unique(given[np.isfinite(given)])) < 2:
+    shared = ratings[paired]
+    if len(np.unique(shared[np.isfinite(shared)])) < 2:
         return None, f"every rating of the {int(paired.sum())} edits is the same"
-    counts = _value_counts(given, np.unique(given[np.isfinite(given)]))
+    counts = _value_counts(shared, np.unique(shared[np.isfinite(shared)]))
     weighted = counts / (counts.sum(1, keepdims=True) - 1)
     coincidences = weighted.T @ counts - np.diag(weighted.sum(0))
     return finite_or_none(_ordinal_alpha(coincidences[None])[0]), None
@@ -223,9 +223,9 @@ def alpha_samples(counts: Floats, ratings: Floats) -> Floats:
     values = np.unique(ratings[np.isfinite(ratings)])
     if len(values) > MAX_LABEL_VALUES or not len(values):
         return np.full(len(counts), np.nan)
-    given = _value_counts(ratings, values)
-    raters = given.sum(1)
-    pairs = given[:, :, None] * given[:, None, :] - np.eye(len(values)) * given[:, :, None]
+    value_counts = _value_counts(ratings, values)
+    raters = value_counts.sum(1)
+    pairs = value_counts[:, :, None] * value_counts[:, None, :] - np.eye(len(values)) * value_counts[:, :, None]
     pairs = np.where(raters[:, None, None] > 1, pairs / np.maximum(raters - 1, 1)[:, None, None], 0)
     return _ordinal_alpha((counts @ pairs.reshape(len(pairs), -1)).reshape(-1, len(values), len(values)))
 
@@ -271,10 +271,10 @@ def _are(count: int) -> str:
 
 def _ranks(counts: Floats, x: Floats) -> Floats:
     """Return resamples × items of mid-ranks within each resample."""
-    values, place = np.unique(x, return_inverse=True)
-    held = counts @ np.eye(len(values))[place]
-    ranks = np.cumsum(held, 1) - held + (held + 1) / 2
-    return np.asarray(ranks[:, place])
+    values, value_of_item = np.unique(x, return_inverse=True)
+    totals = counts @ np.eye(len(values))[value_of_item]
+    ranks = np.cumsum(totals, 1) - totals + (totals + 1) / 2
+    return np.asarray(ranks[:, value_of_item])
 
 
 def _correlation(covariance: Floats, x_variance: Floats, y_variance: Floats) -> Floats:
@@ -296,15 +296,15 @@ def estimate_alpha(ratings: Floats, sources: Sequence[str], resampling: Resampli
     """Return Krippendorff's ordinal α of items × raters with its interval; n counts items with two ratings or more."""
     paired = np.isfinite(ratings).sum(1) >= 2
     value, why = alpha(drop_empty_raters(ratings))
-    drawn: dict[str, tuple[int, Floats]] = {}
+    samples: dict[str, tuple[int, Floats]] = {}
     if value is not None:
         ways = build_clusterings([source for source, here in zip(sources, paired, strict=True) if here])
         kinds = find_distinct_rows(ratings[paired])
         few = ratings[paired][kinds.first]
-        drawn = bootstrap_statistics(ways, resampling, {"alpha": lambda counts: alpha_samples(counts, few)}, kinds)[
+        samples = bootstrap_statistics(ways, resampling, {"alpha": lambda counts: alpha_samples(counts, few)}, kinds)[
             "alpha"
         ]
-    return build_estimate(value, int(paired.sum()), drawn, resampling.level, why)
+    return build_estimate(value, int(paired.sum()), samples, resampling.level, why)
 
 
 def drop_empty_raters(ratings: Floats) -> Floats:

@@ -147,17 +147,17 @@ class Agreement(Record):
     def rows(self) -> list[dict[str, Any]]:
         """Return one plain record a criterion, type or other group, and measure."""
         groups: list[tuple[dict[str, str], Measures]] = []
-        for criterion, whole in self.criteria.items():
-            kinds = (("all", whole), *whole.by_type.items())
+        for criterion, overall in self.criteria.items():
+            kinds = (("all", overall), *overall.by_type.items())
             groups += [({"criterion": criterion, "type": kind}, measures) for kind, measures in kinds]
             for field, values in self.by.items():
                 groups += [
-                    ({"criterion": criterion, "type": "all", "by": field, "group": value}, found[criterion])
-                    for value, found in values.items()
+                    ({"criterion": criterion, "type": "all", "by": field, "group": value}, by_criterion[criterion])
+                    for value, by_criterion in values.items()
                 ]
         return [
-            {**place, "measure": name, **getattr(measures, name).model_dump(exclude={"intervals"})}
-            for place, measures in groups
+            {**names, "measure": name, **getattr(measures, name).model_dump(exclude={"intervals"})}
+            for names, measures in groups
             for name in (*MEASURES, "mae_100", "krippendorff_alpha")
         ]
 
@@ -197,18 +197,18 @@ def measure_agreement(
     manifest, or several with commas between them; several editing models are always told apart.
     """
     table, resampling = read_run_table(run, protocol, configuration), resampling or Resampling()
-    people = load_human_labels(table, human)
-    given: dict[str, int] = dict.fromkeys(people.annotators, 0)
-    for labels in people.given.values():
+    human_labels = load_human_labels(table, human)
+    counts: dict[str, int] = dict.fromkeys(human_labels.annotators, 0)
+    for labels in human_labels.given.values():
         for name in labels:
-            given[name] += 1
+            counts[name] += 1
     notes = list(find_warnings(table))
     fields = (
         dict.fromkeys((*(["model"] if len(table.models) > 1 else []), *by))
-        if people.given or people.adjudicated
+        if human_labels.given or human_labels.adjudicated
         else {}
     )
-    if not (people.given or people.adjudicated):
+    if not (human_labels.given or human_labels.adjudicated):
         notes.append("No human labels: the manifest has none for these edits, and no file was named.")
     return Agreement(
         run=table.name,
@@ -217,11 +217,13 @@ def measure_agreement(
         protocol=table.protocol,
         configuration=table.configuration,
         models=table.models,
-        origin=people.origin,
-        annotators=given,
-        criteria={criterion: _measure_criterion(table, people, criterion, resampling) for criterion in table.criteria},
-        by={field: _measure_groups(table, people, field, resampling) for field in fields},
-        notes=(*notes, *people.notes),
+        origin=human_labels.origin,
+        annotators=counts,
+        criteria={
+            criterion: _measure_criterion(table, human_labels, criterion, resampling) for criterion in table.criteria
+        },
+        by={field: _measure_groups(table, human_labels, field, resampling) for field in fields},
+        notes=(*notes, *human_labels.notes),
     )
 
 
@@ -244,7 +246,7 @@ class _CriterionScores(NamedTuple):
 
 
 def _measure_groups(
-    table: RunTable, people: HumanLabels, fields: str, resampling: Resampling
+    table: RunTable, labels: HumanLabels, fields: str, resampling: Resampling
 ) -> dict[str, dict[str, Measures]]:
     """Return every measure by the values of a field, or of several together, in the order in which they first occur."""
     names = [name.strip() for name in fields.split(",")]
@@ -254,39 +256,39 @@ def _measure_groups(
     groups: dict[str, list[int]] = {}
     for number, row in enumerate(table.rows):
         values = [row.field(name) for name in names]
-        told = [f"(no {name})" if v is None else str(v) for name, v in zip(names, values, strict=True)]
-        groups.setdefault(" · ".join(told), []).append(number)
-    found: dict[str, dict[str, Measures]] = {value: {} for value in groups}
+        texts = [f"(no {name})" if v is None else str(v) for name, v in zip(names, values, strict=True)]
+        groups.setdefault(" · ".join(texts), []).append(number)
+    measures: dict[str, dict[str, Measures]] = {value: {} for value in groups}
     sources = [row.source for row in table.rows]
     for criterion in table.criteria:
-        said = _CriterionScores.of(table, people, criterion)
+        scores = _CriterionScores.of(table, labels, criterion)
         scale = find_label_scale(table, criterion)
-        for value, places in groups.items():
+        for value, positions in groups.items():
             members = np.zeros(len(table.rows), bool)
-            members[places] = True
-            found[value][criterion] = _measure(said, members, sources, scale, resampling)[0]
-    return found
+            members[positions] = True
+            measures[value][criterion] = _measure(scores, members, sources, scale, resampling)[0]
+    return measures
 
 
 def _measure_criterion(
-    table: RunTable, people: HumanLabels, criterion: str, resampling: Resampling
+    table: RunTable, labels: HumanLabels, criterion: str, resampling: Resampling
 ) -> CriterionAgreement:
-    said = _CriterionScores.of(table, people, criterion)
+    scores = _CriterionScores.of(table, labels, criterion)
     kinds = [row.edit.instruction_type for row in table.rows]
     sources = [row.source for row in table.rows]
     scale = find_label_scale(table, criterion)
     everyone = np.ones(len(kinds), bool)
-    whole, pairs = _measure(said, everyone, sources, scale, resampling)
+    overall, pairs = _measure(scores, everyone, sources, scale, resampling)
     types: dict[str, Bools] = {str(kind): np.array([k == kind for k in kinds]) for kind in _order_types(table, kinds)}
-    by_type = {name: _measure(said, of, sources, scale, resampling)[0] for name, of in types.items()}
+    by_type = {name: _measure(scores, of, sources, scale, resampling)[0] for name, of in types.items()}
     names = table.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
     counted = len(pairs) > 0 and len(pairs.values) <= st.MAX_LABEL_VALUES
     counts = st.count_confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionAgreement(
-        **dict(whole),
+        **dict(overall),
         confusion=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
-        ceiling=measure_ceiling(said.ratings, sources, resampling),
-        people=measure_annotator_agreement(said.ratings, people.annotators, sources, types, resampling),
+        ceiling=measure_ceiling(scores.ratings, sources, resampling),
+        people=measure_annotator_agreement(scores.ratings, labels.annotators, sources, types, resampling),
         by_type=by_type,
     )
 
@@ -294,9 +296,9 @@ def _measure_criterion(
 def _order_types(table: RunTable, kinds: list[Any]) -> list[Any]:
     """Return the types that occur, the protocol's own first and in its order."""
     protocol = known_protocol(table.protocol)
-    known = protocol.types if protocol else ()
-    found = dict.fromkeys(kind for kind in kinds if kind is not None)
-    return [*(kind for kind in known if kind in found), *(kind for kind in found if kind not in known)]
+    own = protocol.types if protocol else ()
+    present = dict.fromkeys(kind for kind in kinds if kind is not None)
+    return [*(kind for kind in own if kind in present), *(kind for kind in present if kind not in own)]
 
 
 def match_scores(judge: Floats, ratings: Floats, scale: tuple[float, ...]) -> tuple[MatchedScores, Bools]:
@@ -319,27 +321,27 @@ def find_label_scale(table: RunTable, criterion: str) -> tuple[float, ...]:
 
 
 def _measure(
-    said: _CriterionScores,
+    scores: _CriterionScores,
     members: Bools,
     sources: list[str],
     scale: tuple[float, ...],
     resampling: Resampling,
 ) -> tuple[Measures, MatchedScores]:
-    judge, ratings, counting = said
+    judge, ratings, counting = scores
     pairs, both = match_scores(judge[members], counting[members], scale)
-    here = [sources[place] for place in np.flatnonzero(members)]
+    here = [sources[position] for position in np.flatnonzero(members)]
     ways = build_clusterings([source for source, paired in zip(here, both, strict=True) if paired])
     raters = np.concatenate([ratings[members], row_lower_medians(judge[members])[:, None]], 1)
     among, with_judge = estimate_alpha(ratings[members], here, resampling), estimate_alpha(raters, here, resampling)
     several = drop_empty_raters(ratings).shape[1] > 1
-    found = pairs.estimates(ways, resampling)
+    estimates = pairs.estimates(ways, resampling)
     labelled = np.isfinite(counting[members]).any(1)
     return (
         Measures(
             n=len(pairs),
             left_out=int((labelled & ~both).sum()),
-            **found,
-            mae_100=_mae_100(found["mae"], scale),
+            **estimates,
+            mae_100=_mae_100(estimates["mae"], scale),
             krippendorff_alpha=among if several else with_judge,
             raters="annotators" if several else "annotator and judge",
             krippendorff_alpha_annotators=among,
@@ -363,38 +365,42 @@ def measure_ceiling(ratings: Floats, sources: list[str], resampling: Resampling)
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():
         return None
-    given = drop_empty_raters(ratings[shared])
+    shared_ratings = drop_empty_raters(ratings[shared])
     ways = build_clusterings([source for source, here in zip(sources, shared, strict=True) if here])
-    kinds = find_distinct_rows(given)
-    whole, few = _leave_each_out(given), _leave_each_out(given[kinds.first])
-    n = int(np.any([items for items, _ in whole], axis=0).sum())
-    values = {measure: [pair.value(measure) for _, pair in whole] for measure in _CEILING_MEASURES}
-    defined = {measure: [v is not None for v, _ in found] for measure, found in values.items()}
+    kinds = find_distinct_rows(shared_ratings)
+    all_turns, few = _leave_each_out(shared_ratings), _leave_each_out(shared_ratings[kinds.first])
+    n = int(np.any([items for items, _ in all_turns], axis=0).sum())
+    values = {measure: [pair.value(measure) for _, pair in all_turns] for measure in _CEILING_MEASURES}
+    defined = {measure: [v is not None for v, _ in estimates] for measure, estimates in values.items()}
 
     def mean_of(measure: str, counts: Floats) -> Floats:
-        turns = [turn for turn, known in zip(few, defined[measure], strict=True) if known]
+        turns = [turn for turn, defined_values in zip(few, defined[measure], strict=True) if defined_values]
         return np.asarray(np.mean([pair.samples(measure, counts[:, items]) for items, pair in turns], axis=0))
 
     statistics = {measure: partial(mean_of, measure) for measure in _CEILING_MEASURES if any(defined[measure])}
     samples = bootstrap_statistics(ways, resampling, statistics, kinds)
-    found: dict[str, Estimate] = {}
+    estimates: dict[str, Estimate] = {}
     for measure, results in values.items():
-        known = [value for value, _ in results if value is not None]
-        why = None if known else next((why for _, why in results if why), st.NO_SHARED_EDITS)
-        found[measure] = build_estimate(
-            float(np.mean(known)) if known else None, n, samples.get(measure, {}), resampling.level, why
+        defined_values = [value for value, _ in results if value is not None]
+        why = None if defined_values else next((why for _, why in results if why), st.NO_SHARED_EDITS)
+        estimates[measure] = build_estimate(
+            float(np.mean(defined_values)) if defined_values else None,
+            n,
+            samples.get(measure, {}),
+            resampling.level,
+            why,
         )
-    return Ceiling(annotators=given.shape[1], **found)
+    return Ceiling(annotators=shared_ratings.shape[1], **estimates)
 
 
-def _leave_each_out(given: Floats) -> list[tuple[Bools, MatchedScores]]:
+def _leave_each_out(ratings: Floats) -> list[tuple[Bools, MatchedScores]]:
     """Return for each annotator the items shared with others, and the own scores against those of the others."""
-    found = []
-    for one in range(given.shape[1]):
-        rest = np.delete(given, one, 1)
-        items = np.isfinite(given[:, one]) & np.isfinite(rest).any(1)
-        found.append((items, match_scores(given[:, one : one + 1], rest, ())[0]))
-    return found
+    turns = []
+    for rater in range(ratings.shape[1]):
+        rest = np.delete(ratings, rater, 1)
+        items = np.isfinite(ratings[:, rater]) & np.isfinite(rest).any(1)
+        turns.append((items, match_scores(ratings[:, rater : rater + 1], rest, ())[0]))
+    return turns
 
 
 def measure_annotator_agreement(
@@ -404,7 +410,7 @@ def measure_annotator_agreement(
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():
         return None
-    found, left_out = _find_rater_pairs(ratings[shared])
+    rater_pairs, left_out = _find_rater_pairs(ratings[shared])
     here = _select_sources(sources, shared)
     return AnnotatorAgreement(
         **dict(_measure_raters(ratings[shared], here, resampling)),
@@ -415,7 +421,7 @@ def measure_annotator_agreement(
         },
         pairs=tuple(
             RaterPair(names=(names[a], names[b]), **dict(_measure_raters(ratings[shared][:, [a, b]], here, resampling)))
-            for a, b in found
+            for a, b in rater_pairs
         ),
         pairs_left_out=left_out,
     )
@@ -427,9 +433,9 @@ def _select_sources(sources: Sequence[str], members: Bools) -> list[str]:
 
 def _measure_raters(ratings: Floats, sources: Sequence[str], resampling: Resampling) -> RaterAgreement:
     shared = np.isfinite(ratings).sum(1) >= 2
-    given = drop_empty_raters(ratings[shared])
+    own = drop_empty_raters(ratings[shared])
     return RaterAgreement(
-        raters=given.shape[1],
+        raters=own.shape[1],
         n=int(shared.sum()),
         krippendorff_alpha=estimate_alpha(ratings, sources, resampling),
         exact=estimate_exact_share(ratings, sources, resampling),
@@ -459,10 +465,10 @@ def estimate_exact_share(ratings: Floats, sources: Sequence[str], resampling: Re
 
 def _count_equal_labels(ratings: Floats) -> tuple[Floats, Floats]:
     """Return for every edit how many pairs of its labels are equal, and how many there are."""
-    given = np.isfinite(ratings)
-    labels = given.sum(1)
+    rated = np.isfinite(ratings)
+    labels = rated.sum(1)
     equal = np.zeros(len(ratings))
-    for value in np.unique(ratings[given]):
+    for value in np.unique(ratings[rated]):
         same = (ratings == value).sum(1)
         equal += same * (same - 1) / 2
     return equal, labels * (labels - 1) / 2
@@ -470,9 +476,9 @@ def _count_equal_labels(ratings: Floats) -> tuple[Floats, Floats]:
 
 def _find_rater_pairs(ratings: Floats) -> tuple[list[tuple[int, int]], int]:
     """Return the raters that share an edit, two by two, those who share most first, and how many pairs are left out."""
-    given = np.isfinite(ratings)
-    counts = given.T.astype(float) @ given.astype(float)
-    found = [(a, b) for a, b in combinations(range(ratings.shape[1]), 2) if counts[a, b] > 0]
-    if len(found) > MAX_RATER_PAIRS:
-        found.sort(key=lambda pair: -counts[pair])
-    return found[:MAX_RATER_PAIRS], max(0, len(found) - MAX_RATER_PAIRS)
+    rated = np.isfinite(ratings)
+    counts = rated.T.astype(float) @ rated.astype(float)
+    pairs = [(a, b) for a, b in combinations(range(ratings.shape[1]), 2) if counts[a, b] > 0]
+    if len(pairs) > MAX_RATER_PAIRS:
+        pairs.sort(key=lambda pair: -counts[pair])
+    return pairs[:MAX_RATER_PAIRS], max(0, len(pairs) - MAX_RATER_PAIRS)

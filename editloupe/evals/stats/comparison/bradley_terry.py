@@ -70,58 +70,60 @@ def fit_bradley_terry(comparisons: Iterable[PairwiseJudgement], resampling: Resa
     wins. Where they are not, one imagined tie between every two models is added, and the notes say so. Models that were
     never compared with the others, directly or by way of third ones, have no common ranking: no strength is given.
     """
-    listed, resampling = list(comparisons), resampling or Resampling()
-    models = sorted({name for one in listed for name in (one.first, one.second)})
+    judgements, resampling = list(comparisons), resampling or Resampling()
+    models = sorted({name for judgement in judgements for name in (judgement.first, judgement.second)})
     if not models:
         return Ranking(models=(), comparisons=0, sources=0, notes=("No two models were compared.",))
-    place = {name: number for number, name in enumerate(models)}
-    of_source = number_keys([one.source for one in listed])
+    number_of = {name: number for number, name in enumerate(models)}
+    of_source = number_keys([judgement.source for judgement in judgements])
     sources = int(of_source.max()) + 1
-    held = np.zeros((sources, len(models), len(models)))
-    first, second = np.array([(place[one.first], place[one.second]) for one in listed]).T
-    outcomes = np.array([one.outcome for one in listed])
-    np.add.at(held, (of_source, first, second), outcomes)
-    np.add.at(held, (of_source, second, first), 1 - outcomes)
-    wins = held.sum(0)
+    wins_by_source = np.zeros((sources, len(models), len(models)))
+    first, second = np.array([(number_of[judgement.first], number_of[judgement.second]) for judgement in judgements]).T
+    outcomes = np.array([judgement.outcome for judgement in judgements])
+    np.add.at(wins_by_source, (of_source, first, second), outcomes)
+    np.add.at(wins_by_source, (of_source, second, first), 1 - outcomes)
+    wins = wins_by_source.sum(0)
     islands = _find_components(wins + wins.T)
     if len(islands) > 1:
         groups = "; ".join(", ".join(models[number] for number in island) for island in islands)
         why = "some models were never compared with the others"
         note = f"There is no common ranking: {why}, not even by way of third ones. Compared among themselves: {groups}."
-        strengths = [missing_estimate(why, len(listed))] * len(models)
-        return _build_ranking(models, strengths, listed, sources, (note,))
+        strengths = [missing_estimate(why, len(judgements))] * len(models)
+        return _build_ranking(models, strengths, judgements, sources, (note,))
     counts = (wins + wins.T).sum(0)
     point, imagined = _fit(wins, None)
     if point is None:
         why = "the strengths did not converge"
         return _build_ranking(
-            models, [missing_estimate(why)] * len(models), listed, sources, (f"There is no ranking: {why}.",)
+            models, [missing_estimate(why)] * len(models), judgements, sources, (f"There is no ranking: {why}.",)
         )
-    drawn, helped = _resample_strengths(held.reshape(sources, -1), sources, point, resampling)
+    samples, helped = _resample_strengths(wins_by_source.reshape(sources, -1), sources, point, resampling)
     strengths = [
         build_estimate(
-            float(point[number]), int(counts[number]), {"source": (sources, drawn[:, number])}, resampling.level
+            float(point[number]), int(counts[number]), {"source": (sources, samples[:, number])}, resampling.level
         )
         for number in range(len(models))
     ]
-    notes = _build_notes(models, wins, point, drawn, imagined, helped, sources, resampling)
-    return _build_ranking(models, strengths, listed, sources, notes)
+    notes = _build_notes(models, wins, point, samples, imagined, helped, sources, resampling)
+    return _build_ranking(models, strengths, judgements, sources, notes)
 
 
-def _resample_strengths(held: Floats, sources: int, point: Floats, resampling: Resampling) -> tuple[Floats, int]:
+def _resample_strengths(
+    wins_by_source: Floats, sources: int, point: Floats, resampling: Resampling
+) -> tuple[Floats, int]:
     """Return the strengths of every resample, and how many of them needed imagined ties."""
     size = len(point)
-    drawn = np.full((resampling.resamples, size), np.nan)
+    samples = np.full((resampling.resamples, size), np.nan)
     helped = row = 0
     if sources < 2:
-        return drawn, 0
+        return samples, 0
     for counts in Clusters("source", np.arange(sources), np.zeros(sources, np.int64)).draws(resampling):
-        for matrix in (counts @ held).reshape(-1, size, size):
-            found, imagined = _fit(matrix, point)
-            if found is not None:
-                drawn[row] = found
+        for matrix in (counts @ wins_by_source).reshape(-1, size, size):
+            strengths, imagined = _fit(matrix, point)
+            if strengths is not None:
+                samples[row] = strengths
             helped, row = helped + imagined, row + 1
-    return drawn, helped
+    return samples, helped
 
 
 def _fit(wins: Floats, begin: Floats | None) -> tuple[Floats | None, bool]:
@@ -132,10 +134,10 @@ def _fit(wins: Floats, begin: Floats | None) -> tuple[Floats | None, bool]:
     if imagined:
         wins = wins + IMAGINED_WINS * (1 - np.eye(len(wins)))
     try:
-        found = np.asarray(ilsr_pairwise_dense(wins, initial_params=begin, max_iter=_MAX_ITERATIONS), float)
+        strengths = np.asarray(ilsr_pairwise_dense(wins, initial_params=begin, max_iter=_MAX_ITERATIONS), float)
     except (RuntimeError, ValueError):
         return None, imagined
-    return (found - found.mean() if np.isfinite(found).all() else None), imagined
+    return (strengths - strengths.mean() if np.isfinite(strengths).all() else None), imagined
 
 
 def _find_components(matrix: Floats, strong: bool = False) -> list[list[int]]:
@@ -151,13 +153,13 @@ def _find_components(matrix: Floats, strong: bool = False) -> list[list[int]]:
 def _build_ranking(
     models: Sequence[str],
     strengths: Sequence[Estimate],
-    listed: Sequence[PairwiseJudgement],
+    judgements: Sequence[PairwiseJudgement],
     sources: int,
     notes: Sequence[str],
 ) -> Ranking:
     tally = {name: [0, 0, 0] for name in models}
-    for one in listed:
-        for name, outcome in ((one.first, one.outcome), (one.second, 1 - one.outcome)):
+    for judgement in judgements:
+        for name, outcome in ((judgement.first, judgement.outcome), (judgement.second, 1 - judgement.outcome)):
             tally[name][0 if outcome > 0.5 else 1 if outcome < 0.5 else 2] += 1
     order = sorted(range(len(models)), key=lambda n: (-_value(strengths[n]), models[n]))
     ranked: list[ModelStrength] = []
@@ -177,7 +179,7 @@ def _build_ranking(
                 win_rate=(wins + ties / 2) / (wins + losses + ties),
             )
         )
-    return Ranking(models=tuple(ranked), comparisons=len(listed), sources=sources, notes=tuple(notes))
+    return Ranking(models=tuple(ranked), comparisons=len(judgements), sources=sources, notes=tuple(notes))
 
 
 def _value(strength: Estimate) -> float:
@@ -188,30 +190,30 @@ def _build_notes(
     models: Sequence[str],
     wins: Floats,
     point: Floats,
-    drawn: Floats,
+    samples: Floats,
     imagined: bool,
     helped: int,
     sources: int,
     resampling: Resampling,
 ) -> list[str]:
-    told = []
+    notes = []
     if imagined:
-        told.append(_explain_imagined_ties(models, wins))
+        notes.append(_explain_imagined_ties(models, wins))
     elif helped:
-        told.append(
+        notes.append(
             f"In {helped} of {resampling.resamples} resamples the strengths were not finite, and one imagined tie between "
             "every two models was added; the intervals hold these."
         )
     if sources < 2:
-        told.append("There is only one source picture, so there are no intervals.")
-        return told
+        notes.append("There is only one source picture, so there are no intervals.")
+        return notes
     order = sorted(range(len(models)), key=lambda number: -point[number])
     for better, worse in itertools.pairwise(order):
-        ends = percentile_interval(drawn[:, better] - drawn[:, worse], resampling.level)
+        ends = percentile_interval(samples[:, better] - samples[:, worse], resampling.level)
         apart = ends is not None and ends[0] > 0
         if not apart:
-            told.append(f"{models[better]} and {models[worse]} cannot be told apart at {resampling.percent}.")
-    return told
+            notes.append(f"{models[better]} and {models[worse]} cannot be told apart at {resampling.percent}.")
+    return notes
 
 
 def _explain_imagined_ties(models: Sequence[str], wins: Floats) -> str:

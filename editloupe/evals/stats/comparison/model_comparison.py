@@ -126,11 +126,11 @@ class ModelComparison(Record):
         """Return the pairs as plain records, one a pair and score."""
         lines = []
         for pair in (*self.pairs, *self.against_reference):
-            for name, one in ((OVERALL, pair.overall), *pair.criteria.items()):
-                numbers = {f"difference_{end}": getattr(one.difference, end) for end in ("value", "low", "high")}
-                whole = one.model_dump(exclude={"difference"})
+            for name, difference in ((OVERALL, pair.overall), *pair.criteria.items()):
+                numbers = {f"difference_{end}": getattr(difference.difference, end) for end in ("value", "low", "high")}
+                fields = difference.model_dump(exclude={"difference"})
                 lines.append(
-                    {"model_a": pair.a, "model_b": pair.b, "cases": pair.cases, "score": name, **whole, **numbers}
+                    {"model_a": pair.a, "model_b": pair.b, "cases": pair.cases, "score": name, **fields, **numbers}
                 )
         return lines
 
@@ -147,7 +147,7 @@ def compare_models_by_slice(
     resampling: Resampling | None = None,
     intervals: bool = True,
     least: int = 2,
-    known: Sequence[RunSlice] = (),
+    slices: Sequence[RunSlice] = (),
 ) -> tuple[ModelComparison, ...]:
     """Compare all editing models, once for every value of what the paper keeps apart, such as the instructions' language.
 
@@ -155,17 +155,19 @@ def compare_models_by_slice(
     """
     fields = find_shared_slice_fields(tables)
     if not fields:
-        return (compare_models(tables, resampling, intervals, least, {part.group[0]: part.matrix for part in known}),)
+        return (compare_models(tables, resampling, intervals, least, {part.group[0]: part.matrix for part in slices}),)
     split = [group_rows(table.rows, fields) for table in tables]
-    found = []
+    comparisons = []
     for part in dict.fromkeys(group for rows in split for group in rows):
         own = [table.with_rows(rows[part]) for table, rows in zip(tables, split, strict=True) if part in rows]
         if sum(len(split_off_reference(table)[0].models) for table in own) >= least:
-            matrices = {one.group[0]: one.matrix for one in known if one.group[1:] == part}
-            found.append(compare_models(own, resampling, intervals, 1, matrices).model_copy(update={"part": part}))
-    if not found:
+            matrices = {slice_.group[0]: slice_.matrix for slice_ in slices if slice_.group[1:] == part}
+            comparisons.append(
+                compare_models(own, resampling, intervals, 1, matrices).model_copy(update={"part": part})
+            )
+    if not comparisons:
         raise UserError(f"{' and '.join(table.name for table in tables)} holds no two editing models to compare")
-    return tuple(found)
+    return tuple(comparisons)
 
 
 def compare_models(
@@ -185,17 +187,17 @@ def compare_models(
     models = split_by_model(tables)
     judged_reference = models.pop(NOTHING_EDITED, None) if len(models) > 1 else None
     if len(models) < least:
-        held = ", ".join(models)
+        listed = ", ".join(models)
         raise UserError(
-            f"{' and '.join(t.name for t in tables)} holds outputs of one editing model only ({held}), so there is no pair"
+            f"{' and '.join(t.name for t in tables)} holds outputs of one editing model only ({listed}), so there is no pair"
         )
     pool = align_cases(
         tables[0], models if judged_reference is None else {**models, NOTHING_EDITED: judged_reference}, matrices
     )
     scored = {name: finite_or_none(pool.grid.point(pool.sides[name]).result.overall) for name in models}
     names = sorted(models, key=lambda name: -1.0 if (score := scored[name]) is None else score, reverse=True)
-    found = compute_differences(pool.grid, pool.sides, list(combinations(names, 2)), resampling, intervals)
-    pairs = _build_model_pairs(pool, found, resampling)
+    by_pair = compute_differences(pool.grid, pool.sides, list(combinations(names, 2)), resampling, intervals)
+    pairs = _build_model_pairs(pool, by_pair, resampling)
     by_words = ref.score_by_protocol(pool.grid, tables[0], pool.case_rows)
     if judged_reference is None:
         pool = pool.with_constant(NOTHING_EDITED, by_words)
@@ -224,17 +226,17 @@ def compare_models(
 
 
 def _build_model_pairs(
-    pool: AlignedCases, found: Mapping[tuple[str, str], Mapping[str, PairedDifference]], resampling: Resampling
+    pool: AlignedCases, by_pair: Mapping[tuple[str, str], Mapping[str, PairedDifference]], resampling: Resampling
 ) -> tuple[ModelPair, ...]:
     """Put the differences into records; every score is a family of tests of its own, corrected for its pairs."""
-    names = list(dict.fromkeys(name for changes in found.values() for name in changes))
+    names = list(dict.fromkeys(name for changes in by_pair.values() for name in changes))
     corrected: dict[tuple[tuple[str, str], str], float] = {}
     for name in names:
-        tested = [(pair, p) for pair, changes in found.items() if (p := changes[name].p) is not None]
+        tested = [(pair, p) for pair, changes in by_pair.items() if (p := changes[name].p) is not None]
         for (pair, _), value in zip(tested, adjust_holm([p for _, p in tested]), strict=True):
             corrected[pair, name] = value
     made = []
-    for pair, changes in found.items():
+    for pair, changes in by_pair.items():
         records = {
             name: _build_model_difference(pair, changes[name], corrected.get((pair, name)), resampling)
             for name in names
@@ -272,7 +274,7 @@ def _build_model_pair(pool: AlignedCases, pair: tuple[str, str], records: dict[s
         b_lacks=int((a & ~b).sum()),
         unjudged=int((a & b & ~judged).sum()),
         overall=records.pop(OVERALL),
-        criteria={name: one for name, one in records.items() if one.difference.value is not None},
+        criteria={name: difference for name, difference in records.items() if difference.difference.value is not None},
     )
 
 
@@ -308,18 +310,18 @@ def summarize(
     entries: Sequence[ModelEntry], base: UneditedReference, against: Sequence[ModelPair], pairs: Sequence[ModelPair]
 ) -> str:
     """Say which model is best, where the tests say so, and whether it beats an editor that edits nothing."""
-    ranked = [one for one in entries if one.overall is not None]
+    ranked = [entry for entry in entries if entry.overall is not None]
     if not ranked:
         return "None of the editing models has an overall score."
     first = ranked[0]
     score = f"{first.overall:.1f}"
-    rivals = [one.model for one in ranked[1:]]
-    open_ = [one.model for one in ranked[1:] if first.model not in _find_better_models(pairs, one.model)]
+    rivals = [entry.model for entry in ranked[1:]]
+    open_ = [entry.model for entry in ranked[1:] if first.model not in _find_better_models(pairs, entry.model)]
     if not rivals:
-        told = f"{first.model} is the only editing model here, with {score}."
+        sentence = f"{first.model} is the only editing model here, with {score}."
     elif not open_:
-        told = f"Best of {len(ranked)} editing models: {first.model} with {score}, "
-        told += "better than each of the others on the cases both have."
+        sentence = f"Best of {len(ranked)} editing models: {first.model} with {score}, "
+        sentence += "better than each of the others on the cases both have."
     else:
         apart = (
             ""
@@ -328,24 +330,22 @@ def summarize(
         )
         unpaired = not any(pair.cases for pair in pairs)
         why = " (they share no source and instruction)" if unpaired else ""
-        level = [one.model for one in ranked if one.overall == first.overall]
+        level = [entry.model for entry in ranked if entry.overall == first.overall]
         others = [name for name in open_ if name not in level]
-        told = f"No best of {len(ranked)} editing models: {_join_names(level)} "
-        told += f"{'scores highest' if len(level) == 1 else 'score the same'}, {score}"
-        told += f", but cannot be told apart from {_join_names(others)}" if others else ""
-        told += f"{why}{apart}."
+        sentence = f"No best of {len(ranked)} editing models: {_join_names(level)} "
+        sentence += f"{'scores highest' if len(level) == 1 else 'score the same'}, {score}"
+        sentence += f", but cannot be told apart from {_join_names(others)}" if others else ""
+        sentence += f"{why}{apart}."
     if base.overall.value is None:
-        return told
+        return sentence
     beats = [pair.a for pair in against if pair.overall.better_holm == pair.a]
     nothing = f"an unedited source, which scores {base.overall.value:.1f}"
     if not beats:
-        return (
-            f"{told} {'None of them' if rivals else 'It'} is {'' if rivals else 'not '}clearly better than {nothing}."
-        )
+        return f"{sentence} {'None of them' if rivals else 'It'} is {'' if rivals else 'not '}clearly better than {nothing}."
     if first.model not in beats:
-        return f"{told} {first.model} is not clearly better than {nothing}."
+        return f"{sentence} {first.model} is not clearly better than {nothing}."
     short = [name for name in rivals if name not in beats]
-    return f"{told} Not clearly better than {nothing}: {_join_names(short)}." if short else told
+    return f"{sentence} Not clearly better than {nothing}: {_join_names(short)}." if short else sentence
 
 
 def _find_better_models(pairs: Sequence[ModelPair], model: str) -> set[str]:
@@ -364,20 +364,22 @@ def _join_names(names: Sequence[str]) -> str:
 def _build_notes(
     tables: Sequence[RunTable], entries: Sequence[ModelEntry], pool: AlignedCases, resampling: Resampling
 ) -> list[str]:
-    told = list(find_warnings(*tables))
+    notes = list(find_warnings(*tables))
     for group, count in pool.uncounted().items():
         cases = f"{number_of(count, 'case')} of {group} {verb(count, 'has', 'have')}"
-        told.append(f"{cases} no part in the overall score, and {verb(count, 'is', 'are')} not compared.")
-    told += _warn_too_few_cases(pool, [one.model for one in entries], 1 - resampling.level)
+        notes.append(f"{cases} no part in the overall score, and {verb(count, 'is', 'are')} not compared.")
+    notes += _warn_too_few_cases(pool, [entry.model for entry in entries], 1 - resampling.level)
     if any(not is_same_judge(tables[0], other) for other in tables[1:]):
-        told.append(
+        notes.append(
             "The runs were not judged alike, so a difference may come from the judge as well as from the model."
         )
-    if any(one.lacks for one in entries):
-        held = ", ".join(f"{one.model} {one.cases}" for one in entries)
-        told.append(f"The models do not have the same cases ({held}); every pair is compared on those that both have.")
-    told += [ref.format_unedited(one.model, one.unedited) for one in entries if one.unedited.carried]
-    return told
+    if any(entry.lacks for entry in entries):
+        counts = ", ".join(f"{entry.model} {entry.cases}" for entry in entries)
+        notes.append(
+            f"The models do not have the same cases ({counts}); every pair is compared on those that both have."
+        )
+    notes += [ref.format_unedited(entry.model, entry.unedited) for entry in entries if entry.unedited.carried]
+    return notes
 
 
 def _warn_too_few_cases(pool: AlignedCases, names: Sequence[str], error: float) -> list[str]:
@@ -410,9 +412,9 @@ class AlignedCases:
 
     def present(self, model: str) -> Bools:
         """Return which of the cases that count a model has an output for."""
-        found = np.zeros(len(self.case_rows), bool)
-        found[self.places[model]] = True
-        return found & self.grid.counting
+        present = np.zeros(len(self.case_rows), bool)
+        present[self.places[model]] = True
+        return present & self.grid.counting
 
     def judged(self, model: str) -> Bools:
         """Return which of the cases that count have a verdict for a model."""
@@ -420,8 +422,8 @@ class AlignedCases:
 
     def uncounted(self) -> Counter[str]:
         """Return how many cases have no part in the overall score, by their group."""
-        places = self.grid.of_row[~self.grid.counting]
-        return Counter(self.grid.groups[place] for place in places.tolist())
+        positions = self.grid.of_row[~self.grid.counting]
+        return Counter(self.grid.groups[position] for position in positions.tolist())
 
     def clusters(self, a: str, b: str) -> int:
         """Return how many independent cases two models are compared on: sources where several cases share one."""
@@ -444,26 +446,26 @@ def split_by_model(tables: Sequence[RunTable]) -> dict[str, list[RunRow]]:
     titles = [table.name for table in tables]
     if len(set(titles)) < len(titles):
         titles = [str(table.folder) for table in tables]
-    held: dict[str, dict[str, list[RunRow]]] = {}
+    by_name: dict[str, dict[str, list[RunRow]]] = {}
     for title, table in zip(titles, tables, strict=True):
         for row in table.rows:
             name = title if row.model == NO_MODEL and len(tables) > 1 else row.model
-            held.setdefault(name, {}).setdefault(title, []).append(row)
-    found: dict[str, list[RunRow]] = {}
-    for name, parts in held.items():
+            by_name.setdefault(name, {}).setdefault(title, []).append(row)
+    by_model: dict[str, list[RunRow]] = {}
+    for name, parts in by_name.items():
         pictures: dict[Hashable, set[str]] = {}
         for rows in parts.values():
             for row in rows if len(parts) > 1 else ():
                 pictures.setdefault((row.case, row.case_id), set()).add(edited_picture_key(row))
         if any(len(shown) > 1 for shown in pictures.values()):
-            found |= {f"{name} ({title})": rows for title, rows in parts.items()}
+            by_model |= {f"{name} ({title})": rows for title, rows in parts.items()}
             continue
         seen: set[Hashable] = set()
         for rows in parts.values():
             fresh = [row for row in rows if len(parts) == 1 or (row.case, row.case_id) not in seen]
             seen |= {(row.case, row.case_id) for row in fresh} if len(parts) > 1 else set()
-            found.setdefault(name, []).extend(fresh)
-    return found
+            by_model.setdefault(name, []).extend(fresh)
+    return by_model
 
 
 def align_cases(
@@ -473,26 +475,26 @@ def align_cases(
 
     `sheets` are models' scores as arrays, where they were made before.
     """
-    places = _number_cases(by_model)
+    positions = _number_cases(by_model)
     telling: list[RunRow] = []
-    asked: list[int] = []
+    criteria_counts: list[int] = []
     for name, rows in by_model.items():
-        for place, row in zip(places[name].tolist(), rows, strict=True):
-            if place == len(telling):
+        for position, row in zip(positions[name].tolist(), rows, strict=True):
+            if position == len(telling):
                 telling.append(row)
-                asked.append(len(row.units))
-            elif len(row.units) > asked[place]:
-                telling[place], asked[place] = row, len(row.units)
+                criteria_counts.append(len(row.units))
+            elif len(row.units) > criteria_counts[position]:
+                telling[position], criteria_counts[position] = row, len(row.units)
     grid = CaseGrid.of(table, telling)
     sides = {
-        name: grid.side(_get_matrix(table, rows, (matrices or {}).get(name)), places[name])
+        name: grid.side(_get_matrix(table, rows, (matrices or {}).get(name)), positions[name])
         for name, rows in by_model.items()
     }
     numbers: dict[str, int] = {}
     shown = {name: np.full(len(telling), -1, np.int64) for name in by_model}
     for name, rows in by_model.items():
-        shown[name][places[name]] = [numbers.setdefault(edited_picture_key(row), len(numbers)) for row in rows]
-    return AlignedCases(grid, tuple(telling), by_model, places, sides, shown)
+        shown[name][positions[name]] = [numbers.setdefault(edited_picture_key(row), len(numbers)) for row in rows]
+    return AlignedCases(grid, tuple(telling), by_model, positions, sides, shown)
 
 
 def _number_cases(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
@@ -504,7 +506,7 @@ def _number_cases(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
         return {name: np.array(listed, np.int64) for name, listed in cases.items()}
     several = _find_shared_ids(cases, by_model, several)
     number: dict[Hashable, int] = {}
-    places = {}
+    positions = {}
     for name, rows in by_model.items():
         met: Counter[Hashable] = Counter()
         own = []
@@ -512,22 +514,22 @@ def _number_cases(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
             key: Hashable = (case, row.case_id) if case in several else case
             met[key] += 1
             own.append(number.setdefault((key, met[key]), len(number)))
-        places[name] = np.array(own, np.int64)
-    return places
+        positions[name] = np.array(own, np.int64)
+    return positions
 
 
 def _find_shared_ids(
     cases: Mapping[str, list[int]], by_model: Mapping[str, list[RunRow]], several: set[int]
 ) -> set[int]:
     """Return those of the cases that stand several times whose ids two models share."""
-    held: Counter[tuple[int, str]] = Counter()
+    models_of: Counter[tuple[int, str]] = Counter()
     for name, rows in by_model.items():
-        held.update({(case, row.case_id) for case, row in zip(cases[name], rows, strict=True) if case in several})
-    return {case for (case, _), models in held.items() if models > 1}
+        models_of.update({(case, row.case_id) for case, row in zip(cases[name], rows, strict=True) if case in several})
+    return {case for (case, _), models in models_of.items() if models > 1}
 
 
-def _get_matrix(table: RunTable, rows: list[RunRow], known: ScoreMatrix | None) -> ScoreMatrix:
+def _get_matrix(table: RunTable, rows: list[RunRow], matrix: ScoreMatrix | None) -> ScoreMatrix:
     """Return the sheet of these very rows, a new one where the known one has others."""
-    if known is not None and len(known.table.rows) == len(rows) and all(map(is_, known.table.rows, rows)):
-        return known
+    if matrix is not None and len(matrix.table.rows) == len(rows) and all(map(is_, matrix.table.rows, rows)):
+        return matrix
     return ScoreMatrix(table, tuple(rows))

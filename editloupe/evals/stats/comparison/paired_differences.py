@@ -96,16 +96,16 @@ class CaseGrid:
             matrix.clusterings,
         )
 
-    def side(self, matrix: ScoreMatrix, places: Ints) -> Floats:
+    def side(self, matrix: ScoreMatrix, positions: Ints) -> Floats:
         """Return cases × columns of one side, whose rows belong to these places; nan where it has nothing."""
-        found = np.full((len(self.of_row), len(self.criteria) + (self.aggregation.edit_score is not None)), np.nan)
+        scores = np.full((len(self.of_row), len(self.criteria) + (self.aggregation.edit_score is not None)), np.nan)
         own = matrix.columns()
-        for place, name in enumerate(matrix.criteria):
+        for position, name in enumerate(matrix.criteria):
             if name in self.criteria:
-                found[places, self.criteria.index(name)] = own[:, place]
+                scores[positions, self.criteria.index(name)] = own[:, position]
         if self.aggregation.edit_score is not None:
-            found[places, -1] = own[:, -1]
-        return found
+            scores[positions, -1] = own[:, -1]
+        return scores
 
     @property
     def counting(self) -> Bools:
@@ -124,9 +124,9 @@ class CaseGrid:
 
     def point(self, columns: Floats) -> SideScores:
         """Work out the scores of one side; a criterion that it has nowhere is not asked of it."""
-        known = np.isfinite(columns)
-        sums, counts = (self._by_group(cells) for cells in (np.where(known, columns, 0), known.astype(float)))
-        asked = self.asked & known[:, : len(self.criteria)].any(0)
+        defined = np.isfinite(columns)
+        sums, counts = (self._by_group(cells) for cells in (np.where(defined, columns, 0), defined.astype(float)))
+        asked = self.asked & defined[:, : len(self.criteria)].any(0)
         finals = aggregate(sums, counts, asked.astype(float), self.aggregation, self.criteria).finals
         weights = compute_weights(self.groups, finals, counts, self.aggregation, len(self.criteria))
         result = aggregate(sums, counts, asked.astype(float), self.aggregation, self.criteria, *weights)
@@ -139,10 +139,10 @@ class CaseGrid:
 
     def edits(self, point: SideScores, criterion: int | None = None) -> int:
         """Return how many cases stand behind the overall score, or behind that of a criterion."""
-        known = np.isfinite(point.columns)
+        defined = np.isfinite(point.columns)
         if criterion is None:
-            return int((known.any(1) & (point.weights[self.of_row] > 0)).sum())
-        return int((known[:, criterion] & (point.criterion_weights[self.of_row, criterion] > 0)).sum())
+            return int((defined.any(1) & (point.weights[self.of_row] > 0)).sum())
+        return int((defined[:, criterion] & (point.criterion_weights[self.of_row, criterion] > 0)).sum())
 
     def _shares(self, point: SideScores, criterion: int | None) -> Floats:
         width = point.columns.shape[1]
@@ -163,19 +163,19 @@ class CaseGrid:
 
     def resampled(self, points: Sequence[SideScores], resampling: Resampling) -> dict[str, Floats]:
         """Return samples by what was resampled: sides × resamples × (overall, then the criteria), from the same draws."""
-        known = np.stack([np.isfinite(one.columns) for one in points], 1)
-        values = np.where(known, np.stack([one.columns for one in points], 1), 0)
-        cells = np.stack([values, known.astype(float)], -1)
-        members = [np.flatnonzero(self.of_row == place) for place in range(len(self.groups))]
-        found = {}
+        defined = np.stack([np.isfinite(point.columns) for point in points], 1)
+        values = np.where(defined, np.stack([point.columns for point in points], 1), 0)
+        cells = np.stack([values, defined.astype(float)], -1)
+        members = [np.flatnonzero(self.of_row == position) for position in range(len(self.groups))]
+        samples = {}
         for way in self.clusterings:
             batches = []
             for draw in way.draws(resampling):
                 parts = [draw[:, way.of_item[own]] @ cells[own].reshape(len(own), cells[0].size) for own in members]
                 sums = np.stack([part.reshape(len(draw), *cells.shape[1:]) for part in parts], 2)
-                batches.append(np.stack([self._scores(sums[:, n], one) for n, one in enumerate(points)]))
-            found[way.name] = np.concatenate(batches, 1)
-        return found
+                batches.append(np.stack([self._scores(sums[:, n], point) for n, point in enumerate(points)]))
+            samples[way.name] = np.concatenate(batches, 1)
+        return samples
 
     def _scores(self, sums: Floats, point: SideScores) -> Floats:
         result = aggregate(
@@ -202,16 +202,16 @@ def compute_differences(
     for pair in pairs:
         shared = (np.isfinite(sides[pair[0]]) & np.isfinite(sides[pair[1]])).any(1)
         by_rows.setdefault(np.packbits(shared).tobytes(), []).append(pair)
-    found: dict[tuple[str, str], dict[str, PairedDifference]] = {}
+    by_pair: dict[tuple[str, str], dict[str, PairedDifference]] = {}
     for packed, alike in by_rows.items():
         rows = np.unpackbits(np.frombuffer(packed, np.uint8), count=len(grid.of_row)).astype(bool)
         here = grid.at(rows)
         some = max(1, _CELLS // max(1, 4 * rows.sum() * (len(grid.criteria) + 1)))
         for start in range(0, len(alike), some):
-            found |= _compare_on_rows(
+            by_pair |= _compare_on_rows(
                 here, {n: v[rows] for n, v in sides.items()}, alike[start : start + some], resampling, intervals
             )
-    return {pair: found[pair] for pair in pairs}
+    return {pair: by_pair[pair] for pair in pairs}
 
 
 def _compare_on_rows(
@@ -222,35 +222,42 @@ def _compare_on_rows(
     intervals: bool,
 ) -> dict[tuple[str, str], dict[str, PairedDifference]]:
     """Compare pairs that share the same cases; a side that looks the same in several pairs is resampled once."""
-    places: dict[tuple[str, bytes], int] = {}
+    positions: dict[tuple[str, bytes], int] = {}
     points: list[SideScores] = []
     of_pair: dict[tuple[str, str], tuple[int, int]] = {}
     for pair in pairs:
         shared = np.isfinite(sides[pair[0]]) & np.isfinite(sides[pair[1]])
         for name in pair:
-            if (key := (name, np.packbits(shared).tobytes())) not in places:
-                places[key] = len(points)
+            if (key := (name, np.packbits(shared).tobytes())) not in positions:
+                positions[key] = len(points)
                 points.append(grid.point(np.where(shared, sides[name], np.nan)))
-        of_pair[pair] = tuple(places[name, np.packbits(shared).tobytes()] for name in pair)  # type: ignore[assignment]
+        of_pair[pair] = tuple(positions[name, np.packbits(shared).tobytes()] for name in pair)  # type: ignore[assignment]
     samples = grid.resampled(points, resampling) if intervals and len(grid.of_row) else {}
     names = (OVERALL, *grid.criteria) if intervals else (OVERALL,)
     return {
         pair: {
             name: _build_difference(
-                grid, points[one], points[two], place, {w: s[one] - s[two] for w, s in samples.items()}, resampling
+                grid,
+                points[first],
+                points[second],
+                position,
+                {w: s[first] - s[second] for w, s in samples.items()},
+                resampling,
             )
-            for place, name in enumerate(names)
+            for position, name in enumerate(names)
         }
-        for pair, (one, two) in of_pair.items()
+        for pair, (first, second) in of_pair.items()
     }
 
 
 def _build_difference(
-    grid: CaseGrid, a: SideScores, b: SideScores, place: int, samples: Mapping[str, Floats], resampling: Resampling
+    grid: CaseGrid, a: SideScores, b: SideScores, position: int, samples: Mapping[str, Floats], resampling: Resampling
 ) -> PairedDifference:
     """Return the difference of the overall (place 0) or of a criterion (its number plus 1)."""
-    criterion = place - 1 if place else None
-    first, second = (one.result.overall if criterion is None else one.result.by_criterion[criterion] for one in (a, b))
+    criterion = position - 1 if position else None
+    first, second = (
+        point.result.overall if criterion is None else point.result.by_criterion[criterion] for point in (a, b)
+    )
     n = grid.edits(a, criterion)
     if not (np.isfinite(first) and np.isfinite(second)) or not n:
         why = (
@@ -258,8 +265,8 @@ def _build_difference(
         )
         return PairedDifference(None, None, missing_estimate(why), None)
     counting = a.weights if criterion is None else a.criterion_weights[:, criterion] * (a.counts[:, criterion] > 0)
-    drawn = {
-        way.name: (count_free_clusters(way, grid.of_row, counting), samples[way.name][:, place])
+    draws = {
+        way.name: (count_free_clusters(way, grid.of_row, counting), samples[way.name][:, position])
         for way in grid.clusterings
         if way.name in samples
     }
@@ -267,7 +274,7 @@ def _build_difference(
     return PairedDifference(
         float(first),
         float(second),
-        build_estimate(float(first) - float(second), n, drawn, resampling.level),
+        build_estimate(float(first) - float(second), n, draws, resampling.level),
         max(sign_flip_p_value(way.sums(moves), resampling.seed) for way in grid.clusterings),
     )
 
@@ -284,7 +291,7 @@ MIN_NORMAL = 2000
 def sign_flip_p_value(differences: Floats, seed: int = 0) -> float:
     """Return the two-sided p-value of cluster sums of differences: exact for few clusters, from seeded flips for more.
 
-    >>> sign_flip(np.array([1.0, 1.0, 1.0]))
+    >>> sign_flip_p_value(np.array([1.0, 1.0, 1.0]))
     0.25
     """
     moving = differences[differences != 0]
@@ -324,13 +331,13 @@ def _draw_flips(moving: Floats, random: np.random.Generator) -> Iterator[Floats]
 def adjust_holm(values: Sequence[float]) -> list[float]:
     """Return p-values corrected for their number by Holm's step-down method, in the order given.
 
-    >>> holm([0.01, 0.04, 0.03])
+    >>> adjust_holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(values)), key=lambda place: values[place])
+    order = sorted(range(len(values)), key=lambda position: values[position])
     corrected = [0.0] * len(values)
     highest = 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, (len(values) - rank) * values[place]))
-        corrected[place] = highest
+    for rank, position in enumerate(order):
+        highest = max(highest, min(1.0, (len(values) - rank) * values[position]))
+        corrected[position] = highest
     return corrected

@@ -107,34 +107,36 @@ def score_pair_members(protocol: str, row: RunRow, criteria: Sequence[str] = ())
 
     Rubrics without a protocol that is known have none: their reward is the mean of the `criteria`, all of which it needs.
     """
-    found = []
+    members = []
     for repeat in sorted({unit.repeat for units in row.units.values() for unit in units}):
         outcomes = [unit.outcome for units in row.units.values() for unit in units if unit.repeat == repeat]
-        given = {v.criterion: v.score_100 for v in outcomes if isinstance(v, Verdict) and v.score_100 is not None}
+        scores = {v.criterion: v.score_100 for v in outcomes if isinstance(v, Verdict) and v.score_100 is not None}
         left = next((outcome for outcome in outcomes if isinstance(outcome, Unjudged)), None)
         score, why = None, f"{left.criterion}: {left.detail}" if left else None
         if left is None:
-            score, why = _score_edit(protocol, row.edit, given, criteria)
-        found.append(PairMember(row.edit, repeat, score, why))
-    return found
+            score, why = _score_edit(protocol, row.edit, scores, criteria)
+        members.append(PairMember(row.edit, repeat, score, why))
+    return members
 
 
 def _score_edit(
-    protocol: str, edit: Edit, given: Mapping[str, float], criteria: Sequence[str]
+    protocol: str, edit: Edit, scores: Mapping[str, float], criteria: Sequence[str]
 ) -> tuple[float | None, str | None]:
-    known = known_protocol(protocol)
+    rules = known_protocol(protocol)
     try:
-        if known is not None:
-            wanted: Sequence[str] = [rubric.criterion for rubric in known.rubrics_for(edit)]
-            score = known.score_of(edit, given)
+        if rules is not None:
+            wanted: Sequence[str] = [rubric.criterion for rubric in rules.rubrics_for(edit)]
+            score = rules.score_of(edit, scores)
         else:
             wanted = criteria
-            score = sum(given[name] for name in wanted) / len(wanted) if wanted and set(wanted) <= set(given) else None
+            score = (
+                sum(scores[name] for name in wanted) / len(wanted) if wanted and set(wanted) <= set(scores) else None
+            )
     except MissingInput as error:
         return None, str(error)
     if score is not None:
         return score, None
-    lacking = [name for name in wanted if name not in given]
+    lacking = [name for name in wanted if name not in scores]
     return None, f"{lacking[0]}: {NOT_YET}" if lacking else "no score applies"
 
 
@@ -143,14 +145,14 @@ def decide_pairs(halves: Iterable[PairMember], rules: PairRules) -> dict[PairKey
 
     The score of a half is its mean over the repeats that have one.
     """
-    found: dict[PairKey, dict[str, dict[int, PairMember | None]]] = {}
+    members: dict[PairKey, dict[str, dict[int, PairMember | None]]] = {}
     labels: dict[PairKey, str] = {}
     for half in halves:
         for key, role, label in _find_pairs(half.edit):
             labels[key] = label
-            repeats = found.setdefault(key, {}).setdefault(role, {})
+            repeats = members.setdefault(key, {}).setdefault(role, {})
             repeats[half.repeat] = None if half.repeat in repeats else half  # None: two pictures claim one place
-    return {key: _decide_pair(key, labels[key], roles, rules) for key, roles in found.items()}
+    return {key: _decide_pair(key, labels[key], roles, rules) for key, roles in members.items()}
 
 
 def _find_pairs(edit: Edit) -> Iterable[tuple[PairKey, str, str]]:

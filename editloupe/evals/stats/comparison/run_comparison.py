@@ -90,45 +90,45 @@ def match_rows(a: Iterable[RunRow], b: Iterable[RunRow], key: Key) -> MatchedRow
     keys, other_keys = [key(row) for row in rows], [key(row) for row in others]
     for precise in (lambda row: (row.model, row.edit.id), lambda row: row.edit.id, lambda row: None):
         waiting: dict[Hashable, list[int]] = {}
-        for place in reversed(range(len(others))):
-            if place not in taken:
-                waiting.setdefault((other_keys[place], precise(others[place])), []).append(place)
-        for place, row in enumerate(rows):
-            if place not in partner and (found := waiting.get((keys[place], precise(row)))):
-                partner[place] = found.pop()
-                taken.add(partner[place])
+        for position in reversed(range(len(others))):
+            if position not in taken:
+                waiting.setdefault((other_keys[position], precise(others[position])), []).append(position)
+        for position, row in enumerate(rows):
+            if position not in partner and (candidates := waiting.get((keys[position], precise(row)))):
+                partner[position] = candidates.pop()
+                taken.add(partner[position])
     return MatchedRows(
-        tuple((rows[place], others[partner[place]]) for place in sorted(partner)),
-        tuple(row for place, row in enumerate(rows) if place not in partner),
-        tuple(row for place, row in enumerate(others) if place not in taken),
+        tuple((rows[position], others[partner[position]]) for position in sorted(partner)),
+        tuple(row for position, row in enumerate(rows) if position not in partner),
+        tuple(row for position, row in enumerate(others) if position not in taken),
     )
 
 
 def match_pictures(a: RunTable, b: RunTable) -> MatchedRows:
     """Pair rows that show the same pictures; where one run kept no hash of a picture, id and model have to do."""
-    found = match_rows(a.rows, b.rows, shown_pictures_key)
-    more = match_rows(found.only_a, found.only_b, lambda row: (row.edit.id, row.model))
+    matched = match_rows(a.rows, b.rows, shown_pictures_key)
+    more = match_rows(matched.only_a, matched.only_b, lambda row: (row.edit.id, row.model))
     alike = [pair for pair in more.pairs if _could_be_the_same(*pair)]
     if not alike:
-        return found
-    left_a, left_b = {id(one) for one, _ in alike}, {id(two) for _, two in alike}
+        return matched
+    left_a, left_b = {id(first) for first, _ in alike}, {id(other) for _, other in alike}
     return MatchedRows(
-        (*found.pairs, *alike),
-        tuple(row for row in found.only_a if id(row) not in left_a),
-        tuple(row for row in found.only_b if id(row) not in left_b),
+        (*matched.pairs, *alike),
+        tuple(row for row in matched.only_a if id(row) not in left_a),
+        tuple(row for row in matched.only_b if id(row) not in left_b),
     )
 
 
-def _could_be_the_same(one: RunRow, two: RunRow) -> bool:
+def _could_be_the_same(a: RunRow, b: RunRow) -> bool:
     """True where nothing that both runs know of an edit differs, and one of them lacks the hash of a picture."""
     roles = ("source", "edited")
-    known = [role for role in roles if one.pictures.get(role) and two.pictures.get(role)]
-    bare = [role for role in roles if not one.pictures.get(role) and not two.pictures.get(role)]
+    hashed = [role for role in roles if a.pictures.get(role) and b.pictures.get(role)]
+    bare = [role for role in roles if not a.pictures.get(role) and not b.pictures.get(role)]
     return (
-        len(known) + len(bare) < len(roles)
-        and one.edit.instruction == two.edit.instruction
-        and all(one.pictures[role] == two.pictures[role] for role in known)
-        and all(getattr(one.edit, role) == getattr(two.edit, role) for role in bare)
+        len(hashed) + len(bare) < len(roles)
+        and a.edit.instruction == b.edit.instruction
+        and all(a.pictures[role] == b.pictures[role] for role in hashed)
+        and all(getattr(a.edit, role) == getattr(b.edit, role) for role in bare)
     )
 
 
@@ -163,15 +163,15 @@ def is_same_judge(a: RunTable, b: RunTable) -> bool:
     """True where judge, protocol and mode are the same and no criterion was put in wholly different words."""
     if (a.protocol, a.judges, a.modes) != (b.protocol, b.judges, b.modes):
         return False
-    asked = [_question_keys(table) for table in (a, b)]
-    return all(asked[0][name] & asked[1][name] for name in asked[0].keys() & asked[1].keys())
+    keys = [_question_keys(table) for table in (a, b)]
+    return all(keys[0][name] & keys[1][name] for name in keys[0].keys() & keys[1].keys())
 
 
 def _question_keys(table: RunTable) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    keys: dict[str, set[str]] = {}
     for kind in table.unit_columns.counts:
-        found.setdefault(kind.criterion, set()).add(kind.asked)
-    return found
+        keys.setdefault(kind.criterion, set()).add(kind.asked)
+    return keys
 
 
 RunSide = Literal["a", "b"]
@@ -188,19 +188,19 @@ class HumanDifference(Record):
 
 
 def compare_with_people(
-    a: RunTable, b: RunTable, people: HumanLabels, sources: list[str], resampling: Resampling
+    a: RunTable, b: RunTable, labels: HumanLabels, sources: list[str], resampling: Resampling
 ) -> dict[str, dict[str, HumanDifference]]:
     """Return criterion to measure to both runs' agreement with people, where people labelled what both judged."""
-    found: dict[str, dict[str, HumanDifference]] = {}
+    by_criterion: dict[str, dict[str, HumanDifference]] = {}
     for criterion in (name for name in a.criteria if name in b.criteria):
-        ratings, scale = people.counting_matrix(a.names, criterion), find_label_scale(a, criterion)
+        ratings, scale = labels.counting_matrix(a.names, criterion), find_label_scale(a, criterion)
         judges = [table.scores(criterion, "score") for table in (a, b)]
         both = np.isfinite(row_means(judges[0])) & np.isfinite(row_means(judges[1])) & np.isfinite(ratings).any(1)
         if both.any():
-            one, two = (match_scores(judge[both], ratings[both], scale)[0] for judge in judges)
+            first, second = (match_scores(judge[both], ratings[both], scale)[0] for judge in judges)
             here = [source for source, inside in zip(sources, both, strict=True) if inside]
-            found[criterion] = _human_differences(one, two, here, resampling)
-    return found
+            by_criterion[criterion] = _human_differences(first, second, here, resampling)
+    return by_criterion
 
 
 def _human_differences(
@@ -226,18 +226,18 @@ def _human_difference(
     resampling: Resampling,
 ) -> HumanDifference:
     (first, why), (second, other_why) = a.value(measure), b.value(measure)
-    drawn = [samples.get(f"{side}:{measure}", {}) for side in ("a", "b")]
-    one = build_estimate(first, len(a), drawn[0], resampling.level, why)
-    two = build_estimate(second, len(b), drawn[1], resampling.level, other_why)
+    draws = [samples.get(f"{side}:{measure}", {}) for side in ("a", "b")]
+    estimate_a = build_estimate(first, len(a), draws[0], resampling.level, why)
+    estimate_b = build_estimate(second, len(b), draws[1], resampling.level, other_why)
     if first is None or second is None:
         absent = missing_estimate(why or other_why or "one of the two has no value", len(a))
-        return HumanDifference(a=one, b=two, difference=absent, closer=None)
-    change = {way: (count, found - drawn[1][way][1]) for way, (count, found) in drawn[0].items()}
+        return HumanDifference(a=estimate_a, b=estimate_b, difference=absent, closer=None)
+    change = {way: (count, values - draws[1][way][1]) for way, (count, values) in draws[0].items()}
     difference = build_estimate(first - second, len(a), change, resampling.level)
     closer: RunSide | None = None
     if difference.low is not None and difference.high is not None and not difference.low <= 0 <= difference.high:
         closer = "a" if (difference.low > 0) == HIGHER_IS_BETTER[measure] else "b"
-    return HumanDifference(a=one, b=two, difference=difference, closer=closer)
+    return HumanDifference(a=estimate_a, b=estimate_b, difference=difference, closer=closer)
 
 
 class ScoreDifference(Record):
@@ -302,7 +302,7 @@ class RunComparison(Record):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the edits on which the runs disagree as plain records."""
-        return [one.model_dump() for one in self.disagreements]
+        return [disagreement.model_dump() for disagreement in self.disagreements]
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas data frame. Raise UserError if pandas is not installed."""
@@ -330,36 +330,38 @@ def compare_runs(
     if question == "models":
         first, second = ref.split_off_reference(first)[0], ref.split_off_reference(second)[0]
     matched = match_pictures(first, second) if question == "judges" else match_rows(first.rows, second.rows, case_of)
-    one, two, unjudged = _keep_judged_by_both(first, second, matched)
-    if not one.rows:
+    table_a, table_b, unjudged = _keep_judged_by_both(first, second, matched)
+    if not table_a.rows:
         raise UserError(f"{first.name} and {second.name} share no {_COMPARED_THINGS[question]} that both judged")
-    people = load_human_labels(one, human) if question == "judges" else None
-    sources = [row.source for row in one.rows]
-    grid = CaseGrid.of(one, one.rows)
-    places = np.arange(len(one.rows))
-    sides = {side: grid.side(ScoreMatrix(table, table.rows), places) for side, table in (("a", one), ("b", two))}
+    labels = load_human_labels(table_a, human) if question == "judges" else None
+    sources = [row.source for row in table_a.rows]
+    grid = CaseGrid.of(table_a, table_a.rows)
+    positions = np.arange(len(table_a.rows))
+    sides = {
+        side: grid.side(ScoreMatrix(table, table.rows), positions) for side, table in (("a", table_a), ("b", table_b))
+    }
     changes = compute_differences(grid, sides, [("a", "b")], resampling)["a", "b"]
     return RunComparison(
         question=question,
         **_name_runs(first, second),
-        edits=len(one.rows),
+        edits=len(table_a.rows),
         left_out=_count_left_out(matched, unjudged),
-        same_picture=sum(map(eq, map(edited_picture_key, one.rows), map(edited_picture_key, two.rows)))
+        same_picture=sum(map(eq, map(edited_picture_key, table_a.rows), map(edited_picture_key, table_b.rows)))
         if question == "models"
         else 0,
-        overall=_build_difference(_refuse_mixed_slices(changes[OVERALL], one, two), resampling),
+        overall=_build_difference(_refuse_mixed_slices(changes[OVERALL], table_a, table_b), resampling),
         criteria={
-            name: _compare_criterion(one, two, name, sources, changes[name], resampling)
-            for name in one.criteria
-            if name in two.criteria
+            name: _compare_criterion(table_a, table_b, name, sources, changes[name], resampling)
+            for name in table_a.criteria
+            if name in table_b.criteria
         },
-        human=compare_with_people(one, two, people, sources, resampling) if people else {},
-        ceiling=_measure_ceilings(one, people, sources, resampling) if people else {},
-        disagreements=_find_disagreements(one, two, people),
+        human=compare_with_people(table_a, table_b, labels, sources, resampling) if labels else {},
+        ceiling=_measure_ceilings(table_a, labels, sources, resampling) if labels else {},
+        disagreements=_find_disagreements(table_a, table_b, labels),
         notes=(
             *_build_notes(first, second, question),
-            *_unedited_notes(grid, one, two, sides, question),
-            *(people.notes if people else ()),
+            *_unedited_notes(grid, table_a, table_b, sides, question),
+            *(labels.notes if labels else ()),
         ),
     )
 
@@ -391,12 +393,16 @@ def _format_title(table: RunTable) -> str:
 
 
 def _build_notes(first: RunTable, second: RunTable, question: ComparisonQuestion) -> list[str]:
-    told = list(find_warnings(first, second))
+    notes = list(find_warnings(first, second))
     if question == "models" and not is_same_judge(first, second):
-        told.append("The two were not judged alike, so a difference may come from the judge as well as from the model.")
+        notes.append(
+            "The two were not judged alike, so a difference may come from the judge as well as from the model."
+        )
     if question == "judges" and set(first.models) != set(second.models):
-        told.append(f"The runs name different editing models: {' + '.join(first.models)}; {' + '.join(second.models)}.")
-    return told
+        notes.append(
+            f"The runs name different editing models: {' + '.join(first.models)}; {' + '.join(second.models)}."
+        )
+    return notes
 
 
 def _unedited_notes(
@@ -410,9 +416,9 @@ def _unedited_notes(
     if base.overall.value is not None:
         yield f"Every source handed in unedited would score {base.overall.value:.1f} (not judged). {base.why}"
     for side, table in (("a", a), ("b", b)):
-        one = ref.count_unedited(grid, sides[side], ref.find_copies(table.rows), untouched)
-        if one.carried:
-            yield ref.format_unedited(side.upper(), one)
+        outputs = ref.count_unedited(grid, sides[side], ref.find_copies(table.rows), untouched)
+        if outputs.carried:
+            yield ref.format_unedited(side.upper(), outputs)
 
 
 def _keep_judged_by_both(first: RunTable, second: RunTable, matched: MatchedRows) -> tuple[RunTable, RunTable, int]:
@@ -429,20 +435,20 @@ def _keep_judged_by_both(first: RunTable, second: RunTable, matched: MatchedRows
     names = [name for name in a.criteria if name in b.criteria]
     judged = [(a.states(name)[0].any(1) & b.states(name)[0].any(1)) for name in names]
     both = np.any(judged, axis=0) if judged else np.zeros(len(ours), bool)
-    kept = [a.with_rows(compress(ours, both)), b.with_rows(compress(theirs, both))]
-    return kept[0], kept[1], int((~both).sum())
+    tables = [a.with_rows(compress(ours, both)), b.with_rows(compress(theirs, both))]
+    return tables[0], tables[1], int((~both).sum())
 
 
 def _count_left_out(matched: MatchedRows, unjudged: int) -> dict[str, int]:
     """Count what is not compared; an id that both runs have stands there for another picture or another instruction."""
     changed = len(match_rows(matched.only_a, matched.only_b, lambda row: (row.edit.id, row.model)).pairs)
-    found = {
+    counts = {
         "only in the first run": len(matched.only_a) - changed,
         "only in the second run": len(matched.only_b) - changed,
         "other pictures or instruction": changed,
         "unjudged in a run": unjudged,
     }
-    return {why: count for why, count in found.items() if count}
+    return {why: count for why, count in counts.items() if count}
 
 
 def _build_difference(change: PairedDifference, resampling: Resampling) -> ScoreDifference:
@@ -471,9 +477,9 @@ def find_better_side(change: PairedDifference, p: float | None, resampling: Resa
 def _compare_criterion(
     a: RunTable, b: RunTable, criterion: str, sources: Sequence[str], change: PairedDifference, resampling: Resampling
 ) -> CriterionDifference:
-    whole = dict(_build_difference(change, resampling))
+    fields = dict(_build_difference(change, resampling))
     if change.a is None:
-        return CriterionDifference(**whole, same_label=missing_estimate(change.difference.why or ""), labels=None)
+        return CriterionDifference(**fields, same_label=missing_estimate(change.difference.why or ""), labels=None)
     both = np.isfinite(row_means(a.scores(criterion))) & np.isfinite(row_means(b.scores(criterion)))
     ways = build_clusterings([source for source, here in zip(sources, both, strict=True) if here])
     pairs, _ = match_scores(a.scores(criterion, "score"), b.scores(criterion, "score"), find_label_scale(a, criterion))
@@ -481,7 +487,7 @@ def _compare_criterion(
     counted = len(pairs.values) <= MAX_LABEL_VALUES
     counts = count_confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionDifference(
-        **whole,
+        **fields,
         same_label=pairs.estimates(ways, resampling)["accuracy"],
         labels=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
     )
@@ -498,42 +504,42 @@ def _refuse_mixed_slices(change: PairedDifference, a: RunTable, b: RunTable) -> 
 
 
 def _measure_ceilings(
-    table: RunTable, people: HumanLabels, sources: list[str], resampling: Resampling
+    table: RunTable, labels: HumanLabels, sources: list[str], resampling: Resampling
 ) -> dict[str, Ceiling]:
-    found = {name: measure_ceiling(people.matrix(table.names, name), sources, resampling) for name in table.criteria}
-    return {name: ceiling for name, ceiling in found.items() if ceiling is not None}
+    ceilings = {name: measure_ceiling(labels.matrix(table.names, name), sources, resampling) for name in table.criteria}
+    return {name: ceiling for name, ceiling in ceilings.items() if ceiling is not None}
 
 
-def _find_disagreements(a: RunTable, b: RunTable, people: HumanLabels | None) -> tuple[Disagreement, ...]:
+def _find_disagreements(a: RunTable, b: RunTable, labels: HumanLabels | None) -> tuple[Disagreement, ...]:
     """Edits with different scores, the widest apart first."""
-    found = []
+    disagreements = []
     for criterion in (name for name in a.criteria if name in b.criteria):
         x, y = row_means(a.scores(criterion)), row_means(b.scores(criterion))
         raw = [row_lower_medians(table.scores(criterion, "score")) for table in (a, b)]
-        ratings = people.counting_matrix(a.names, criterion) if people else np.full((len(a.rows), 1), np.nan)
+        ratings = labels.counting_matrix(a.names, criterion) if labels else np.full((len(a.rows), 1), np.nan)
         target = row_means(ratings)
         means = [row_means(table.scores(criterion, "score")) for table in (a, b)]
-        for place in np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (x != y)):
-            edit = a.rows[place].edit
-            off = [abs(mean[place] - target[place]) for mean in means]
-            given = [format_score(a, criterion, score) for score in ratings[place] if np.isfinite(score)]
+        for position in np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (x != y)):
+            edit = a.rows[position].edit
+            off = [abs(mean[position] - target[position]) for mean in means]
+            human = [format_score(a, criterion, score) for score in ratings[position] if np.isfinite(score)]
             closer: RunSide | None = None
-            if given and off[0] != off[1]:
+            if human and off[0] != off[1]:
                 closer = "a" if off[0] < off[1] else "b"
-            found.append(
+            disagreements.append(
                 Disagreement(
                     edit_id=edit.id,
-                    name=a.rows[place].name,
+                    name=a.rows[position].name,
                     criterion=criterion,
                     instruction=edit.instruction,
-                    a=format_score(a, criterion, raw[0][place]),
-                    b=format_score(b, criterion, raw[1][place]),
-                    difference=float(x[place] - y[place]),
-                    human=tuple(given),
+                    a=format_score(a, criterion, raw[0][position]),
+                    b=format_score(b, criterion, raw[1][position]),
+                    difference=float(x[position] - y[position]),
+                    human=tuple(human),
                     closer=closer,
                 )
             )
-    return tuple(sorted(found, key=lambda one: -abs(one.difference)))
+    return tuple(sorted(disagreements, key=lambda disagreement: -abs(disagreement.difference)))
 
 
 def format_score(table: RunTable, criterion: str, score: float) -> str:

@@ -71,38 +71,38 @@ class AreaTrend(Record):
 
 def count_answers(table: RunTable, criterion: str, field: str = "model") -> Distribution:
     """Count the answers to a criterion, by a field of the edits: labels, numbers, or bins where there are many numbers."""
-    asked = table.unit_columns.asks(criterion)
-    units, judged = table.unit_columns.at(asked), table.unit_columns.judged[asked]
+    is_asked = table.unit_columns.asks(criterion)
+    units, judged = table.unit_columns.at(is_asked), table.unit_columns.judged[is_asked]
     alike = list(_group_equal_units(units.at(judged)))
-    given = _answer_scores(alike)
+    scores = _answer_scores(alike)
     scale = {name: float(name) for name in _scale_numbers(table, criterion)}
     if (
-        len({**scale, **given}) > _MAX_ANSWERS
+        len({**scale, **scores}) > _MAX_ANSWERS
     ):  # with those between the numbers of a scale it is too much; then only what was given
         scale = {}
-    found = {**scale, **given}
-    answers = tuple(dict.fromkeys((*table.labels(criterion), *sorted(found, key=lambda name: found[name]))))
+    all_scores = {**scale, **scores}
+    answers = tuple(dict.fromkeys((*table.labels(criterion), *sorted(all_scores, key=lambda name: all_scores[name]))))
     binned = len(answers) > _MAX_ANSWERS
-    columns = {name: place for place, name in enumerate((*(_BINS if binned else answers), UNJUDGED))}
+    columns = {name: position for position, name in enumerate((*(_BINS if binned else answers), UNJUDGED))}
     of_unit = np.full(len(units), columns[UNJUDGED])
     places_of_judged = np.flatnonzero(judged)
-    for answer, places in alike:
+    for answer, positions in alike:
         name = _format_bin(answer) if binned else _format_answer(answer)
-        of_unit[places_of_judged[places]] = -1 if name is None else columns[name]
+        of_unit[places_of_judged[positions]] = -1 if name is None else columns[name]
     values = ["all edits" if (value := row.field(field)) is None else str(value) for row in table.rows]
     counts = np.zeros((len(lines := dict.fromkeys(values)), len(columns) + 1), np.int64)
-    np.add.at(counts, (number_keys(values)[table.row_of_unit[asked]], of_unit), 1)
+    np.add.at(counts, (number_keys(values)[table.row_of_unit[is_asked]], of_unit), 1)
     listed = (tuple(line) for line in counts[:, :-1].tolist())
     return Distribution(answers=tuple(columns), counts=dict(zip(lines, listed, strict=True)))
 
 
 def _answer_scores(alike: Iterable[tuple[RunUnit, Ints]]) -> dict[str, float]:
     """Return the answers of verdicts, in the order in which they first occur, each with the score it was given last."""
-    named = [(name, unit, places) for unit, places in alike if (name := _format_answer(unit)) is not None]
-    found = {name: 0.0 for name, _, _ in sorted(named, key=lambda one: one[2][0])}
-    for name, unit, _ in sorted(named, key=lambda one: one[2][-1]):
-        found[name] = unit.score or 0.0
-    return found
+    named = [(name, unit, positions) for unit, positions in alike if (name := _format_answer(unit)) is not None]
+    scores = {name: 0.0 for name, _, _ in sorted(named, key=lambda entry: entry[2][0])}
+    for name, unit, _ in sorted(named, key=lambda entry: entry[2][-1]):
+        scores[name] = unit.score or 0.0
+    return scores
 
 
 def _group_equal_units(units: UnitColumns) -> Iterator[tuple[RunUnit, Ints]]:
@@ -110,9 +110,9 @@ def _group_equal_units(units: UnitColumns) -> Iterator[tuple[RunUnit, Ints]]:
     numbers = np.stack([units.of_kind.astype(float), units.score, units.score_100], 1)
     kinds = find_distinct_rows(numbers)
     order = np.argsort(kinds.of_item, kind="stable")
-    for places in np.split(order, np.cumsum(np.bincount(kinds.of_item))[:-1]) if len(units) else ():
-        (unit,) = units.units(places[0], places[0] + 1)
-        yield unit, places
+    for positions in np.split(order, np.cumsum(np.bincount(kinds.of_item))[:-1]) if len(units) else ():
+        (unit,) = units.units(positions[0], positions[0] + 1)
+        yield unit, positions
 
 
 def _scale_numbers(table: RunTable, criterion: str) -> tuple[str, ...]:
@@ -139,20 +139,20 @@ def compute_area_trend(table: RunTable, criterion: str) -> AreaTrend | None:
     usable = table.targeted[np.isfinite(scores[table.targeted])].tolist()
     if not usable:
         return None
-    rows, values = [table.rows[place] for place in usable], scores[usable]
+    rows, values = [table.rows[position] for position in usable], scores[usable]
     sizes = [_find_source_size(table.folder, row) for row in rows]
-    known = None not in sizes
+    has_sizes = None not in sizes
     # In percent of the picture where all pictures' sizes are known, else in pixels: a hundred of them are a hundred percent.
-    wholes = np.array([size if known and size else (100, 100) for size in sizes], float)
-    boxes = [(place, b.x2 - b.x1, b.y2 - b.y1) for place, row in enumerate(rows) for b in row.edit.target_boxes]
+    wholes = np.array([size if has_sizes and size else (100, 100) for size in sizes], float)
+    boxes = [(position, b.x2 - b.x1, b.y2 - b.y1) for position, row in enumerate(rows) for b in row.edit.target_boxes]
     owners, sides = np.array([box[0] for box in boxes]), np.array([box[1:] for box in boxes], float)
-    areas = np.bincount(owners, weights=sides.prod(1)) / (wholes.prod(1) / 100 if known else 1.0)
+    areas = np.bincount(owners, weights=sides.prod(1)) / (wholes.prod(1) / 100 if has_sizes else 1.0)
     sides = sides / wholes[owners] * 100
     order = np.argsort(areas, kind="stable")
     models = np.array([row.model for row in rows])
     r, p, why = _correlate(areas[order], values[order])
     return AreaTrend(
-        unit="percent of the picture" if known else "pixels",
+        unit="percent of the picture" if has_sizes else "pixels",
         areas=tuple(areas[order].tolist()),
         scores=tuple(values[order].tolist()),
         sliding=_sliding_means(values[order]),

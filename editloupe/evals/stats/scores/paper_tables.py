@@ -59,23 +59,23 @@ def build_paper_tables(
     paper = known_paper(tables[0].protocol)
     if paper is None:
         return ()
-    held = parts or [split_into_slices(table) for table in tables]
-    found: list[PrintedTable] = []
+    slices = parts or [split_into_slices(table) for table in tables]
+    printed: list[PrintedTable] = []
     if paper.layouts:
-        rows = build_model_rows(tables, held)
+        rows = build_model_rows(tables, slices)
         edits = [row.edit for table in tables for row in table.rows]
         criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
         made = (fill_layout(layout, rows, resampling, fill) for layout in paper.layouts(edits, criteria))
-        found += [section for section in made if section is not None]
+        printed += [section for section in made if section is not None]
     own_tables = paper.tables or (
         partial(build_run_pair_table, rules=pairs) if (pairs := paper.protocol.pairs) else None
     )
     if own_tables:
-        for row in (rows := build_model_rows(tables, held)):
+        for row in (rows := build_model_rows(tables, slices)):
             for section in own_tables(list_scored_edits(row.part.table, paper)):
                 title = section.title if len(rows) == 1 else f"{section.title}: {row.part.label}"
-                found.append(replace(section, title=title))
-    return tuple(found)
+                printed.append(replace(section, title=title))
+    return tuple(printed)
 
 
 def build_model_rows(tables: Sequence[RunTable], parts: Sequence[Sequence[RunSlice]]) -> list[ModelRow]:
@@ -97,18 +97,18 @@ def build_model_rows(tables: Sequence[RunTable], parts: Sequence[Sequence[RunSli
 
 def list_scored_edits(table: RunTable, paper: Paper) -> list[Scored]:
     """Return every edit and repeat with its scores; unjudged criteria are left out and leave the edit without a total."""
-    found = []
+    scored = []
     for row in table.rows:
         repeats = sorted({unit.repeat for units in row.units.values() for unit in units})
         for repeat in repeats:
-            asked = (units for name, units in row.units.items() if name not in table.own)
-            given = [u for units in asked for u in units if u.repeat == repeat]
-            verdicts = [unit.outcome for unit in given if isinstance(unit.outcome, Verdict)]
+            own_units = (units for name, units in row.units.items() if name not in table.own)
+            repeated = [u for units in own_units for u in units if u.repeat == repeat]
+            verdicts = [unit.outcome for unit in repeated if isinstance(unit.outcome, Verdict)]
             scores = {v.criterion: v.score_100 for v in verdicts if v.score_100 is not None}
             rule = paper.missing_output
             missing = rule is not None and bool(verdicts) and all(v.label == rule for v in verdicts)
-            found.append(Scored(row.edit, repeat, scores, paper.protocol.score_of(row.edit, scores), missing))
-    return found
+            scored.append(Scored(row.edit, repeat, scores, paper.protocol.score_of(row.edit, scores), missing))
+    return scored
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def fill_layout(
     ends of its interval; `fill` stands for what is unjudged, which is left out otherwise.
     """
     tables = [(row.label, _LayoutRow(layout, row.part, fill)) for row in rows]
-    tables = [(label, one) for label, one in tables if one.rows]
+    tables = [(label, layout_row) for label, layout_row in tables if layout_row.rows]
     if not tables:
         return None
     columns = [MODEL]
@@ -136,7 +136,9 @@ def fill_layout(
         columns.append(column.title)
         columns += [f"{column.title} SD"] if layout.spread else []
         columns += [f"{column.title} low", f"{column.title} high"] if resampling else []
-    lines = tuple((label, *one.cells(resampling), one.judged, one.expected) for label, one in tables)
+    lines = tuple(
+        (label, *layout_row.cells(resampling), layout_row.judged, layout_row.expected) for label, layout_row in tables
+    )
     return PrintedTable(layout.title, (*columns, JUDGED, EXPECTED), lines, layout.notes)
 
 
@@ -148,17 +150,19 @@ class _LayoutRow:
         self.layout, self.matrix, self.fill = layout, matrix, fill
         named = {kind for column in layout.columns for mean in means_in(column.value) for kind in mean.kinds}
         edits = [row.edit for row in matrix.table.rows]
-        kept = range(len(edits)) if layout.keep is None else [at for at, edit in enumerate(edits) if layout.keep(edit)]
-        kinds = [(place, kind) for place in kept if (kind := layout.kind(edits[place])) in named]
-        self.rows = [place for place, _ in kinds]
+        included = (
+            range(len(edits)) if layout.keep is None else [at for at, edit in enumerate(edits) if layout.keep(edit)]
+        )
+        kinds = [(position, kind) for position in included if (kind := layout.kind(edits[position])) in named]
+        self.rows = [position for position, _ in kinds]
         self.kinds = [kind for _, kind in kinds]
         self.number = {kind: number for number, kind in enumerate(dict.fromkeys(self.kinds))}
         self.of_kind = np.array([self.number[kind] for kind in self.kinds], np.int64)
         self.means = list(dict.fromkeys(mean for column in layout.columns for mean in means_in(column.value)))
         criteria = self._criteria()
-        places = [matrix.criteria.index(name) for name in criteria]
-        self.judged = int(matrix.judged[np.ix_(self.rows, range(matrix.judged.shape[1]), places)].sum())
-        table = matrix.table.with_rows(matrix.table.rows[place] for place in self.rows)
+        positions = [matrix.criteria.index(name) for name in criteria]
+        self.judged = int(matrix.judged[np.ix_(self.rows, range(matrix.judged.shape[1]), positions)].sum())
+        table = matrix.table.with_rows(matrix.table.rows[position] for position in self.rows)
         waiting = (edit for edit in part.table.waiting if layout.keep is None or layout.keep(edit))
         table = table.with_waiting(edit for edit in waiting if layout.kind(edit) in named)
         self.expected = table.expected(criteria, len(matrix.table.repeats)) if self.rows else 0
@@ -166,8 +170,8 @@ class _LayoutRow:
     def _criteria(self) -> list[str]:
         """Return the criteria whose verdicts the table counts: those its means are of, or all where they are of whole edits."""
         measures = {mean.measure for mean in self.means}
-        whole = measures - set(self.matrix.criteria) - {name for name in measures if self._is_absent(name)}
-        return [name for name in self.matrix.criteria if whole or name in measures]
+        edit_measures = measures - set(self.matrix.criteria) - {name for name in measures if self._is_absent(name)}
+        return [name for name in self.matrix.criteria if edit_measures or name in measures]
 
     def _is_absent(self, measure: str) -> bool:
         """Say whether a measure is a criterion that was not asked here."""
@@ -176,59 +180,59 @@ class _LayoutRow:
     def cells(self, resampling: Resampling | None) -> list[Cell]:
         """Return the values of all columns, each with its spread and its interval where these are wanted."""
         numbers = self._numbers(None)
-        known = np.isfinite(numbers)
-        values = _divide(np.where(known, numbers, 0).sum(0), known.sum(0).astype(float))
-        samples = self._samples(numbers, known, resampling) if resampling else {}
+        defined = np.isfinite(numbers)
+        values = _divide(np.where(defined, numbers, 0).sum(0), defined.sum(0).astype(float))
+        samples = self._samples(numbers, defined, resampling) if resampling else {}
         repeats = self._repeats() if self.layout.spread else []
-        found: list[Cell] = []
+        cells: list[Cell] = []
         for column in self.layout.columns:
             value = finite_or_none(self._value(column.value, values))
-            found.append(self._scaled(column.value, value))
+            cells.append(self._scaled(column.value, value))
             if self.layout.spread:
-                found.append(_deviation([finite_or_none(self._value(column.value, one)) for one in repeats]))
+                cells.append(_deviation([finite_or_none(self._value(column.value, means)) for means in repeats]))
             if resampling:
-                drawn = {way: (count, self._value(column.value, one)) for way, (count, one) in samples.items()}
-                ends = build_estimate(value, len(self.rows), drawn, resampling.level)
-                found += [self._scaled(column.value, ends.low), self._scaled(column.value, ends.high)]
-        return found
+                draws = {way: (count, self._value(column.value, means)) for way, (count, means) in samples.items()}
+                ends = build_estimate(value, len(self.rows), draws, resampling.level)
+                cells += [self._scaled(column.value, ends.low), self._scaled(column.value, ends.high)]
+        return cells
 
     def _numbers(self, repeat: int | None) -> Floats:
         """Rows × means: what each row adds to each mean, nan where it is no part of it."""
         columns = self.matrix.columns(self.fill, repeat)[self.rows]
-        found = np.full((len(self.rows), len(self.means)), np.nan)
+        numbers = np.full((len(self.rows), len(self.means)), np.nan)
         wanted = {mean.measure for mean in self.means}
         own = {name: self._own(name, repeat) for name in self.layout.measures if name in wanted}
-        for place, mean in enumerate(self.means):
+        for position, mean in enumerate(self.means):
             chosen = np.isin(self.of_kind, [self.number[kind] for kind in mean.kinds if kind in self.number])
-            given = own.get(mean.measure)
-            if given is None:
-                given = _find_column(self.matrix, columns, mean.measure)
-            if given is not None:
-                found[chosen, place] = given[chosen]
-        return found
+            values = own.get(mean.measure)
+            if values is None:
+                values = _find_column(self.matrix, columns, mean.measure)
+            if values is not None:
+                numbers[chosen, position] = values[chosen]
+        return numbers
 
     def _own(self, name: str, repeat: int | None) -> Floats:
         values = self.matrix.measure_edits(self.layout.measures[name], self.fill)[self.rows]
         return row_means(values if repeat is None else values[:, repeat : repeat + 1])
 
     def _repeats(self) -> list[Floats]:
-        found = []
+        means = []
         for repeat in range(len(self.matrix.table.repeats)):
             numbers = self._numbers(repeat)
-            known = np.isfinite(numbers)
-            found.append(_divide(np.where(known, numbers, 0).sum(0), known.sum(0).astype(float)))
-        return found
+            defined = np.isfinite(numbers)
+            means.append(_divide(np.where(defined, numbers, 0).sum(0), defined.sum(0).astype(float)))
+        return means
 
-    def _samples(self, numbers: Floats, known: Floats, resampling: Resampling) -> dict[str, tuple[int, Floats]]:
+    def _samples(self, numbers: Floats, defined: Floats, resampling: Resampling) -> dict[str, tuple[int, Floats]]:
         """Return the means in every resample, by what was resampled; edits are drawn within their kind."""
-        sources = [self.matrix.table.rows[place].source for place in self.rows]
-        cells = np.concatenate([np.where(known, numbers, 0), known.astype(float)], 1)
-        found = {}
+        sources = [self.matrix.table.rows[position].source for position in self.rows]
+        cells = np.concatenate([np.where(defined, numbers, 0), defined.astype(float)], 1)
+        samples = {}
         for way in build_clusterings(sources, self.kinds):
             total = sum((sums for _, sums in way.stratum_sums(cells, resampling, paired=False)), start=np.zeros(1))
             sums, counts = np.split(total, 2, axis=1)
-            found[way.name] = (_count_free_clusters(way), _divide(sums, counts))
-        return found
+            samples[way.name] = (_count_free_clusters(way), _divide(sums, counts))
+        return samples
 
     def _value(self, value: Value, means: Floats) -> Floats:
         """Work out a value from the means (… × means); nan where it is not defined."""
@@ -237,8 +241,8 @@ class _LayoutRow:
         parts = np.stack([self._value(part, means) for part in value.parts], -1)
         if value.complete:
             return np.asarray(parts.mean(-1))
-        known = np.isfinite(parts)
-        return _divide(np.where(known, parts, 0).sum(-1), known.sum(-1).astype(float))
+        defined = np.isfinite(parts)
+        return _divide(np.where(defined, parts, 0).sum(-1), defined.sum(-1).astype(float))
 
     def _scaled(self, value: Value, number: float | None) -> float | None:
         own = all(mean.measure in self.layout.measures for mean in means_in(value))
@@ -262,8 +266,8 @@ def _count_free_clusters(way: Clusters) -> int:
 
 
 def _deviation(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.std(known, ddof=1)) if len(known) > 1 else None
+    defined = [value for value in values if value is not None]
+    return float(np.std(defined, ddof=1)) if len(defined) > 1 else None
 
 
 class JudgeAccuracy(NamedTuple):
@@ -277,8 +281,8 @@ class JudgeAccuracy(NamedTuple):
 def count_judge_accuracy(name: str, results: Sequence[PairResult]) -> JudgeAccuracy:
     """Count the results of one judge."""
     by: dict[str, list[PairResult]] = {}
-    for one in results:
-        by.setdefault(one.dimension, []).append(one)
+    for result in results:
+        by.setdefault(result.dimension, []).append(result)
     return JudgeAccuracy(
         name, {dimension: count_accuracy(own) for dimension, own in by.items()}, count_accuracy(results)
     )
@@ -300,17 +304,17 @@ def build_pair_table(lines: Sequence[JudgeAccuracy], rules: PairRules, published
 
 def group_by_way(results: Mapping[PairKey, PairResult]) -> dict[str, list[PairResult]]:
     """Return the results by the way they were asked, without pairs of which nobody said which is better."""
-    found: dict[str, list[PairResult]] = {}
+    groups: dict[str, list[PairResult]] = {}
     for way in WAYS:
-        own = [one for key, one in results.items() if key.way == way and one.label != OPEN]
+        own = [result for key, result in results.items() if key.way == way and result.label != OPEN]
         if own:
-            found[way] = own
-    return found
+            groups[way] = own
+    return groups
 
 
-def build_run_pair_table(found: Sequence[Scored], rules: PairRules) -> Iterable[PrintedTable]:
+def build_run_pair_table(scored: Sequence[Scored], rules: PairRules) -> Iterable[PrintedTable]:
     """Make the table of one run, one row a way of asking; none where its edits stand in no pairs."""
-    results = decide_pairs((PairMember(one.edit, one.repeat, one.total, None) for one in found), rules)
+    results = decide_pairs((PairMember(edit.edit, edit.repeat, edit.total, None) for edit in scored), rules)
     lines = [count_judge_accuracy(WAYS[way], own) for way, own in group_by_way(results).items()]
     if lines:
         yield build_pair_table(lines, rules)

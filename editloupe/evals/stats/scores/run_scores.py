@@ -144,8 +144,8 @@ class Scores(Record):
         groups += [(field, name, score) for field, values in self.by.items() for name, score in values.items()]
         lines = []
         for kind, name, score in groups:
-            for criterion, one in (("final", score), *score.criteria.items()):
-                numbers = one.model_dump(exclude={"criteria", "intervals", "group"})
+            for criterion, value in (("final", score), *score.criteria.items()):
+                numbers = value.model_dump(exclude={"criteria", "intervals", "group"})
                 lines.append({"group": kind, "name": name, "criterion": criterion, **numbers})
         return lines
 
@@ -187,9 +187,9 @@ def compute_scores(
     table, resampling = read_run_table(run, protocol), resampling or Resampling()
     parts = parts or split_into_slices(table)
     fill = 0.0 if unjudged == "worst" else None
-    found = {part.label: _score_slice(part, fill, resampling) for part in parts}
+    by_slice = {part.label: _score_slice(part, fill, resampling) for part in parts}
     coverage = _count_coverage(table)
-    only = next(iter(found.values())) if len(found) == 1 else None
+    only = next(iter(by_slice.values())) if len(by_slice) == 1 else None
     overall = only.overall if only else _count_without_score(table, parts)
     return Scores(
         protocol=table.protocol,
@@ -197,18 +197,22 @@ def compute_scores(
         by_criterion=overall.criteria,
         by_type=only.by_type if only else {},
         missing_types=tuple(
-            name for name in parts[0].matrix.known_types if all(name in one.missing_types for one in found.values())
+            name
+            for name in parts[0].matrix.known_types
+            if all(name in scores.missing_types for scores in by_slice.values())
         ),
         own=table.own,
         by_level=only.by_level if only else {},
-        by={field: _score_groups(table, field, found, fill, resampling) for field in by if _has_fields(table, field)},
-        parts=found,
+        by={
+            field: _score_groups(table, field, by_slice, fill, resampling) for field in by if _has_fields(table, field)
+        },
+        parts=by_slice,
         coverage=coverage,
         bounds=only.bounds if only else None,
         repeats=only.repeats if only else None,
         unjudged_rule=unjudged,
         arithmetic=find_aggregation(table.protocol).sentence,
-        notes=tuple(_merge_notes(found, coverage.unjudged if unjudged == "worst" else 0)),
+        notes=tuple(_merge_notes(by_slice, coverage.unjudged if unjudged == "worst" else 0)),
     )
 
 
@@ -234,8 +238,8 @@ def _count_without_score(table: RunTable, parts: Sequence[RunSlice]) -> Score:
     """Return the counts of a run with several parts, which has no score: no paper puts two models into one number."""
     models = len({part.group[0] for part in parts})
     kinds = [f"{models} editing models"] if models > 1 else []
-    for place in range(1, len(parts[0].group)):
-        values = dict.fromkeys(part.group[place] for part in parts)
+    for position in range(1, len(parts[0].group)):
+        values = dict.fromkeys(part.group[position] for part in parts)
         kinds.append(" and ".join(values))
     why = f"the run holds {', in '.join(kinds)}, which have a score each and none in common"
     empty = missing_estimate(why, len(table.rows))
@@ -245,8 +249,8 @@ def _count_without_score(table: RunTable, parts: Sequence[RunSlice]) -> Score:
         return Score(**dict(empty), judged=judged, unjudged=unjudged)
 
     criteria = {name: counted(table.states(name)) for name in table.criteria}
-    whole = counted((table.numbers.judged, table.numbers.unjudged))
-    return whole.model_copy(update={"criteria": criteria})
+    total = counted((table.numbers.judged, table.numbers.unjudged))
+    return total.model_copy(update={"criteria": criteria})
 
 
 def _has_fields(table: RunTable, fields: str) -> bool:
@@ -258,13 +262,15 @@ def _score_groups(
 ) -> dict[str, Score]:
     """Return the scores of groups; the models themselves are the run's parts, which are known."""
     names = find_grouping_fields(table, fields)
-    if names == ("model",) and all(len(one.group) == 1 for one in parts.values()):
-        return {label: one.overall for label, one in parts.items()}
+    if names == ("model",) and all(len(scores.group) == 1 for scores in parts.values()):
+        return {label: scores.overall for label, scores in parts.items()}
     groups = group_rows(table.rows, names)
-    places = [{value: place for place, (value,) in enumerate(group_rows(table.rows, (name,)))} for name in names]
+    positions = [
+        {value: position for position, (value,) in enumerate(group_rows(table.rows, (name,)))} for name in names
+    ]
 
     def order(group: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(places[place][value] for place, value in enumerate(group))
+        return tuple(positions[position][value] for position, value in enumerate(group))
 
     return {
         SEPARATOR.join(group): _score_rows(table, tuple(groups[group]), fill, resampling).model_copy(
@@ -283,24 +289,24 @@ def _score_rows(table: RunTable, rows: tuple[RunRow, ...], fill: float | None, r
 
 def _score_levels(matrix: ScoreMatrix, result: ScoreResult, resampling: Resampling) -> dict[str, Estimate]:
     """Return the scores of levels that have all their types."""
-    found = {}
+    levels = {}
     for level in matrix.aggregation.levels if len(matrix.aggregation.levels) > 1 else ():
-        places = [matrix.groups.index(name) for name in level if name in matrix.groups]
-        places = [place for place in places if np.isfinite(result.point.finals[place])]
-        if len(places) == len(level) > 1:
-            only = np.isin(np.arange(len(matrix.groups)), places).astype(float)
-            drawn = {
-                way: (matrix.free_clusters(way, only), samples.finals[:, places].mean(1))
+        positions = [matrix.groups.index(name) for name in level if name in matrix.groups]
+        positions = [position for position in positions if np.isfinite(result.point.finals[position])]
+        if len(positions) == len(level) > 1:
+            only = np.isin(np.arange(len(matrix.groups)), positions).astype(float)
+            draws = {
+                way: (matrix.free_clusters(way, only), samples.finals[:, positions].mean(1))
                 for way, samples in result.samples.items()
             }
-            name = " + ".join(matrix.groups[place] for place in places)
-            value = float(result.point.finals[places].mean())
-            found[name] = build_estimate(value, int(result.edits[places].sum()), drawn, resampling.level)
-    return found
+            name = " + ".join(matrix.groups[position] for position in positions)
+            value = float(result.point.finals[positions].mean())
+            levels[name] = build_estimate(value, int(result.edits[positions].sum()), draws, resampling.level)
+    return levels
 
 
 def _score_repeats(matrix: ScoreMatrix, fill: float | None) -> Repeats:
-    values = [matrix.overall(fill, place) for place in range(len(matrix.table.repeats))]
+    values = [matrix.overall(fill, position) for position in range(len(matrix.table.repeats))]
     usable = [value for value in values if value is not None]
     return Repeats(
         count=len(values),
@@ -316,70 +322,72 @@ def _find_missing_types(matrix: ScoreMatrix) -> tuple[str, ...]:
 
 def _merge_notes(parts: Mapping[str, SliceScores], taken_as_worst: int) -> list[str]:
     """Return the notes of all parts; what is true of every part is said once."""
-    told = []
+    notes = []
     if taken_as_worst:
-        told.append(f"Pessimistic bound: each of the {taken_as_worst} unjudged verdicts counts as the worst answer.")
+        notes.append(f"Pessimistic bound: each of the {taken_as_worst} unjudged verdicts counts as the worst answer.")
     for note in dict.fromkeys(note for part in parts.values() for note in part.notes):
         own = [label for label, part in parts.items() if note in part.notes]
-        told.append(note if len(own) == len(parts) else f"{', '.join(own)}: {note}")
-    return told
+        notes.append(note if len(own) == len(parts) else f"{', '.join(own)}: {note}")
+    return notes
 
 
 def _build_notes(matrix: ScoreMatrix, by_type: Mapping[str, Score]) -> list[str]:
     """What a reader of the overall score must know about how it came about."""
-    told = []
+    notes = []
     if not matrix.typed:
-        told.append("No edit has an instruction type, so the overall score is over all edits, not over types.")
+        notes.append("No edit has an instruction type, so the overall score is over all edits, not over types.")
     if NO_TYPE in by_type:
         lost = int((matrix.of_row == matrix.groups.index(NO_TYPE)).sum())
-        told.append(
+        notes.append(
             f"{number_of(lost, 'edit')} {verb(lost, 'has', 'have')} no instruction type and {verb(lost, 'is', 'are')} "
             "not part of the overall score."
         )
     if matrix.aggregation.levels and matrix.typed:
-        known = {name for name, score in by_type.items() if score.value is not None}
-        told += [
+        scored = {name for name, score in by_type.items() if score.value is not None}
+        notes += [
             f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}."
             for level in matrix.aggregation.levels
-            if (absent := [name for name in level if name not in known])
+            if (absent := [name for name in level if name not in scored])
         ]
     elif lacking := _find_missing_types(matrix):
         present = len([name for name, score in by_type.items() if name != NO_TYPE and score.value is not None])
-        told.append(f"The overall score is over {number_of(present, 'type')}; not in this run: {', '.join(lacking)}.")
+        notes.append(f"The overall score is over {number_of(present, 'type')}; not in this run: {', '.join(lacking)}.")
     foreign = [name for name in matrix.groups if name not in (*matrix.known_types, NO_TYPE, ALL)]
     if foreign and matrix.known_types:
-        told.append(f"Not among the protocol's types, but counted as types of their own: {', '.join(foreign)}.")
+        notes.append(f"Not among the protocol's types, but counted as types of their own: {', '.join(foreign)}.")
     undefined = [name for name, score in by_type.items() if score.value is None]
     if undefined:
-        told.append(f"Without a score, so not part of the overall: {', '.join(undefined)}.")
+        notes.append(f"Without a score, so not part of the overall: {', '.join(undefined)}.")
     single = [name for name, score in by_type.items() if score.value is not None and score.low is None]
     if single and len(by_type) > 1:
-        told.append(
+        notes.append(
             f"Too few edits to vary, so the overall interval is too narrow by their share: {', '.join(single)}."
         )
     if matrix.table.own:
         mine = ", ".join(matrix.table.title_of(name) for name in matrix.table.own)
-        told.append(f"Asked beside the protocol's own criteria, and no part of any score: {mine}.")
+        notes.append(f"Asked beside the protocol's own criteria, and no part of any score: {mine}.")
     protocol = known_protocol(matrix.table.protocol)
     unasked = [name for name in (protocol.criteria if protocol else ()) if name not in matrix.criteria]
     if unasked and not matrix.aggregation.edit_score:
-        told.append(f"Not asked in this run, so not part of any score: {', '.join(unasked)}.")
-    return [*told, *_count_not_applicable(matrix.table)]
+        notes.append(f"Not asked in this run, so not part of any score: {', '.join(unasked)}.")
+    return [*notes, *_count_not_applicable(matrix.table)]
 
 
 def _count_not_applicable(table: RunTable) -> list[str]:
     """Count the verdicts in which none of the items applied, where the rubric says what that scores."""
-    told = []
+    notes = []
     for criterion in table.criteria:
         answer = table.answer(criterion)
         if not isinstance(answer, ChecksAnswer) or (value := answer.none_applies) is None:
             continue
         units = table.unit_columns
         outcomes = (unit.outcome for unit in units.at(units.asks(criterion) & (units.score == value)).units())
-        if count := sum(isinstance(one, Verdict) and answer.applies_nowhere(one.values) for one in outcomes):
+        if count := sum(
+            isinstance(outcome, Verdict) and answer.applies_nowhere(outcome.values) for outcome in outcomes
+        ):
             title = table.title_of(criterion)
-            told.append(f"{title}: in {count} of the verdicts nothing could be compared; each counts {value:g}.")
-    return told
+            notes.append(f"{title}: in {count} of the verdicts nothing could be compared; each counts {value:g}.")
+    return notes
 
 
 def _count_coverage(table: RunTable) -> Coverage:
@@ -420,13 +428,13 @@ def _build_scores(matrix: ScoreMatrix, result: ScoreResult, resampling: Resampli
                 k,
                 point.means[g, k],
                 result.counts[g, k],
-                {way: (clusters[way], drawn.means[:, g, k]) for way, drawn in result.samples.items()},
+                {way: (clusters[way], draws.means[:, g, k]) for way, draws in result.samples.items()},
                 resampling,
             )
             for k, criterion in enumerate(matrix.criteria)
             if matrix.asked[g, k]
         }
-        samples = {way: (clusters[way], drawn.finals[:, g]) for way, drawn in result.samples.items()}
+        samples = {way: (clusters[way], draws.finals[:, g]) for way, draws in result.samples.items()}
         groups[name] = _build_score(
             matrix, members, None, point.finals[g], result.edits[g], samples, resampling, criteria
         )
@@ -436,10 +444,10 @@ def _build_scores(matrix: ScoreMatrix, result: ScoreResult, resampling: Resampli
     for k, criterion in enumerate(matrix.criteria):
         shares = result.criterion_weights[:, k] * matrix.asked[:, k]
         clusters = {way: matrix.free_clusters(way, shares) for way in result.samples}
-        drawn = {way: (clusters[way], samples.by_criterion[:, k]) for way, samples in result.samples.items()}
+        draws = {way: (clusters[way], samples.by_criterion[:, k]) for way, samples in result.samples.items()}
         members, n = shares[matrix.of_row] > 0, result.counts[shares > 0, k].sum()
-        criteria[criterion] = _build_score(matrix, members, k, point.by_criterion[k], n, drawn, resampling)
-    samples = {way: (free[way], drawn.overall) for way, drawn in result.samples.items()}
+        criteria[criterion] = _build_score(matrix, members, k, point.by_criterion[k], n, draws, resampling)
+    samples = {way: (free[way], draws.overall) for way, draws in result.samples.items()}
     overall = _build_score(
         matrix, used, None, point.overall, result.edits[weights > 0].sum(), samples, resampling, criteria
     )
@@ -494,24 +502,24 @@ class CriterionMean:
 def compute_criterion_means(table: RunTable) -> list[CriterionMean]:
     """Return every criterion of every part; unjudged units count as such and never as a low score."""
     parts = split_into_slices(table)
-    return [one for part in parts for one in _slice_means(part, alone=len(parts) == 1)]
+    return [mean for part in parts for mean in _slice_means(part, alone=len(parts) == 1)]
 
 
 def _slice_means(part: RunSlice, alone: bool) -> Iterator[CriterionMean]:
     matrix = part.matrix
-    whole = matrix.point(None).by_criterion
+    overall = matrix.point(None).by_criterion
     repeats = range(len(part.table.repeats))
     each = [matrix.point(None, repeat).by_criterion for repeat in repeats] if len(repeats) > 1 else []
-    for place, criterion in enumerate(matrix.criteria):
-        means = [value for one in each if (value := finite_or_none(one[place])) is not None]
-        judged, unjudged = int(matrix.judged[..., place].sum()), int(matrix.unjudged[..., place].sum())
+    for position, criterion in enumerate(matrix.criteria):
+        means = [value for values in each if (value := finite_or_none(values[position])) is not None]
+        judged, unjudged = int(matrix.judged[..., position].sum()), int(matrix.unjudged[..., position].sum())
         yield CriterionMean(
             model=None if alone and part.label == NO_MODEL else part.label,
             criterion=criterion,
             units=judged + unjudged,
             expected=max(judged + unjudged, part.table.expected((criterion,))),
             judged=judged,
-            mean=finite_or_none(whole[place]),
+            mean=finite_or_none(overall[position]),
             deviation=stdev(means) if len(means) > 1 else None,
             repeats=len(repeats),
         )

@@ -108,10 +108,10 @@ class RunTable:
     @cached_property
     def criteria(self) -> tuple[str, ...]:
         """The criteria that were asked, in the protocol's order."""
-        asked = dict.fromkeys(kind.criterion for kind in self.unit_columns.counts)
+        present = dict.fromkeys(kind.criterion for kind in self.unit_columns.counts)
         protocol = known_protocol(self.protocol)
         order = list(protocol.criteria) if protocol else []
-        return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
+        return tuple(sorted(present, key=lambda name: order.index(name) if name in order else len(order)))
 
     @cached_property
     def own(self) -> tuple[str, ...]:
@@ -146,8 +146,8 @@ class RunTable:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The fields that edits can be grouped by: those of an edit that are given, and every further column of the manifest."""
-        given = [name for name in _EDIT_FIELDS if any(getattr(row.edit, name) is not None for row in self.rows)]
-        return (*given, *dict.fromkeys(name for row in self.rows for name in row.edit.extra))
+        fields = [name for name in _EDIT_FIELDS if any(getattr(row.edit, name) is not None for row in self.rows)]
+        return (*fields, *dict.fromkeys(name for row in self.rows for name in row.edit.extra))
 
     @cached_property
     def repeats(self) -> tuple[int, ...]:
@@ -220,24 +220,24 @@ class RunTable:
     def numbers(self) -> ScoreArrays:
         """All scores and states at once, rows × repeats × criteria."""
         if (taken := self._taken) is not None:
-            whole, places = taken
-            repeats = [whole.repeats.index(repeat) for repeat in self.repeats]
-            return whole.numbers.at(places, repeats, [whole.criteria.index(name) for name in self.criteria])
-        found = build_score_arrays(*self._gathered, self.repeats, self.criteria)
-        return replace(found, score_100=self.reported(found.score_100))
+            parent, positions = taken
+            repeats = [parent.repeats.index(repeat) for repeat in self.repeats]
+            return parent.numbers.at(positions, repeats, [parent.criteria.index(name) for name in self.criteria])
+        arrays = build_score_arrays(*self._gathered, self.repeats, self.criteria)
+        return replace(arrays, score_100=self.reported(arrays.score_100))
 
     @cached_property
     def asked(self) -> Bools:
         """Rows × criteria: whether an edit has a unit of a criterion, judged or not."""
-        found = np.zeros((len(self.rows), len(self.criteria)), bool)
-        for place, name in enumerate(self.criteria):
-            found[self.row_of_unit[self.unit_columns.asks(name)], place] = True
-        return found
+        is_asked = np.zeros((len(self.rows), len(self.criteria)), bool)
+        for position, name in enumerate(self.criteria):
+            is_asked[self.row_of_unit[self.unit_columns.asks(name)], position] = True
+        return is_asked
 
     @cached_property
     def targeted(self) -> Ints:
         """The places of rows whose edit names its targets."""
-        return np.array([place for place, row in enumerate(self.rows) if row.edit.target_boxes], np.int64)
+        return np.array([position for position, row in enumerate(self.rows) if row.edit.target_boxes], np.int64)
 
     @property
     def row_of_unit(self) -> Ints:
@@ -249,14 +249,14 @@ class RunTable:
         """The table that these rows were taken from and their places in it; None where there is none, or none with them all."""
         if self.whole is None:
             return None
-        known = self.whole.places
-        places = np.array([known.get(id(row), -1) for row in self.rows], np.int64)
-        return None if (places < 0).any() else (self.whole, places)
+        positions_of = self.whole.places
+        positions = np.array([positions_of.get(id(row), -1) for row in self.rows], np.int64)
+        return None if (positions < 0).any() else (self.whole, positions)
 
     @cached_property
     def places(self) -> Mapping[int, int]:
         """Where each row stands, by its identity."""
-        return {id(row): place for place, row in enumerate(self.rows)}
+        return {id(row): position for position, row in enumerate(self.rows)}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -267,8 +267,8 @@ class RunTable:
     def sources(self) -> Ints:
         """The source image of every row, by number, in the order in which they first occur."""
         if (taken := self._taken) is not None:
-            whole, places = taken
-            return number_keys(whole.sources[places])
+            parent, positions = taken
+            return number_keys(parent.sources[positions])
         return number_keys([row.source for row in self.rows])
 
     def reported(self, values: Floats) -> Floats:
@@ -277,13 +277,13 @@ class RunTable:
         if protocol is None or protocol.reported is None:
             return values
         values = values.copy()
-        for number, asked in enumerate(self.asked):
+        for number, is_asked in enumerate(self.asked):
             for repeat in range(values.shape[1]):
-                given = {c: float(v) for c, v in zip(self.criteria, values[number, repeat], strict=True) if v == v}
-                told = protocol.reported(given)
-                for place, criterion in enumerate(self.criteria):
-                    if asked[place] and told.get(criterion) != given.get(criterion):
-                        values[number, repeat, place] = told.get(criterion, np.nan)
+                scores = {c: float(v) for c, v in zip(self.criteria, values[number, repeat], strict=True) if v == v}
+                gated = protocol.reported(scores)
+                for position, criterion in enumerate(self.criteria):
+                    if is_asked[position] and gated.get(criterion) != scores.get(criterion):
+                        values[number, repeat, position] = gated.get(criterion, np.nan)
         return values
 
     def scores(self, criterion: str, unit_score: str = "score_100") -> Floats:
@@ -291,13 +291,13 @@ class RunTable:
 
         `score_100` is as the paper reports it, gates applied; `score` is the judge's own, on the rubric's scale.
         """
-        whole = self.numbers.score if unit_score == "score" else self.numbers.score_100
-        return whole[..., self.criteria.index(criterion)]
+        values = self.numbers.score if unit_score == "score" else self.numbers.score_100
+        return values[..., self.criteria.index(criterion)]
 
     def states(self, criterion: str) -> tuple[Floats, Floats]:
         """Return rows × repeats of 0 and 1: which units were judged, which were asked and ended unjudged."""
-        place = self.criteria.index(criterion)
-        return self.numbers.judged[..., place], self.numbers.unjudged[..., place]
+        position = self.criteria.index(criterion)
+        return self.numbers.judged[..., position], self.numbers.unjudged[..., position]
 
     def expected(self, criteria: Collection[str] | None = None, repeats: int | None = None) -> int:
         """Return how many units of some criteria there should be: of every edit and repeat, those still waiting included."""
@@ -341,7 +341,7 @@ def format_version_notes(versions: Iterable[ServedVersion]) -> tuple[str, ...]:
     """Say of every judge that was served in several versions which they were.
 
     >>> versions = [ServedVersion(served=Served(judge="openai:m", model=m), verdicts=n) for m, n in (("m-1", 90), ("m-2", 10))]
-    >>> version_notes(versions)
+    >>> format_version_notes(versions)
     ('openai:m was served in 2 versions: m-1 (90 verdicts) and m-2 (10 verdicts); scores may differ with them.',)
     """
     by_judge: dict[str, list[ServedVersion]] = {}
@@ -391,16 +391,16 @@ class _EditShortener:
     """
 
     def __init__(self, protocol: str) -> None:
-        known = known_protocol(protocol)
-        self._needs_whole = known is not None and known.edit_score is not None
-        self._apart = known.apart if known else ()
+        rules = known_protocol(protocol)
+        self._needs_whole = rules is not None and rules.edit_score is not None
+        self._apart = rules.apart if rules else ()
         self._short: dict[tuple[str, ...], StoredEdit] = {}
 
-    def __call__(self, kept: StoredEdit) -> StoredEdit:
+    def __call__(self, stored: StoredEdit) -> StoredEdit:
         """Return the edit with nothing but its model, its type and the fields that the paper reports separately."""
         if self._needs_whole:
-            return kept
-        edit = kept.edit
+            return stored
+        edit = stored.edit
         columns = {name: edit.extra[name] for name in self._apart if name in edit.extra}
         names = [name for name in ("model", "instruction_type", *self._apart) if name in Edit.model_fields]
         fields: dict[str, Any] = {name: getattr(edit, name) for name in names}
@@ -427,12 +427,12 @@ def _rows(
     """Return the edits with their units, and those of which nothing was judged yet."""
     by_edit = read_units(run, chosen.name)
     rows, waiting = [], []
-    for kept in run.edits():
-        if (units := by_edit.pop(kept.name, None)) is not None:
-            edit, pictures, name = kept if shorten is None else shorten(kept)
+    for stored in run.edits():
+        if (units := by_edit.pop(stored.name, None)) is not None:
+            edit, pictures, name = stored if shorten is None else shorten(stored)
             rows.append(RunRow(edit, pictures, units, name))
         else:
-            waiting.append((kept.name, kept.edit))
+            waiting.append((stored.name, stored.edit))
     elsewhere = set[str]()
     if waiting:
         with run.reader() as reader:
@@ -442,25 +442,32 @@ def _rows(
 
 def choose_configuration(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:
     """Return the configuration of a run that is meant; where several could be, UserError lists them."""
-    found = run.configurations()
-    if not found:
+    configurations = run.configurations()
+    if not configurations:
         damage = " ".join(run.damage.sentences())
         raise UserError(
             f"the run {run.folder.name} holds no verdicts {f'that can be read. {damage}' if damage else 'yet'}"
         )
-    protocols = list(dict.fromkeys(one.protocol for one in found))
+    protocols = list(dict.fromkeys(candidate.protocol for candidate in configurations))
     if protocol is not None and protocol not in protocols:
         raise UserError(f"the run {run.folder.name} holds no verdicts of {protocol}; it has {' and '.join(protocols)}")
-    left = [one for one in found if protocol in (None, one.protocol)]
+    left = [candidate for candidate in configurations if protocol in (None, candidate.protocol)]
     if configuration is not None:
-        left = [one for one in left if configuration in (one.judge, one.mode, one.name[: len(configuration)])]
+        left = [
+            candidate
+            for candidate in left
+            if configuration in (candidate.judge, candidate.mode) or candidate.name.startswith(configuration)
+        ]
     if len(left) == 1:
         return left[0]
-    if len({one.protocol for one in left}) > 1:
+    if len({candidate.protocol for candidate in left}) > 1:
         raise UserError(
             f"the run {run.folder.name} holds verdicts of {' and '.join(protocols)}; name one with --protocol"
         )
-    listed = "; ".join(f"{one.name} ({one.title}, {number_of(one.units, 'unit')})" for one in left or found)
+    listed = "; ".join(
+        f"{candidate.name} ({candidate.title}, {number_of(candidate.units, 'unit')})"
+        for candidate in left or configurations
+    )
     if not left:
         raise UserError(f'the run {run.folder.name} has no configuration "{configuration}"; it has: {listed}')
     raise UserError(f"the run {run.folder.name} was judged in several ways; name one with --configuration: {listed}")

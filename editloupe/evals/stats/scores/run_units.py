@@ -135,7 +135,7 @@ class UnitColumns:
     def counts(self) -> Mapping[UnitKind, int]:
         """How many units are of each kind, in the order in which kinds first occur."""
         used, first, counts = np.unique(self.of_kind, return_index=True, return_counts=True)
-        return {self.kinds[used[place]]: int(counts[place]) for place in np.argsort(first).tolist()}
+        return {self.kinds[used[position]]: int(counts[position]) for position in np.argsort(first).tolist()}
 
     @cached_property
     def criteria(self) -> list[str]:
@@ -151,10 +151,10 @@ class UnitColumns:
         """Return which units are about a criterion."""
         return np.array([kind.criterion == criterion for kind in self.kinds], bool)[self.of_kind]
 
-    def at(self, places: Ints | Bools) -> UnitColumns:
+    def at(self, positions: Ints | Bools) -> UnitColumns:
         """Return the units at some places."""
-        numbers = {name: getattr(self, name)[places] for name in _NUMBERS}
-        return UnitColumns(self.kinds, self.of_kind[places], **numbers)
+        numbers = {name: getattr(self, name)[positions] for name in _NUMBERS}
+        return UnitColumns(self.kinds, self.of_kind[positions], **numbers)
 
     def units(self, first: int = 0, last: int | None = None) -> Iterator[RunUnit]:
         """Yield the units from one place up to another."""
@@ -193,8 +193,8 @@ class _ColumnBuilder:
 
     def add(self, kinds: Iterable[tuple[Any, ...]], numbers: Mapping[str, Sequence[Any] | Floats | Ints]) -> None:
         """Add units by their kinds, with the fields of a `UnitKind`, and their numbers by name."""
-        known = self._kinds
-        self._of_kind.append(np.array([known.setdefault(kind, len(known)) for kind in kinds], np.int64))
+        numbers_of = self._kinds
+        self._of_kind.append(np.array([numbers_of.setdefault(kind, len(numbers_of)) for kind in kinds], np.int64))
         for name, parts in self._numbers.items():
             parts.append(np.asarray(numbers[name], _type(name)))
 
@@ -307,8 +307,10 @@ class ScoreArrays:
 
     def at(self, rows: Ints, repeats: Sequence[int], criteria: Sequence[int]) -> ScoreArrays:
         """Return the numbers of some rows, repeats and criteria, by their places."""
-        places = np.ix_(rows, np.array(repeats, np.int64), np.array(criteria, np.int64))
-        return ScoreArrays(self.score[places], self.score_100[places], self.judged[places], self.unjudged[places])
+        positions = np.ix_(rows, np.array(repeats, np.int64), np.array(criteria, np.int64))
+        return ScoreArrays(
+            self.score[positions], self.score_100[positions], self.judged[positions], self.unjudged[positions]
+        )
 
 
 def build_score_arrays(
@@ -316,21 +318,21 @@ def build_score_arrays(
 ) -> ScoreArrays:
     """Lay units out, so many of each row, as the judge gave them; of two in one place the later one stands."""
     shape = (len(lengths), len(repeats), len(criteria))
-    found = ScoreArrays(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
-    place = {name: at for at, name in enumerate(criteria)}
-    places = np.array([place.get(kind.criterion, -1) for kind in units.kinds], np.int64)
+    arrays = ScoreArrays(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
+    position = {name: at for at, name in enumerate(criteria)}
+    positions = np.array([position.get(kind.criterion, -1) for kind in units.kinds], np.int64)
     where = (
         np.repeat(np.arange(len(lengths)), lengths),
         np.searchsorted(np.array(repeats, np.int64), units.repeat),
-        places[units.of_kind],
+        positions[units.of_kind],
     )
     judged = units.judged
-    for cells, marked in ((found.judged, judged), (found.unjudged, ~judged)):
+    for cells, marked in ((arrays.judged, judged), (arrays.unjudged, ~judged)):
         cells[tuple(axis[marked] for axis in where)] = 1
-    for cells, values in ((found.score, units.score), (found.score_100, units.score_100)):
-        known = judged & ~np.isnan(values)
-        cells[tuple(axis[known] for axis in where)] = values[known]
-    return found
+    for cells, values in ((arrays.score, units.score), (arrays.score_100, units.score_100)):
+        defined = judged & ~np.isnan(values)
+        cells[tuple(axis[defined] for axis in where)] = values[defined]
+    return arrays
 
 
 def row_means(values: Floats) -> Floats:
@@ -339,9 +341,9 @@ def row_means(values: Floats) -> Floats:
     >>> row_means(np.array([[1.0, 3.0], [np.nan, 4.0], [np.nan, np.nan]])).tolist()
     [2.0, 4.0, nan]
     """
-    known = np.isfinite(values)
-    counts = known.sum(1)
-    means: Floats = np.where(counts > 0, np.where(known, values, 0).sum(1) / np.maximum(counts, 1), np.nan)
+    defined = np.isfinite(values)
+    counts = defined.sum(1)
+    means: Floats = np.where(counts > 0, np.where(defined, values, 0).sum(1) / np.maximum(counts, 1), np.nan)
     return means
 
 

@@ -48,14 +48,14 @@ PLAIN = Aggregation(
 
 def find_aggregation(name: str) -> Aggregation:
     """Return a protocol's arithmetic as its record says it; PLAIN where there is no such record."""
-    known = known_protocol(name)
-    if known is None:
+    protocol = known_protocol(name)
+    if protocol is None:
         return PLAIN
     return Aggregation(
-        sentence=known.arithmetic or PLAIN.sentence,
-        edit_score=known.edit_score,
-        levels=known.levels,
-        by_edit=known.weighting == "edits",
+        sentence=protocol.arithmetic or PLAIN.sentence,
+        edit_score=protocol.edit_score,
+        levels=protocol.levels,
+        by_edit=protocol.weighting == "edits",
     )
 
 
@@ -130,29 +130,29 @@ def compute_group_weights(
 
     A level that lacks one of its groups is no part of the overall, unless `complete` is False: then its others stand for it.
 
-    >>> group_weights(["a", "b", "c"], [True, True, False], PLAIN).tolist()
+    >>> compute_group_weights(["a", "b", "c"], [True, True, False], PLAIN).tolist()
     [0.5, 0.5, 0.0]
-    >>> levels = Arithmetic("", levels=(("a", "b"), ("c",)))
-    >>> group_weights(["a", "b", "c", "d"], [True] * 4, levels).tolist()
+    >>> levels = Aggregation("", levels=(("a", "b"), ("c",)))
+    >>> compute_group_weights(["a", "b", "c", "d"], [True] * 4, levels).tolist()
     [0.25, 0.25, 0.5, 0.0]
-    >>> group_weights(["a", "c"], [True, True], levels).tolist()
+    >>> compute_group_weights(["a", "c"], [True, True], levels).tolist()
     [0.0, 1.0]
-    >>> group_weights(["a", "c"], [True, True], levels, complete=False).tolist()
+    >>> compute_group_weights(["a", "c"], [True, True], levels, complete=False).tolist()
     [0.5, 0.5]
     """
     if aggregation.by_edit and edits is not None:
         sizes = np.where(np.array(defined, bool), np.array(edits, float), 0.0)
         return np.asarray(sizes / sizes.sum() if sizes.any() else sizes)
     levels = aggregation.levels or tuple((group,) for group in groups)
-    usable = {group for group, known in zip(groups, defined, strict=True) if known}
-    held = [
+    usable = {group for group, has_score in zip(groups, defined, strict=True) if has_score}
+    usable_levels = [
         [group for group in level if group in usable] for level in levels if not complete or usable.issuperset(level)
     ]
-    held = [level for level in held if level]
+    usable_levels = [level for level in usable_levels if level]
     weights = dict.fromkeys(groups, 0.0)
-    for level in held:
+    for level in usable_levels:
         for group in level:
-            weights[group] = 1 / len(held) / len(level)
+            weights[group] = 1 / len(usable_levels) / len(level)
     return np.array([weights[group] for group in groups])
 
 
@@ -187,11 +187,11 @@ class ScoreMatrix:
         names = [NO_TYPE if kind is None else str(kind) for kind in kinds] if self.typed else [ALL] * len(rows)
         protocol = known_protocol(table.protocol)
         self.known_types = protocol.types if protocol else ()
-        found = dict.fromkeys(names)
-        self.groups = [name for name in self.known_types if name in found]
-        self.groups += [name for name in found if name not in self.known_types]
-        place = {name: number for number, name in enumerate(self.groups)}
-        self.of_row = np.array([place[name] for name in names], np.int64)
+        present = dict.fromkeys(names)
+        self.groups = [name for name in self.known_types if name in present]
+        self.groups += [name for name in present if name not in self.known_types]
+        number_of = {name: number for number, name in enumerate(self.groups)}
+        self.of_row = np.array([number_of[name] for name in names], np.int64)
         numbers = self.table.numbers
         self.values, self.judged, self.unjudged = numbers.score_100, numbers.judged, numbers.unjudged
         self._kept: dict[tuple[float | None, int | None], Floats] = {}
@@ -205,15 +205,15 @@ class ScoreMatrix:
         `paired` samples of two sheets with the same rows may be subtracted from each other.
         """
         columns = self.columns(fill)
-        known = np.isfinite(columns)
-        cells = np.stack([np.where(known, columns, 0), known.astype(float)], -1)
+        defined = np.isfinite(columns)
+        cells = np.stack([np.where(defined, columns, 0), defined.astype(float)], -1)
         sums, counts = np.moveaxis(self._by_group(cells), -1, 0)
         weights = self._weights(sums, counts)
         return ScoreResult(
             point=self._macro(sums, counts, *weights),
             samples={way.name: self._resampled(way, cells, weights, resampling, paired) for way in self.clusterings},
             counts=counts,
-            edits=self._by_group(known[:, self._scoring].any(1).astype(float)),
+            edits=self._by_group(defined[:, self._scoring].any(1).astype(float)),
             weights=weights[0],
             criterion_weights=weights[1],
         )
@@ -226,8 +226,8 @@ class ScoreMatrix:
     def point(self, fill: float | None, repeat: int | None = None) -> AggregatedScores:
         """Return the scores without intervals, of one repeat or of all of them."""
         columns = self.columns(fill, repeat)
-        known = np.isfinite(columns)
-        sums, counts = self._by_group(np.where(known, columns, 0)), self._by_group(known.astype(float))
+        defined = np.isfinite(columns)
+        sums, counts = self._by_group(np.where(defined, columns, 0)), self._by_group(defined.astype(float))
         return self._macro(sums, counts, *self._weights(sums, counts))
 
     def contributions(self, result: ScoreResult) -> Floats:
@@ -247,12 +247,14 @@ class ScoreMatrix:
 
     def clusters(self, way: str, members: Bools) -> int:
         """Return how many clusters these rows come from."""
-        of_item = next(one for one in self.clusterings if one.name == way).of_item
-        return len(np.unique(of_item[members]))
+        return len(np.unique(self._clustering(way).of_item[members]))
 
     def free_clusters(self, way: str, weights: Floats) -> int:
         """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
-        return count_free_clusters(next(one for one in self.clusterings if one.name == way), self.of_row, weights)
+        return count_free_clusters(self._clustering(way), self.of_row, weights)
+
+    def _clustering(self, name: str) -> Clusters:
+        return next(clustering for clustering in self.clusterings if clustering.name == name)
 
     def columns(self, fill: float | None = None, repeat: int | None = None) -> Floats:
         """Rows × columns: each criterion's mean over repeats and, where the protocol has one, the edit's own score."""
@@ -268,7 +270,7 @@ class ScoreMatrix:
         values = self._filled(fill)
         if repeat is not None:
             values = values[:, repeat : repeat + 1]
-        columns = np.stack([row_means(values[..., place]) for place in range(len(self.criteria))], -1)
+        columns = np.stack([row_means(values[..., position]) for position in range(len(self.criteria))], -1)
         if self.aggregation.edit_score is None:
             return columns
         totals = self._of_edits(values, self.aggregation.edit_score)
@@ -283,17 +285,17 @@ class ScoreMatrix:
         self, values: Floats, measure: Callable[[Edit, Mapping[str, float]], float | None], whole: bool = True
     ) -> Floats:
         """Return rows × repeats of what a protocol makes of edits; a `whole` one has nothing where it lacks a criterion."""
-        found = np.full(values.shape[:2], np.nan)
-        place = {name: column for column, name in enumerate(self.criteria)}
+        numbers = np.full(values.shape[:2], np.nan)
+        column_of = {name: column for column, name in enumerate(self.criteria)}
         for number, row in enumerate(self.table.rows):
-            names = [name for name in row.units if self.counted[place[name]]]
-            asked = [place[name] for name in names]
+            names = [name for name in row.units if self.counted[column_of[name]]]
+            own_columns = [column_of[name] for name in names]
             for repeat in range(values.shape[1]):
-                given = dict(zip(names, values[number, repeat, asked].tolist(), strict=True))
-                known = {name: value for name, value in given.items() if value == value}
-                if len(known) == len(given) or not whole:
-                    found[number, repeat] = _measure_edit(measure, row.edit, known)
-        return found
+                scores = dict(zip(names, values[number, repeat, own_columns].tolist(), strict=True))
+                defined = {name: value for name, value in scores.items() if value == value}
+                if len(defined) == len(scores) or not whole:
+                    numbers[number, repeat] = _measure_edit(measure, row.edit, defined)
+        return numbers
 
     def _by_group(self, cells: Floats) -> Floats:
         total = np.zeros((len(self.groups), *cells.shape[1:]))
@@ -317,31 +319,31 @@ class ScoreMatrix:
         self, way: Clusters, cells: Floats, weights: tuple[Floats, Floats], resampling: Resampling, paired: bool
     ) -> AggregatedScores:
         """Draw within strata; where a stratum is one group its sums are that group's, else clusters are laid out by group."""
-        drawn = np.zeros((resampling.resamples, len(self.groups), *cells.shape[1:]))
+        totals = np.zeros((resampling.resamples, len(self.groups), *cells.shape[1:]))
         flat = cells.reshape(len(cells), -1)
         of_stratum = {
             stratum: np.unique(self.of_row[way.strata[way.of_item] == stratum]) for stratum in set(way.strata)
         }
         if all(len(groups) == 1 for groups in of_stratum.values()):
             for stratum, sums in way.stratum_sums(flat, resampling, paired):
-                drawn[:, of_stratum[stratum][0]] += sums.reshape(-1, *cells.shape[1:])
+                totals[:, of_stratum[stratum][0]] += sums.reshape(-1, *cells.shape[1:])
         else:
             spread = np.zeros((len(cells), len(self.groups), *cells.shape[1:]))
             spread[np.arange(len(cells)), self.of_row] = cells
             for _, sums in way.stratum_sums(spread.reshape(len(cells), -1), resampling, paired):
-                drawn += sums.reshape(-1, *spread.shape[1:])
-        return self._macro(drawn[..., 0], drawn[..., 1], *weights)
+                totals += sums.reshape(-1, *spread.shape[1:])
+        return self._macro(totals[..., 0], totals[..., 1], *weights)
 
 
 def _measure_edit(
-    measure: Callable[[Edit, Mapping[str, float]], float | None], edit: Edit, given: Mapping[str, float]
+    measure: Callable[[Edit, Mapping[str, float]], float | None], edit: Edit, scores: Mapping[str, float]
 ) -> float:
     """Return what a protocol makes of an edit's criteria; nan where it lacks one or the edit does not say its task."""
     try:
-        found = measure(edit, given)
+        value = measure(edit, scores)
     except UserError:
         return np.nan
-    return np.nan if found is None else found
+    return np.nan if value is None else value
 
 
 def compute_weights(
@@ -368,7 +370,7 @@ def compute_weights(
 
 def count_free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
     """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
-    used = [of_row == place for place in np.flatnonzero(weights)]
+    used = [of_row == position for position in np.flatnonzero(weights)]
     if len(used) > 1 and len(np.unique(way.strata)) == 1:
         return len(np.unique(way.of_item[np.any(used, axis=0)]))
     return max((len(np.unique(way.of_item[members])) for members in used), default=0)

@@ -61,19 +61,19 @@ def split_off_reference(table: RunTable) -> tuple[RunTable, RunTable | None]:
 
 def score_by_protocol(grid: CaseGrid, table: RunTable, rows: Sequence[RunRow]) -> Floats:
     """Return cases × columns of what the protocol's own words give the unedited source; nan where they leave it open."""
-    found = np.full((len(rows), len(grid.criteria) + (grid.aggregation.edit_score is not None)), np.nan)
+    scores = np.full((len(rows), len(grid.criteria) + (grid.aggregation.edit_score is not None)), np.nan)
     protocol = known_protocol(table.protocol)
     if protocol is None or protocol.untouched is None:
-        return found
+        return scores
     for number, row in enumerate(rows):
         if row.edit.instruction_type in protocol.untouched.not_for:
             continue
-        for place, name in enumerate(grid.criteria):
+        for position, name in enumerate(grid.criteria):
             if name in row.units and name in protocol.untouched.criteria:
-                found[number, place] = protocol.untouched.criteria[name]
+                scores[number, position] = protocol.untouched.criteria[name]
         if grid.aggregation.edit_score is not None:
-            found[number, -1] = _edit_score(protocol, row)
-    return found
+            scores[number, -1] = _edit_score(protocol, row)
+    return scores
 
 
 def _edit_score(protocol: Protocol, row: RunRow) -> float:
@@ -93,11 +93,11 @@ def build_reference(grid: CaseGrid, table: RunTable, columns: Floats, judged: bo
     why = "The judge was shown every source as its own output." if judged else _explain_source(protocol)
     point = grid.point(columns)
     present = np.unique(grid.of_row)
-    open_groups = [grid.groups[place] for place in present if not np.isfinite(point.result.finals[place])]
+    open_groups = [grid.groups[position] for position in present if not np.isfinite(point.result.finals[position])]
     overall = (
         missing_estimate(_explain_open_groups(open_groups, judged)) if open_groups else _estimate(grid, point, None)
     )
-    criteria = {name: _estimate(grid, point, place) for place, name in enumerate(grid.criteria)}
+    criteria = {name: _estimate(grid, point, position) for position, name in enumerate(grid.criteria)}
     return UneditedReference(judged=judged, overall=overall, criteria=criteria, why=why)
 
 
@@ -118,8 +118,8 @@ def _estimate(grid: CaseGrid, point: SideScores, criterion: int | None) -> Estim
     if value is None:
         return missing_estimate("it depends on the picture", n)
     if criterion is not None:
-        asked = grid.asked[grid.of_row, criterion]
-        if not np.isfinite(point.columns[asked, criterion]).all():
+        is_asked = grid.asked[grid.of_row, criterion]
+        if not np.isfinite(point.columns[is_asked, criterion]).all():
             return missing_estimate("it depends on the picture in some of the cases", n)
     return Estimate(value=value, n=n)
 
@@ -137,10 +137,10 @@ def count_unedited(grid: CaseGrid, columns: Floats, copied: Bools, untouched: Fl
     A verdict like the source's tells something only where it brings points: a missed edit that scores 0 carries no mean.
     """
     point = grid.point(columns)
-    known = np.isfinite(untouched[:, : len(grid.criteria)])
-    same = np.isclose(columns[:, : len(grid.criteria)], untouched[:, : len(grid.criteria)]) | ~known
-    worth = untouched[:, -1] if grid.aggregation.edit_score is not None else np.where(known, untouched, 0).sum(1)
-    alike = same.all(1) & known.any(1) & (worth > 0) & ~copied
+    defined = np.isfinite(untouched[:, : len(grid.criteria)])
+    same = np.isclose(columns[:, : len(grid.criteria)], untouched[:, : len(grid.criteria)]) | ~defined
+    worth = untouched[:, -1] if grid.aggregation.edit_score is not None else np.where(defined, untouched, 0).sum(1)
+    alike = same.all(1) & defined.any(1) & (worth > 0) & ~copied
     added = grid.contributions(point)
     return UneditedOutputs(
         copies=int(copied.sum()),
@@ -151,12 +151,12 @@ def count_unedited(grid: CaseGrid, columns: Floats, copied: Bools, untouched: Fl
     )
 
 
-def format_unedited(name: str, one: UneditedOutputs) -> str:
+def format_unedited(name: str, outputs: UneditedOutputs) -> str:
     """Say how much of a model's mean its unedited outputs carry."""
+    count = outputs.copies + outputs.alike
     return (
-        f"{name}: {one.copies + one.alike} of {number_of(one.edits, 'output')} "
-        f"{verb(one.copies + one.alike, 'is', 'are')} unedited or judged as if "
-        f"{verb(one.copies + one.alike, 'it was', 'they were')} ({one.copies} {verb(one.copies, 'is', 'are')} the "
-        f"source itself, {one.alike} more got the source's own verdicts); they bring {one.points:.1f} of its "
-        f"{one.overall:.1f} points."
+        f"{name}: {count} of {number_of(outputs.edits, 'output')} {verb(count, 'is', 'are')} unedited or judged as if "
+        f"{verb(count, 'it was', 'they were')} ({outputs.copies} {verb(outputs.copies, 'is', 'are')} the "
+        f"source itself, {outputs.alike} more got the source's own verdicts); they bring {outputs.points:.1f} of its "
+        f"{outputs.overall:.1f} points."
     )

@@ -54,17 +54,17 @@ def run_fixed_sequence(confidence: Floats, agreed: Bools, agreement: float, erro
     """Test thresholds from the strictest that has enough labels down to the first that fails."""
     order = np.argsort(-confidence, kind="stable")
     sure, right = confidence[order], np.cumsum(agreed[order])
-    found: list[ThresholdTest] = []
+    tests: list[ThresholdTest] = []
     for labels in find_thresholds(confidence, fewest_labels(agreement, error)).tolist():
         same = int(right[labels - 1])
         lower = lower_bound(same, labels, error)
-        one = ThresholdTest(
+        test = ThresholdTest(
             threshold=float(sure[labels - 1]), labels=labels, agreed=same, lower=lower, passed=bool(lower >= agreement)
         )
-        found.append(one)
-        if not one.passed:
+        tests.append(test)
+        if not test.passed:
             break
-    return tuple(found)
+    return tuple(tests)
 
 
 def calibrate(
@@ -90,7 +90,7 @@ def calibrate(
     if not 0 < agreement < 1 or not 0 < error < 1:
         raise UserError("--agreement and --error lie between 0 and 1, such as 0.9 and 0.05")
     people = load_human_labels(table, human)
-    kind, known = find_confidences(table, by)
+    kind, confidences = find_confidences(table, by)
     if kind not in CONFIDENCE_KINDS:
         raise UserError(
             f"nothing in the run {table.name} says how sure the judge was: no confidence, no repeats, no other judge"
@@ -103,16 +103,16 @@ def calibrate(
         mine = row_lower_medians(table.scores(name, "score"))
         theirs = row_lower_medians(people.counting_matrix(table.names, name))
         over = find_left_over(table, name, earlier)
-        labelled = np.isfinite(mine) & np.isfinite(theirs) & np.isfinite(known[name]) & fair & over
+        labelled = np.isfinite(mine) & np.isfinite(theirs) & np.isfinite(confidences[name]) & fair & over
         used = _draw_one_per_source(table, labelled, random)
         dropped += int(labelled.sum() - used.sum())
         same = np.abs(mine[used] - theirs[used]) <= within + 1e-9
-        sure = known[name][used]
+        sure = confidences[name][used]
         share = error / count_earlier_endings(name, earlier)
         least = fewest_labels(agreement, share)
         tested = run_fixed_sequence(sure, same, agreement, share)
-        found = _build_trust(tested, known[name][over], int(used.sum()), least)
-        criteria[name] = found.model_copy(update={"candidates": len(find_thresholds(sure, least))})
+        trust = _build_trust(tested, confidences[name][over], int(used.sum()), least)
+        criteria[name] = trust.model_copy(update={"candidates": len(find_thresholds(sure, least))})
     if dropped:
         notes.append(
             f"{number_of(dropped, 'label')} {verb(dropped, 'is', 'are')} left out: of the labelled edits that share a source "
@@ -128,18 +128,18 @@ def calibrate(
         error=error,
         asked=collect_question_keys(table),
         criteria=criteria,
-        after=tuple(one.calibration.key for one in earlier),
+        after=tuple(stage.calibration.key for stage in earlier),
         notes=(*notes, *people.notes),
     )
 
 
-def _build_trust(tested: tuple[ThresholdTest, ...], known: Floats, labels: int, least: int) -> CriterionTrust:
-    passed = [one for one in tested if one.passed]
-    sure = known[np.isfinite(known)]
+def _build_trust(tested: tuple[ThresholdTest, ...], confidences: Floats, labels: int, least: int) -> CriterionTrust:
+    passed = [test for test in tested if test.passed]
+    sure = confidences[np.isfinite(confidences)]
     if passed:
         threshold = passed[-1].threshold
-        kept = float((sure >= threshold).mean())
-        return CriterionTrust(threshold=threshold, kept=kept, labels=labels, tested=tested)
+        share_kept = float((sure >= threshold).mean())
+        return CriterionTrust(threshold=threshold, kept=share_kept, labels=labels, tested=tested)
     if not tested:
         why = f"{labels} labelled verdicts; at least {least} are needed above a threshold"
     else:
@@ -163,12 +163,12 @@ def _draw_even_sample(
         return np.ones(len(table.rows), bool)
     queue.check(table)
     fair = np.zeros(len(table.rows), bool)
-    for one in queue.parts or (queue,):
-        chances = np.array([one.chances.get(row.name, np.nan) for row in table.rows])
-        if one.labelled:
+    for part in queue.parts or (queue,):
+        chances = np.array([part.chances.get(row.name, np.nan) for row in table.rows])
+        if part.labelled:
             answered = {name for name, _ in (*people.given, *people.adjudicated)}
-            share = np.mean([drawn.name in answered for drawn in one.drawn]) if one.drawn else 0.0
-            before = set(one.labelled)
+            share = np.mean([edit.name in answered for edit in part.drawn]) if part.drawn else 0.0
+            before = set(part.labelled)
             chances[[row.name in before for row in table.rows]] = 1 / share if share else np.nan
         lowest = np.nanmin(chances)
         fair |= random.random(len(chances)) * np.where(np.isnan(chances), np.inf, chances) < lowest
@@ -177,7 +177,7 @@ def _draw_even_sample(
 
 def _draw_one_per_source(table: RunTable, labelled: Bools, random: np.random.Generator) -> Bools:
     order = random.permutation(np.flatnonzero(labelled))
-    first = {table.rows[place].source: place for place in order.tolist()}
+    first = {table.rows[position].source: position for position in order.tolist()}
     used = np.zeros(len(labelled), bool)
     used[list(first.values())] = True
     return used
@@ -198,20 +198,24 @@ def require_same_judge(calibration: Calibration, table: RunTable) -> None:
 
 def collect_question_keys(table: RunTable) -> dict[str, tuple[str, ...]]:
     """Return how each criterion was put to the judge, by the keys the run keeps."""
-    found: dict[str, set[str]] = {name: set() for name in table.criteria}
+    by_criterion: dict[str, set[str]] = {name: set() for name in table.criteria}
     for kind in table.unit_columns.counts:
-        found[kind.criterion].add(kind.asked)
-    return {name: tuple(sorted(keys)) for name, keys in found.items()}
+        by_criterion[kind.criterion].add(kind.asked)
+    return {name: tuple(sorted(keys)) for name, keys in by_criterion.items()}
 
 
 def find_stage(calibration: Calibration, folders: Sequence[Path]) -> EarlierStage:
     """Find the verdicts of a calibrated stage in one of these runs; UserError where none holds them."""
     for folder in folders:
         with Run.open(folder) as run:
-            for one in run.configurations():
-                if (one.judge, one.protocol, one.mode) != (calibration.judge, calibration.protocol, calibration.mode):
+            for configuration in run.configurations():
+                if (configuration.judge, configuration.protocol, configuration.mode) != (
+                    calibration.judge,
+                    calibration.protocol,
+                    calibration.mode,
+                ):
                     continue
-                table = read_configuration_table(run, one.name)
+                table = read_configuration_table(run, configuration.name)
                 if table is None or len(table.repeats) != calibration.repeats:
                     continue
                 try:
@@ -229,16 +233,18 @@ def find_stage(calibration: Calibration, folders: Sequence[Path]) -> EarlierStag
 def find_left_over(table: RunTable, criterion: str, earlier: Sequence[EarlierStage]) -> Bools:
     """Return which rows no earlier stage keeps; one that an earlier stage did not judge is nobody's."""
     over = np.ones(len(table.rows), bool)
-    places = {id(row): place for place, row in enumerate(table.rows)}
+    positions = {id(row): position for position, row in enumerate(table.rows)}
     for stage in earlier:
         if criterion not in stage.table.criteria:
             raise UserError(f"the run {stage.table.name} did not ask {criterion}, so nobody knows what it leaves over")
-        _, known = find_confidences(stage.table, stage.calibration.confidence)
-        sure = dict(zip((id(row) for row in stage.table.rows), known[criterion].tolist(), strict=True))
+        _, confidences = find_confidences(stage.table, stage.calibration.confidence)
+        sure = dict(zip((id(row) for row in stage.table.rows), confidences[criterion].tolist(), strict=True))
         mine = np.zeros(len(table.rows), bool)
         for row, theirs in match_pictures(table, stage.table).pairs:
             confidence = sure[id(theirs)]
-            mine[places[id(row)]] = not stage.calibration.keeps(criterion, None if np.isnan(confidence) else confidence)
+            mine[positions[id(row)]] = not stage.calibration.keeps(
+                criterion, None if np.isnan(confidence) else confidence
+            )
         over &= mine
     return over
 

@@ -26,9 +26,9 @@ def find_confidences(table: RunTable, by: str = AUTO) -> tuple[str, dict[str, Fl
     for kind in CONFIDENCE_KINDS if by == AUTO else (by,):
         if by == AUTO and kind == "entropy":
             continue  # what the vote of the repeats says already
-        found = _READERS[kind](table)
-        if any(np.isfinite(values).any() for values in found.values()):
-            return kind, found
+        confidences = _READERS[kind](table)
+        if any(np.isfinite(values).any() for values in confidences.values()):
+            return kind, confidences
     if by != AUTO:
         raise UserError(
             f"the run {table.name} has nothing to take confidence from {CONFIDENCE_KINDS[by]}: {_MISSING[by]}"
@@ -77,23 +77,28 @@ def _repeat_entropy(units: Sequence[RunUnit]) -> float:
 def _judge_agreement(table: RunTable) -> dict[str, Floats]:
     """Return the share of the run's other configurations, of the same protocol, that gave the same score."""
     same = {name: np.zeros(len(table.rows)) for name in table.criteria}
-    asked = {name: np.zeros(len(table.rows)) for name in table.criteria}
-    places = {row.name: place for place, row in enumerate(table.rows)}
+    compared = {name: np.zeros(len(table.rows)) for name in table.criteria}
+    positions = {row.name: position for position, row in enumerate(table.rows)}
     with Run.open(table.folder) as run:
         others = [
-            one for one in run.configurations() if one.protocol == table.protocol and one.name != table.configuration
+            configuration
+            for configuration in run.configurations()
+            if configuration.protocol == table.protocol and configuration.name != table.configuration
         ]
-        for one in others:
-            other = read_configuration_table(run, one.name)
+        for configuration in others:
+            other = read_configuration_table(run, configuration.name)
             for row in other.rows if other else ():
-                if (place := places.get(row.name)) is None:
+                if (position := positions.get(row.name)) is None:
                     continue
                 for criterion, units in row.units.items():
-                    mine = table.rows[place].units.get(criterion, ())
+                    mine = table.rows[position].units.get(criterion, ())
                     if mine and mine[0].judged and units[0].judged:
-                        asked[criterion][place] += 1
-                        same[criterion][place] += mine[0].score == units[0].score
-    return {name: np.where(asked[name] > 0, same[name] / np.maximum(asked[name], 1), np.nan) for name in table.criteria}
+                        compared[criterion][position] += 1
+                        same[criterion][position] += mine[0].score == units[0].score
+    return {
+        name: np.where(compared[name] > 0, same[name] / np.maximum(compared[name], 1), np.nan)
+        for name in table.criteria
+    }
 
 
 _READERS: Mapping[str, Callable[[RunTable], dict[str, Floats]]] = {

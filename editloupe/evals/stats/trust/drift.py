@@ -74,28 +74,28 @@ def measure_drift(anchor: RunTable, again: RunTable, margin: float = 5.0, error:
         table.with_rows(rows) for table, rows in zip((anchor, again), zip(*pairs, strict=True), strict=True)
     )
     names = [name for name in first.criteria if name in second.criteria]
-    found = {name: _measure_criterion(first, second, name, margin, error, len(names)) for name in names}
-    answer = _combine_answers([one.answer for one in found.values()])
-    edits = max((one.edits for one in found.values()), default=0)
+    criteria = {name: _measure_criterion(first, second, name, margin, error, len(names)) for name in names}
+    answer = _combine_answers([criterion.answer for criterion in criteria.values()])
+    edits = max((criterion.edits for criterion in criteria.values()), default=0)
     sources = len({row.source for row in first.rows})
     notes = [
         *_served_notes(anchor, again),
         *(
             f"{name}: {lost} of {number_of(len(pairs), 'edit')} {verb(lost, 'has', 'have')} no verdict in one of the two."
             for name in names
-            if (lost := len(pairs) - found[name].edits)
+            if (lost := len(pairs) - criteria[name].edits)
         ),
     ]
     return Drift(
         answer=answer,
-        sentence=_format_sentence(answer, found, anchor, edits, sources, margin),
+        sentence=_format_sentence(answer, criteria, anchor, edits, sources, margin),
         anchor=anchor.name,
         before=anchor.title,
         after=again.title,
         edits=edits,
         margin=margin,
         error=error,
-        criteria=found,
+        criteria=criteria,
         notes=tuple(notes),
     )
 
@@ -103,25 +103,38 @@ def measure_drift(anchor: RunTable, again: RunTable, margin: float = 5.0, error:
 def _combine_answers(answers: Sequence[DriftAnswer]) -> DriftAnswer:
     if "changed" in answers:
         return "changed"
-    return "same" if answers and all(one == "same" for one in answers) else "cannot tell"
+    return "same" if answers and all(answer == "same" for answer in answers) else "cannot tell"
 
 
 def _served_notes(anchor: RunTable, again: RunTable) -> Iterator[str]:
     """Say what the provider served then and again, where it said so and they are not the same."""
-    then, now = (tuple(sorted({one.served.summary for one in table.versions})) for table in (anchor, again))
+    then, now = (tuple(sorted({version.served.summary for version in table.versions})) for table in (anchor, again))
     if then != now and now:
         yield f"Served then: {' and '.join(then) or 'not recorded'}. Served again: {' and '.join(now)}."
 
 
 def _format_sentence(
-    answer: DriftAnswer, found: Mapping[str, CriterionDrift], anchor: RunTable, edits: int, sources: int, margin: float
+    answer: DriftAnswer,
+    criteria: Mapping[str, CriterionDrift],
+    anchor: RunTable,
+    edits: int,
+    sources: int,
+    margin: float,
 ) -> str:
-    kept = [f"{anchor.title_of(name)} {one.exact * 100:.0f} %" for name, one in found.items() if one.exact is not None]
-    labels = f" (same label: {', '.join(kept)})" if kept else ""
+    shares = [
+        f"{anchor.title_of(name)} {criterion.exact * 100:.0f} %"
+        for name, criterion in criteria.items()
+        if criterion.exact is not None
+    ]
+    labels = f" (same label: {', '.join(shares)})" if shares else ""
     if answer == "same":
         return f"Same: on {number_of(edits, 'edit')} no mean moved by {margin:g} points of 100 or more{labels}."
     if answer == "changed":
-        moved = [f"{anchor.title_of(name)}: {one.why}" for name, one in found.items() if one.answer == "changed"]
+        moved = [
+            f"{anchor.title_of(name)}: {criterion.why}"
+            for name, criterion in criteria.items()
+            if criterion.answer == "changed"
+        ]
         return f"Changed: on {number_of(edits, 'edit')}, {'; '.join(moved)}{labels}."
     shared = f" of {number_of(sources, 'source picture')}" if sources < edits else ""
     return (
@@ -165,7 +178,7 @@ def assess_shift(
 ) -> tuple[DriftAnswer, str, float, float, float]:
     """Say whether a mean moved: the answer, why, the shift, and its interval of level 1 − 2·error, by source picture.
 
-    >>> shift_answer(np.zeros(200), np.arange(200), 5, 0.05, 0.05)[:2]
+    >>> assess_shift(np.zeros(200), np.arange(200), 5, 0.05, 0.05)[:2]
     ('same', 'no label changed')
     """
     shift, count = float(moved.mean()), len(moved)
@@ -180,14 +193,14 @@ def assess_shift(
     freedom = max(clusters - 1, 1)
     reach = float(stats.t.ppf(1 - error, freedom)) * se
     low, high = shift - reach, shift + reach
-    told = f"mean {shift:+.1f} [{low:+.1f}, {high:+.1f}]"
+    text = f"mean {shift:+.1f} [{low:+.1f}, {high:+.1f}]"
     if -margin < low and high < margin:
-        return "same", told, shift, low, high
+        return "same", text, shift, low, high
     # Had nothing changed, then and again could be swapped for every source picture: the sign-flip test is exact, however few
     # labels changed. The t test only saves the flips where they could not find anything.
     near = 2 * float(stats.t.sf(abs(shift) / se, freedom)) < 2 * each if se else True
     changed = near and sign_flip_p_value(np.bincount(sources, moved).astype(float)) < each
-    return ("changed" if changed else "cannot tell"), told, shift, low, high
+    return ("changed" if changed else "cannot tell"), text, shift, low, high
 
 
 def _compare_with_repeats(a: RunTable, b: RunTable, criterion: str) -> tuple[float, float] | None:
@@ -195,12 +208,12 @@ def _compare_with_repeats(a: RunTable, b: RunTable, criterion: str) -> tuple[flo
     mine, theirs = a.scores(criterion, "score"), b.scores(criterion, "score")
     if mine.shape[1] < 2:
         return None
-    known = np.isfinite(mine[:, :2]).all(1) & np.isfinite(theirs[:, 0])
-    if known.sum() < MIN_EDITS:
+    comparable = np.isfinite(mine[:, :2]).all(1) & np.isfinite(theirs[:, 0])
+    if comparable.sum() < MIN_EDITS:
         return None
-    own = mine[known, 0] == mine[known, 1]
-    lost = own.astype(float) - (mine[known, 0] == theirs[known, 0])
-    sources = number_keys([row.source for row, here in zip(a.rows, known, strict=True) if here])
+    own = mine[comparable, 0] == mine[comparable, 1]
+    lost = own.astype(float) - (mine[comparable, 0] == theirs[comparable, 0])
+    sources = number_keys([row.source for row, here in zip(a.rows, comparable, strict=True) if here])
     # The second judging may be swapped with the judge's second repeat, had nothing changed: half of a two-sided exact test.
     return float(own.mean()), sign_flip_p_value(np.bincount(sources, lost).astype(float)) / 2 if lost.sum() > 0 else 1.0
 
@@ -212,14 +225,16 @@ def draw_anchor_rows(table: RunTable, count: int, seed: int = 0) -> list[RunRow]
     seem to move.
     """
     random = np.random.default_rng(seed)
-    judged = [place for place, row in enumerate(table.rows) if any(u.judged for us in row.units.values() for u in us)]
+    judged = [
+        position for position, row in enumerate(table.rows) if any(u.judged for us in row.units.values() for u in us)
+    ]
 
-    def kind(place: int) -> tuple[str, ...]:
-        row = table.rows[place]
+    def kind(position: int) -> tuple[str, ...]:
+        row = table.rows[position]
         return str(row.edit.instruction_type), *(str(units[0].score) for units in row.units.values())
 
     ordered = sorted(random.permutation(judged).tolist(), key=kind)
     if len(ordered) <= count:
-        return [table.rows[place] for place in sorted(ordered)]
+        return [table.rows[position] for position in sorted(ordered)]
     steps = np.floor((np.arange(count) + random.random()) * len(ordered) / count).astype(int)
-    return [table.rows[place] for place in sorted(ordered[step] for step in steps)]
+    return [table.rows[position] for position in sorted(ordered[step] for step in steps)]

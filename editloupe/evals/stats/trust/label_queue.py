@@ -64,7 +64,7 @@ class LabelQueue:
     def chances(self) -> Mapping[str, float]:
         """The probability with which each edit was drawn, by its name in its run; 1 for edits that were labelled before."""
         if not self.parts:
-            return {**dict.fromkeys(self.labelled, 1.0), **{one.name: one.probability for one in self.drawn}}
+            return {**dict.fromkeys(self.labelled, 1.0), **{edit.name: edit.probability for edit in self.drawn}}
         counts: dict[str, float] = {}
         for part, share in self.shares():
             for name, chance in part.chances.items():
@@ -80,19 +80,19 @@ class LabelQueue:
     @property
     def whole(self) -> int | None:
         """How many edits the queue speaks of, those that were labelled already included; None if the file does not say it."""
-        sizes = {one.of for one in self.drawn}
+        sizes = {edit.of for edit in self.drawn}
         size = sizes.pop() if len(sizes) == 1 else None
         return None if size is None else size + len(self.labelled)
 
     def of(self, annotator: str) -> tuple[QueuedEdit, ...]:
         """Return what an annotator is to label, in order: edits that need a person first, as far as they are this one's."""
-        mine = [one for one in self.drawn if one.annotator in (None, annotator)]
-        return tuple(sorted(mine, key=lambda one: not one.why))
+        mine = [edit for edit in self.drawn if edit.annotator in (None, annotator)]
+        return tuple(sorted(mine, key=lambda edit: not edit.why))
 
     @property
     def annotators(self) -> tuple[str, ...]:
         """Those between whom a part of the queue is split; empty where everybody labels all of it."""
-        return tuple(dict.fromkeys(one.annotator for one in self.drawn if one.annotator is not None))
+        return tuple(dict.fromkeys(edit.annotator for edit in self.drawn if edit.annotator is not None))
 
     def split(self, annotators: Sequence[str], shared: int) -> LabelQueue:
         """Return the queue with its first edits for everybody, a calibration round, and the others dealt out in turn.
@@ -105,21 +105,21 @@ class LabelQueue:
         if shared < 0:
             raise UserError("--shared is the number of edits that everybody labels, 0 or more")
         dealt = [
-            replace(one, annotator=None if place < shared else names[(place - shared) % len(names)])
-            for place, one in enumerate(self.drawn)
+            replace(edit, annotator=None if position < shared else names[(position - shared) % len(names)])
+            for position, edit in enumerate(self.drawn)
         ]
         return replace(self, drawn=tuple(dealt))
 
     def check(self, table: RunTable) -> None:
         """Refuse a queue that was drawn from another run."""
-        known = {(row.name, row.edit.id) for row in table.rows}
-        names = {name for name, _ in known}
-        strange = [one.name for one in self.drawn if (one.name, one.edit_id) not in known]
-        strange += [name for part in self.parts or (self,) for name in part.labelled if name not in names]
-        if strange:
+        keys = {(row.name, row.edit.id) for row in table.rows}
+        names = {name for name, _ in keys}
+        unknown = [edit.name for edit in self.drawn if (edit.name, edit.edit_id) not in keys]
+        unknown += [name for part in self.parts or (self,) for name in part.labelled if name not in names]
+        if unknown:
             raise UserError(
-                f"{self.name} was drawn from another run: {table.name} has no edit {strange[0]}"
-                + (f" and {len(strange) - 1} more of it" if len(strange) > 1 else "")
+                f"{self.name} was drawn from another run: {table.name} has no edit {unknown[0]}"
+                + (f" and {len(unknown) - 1} more of it" if len(unknown) > 1 else "")
             )
 
     def write(self, path: Path) -> None:
@@ -128,7 +128,7 @@ class LabelQueue:
 
     def as_text(self) -> str:
         """Return the queue as its file holds it."""
-        rows = [{k: v for k, v in vars(one).items() if k != "annotator" or v is not None} for one in self.drawn]
+        rows = [{k: v for k, v in vars(edit).items() if k != "annotator" or v is not None} for edit in self.drawn]
         if self.labelled:
             rows = [{**row, _LABELLED: len(self.labelled)} for row in rows]
             rows[:1] = [{**row, ALREADY_LABELLED: list(self.labelled)} for row in rows[:1]]
@@ -140,8 +140,8 @@ class LabelQueue:
         if not path.is_file():
             raise UserError(f"the queue was not found at {path}")
         labelled: dict[str, None] = {}
-        drawn = tuple(_read(path, labelled))
-        return cls(path.name, drawn, labelled=tuple(labelled))
+        edits = tuple(_read(path, labelled))
+        return cls(path.name, edits, labelled=tuple(labelled))
 
 
 @dataclass(frozen=True)
@@ -263,32 +263,32 @@ def join_queues(queues: Sequence[LabelQueue]) -> LabelQueue:
         return queues[0]
     names = [queue.name for queue in queues]
     if len(sizes := {queue.whole for queue in queues}) > 1:
-        told = " and ".join("unknown" if size is None else str(size) for size in sorted(sizes, key=str))
+        counts = " and ".join("unknown" if size is None else str(size) for size in sorted(sizes, key=str))
         raise UserError(
-            f"{' and '.join(names)} were drawn from different numbers of edits ({told}), so no edit of the one has a known "
+            f"{' and '.join(names)} were drawn from different numbers of edits ({counts}), so no edit of the one has a known "
             "chance in the other; use one of them"
         )
-    keys = [tuple((one.name, one.probability) for one in queue.drawn) for queue in queues]
+    keys = [tuple((edit.name, edit.probability) for edit in queue.drawn) for queue in queues]
     if len(set(keys)) < len(keys):
         raise UserError(f"two of the queues {' and '.join(names)} are the same draw; name it once")
-    first = {one.name: one for queue in reversed(queues) for one in queue.drawn}
+    first = {edit.name: edit for queue in reversed(queues) for edit in queue.drawn}
     joined = LabelQueue(" and ".join(names), (), tuple(queues))
-    drawn = tuple(replace(one, probability=joined.chances[name]) for name, one in first.items())
-    return replace(joined, drawn=drawn)
+    edits = tuple(replace(edit, probability=joined.chances[name]) for name, edit in first.items())
+    return replace(joined, drawn=edits)
 
 
-def find_labelled_rows(table: RunTable, people: HumanLabels) -> tuple[list[str], int]:
+def find_labelled_rows(table: RunTable, labels: HumanLabels) -> tuple[list[str], int]:
     """Return the names of edits that have a label on every criterion they were asked, and how many have some labels only."""
-    whole, partly = [], 0
+    complete, partly = [], 0
     for row in table.rows:
         if not is_drawable(row):
             continue
-        given = [bool(people.counting_scores((row.name, criterion))) for criterion in row.units]
-        if all(given):
-            whole.append(row.name)
+        has_labels = [bool(labels.counting_scores((row.name, criterion))) for criterion in row.units]
+        if all(has_labels):
+            complete.append(row.name)
         else:
-            partly += any(given)
-    return whole, partly
+            partly += any(has_labels)
+    return complete, partly
 
 
 def draw_queue(
@@ -315,19 +315,19 @@ def draw_queue(
         raise UserError("--budget is the number of edits that can be labelled, at least 1")
     if not 0 < tau <= 1:
         raise UserError("--tau is above 0 and at most 1: with 0 some edits could never be drawn")
-    drawable = [place for place, row in enumerate(table.rows) if is_drawable(row)]
+    drawable = [position for position, row in enumerate(table.rows) if is_drawable(row)]
     if not drawable:
         raise UserError(f"the run {table.name} has no edit with a verdict")
     left_out = set(labelled)
-    before = tuple(table.rows[place].name for place in drawable if table.rows[place].name in left_out)
-    judged = any(not needs_person(table.rows[place]) for place in drawable)
-    drawable = [place for place in drawable if table.rows[place].name not in left_out]
+    before = tuple(table.rows[position].name for position in drawable if table.rows[position].name in left_out)
+    judged = any(not needs_person(table.rows[position]) for position in drawable)
+    drawable = [position for position in drawable if table.rows[position].name not in left_out]
     if not drawable:
         raise UserError(format_all_labelled(f"the run {table.name}", len(before)))
-    needing = [place for place in drawable if needs_person(table.rows[place])]
-    rows = [place for place in drawable if not needs_person(table.rows[place])]
-    kind, known = find_confidences(table, by)
-    unsure = _mean_uncertainty(known)[rows]
+    needing = [position for position in drawable if needs_person(table.rows[position])]
+    rows = [position for position in drawable if not needs_person(table.rows[position])]
+    kind, confidences = find_confidences(table, by)
+    unsure = _mean_uncertainty(confidences)[rows]
     certain = np.full(len(needing), min(1.0, budget / max(len(needing), 1)))
     left = budget - len(needing)
     others = (
@@ -341,20 +341,20 @@ def draw_queue(
         needing + rows,
     )
     picked = sample_systematically(chances, np.random.default_rng(seed))
-    drawn = [
+    edits = [
         QueuedEdit(
-            edit_id=table.rows[rows[place]].edit.id,
-            name=table.rows[rows[place]].name,
-            model=table.rows[rows[place]].edit.model,
-            probability=float(chances[place]),
-            uncertainty=None if np.isnan(unsure[place]) else float(unsure[place]),
+            edit_id=table.rows[rows[position]].edit.id,
+            name=table.rows[rows[position]].name,
+            model=table.rows[rows[position]].edit.model,
+            probability=float(chances[position]),
+            uncertainty=None if np.isnan(unsure[position]) else float(unsure[position]),
             # Where nothing at all was judged there are no others: chance alone draws.
-            why=Reason.NEEDS_A_PERSON.value if place < len(needing) and judged else "",
+            why=Reason.NEEDS_A_PERSON.value if position < len(needing) and judged else "",
             of=len(rows),
         )
-        for place in picked
+        for position in picked
     ]
-    return LabelQueue("the queue", tuple(drawn), labelled=before), kind
+    return LabelQueue("the queue", tuple(edits), labelled=before), kind
 
 
 def format_all_labelled(what: str, count: int) -> str:
@@ -384,11 +384,11 @@ def draw_evenly(
         raise UserError(format_all_labelled("the manifest", len(before)))
     count = min(budget, len(edits))
     picked = np.random.default_rng(seed).permutation(len(edits))[:count]
-    drawn = [
+    queued = [
         QueuedEdit(edit_id, name, model, count / len(edits), None, of=len(edits))
-        for edit_id, name, model in (edits[place] for place in picked)
+        for edit_id, name, model in (edits[position] for position in picked)
     ]
-    return LabelQueue("the queue", tuple(drawn), labelled=before)
+    return LabelQueue("the queue", tuple(queued), labelled=before)
 
 
 def needs_person(row: RunRow) -> bool:
@@ -396,23 +396,23 @@ def needs_person(row: RunRow) -> bool:
     return any(unit.kind.reason == Reason.NEEDS_A_PERSON for units in row.units.values() for unit in units)
 
 
-def _mean_uncertainty(known: Mapping[str, Floats]) -> Floats:
+def _mean_uncertainty(confidences: Mapping[str, Floats]) -> Floats:
     """Return each row's uncertainty, the mean over the criteria that have one."""
-    each = np.stack([1 - values for values in known.values()])
+    each = np.stack([1 - values for values in confidences.values()])
     there = np.isfinite(each)
     counts = there.sum(0)
     return np.where(counts > 0, np.where(there, each, 0).sum(0) / np.maximum(counts, 1), np.nan)
 
 
 def _mean_or_one(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else 1.0
+    defined = values[np.isfinite(values)]
+    return float(defined.mean()) if len(defined) else 1.0
 
 
 def drawing_probabilities(unsure: Floats, budget: int, tau: float) -> Floats:
     """Return the probability with which each edit is drawn.
 
-    >>> probabilities(np.array([0.0, 0.1, 0.3]), 1, 0.5).round(3).tolist()
+    >>> drawing_probabilities(np.array([0.0, 0.1, 0.3]), 1, 0.5).round(3).tolist()
     [0.167, 0.292, 0.542]
     """
     share = min(budget / len(unsure), 1.0)

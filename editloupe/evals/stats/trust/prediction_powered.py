@@ -83,8 +83,8 @@ def skewness(moves: Floats, freedom: Floats) -> Floats:
     Of n labels from a symmetric distribution the estimate has a standard deviation of √6 / n; so much is taken off.
     """
     se = np.sqrt((moves**2).sum(-1))
-    found = (moves**3).sum(-1) / np.where(se > 0, se, 1) ** 3
-    return np.asarray(np.sign(found) * np.maximum(np.abs(found) - np.sqrt(6) / (freedom + 1), 0))
+    skew = (moves**3).sum(-1) / np.where(se > 0, se, 1) ** 3
+    return np.asarray(np.sign(skew) * np.maximum(np.abs(skew) - np.sqrt(6) / (freedom + 1), 0))
 
 
 def correct_mean(
@@ -105,7 +105,7 @@ def correct_mean(
     Without `small_sample` the variance is as PPI++ has it, for many labels.
 
     >>> people, judge = np.array([1.0, 0.0, 1.0, np.nan, np.nan]), np.array([1.0, 0.5, 0.5, 0.5, 1.0])
-    >>> found = corrected_mean(people, judge, np.isfinite(people), np.full(5, 0.2), small_sample=False)
+    >>> found = correct_mean(people, judge, np.isfinite(people), np.full(5, 0.2), small_sample=False)
     >>> round(float(found.alone), 3), round(float(found.weight), 3), round(float(found.value), 3)
     (0.667, 0.296, 0.691)
     """
@@ -219,9 +219,9 @@ def _unlabelled_factor(moves: Floats, labelled: Bools) -> Floats:
     Without end where the labelled ones add nothing to it.
     """
     squares = moves**2
-    whole, of_labels = squares.sum(-1), np.where(labelled, squares, 0).sum(-1)
-    some = of_labels > 1e-9 * whole
-    return np.where(some, (whole / np.where(some, of_labels, 1)) ** 2, np.inf)
+    total, of_labels = squares.sum(-1), np.where(labelled, squares, 0).sum(-1)
+    some = of_labels > 1e-9 * total
+    return np.where(some, (total / np.where(some, of_labels, 1)) ** 2, np.inf)
 
 
 def _interval_width(moves: Floats, freedom: Floats) -> Floats:
@@ -233,10 +233,18 @@ def _interval_width(moves: Floats, freedom: Floats) -> Floats:
 def _fit_equal_weights(people: Floats, judge: Floats, labelled: Bools, cells: _Cells) -> tuple[Floats, Floats]:
     """Return λ = Cov(Y, f) / ((1 + n/N) Var f) for cells that count the same and were drawn alike, and without each cluster."""
     judge = judge - judge.mean(-1, keepdims=True)
-    known = np.where(labelled, judge, 0.0)
+    labelled_judge = np.where(labelled, judge, 0.0)
     each = [
         cells.summed(np.broadcast_to(values, judge.shape))
-        for values in (labelled.astype(float), people, known, people * known, np.ones(judge.shape), judge, judge**2)
+        for values in (
+            labelled.astype(float),
+            people,
+            labelled_judge,
+            people * labelled_judge,
+            np.ones(judge.shape),
+            judge,
+            judge**2,
+        )
     ]
 
     def best(n: Floats, y: Floats, f: Floats, yf: Floats, count: Floats, all_f: Floats, all_ff: Floats) -> Floats:
@@ -244,8 +252,8 @@ def _fit_equal_weights(people: Floats, judge: Floats, labelled: Bools, cells: _C
         return _clip_weight((yf / n - y * f / n**2) / ((1 + n / (count - n)) * spread))
 
     with np.errstate(invalid="ignore", divide="ignore"):
-        whole = [values.sum(-1, keepdims=True) for values in each]
-        return best(*whole)[..., 0], best(*(a - b for a, b in zip(whole, each, strict=True)))
+        totals = [values.sum(-1, keepdims=True) for values in each]
+        return best(*totals)[..., 0], best(*(a - b for a, b in zip(totals, each, strict=True)))
 
 
 def _fit_weights(of_people: Moves, of_judge: Moves, of_rest: Moves) -> tuple[Floats, Floats]:
@@ -279,21 +287,21 @@ class _Cells:
     def balanced(self, weights: Floats, otherwise: Floats | float = 0.0) -> Floats:
         """Scale weights so that every block has its share of the whole; a block without weight takes those of `otherwise`."""
         otherwise = np.broadcast_to(otherwise, weights.shape)
-        found = np.zeros(weights.shape)
+        balanced = np.zeros(weights.shape)
         for own, total in zip(self._members, self._totals, strict=True):
-            held = weights[..., own]
-            sums = held.sum(-1, keepdims=True)
-            found[..., own] = np.where(sums > 0, held * total / np.where(sums > 0, sums, 1), otherwise[..., own])
-        return found
+            block = weights[..., own]
+            sums = block.sum(-1, keepdims=True)
+            balanced[..., own] = np.where(sums > 0, block * total / np.where(sums > 0, sums, 1), otherwise[..., own])
+        return balanced
 
     def moves(self, weights: Floats, values: Floats) -> Floats:
         """Return how far each cluster moves the weighted mean away from its blocks' means."""
         each = np.zeros(np.broadcast_shapes(weights.shape, values.shape))
         for own in self._members:
-            held, here = weights[..., own], values[..., own]
-            sums = held.sum(-1, keepdims=True)
-            means = (held * here).sum(-1, keepdims=True) / np.where(sums > 0, sums, 1)
-            each[..., own] = held * (here - means)
+            block, here = weights[..., own], values[..., own]
+            sums = block.sum(-1, keepdims=True)
+            means = (block * here).sum(-1, keepdims=True) / np.where(sums > 0, sums, 1)
+            each[..., own] = block * (here - means)
         return self.summed(each)
 
     def summed(self, values: Floats) -> Floats:
@@ -336,7 +344,7 @@ def leave_one_out_products(a: Moves, b: Moves) -> Floats:
     return np.asarray(inner / (a.left * b.left))
 
 
-def degrees_of_freedom(held: Floats) -> Floats:
+def degrees_of_freedom(shares: Floats) -> Floats:
     """Return how many independent clusters the variance of a weighted mean rests on: n − 1 where all n hold the same.
 
     The edits of a cluster are taken for one, as if they all said the same.
@@ -344,12 +352,12 @@ def degrees_of_freedom(held: Floats) -> Floats:
     >>> degrees_of_freedom(np.full(20, 0.05)).round(9), degrees_of_freedom(np.repeat([0.1, 0.02], [7, 15])).round(1)
     (np.float64(19.0), np.float64(7.3))
     """
-    whole = (held**2).sum(-1, keepdims=True)
-    each = (held / np.maximum(1 - held, MIN_WEIGHT_LEFT)) ** 2
-    trace = (each * (1 - 2 * held + whole)).sum(-1)
-    sums = [(each * held**power).sum(-1) for power in range(3)]
-    one = whole[..., 0]
-    pairs = one**2 * sums[0] ** 2 - 4 * one * sums[0] * sums[1] + 2 * sums[0] * sums[2] + 2 * sums[1] ** 2
-    own = (each**2 * ((1 - 2 * held + whole) ** 2 - (whole - 2 * held) ** 2)).sum(-1)
+    squared = (shares**2).sum(-1, keepdims=True)
+    each = (shares / np.maximum(1 - shares, MIN_WEIGHT_LEFT)) ** 2
+    trace = (each * (1 - 2 * shares + squared)).sum(-1)
+    sums = [(each * shares**power).sum(-1) for power in range(3)]
+    total = squared[..., 0]
+    pairs = total**2 * sums[0] ** 2 - 4 * total * sums[0] * sums[1] + 2 * sums[0] * sums[2] + 2 * sums[1] ** 2
+    own = (each**2 * ((1 - 2 * shares + squared) ** 2 - (squared - 2 * shares) ** 2)).sum(-1)
     squares = pairs + own
     return np.asarray(trace**2 / np.where(squares > 0, squares, np.inf))

@@ -61,14 +61,14 @@ def run_annotator_tests(
     if not 0 <= epsilon < 1:
         raise UserError("--epsilon lies between 0 and 1; the paper takes 0.2 for experts, 0.1 for crowds")
     people = load_human_labels(table, human)
-    found = {}
+    tests = {}
     for criterion in table.criteria:
         scale = isinstance(table.answer(criterion), (NumberAnswer, ChecksAnswer))
         judge = row_lower_medians(table.scores(criterion, "score"))
-        found[criterion] = run_annotator_test(
+        tests[criterion] = run_annotator_test(
             judge, people.matrix(table.names, criterion), people.annotators, epsilon, scale
         )
-    return found
+    return tests
 
 
 def run_annotator_test(
@@ -78,22 +78,22 @@ def run_annotator_test(
     measure = "-RMSE" if scale else "agreement"
     left_out: dict[str, tuple[Floats, Floats]] = {}
     few: dict[str, int] = {}
-    for place, name in enumerate(names):
-        others = np.delete(ratings, place, axis=1)
-        usable = np.isfinite(judge) & np.isfinite(ratings[:, place]) & np.isfinite(others).any(1)
-        if not np.isfinite(ratings[:, place]).any():
+    for position, name in enumerate(names):
+        others = np.delete(ratings, position, axis=1)
+        usable = np.isfinite(judge) & np.isfinite(ratings[:, position]) & np.isfinite(others).any(1)
+        if not np.isfinite(ratings[:, position]).any():
             continue
         if usable.sum() < MIN_EDITS:
             few[name] = int(usable.sum())
             continue
         ours = _closeness(judge[usable], others[usable], scale)
-        theirs = _closeness(ratings[usable, place], others[usable], scale)
+        theirs = _closeness(ratings[usable, position], others[usable], scale)
         left_out[name] = ((ours >= theirs).astype(float), (theirs >= ours).astype(float))
     if len(left_out) < MIN_ANNOTATORS:
-        told = "".join(f"; {name} shares {number_of(count, 'edit')} with others" for name, count in few.items())
+        listed = "".join(f"; {name} shares {number_of(count, 'edit')} with others" for name, count in few.items())
         why = (
             f"the test needs {MIN_ANNOTATORS} annotators with {MIN_EDITS} edits each that others labelled too, and "
-            f"there {'is' if len(left_out) == 1 else 'are'} {len(left_out)}{told}"
+            f"there {'is' if len(left_out) == 1 else 'are'} {len(left_out)}{listed}"
         )
         return ReplacementTest(measure=measure, why=why)
     ps = [_not_worse_p_value(theirs - ours, epsilon) for ours, theirs in left_out.values()]
@@ -109,25 +109,25 @@ def run_annotator_test(
         for (name, (ours, theirs)), p, passed in zip(left_out.items(), ps, rejected, strict=True)
     }
     rate = float(rejected.mean())
-    told = ", ".join(f"{name} ({count})" for name, count in few.items())
+    listed = ", ".join(f"{name} ({count})" for name, count in few.items())
     return ReplacementTest(
         measure=measure,
         winning_rate=rate,
-        advantage=float(np.mean([one.judge_wins for one in annotators.values()])),
+        advantage=float(np.mean([test.judge_wins for test in annotators.values()])),
         may_replace=rate >= MIN_WINNING_RATE,
         annotators=annotators,
-        why=f"left out, with fewer than {MIN_EDITS} edits that others labelled too: {told}" if few else None,
+        why=f"left out, with fewer than {MIN_EDITS} edits that others labelled too: {listed}" if few else None,
     )
 
 
 def _closeness(mine: Floats, others: Floats, scale: bool) -> Floats:
     """Return how close each score lies to the others': the share of equal ones, or minus the root mean square distance."""
-    known = np.isfinite(others)
-    count = known.sum(1)
-    distance = np.where(known, others - mine[:, None], 0)
+    rated = np.isfinite(others)
+    count = rated.sum(1)
+    distance = np.where(rated, others - mine[:, None], 0)
     if scale:
         return np.asarray(-np.sqrt((distance**2).sum(1) / count))
-    return np.asarray((known & (distance == 0)).sum(1) / count)
+    return np.asarray((rated & (distance == 0)).sum(1) / count)
 
 
 def _not_worse_p_value(lost: Floats, epsilon: float) -> float:

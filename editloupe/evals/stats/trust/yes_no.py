@@ -44,20 +44,20 @@ def correct_yes_shares(
     matrix: ScoreMatrix, judge: Floats, people: Floats, chances: Floats | None, clusters: Ints, level: float
 ) -> dict[str, YesShare]:
     """Return the corrected share of yes for every criterion that takes yes or no; `chances` has the shape of `judge`."""
-    found = {}
+    shares = {}
     for column, criterion in enumerate(matrix.criteria):
         if not isinstance(matrix.table.answer(criterion), YesNoAnswer):
             continue
-        known = np.isfinite(judge[:, column])
-        if known.any():
-            found[criterion] = correct_yes_share(
-                judge[known, column] >= 50,
-                np.where(np.isfinite(people[known, column]), people[known, column] >= 50, np.nan),
-                None if chances is None else chances[known, column],
-                clusters[known],
+        judged = np.isfinite(judge[:, column])
+        if judged.any():
+            shares[criterion] = correct_yes_share(
+                judge[judged, column] >= 50,
+                np.where(np.isfinite(people[judged, column]), people[judged, column] >= 50, np.nan),
+                None if chances is None else chances[judged, column],
+                clusters[judged],
                 level,
             )
-    return found
+    return shares
 
 
 def correct_yes_share(
@@ -68,7 +68,7 @@ def correct_yes_share(
     >>> judge = np.array([True] * 60 + [False] * 40)
     >>> people = np.full(100, np.nan)
     >>> people[:20], people[60:80] = [1.0] * 18 + [0.0] * 2, [1.0] * 2 + [0.0] * 18
-    >>> round(yes_share(judge, people).corrected, 1)
+    >>> round(correct_yes_share(judge, people).corrected, 1)
     62.5
     """
     labelled = np.isfinite(people)
@@ -93,10 +93,12 @@ def correct_yes_share(
     # Each edit's pull on the three rates, and by the chain rule on the corrected share.
     pull = (judge - share) / len(judge)
     pull = pull - value * yes * (judge - sensitivity) / yes.sum() + (1 - value) * no * (~judge - specificity) / no.sum()
-    held = np.bincount(np.unique(np.arange(len(judge)) if clusters is None else clusters, return_inverse=True)[1], pull)
-    se = float(np.sqrt((held**2).sum() * n / (n - 2)) / power)
+    by_cluster = np.bincount(
+        np.unique(np.arange(len(judge)) if clusters is None else clusters, return_inverse=True)[1], pull
+    )
+    se = float(np.sqrt((by_cluster**2).sum() * n / (n - 2)) / power)
     from scipy import stats  # type: ignore[import-untyped]
 
     reach = float(stats.t.ppf((1 + level) / 2, n - 2)) * se
-    ends = [min(max(one, 0.0), 1.0) * 100 for one in (value, value - reach, value + reach)]
+    ends = [min(max(share_, 0.0), 1.0) * 100 for share_ in (value, value - reach, value + reach)]
     return YesShare(**rates, corrected=ends[0], low=ends[1], high=ends[2])
