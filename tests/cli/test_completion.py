@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.completion import build_table, load_table
-from tests.cli.test_start import HEAVY, STACK
+from tests.cli.test_start import HEAVY, STACK, WHAT_IS_LOADED
 
 PROGRAM = "import sys; sys.argv[0] = 'editloupe'; from editloupe.__main__ import main; main()"
-WITH_MODULES = (
-    "import sys, atexit; sys.argv[0] = 'editloupe'; from editloupe.__main__ import main; "
-    "atexit.register(lambda: print('loaded:', *sorted(sys.modules), file=sys.stderr, flush=True)); main()"
-)
+WITH_MODULES = WHAT_IS_LOADED.replace("main()", "sys.argv[0] = 'editloupe'; main()")
 
 
 def complete(line: str, folder: Path, shell: str = "zsh", program: str = PROGRAM) -> tuple[list[str], str]:

@@ -56,7 +56,7 @@ def test_crops_wait_with_what_is_to_be_done_and_edited_ones_become_references(
     assert bench.make() == 0
     said = capsys.readouterr()
     assert "1 waiting" in said.out
-    assert f"1 crop waits in {bench.out / 'crops'} to be edited, todo.csv there says how" in said.err
+    assert f"1 crop waits in {bench.out / 'crops'} to be edited; see todo.csv there" in said.err
     (waiting,) = bench.todo()
     assert waiting["instruction"].startswith("Change the color of the cat's eye")
     assert waiting["target_boxes"] == "138,86,205,146"

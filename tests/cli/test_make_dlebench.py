@@ -316,7 +316,7 @@ def test_a_killed_session_loses_nothing_and_no_picture_is_paid_for_twice(tmp_pat
         (["--set", "ocr_operation=x"], "ocr_operation"),
         (["--set", "colour=red"], "is no setting"),
         (["--again", "reviews"], "--again is one of"),
-        (["--editor", "nowhere"], "there is no folder nowhere"),
+        (["--editor", "nowhere"], "nowhere is neither a folder nor an image model"),
         (["--judge", "rules"], "needs a model that reads and writes"),
     ],
 )

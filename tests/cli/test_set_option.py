@@ -126,7 +126,7 @@ def test_set_overrides_the_preset_and_the_last_value_counts(tmp_path: Path) -> N
         ("our_notes=maybe", '--set our_notes takes on or off, not "maybe"'),
         ("tells=hints", '--set tells is one of instruction, type, hint, not "hints"'),
         ("tools.max_regions=x", '--set tools.max_regions takes a whole number, not "x"'),
-        ("tools.box_threshold=3", "--set tools.box_threshold lies between 0 and 1"),
+        ("tools.box_threshold=3", "--set tools.box_threshold must be between 0 and 1"),
         ("retry.max_attempts=0", '--set retry.max_attempts takes a whole number of at least 1, not "0"'),
         ("extra_body=5", "--set extra_body takes a JSON object"),
     ],
