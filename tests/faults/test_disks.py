@@ -158,7 +158,7 @@ def test_a_run_on_a_disk_that_cannot_be_written_is_read_and_says_what_it_cannot_
         (run / "run.sqlite-wal").write_bytes(b"a log that was never read")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         assert command(["export", str(run)]) == 0
-        assert "what was written last is not shown" in capsys.readouterr().err
+        assert "the last writes are not shown" in capsys.readouterr().err
         held = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
         assert not [name for name in held if name.startswith(str(disk))]
     finally:

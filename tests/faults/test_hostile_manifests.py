@@ -88,9 +88,13 @@ def test_a_hostile_manifest_gives_edits_that_can_be_judged_and_stored_or_one_sen
         (
             "m.jsonl",
             '{"source":"a.png","edited":"b.png","instruction":"x","target_boxes":[[0,0,Infinity,5]]}',
-            "infinite",
+            "four finite numbers",
         ),
-        ("m.jsonl", '{"source":"a.png","edited":"b.png","instruction":"x","target_boxes":[[0,0,NaN,5]]}', "infinite"),
+        (
+            "m.jsonl",
+            '{"source":"a.png","edited":"b.png","instruction":"x","target_boxes":[[0,0,NaN,5]]}',
+            "four finite numbers",
+        ),
         (
             "m.jsonl",
             f'{{"source":"a.png","edited":"b.png","instruction":"x","target_boxes":[[0,0,1{"0" * 400},5]]}}',

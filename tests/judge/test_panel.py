@@ -92,7 +92,7 @@ def test_a_member_that_is_down_is_named_in_the_summary_and_in_the_report(
     run(batch(server, PANEL, manifest, out))
     given = ["--judge", PANEL, "--base-url", server.openai_url, "--mode", "plain", "--criterion", IF, "--quiet"]
     assert command(["batch", str(manifest), "--out", str(out), *given]) == 0
-    said = "openai:gpt-4.1-third gave no verdict on 2 units (model_error); there the other judges of the panel decided."
+    said = "openai:gpt-4.1-third gave no verdict on 2 units (model_error); the other judges of the panel decided these."
     assert said in capsys.readouterr().out
     assert command(["report", str(out), "--format", "md"]) == 0
     assert said in " ".join(capsys.readouterr().out.replace("\\", "").split())
@@ -117,7 +117,7 @@ def test_the_command_judges_by_a_panel_and_shows_who_said_what(
     ("spec", "sentence"),
     [
         ("panel:rules", "at least two"),
-        ("panel:rules,rules", "stands twice"),
+        ("panel:rules,rules", "listed twice"),
         ("panel:rules,nobody:x", "is not a judge"),
         ("panel:rules,cascade:x.yaml", "cannot be one of the judges"),
         ("panel:missing.yaml", "cannot be read"),

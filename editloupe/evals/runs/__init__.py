@@ -1,4 +1,4 @@
-"""Runs on disk: units, outcomes, traces, replies and pictures; written by one, read by many, exported.
+"""Store runs on disk: edits, units, traces, replies and pictures, with one writer and many readers.
 
 Public names are imported when they are first used.
 """

@@ -1,4 +1,4 @@
-"""A run that was damaged: told in one sentence with the run's name, and what is whole is still read."""
+"""Report damage of a run in one sentence with the run's name, and keep reading what is intact."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from editloupe.types import UserError
 
 _BROKEN = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_NOTADB})
-"""What SQLite says of a file whose pages, tables or columns are not what they were; `error` is a missing table."""
-_TOLD = (sqlite3.DatabaseError, sqlite3.OperationalError, sqlite3.InternalError, UnicodeDecodeError)
+"""Error codes of SQLite for damaged pages, tables or columns; `SQLITE_ERROR` is a missing table."""
+_REPORTED = (sqlite3.DatabaseError, sqlite3.OperationalError, sqlite3.InternalError, UnicodeDecodeError)
 _RAISED = (sqlite3.Error, UnicodeDecodeError)
-"""What reading rows raises; a message of SQLite's own may quote the damaged bytes and not be a text."""
+"""Errors of reading rows. A message of SQLite may quote damaged bytes, which are not UTF-8."""
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError)
-"""What reading a value raises that is not what it should be; pydantic's own error is a ValueError."""
+"""Errors of parsing a damaged value; pydantic's ValidationError is a ValueError."""
 EXAMPLES = 3
 _ONE = {
     "edits with verdicts": "edit with verdicts",
@@ -24,7 +24,7 @@ _ONE = {
     "lists of pictures": "list of pictures",
     "texts of prompts": "text of a prompt",
 }
-"""How one of several is called, where that is not a letter less."""
+"""Singular forms that are not the plural without its last letter."""
 AT_ONCE = 500
 """Rows fetched at a time."""
 
@@ -35,7 +35,7 @@ class RunDamaged(UserError):
 
 @contextmanager
 def raise_run_damaged(name: str) -> Iterator[None]:
-    """Raise RunDamaged, with the name of the run, for anything a damaged file can raise while it is read."""
+    """Raise RunDamaged with the run's name for any error that a damaged file can cause in the block."""
     try:
         yield
     except UserError:
@@ -48,87 +48,87 @@ def raise_run_damaged(name: str) -> Iterator[None]:
 
 
 class Damage:
-    """What of a run could not be read, each thing once."""
+    """Collects what of a run could not be read, each thing once."""
 
     def __init__(self) -> None:
-        self._places: dict[str, dict[str, None]] = {}
+        self._names: dict[str, dict[str, None]] = {}
         self._sentences: dict[str, None] = {}
 
     def note(self, sentence: str) -> None:
-        """Say something about the whole run."""
+        """Add a sentence about the whole run."""
         self._sentences[sentence] = None
 
     @contextmanager
-    def reading(self, what: str, place: str) -> Iterator[None]:
-        """Read one thing; where that fails, the place is remembered and the reader goes on with the next."""
+    def reading(self, what: str, name: str) -> Iterator[None]:
+        """Read one thing in the block; if that fails, note it and continue after the block."""
         try:
             yield
         except UNREADABLE:
-            self.add(what, place)
+            self.add(what, name)
 
-    def add(self, what: str, place: str) -> None:
-        """Remember that something of this kind cannot be read there."""
-        self._places.setdefault(what, {})[place] = None
+    def add(self, what: str, name: str) -> None:
+        """Note that a thing of this kind cannot be read."""
+        self._names.setdefault(what, {})[name] = None
 
-    def holds(self, what: str, place: str) -> bool:
-        """True where this very thing could not be read."""
-        return place in self._places.get(what, {})
+    def holds(self, what: str, name: str) -> bool:
+        """Return whether this thing could not be read."""
+        return name in self._names.get(what, {})
 
     def sentences(self) -> tuple[str, ...]:
-        """Return a sentence for each kind of damage, with how often and where."""
-        return (*self._sentences, *(_sentence(what, list(places)) for what, places in self._places.items()))
+        """Return a sentence per kind of damage, with its count and examples."""
+        return (*self._sentences, *(_sentence(what, list(names)) for what, names in self._names.items()))
 
 
-def _sentence(what: str, places: list[str]) -> str:
-    some = ", ".join(places[:EXAMPLES])
-    things = f"1 {_ONE.get(what) or what.removesuffix('s')}" if len(places) == 1 else f"{len(places)} {what}"
-    more = " …" if len(places) > EXAMPLES else ""
-    them = "it is left out" if len(places) == 1 else "they are left out"
+def _sentence(what: str, names: list[str]) -> str:
+    some = ", ".join(names[:EXAMPLES])
+    things = f"1 {_ONE.get(what) or what.removesuffix('s')}" if len(names) == 1 else f"{len(names)} {what}"
+    more = " …" if len(names) > EXAMPLES else ""
+    them = "it is left out" if len(names) == 1 else "they are left out"
     return f"The run is damaged: {things} cannot be read, and {them} ({some}{more})."
 
 
 class RunConnection(sqlite3.Connection):
-    """A connection to a run's file whose errors are sentences once `path` is known."""
+    """A connection to a run's file that raises RunDamaged for damage, once `path` is set."""
 
     path: Path | None = None
     writing = False
     without_log = False
-    """True where the log beside the file could not be used, so that what was written last is not seen."""
+    """True if the write-ahead log could not be used, so that the last writes are not visible."""
 
     def cursor(self, factory: Any = None) -> Any:
-        """Return a cursor that tells damage in a sentence."""
+        """Return a cursor that raises RunDamaged for damage."""
         return super().cursor(factory or _RunCursor)
 
-    def execute(self, *given: Any) -> Any:
-        """Run a statement on such a cursor; SQLite's own shortcut would take a plain one."""
-        return super().cursor(_RunCursor).execute(*given)
+    def execute(self, *args: Any) -> Any:
+        """Run a statement on such a cursor; the method of the base class would use a plain one."""
+        return super().cursor(_RunCursor).execute(*args)
 
-    def executemany(self, *given: Any) -> Any:
+    def executemany(self, *args: Any) -> Any:
         """Run a statement for many rows on such a cursor."""
-        return super().cursor(_RunCursor).executemany(*given)
+        return super().cursor(_RunCursor).executemany(*args)
 
 
 def iter_rows(cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a cursor, many fetched at a time: one by one, fetching takes longer than reading."""
+    """Yield the rows of a cursor, fetching many at a time, which is faster than one by one."""
     while rows := cursor.fetchmany(AT_ONCE):
         yield from rows
 
 
 class _RunCursor(sqlite3.Cursor):
-    """Spelled out method by method: these are called for every row that is read and written.
+    """Raises RunDamaged for damage. Written out method by method, because these are called for every row.
 
-    No error is kept in a variable: it would hold its own frame, and with it the file until the garbage is collected.
+    No error is stored in a variable: it would keep its frame, and with it the file, open until the next garbage collection.
     """
 
-    def execute(self, *given: Any) -> Any:
+    def execute(self, *args: Any) -> Any:
         try:
-            return super().execute(*given)
+            return super().execute(*args)
         except _RAISED as error:
             raise (_as_damage(error, self.connection) or error) from None
 
-    def executemany(self, *given: Any) -> Any:
+    def executemany(self, *args: Any) -> Any:
         try:
-            return super().executemany(*given)
+            return super().executemany(*args)
         except _RAISED as error:
             raise (_as_damage(error, self.connection) or error) from None
 
@@ -138,9 +138,9 @@ class _RunCursor(sqlite3.Cursor):
         except _RAISED as error:
             raise (_as_damage(error, self.connection) or error) from None
 
-    def fetchmany(self, *given: Any) -> list[Any]:
+    def fetchmany(self, *args: Any) -> list[Any]:
         try:
-            return super().fetchmany(*given)
+            return super().fetchmany(*args)
         except _RAISED as error:
             raise (_as_damage(error, self.connection) or error) from None
 
@@ -158,11 +158,11 @@ class _RunCursor(sqlite3.Cursor):
 
 
 def _as_damage(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Connection) -> RunDamaged | None:
-    """Return a sentence where the file is at fault, None where the program is.
+    """Return the error to raise if the file is damaged; None if the error is the program's or the disk's.
 
-    A disk that is full, taken away or read-only is the writer's own business: it has to stop what is being paid for.
+    A writer handles a full or read-only disk itself, because it must stop paid requests.
     """
-    if not isinstance(connection, RunConnection) or connection.path is None or type(error) not in _TOLD:
+    if not isinstance(connection, RunConnection) or connection.path is None or type(error) not in _REPORTED:
         return None
     if connection.writing and not _is_damage(error):
         return None
@@ -170,16 +170,16 @@ def _as_damage(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Co
 
 
 def _is_damage(error: Exception) -> bool:
-    """True where the file's content is at fault; text that is not UTF-8 has no code of SQLite's."""
+    """Return whether the file's content is damaged; an error of text that is not UTF-8 has no SQLite code."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is None or code & 0xFF in _BROKEN
 
 
 def format_damage(path: Path, error: Exception) -> str:
-    """Return the sentence for a run's file that cannot be read."""
+    """Return the sentence on a run's file that cannot be read."""
     if not _is_damage(error):
         return f"the run {path.parent} cannot be read: {error}"
     return (
-        f"the run {path.parent} is damaged: {path.name} cannot be read ({error}); the file was left as it is, and "
-        f"`sqlite3 {path.name} .recover` prints what is still whole"
+        f"the run {path.parent} is damaged: {path.name} cannot be read ({error}); the file was not changed, and "
+        f"`sqlite3 {path.name} .recover` prints what is intact"
     )

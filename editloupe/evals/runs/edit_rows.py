@@ -1,4 +1,4 @@
-"""The edits of a run: written from a manifest, found again by id, model and content, and read back."""
+"""Write, find and read the rows of the table `edits`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Pictures = dict[str, list[str]]
 """Hashes by role."""
 _PICTURES: TypeAdapter[Pictures] = TypeAdapter(Pictures)
 _path = lru_cache(2**14)(Path)
-"""Sources are shared by the edits of many models."""
+"""Cached because the edits of many models share a source."""
 
 
 class FileStamp(NamedTuple):
-    """A file as it was when it was hashed: as long as size and time are the same, so is its content."""
+    """Size, time and hash of a file. While size and time are the same, the file is not hashed again."""
 
     size: int
     time: int
@@ -36,19 +36,19 @@ class FileStamp(NamedTuple):
 
 @dataclass(frozen=True)
 class NewEdit:
-    """An edit on its way into a run."""
+    """An edit to be stored in a run."""
 
     edit: Edit
     position: int | None = None
-    """In the manifest; None puts it behind the others."""
+    """In the manifest; None puts it after the others."""
     content: str | None = None
-    """What tells two edits of one id and model apart; None where a picture cannot be read."""
+    """Hash that distinguishes edits of one id and model (`hash_content`); None if a picture cannot be read."""
     stamps: Mapping[str, FileStamp] = field(default_factory=dict)
     """By path."""
     pictures: Mapping[str, list[Sha]] = field(default_factory=dict)
-    """Hashes by role, of the pictures the run keeps."""
+    """Hashes by role, of the pictures that the run stores."""
     announced: bool = False
-    """Whether it is only said that it is going to be judged: what the run knows of the edit already stays as it is."""
+    """Whether the edit is only announced: an existing row of it is not changed."""
 
 
 class EditRecord(NamedTuple):
@@ -66,7 +66,7 @@ class EditRecord(NamedTuple):
     """Size, time and hash of the picture files; empty if the query left them out."""
 
     def stamps(self) -> dict[str, FileStamp]:
-        """Return the files this edit had, by path."""
+        """Return the stamps of the edit's files by path; empty if they cannot be read."""
         try:
             return {path: FileStamp(*stamp) for path, stamp in json.loads(self.files).items()}
         except (ValueError, TypeError, AttributeError, RecursionError):
@@ -74,7 +74,7 @@ class EditRecord(NamedTuple):
 
 
 def hash_content(edit: Edit, hashes: Mapping[PictureSource, Sha]) -> str | None:
-    """Return what makes an edit this one: its pictures before and after and its instruction; None where one is unreadable."""
+    """Return a hash of both pictures and the instruction; None if a picture cannot be read."""
     if edit.source not in hashes or edit.edited not in hashes:
         return None
     facts = {"source": hashes[edit.source], "edited": hashes[edit.edited], "instruction": edit.instruction}
@@ -87,48 +87,49 @@ def find_edit_records(connection: sqlite3.Connection, edit_id: str) -> list[Edit
     return [EditRecord(*row) for row in connection.execute(query, (storable_text(edit_id),))]
 
 
-def find_same_edit(rows: Iterable[EditRecord], model: str | None, content: str | None) -> EditRecord | None:
-    """Return the row that is this edit; None where it is a further one.
+def find_same_edit(records: Iterable[EditRecord], model: str | None, content: str | None) -> EditRecord | None:
+    """Return the row of the same edit; None if the edit is new.
 
-    A model that the manifest names only now, or no longer, is the same edit's; so is a picture that could not be read before.
+    A row is the same edit if its content is the same and its model too, or if one of the two names no model. If pictures of the
+    row or of the edit could not be read, the model decides.
     """
-    listed = list(rows)
+    candidates = list(records)
     if content is None:
-        own = [row for row in listed if row.model == model]
-        return own[0] if len(own) == 1 else next((row for row in own if row.content is None), None)
-    alike = [row for row in listed if row.content == content]
-    for found in alike:
-        if found.model == model:
-            return found
-    unnamed = [row for row in alike if row.model is None or model is None]
+        own = [record for record in candidates if record.model == model]
+        return own[0] if len(own) == 1 else next((record for record in own if record.content is None), None)
+    alike = [record for record in candidates if record.content == content]
+    for record in alike:
+        if record.model == model:
+            return record
+    unnamed = [record for record in alike if record.model is None or model is None]
     if len(unnamed) == 1:
         return unnamed[0]
-    return next((row for row in listed if row.content is None and row.model in (model, None)), None)
+    return next((record for record in candidates if record.content is None and record.model in (model, None)), None)
 
 
-def upsert_edit(connection: sqlite3.Connection, entry: NewEdit, clean: Secrets) -> int:
-    """Bring the run's row of an edit up to date with the manifest, making one where there is none; return its number."""
-    edit = entry.edit
-    rows = find_edit_records(connection, edit.id)
-    if entry.announced:
+def upsert_edit(connection: sqlite3.Connection, new: NewEdit, clean: Secrets) -> int:
+    """Insert the row of an edit, or bring it up to date with the manifest; return its number."""
+    edit = new.edit
+    records = find_edit_records(connection, edit.id)
+    if new.announced:
         model = stored_model(edit)
-        for row in rows:
-            if row.model == model or row.model is None or model is None:
-                return row.edit
-    found = find_same_edit(rows, stored_model(edit), entry.content)
-    if found is not None and edit.model is None and found.model is not None:
-        edit = edit.model_copy(update={"model": found.model})
+        for record in records:
+            if record.model == model or record.model is None or model is None:
+                return record.edit
+    same = find_same_edit(records, stored_model(edit), new.content)
+    if same is not None and edit.model is None and same.model is not None:
+        edit = edit.model_copy(update={"model": same.model})
     facts = clean(storable_text(record_json(edit)))
-    files = json.dumps({path: list(stamp) for path, stamp in entry.stamps.items()})
-    if found is None:
+    files = json.dumps({path: list(stamp) for path, stamp in new.stamps.items()})
+    if same is None:
         values = (
-            _free_name(connection, edit, bool(rows)),
+            _find_free_name(connection, edit, bool(records)),
             storable_text(edit.id),
             stored_model(edit),
-            entry.content,
-            _position(connection, entry.position),
+            new.content,
+            _position(connection, new.position),
             facts,
-            json.dumps(entry.pictures),
+            json.dumps(new.pictures),
             files,
         )
         query = (
@@ -136,43 +137,42 @@ def upsert_edit(connection: sqlite3.Connection, entry: NewEdit, clean: Secrets) 
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         )
         return int(connection.execute(query, values).lastrowid or 0)
-    now = found._replace(
+    updated = same._replace(
         model=stored_model(edit),
-        content=entry.content or found.content,
-        position=found.position if entry.position is None else entry.position,
+        content=new.content or same.content,
+        position=same.position if new.position is None else new.position,
         facts=facts,
-        pictures=json.dumps(entry.pictures) if entry.pictures else found.pictures,
-        files=files if entry.stamps else found.files,
+        pictures=json.dumps(new.pictures) if new.pictures else same.pictures,
+        files=files if new.stamps else same.files,
     )
-    if now != found:
+    if updated != same:
         connection.execute(
             "UPDATE edits SET model = ?, content = ?, position = ?, facts = ?, pictures = ?, files = ? WHERE edit = ?",
-            (now.model, now.content, now.position, now.facts, now.pictures, now.files, now.edit),
+            (*updated[3:], updated.edit),
         )
-    return found.edit
+    return same.edit
 
 
 def delete_edits(connection: sqlite3.Connection, edits: Iterable[int]) -> None:
-    """Take edits out of the tables; the verdicts they had stay in `units`."""
+    """Delete edits and their answers; the verdicts stay in `units`."""
     for edit in edits:
         connection.execute("DELETE FROM answers WHERE edit = ?", (edit,))
         connection.execute("DELETE FROM edits WHERE edit = ?", (edit,))
 
 
 def stored_model(edit: Edit) -> str | None:
-    """Return an edit's model as the tables hold it."""
+    """Return an edit's model as the tables store it."""
     return None if edit.model is None else storable_text(edit.model)
 
 
 def _position(connection: sqlite3.Connection, position: int | None) -> int:
     if position is not None:
         return position
-    found: Any = connection.execute("SELECT coalesce(max(position) + 1, 0) FROM edits").fetchone()[0]
-    return int(found)
+    return int(connection.execute("SELECT coalesce(max(position) + 1, 0) FROM edits").fetchone()[0])
 
 
-def _free_name(connection: sqlite3.Connection, edit: Edit, taken: bool) -> str:
-    """Return the id, where another edit has it id@model, and where that is taken too a number behind it."""
+def _find_free_name(connection: sqlite3.Connection, edit: Edit, taken: bool) -> str:
+    """Return the id; `id@model` if another edit has it; with a number at the end if that is taken too."""
     plain = storable_text(edit.id)
     stem = f"{plain}@{stored_model(edit)}" if taken and edit.model else plain
     name, number = stem, 1
@@ -183,7 +183,7 @@ def _free_name(connection: sqlite3.Connection, edit: Edit, taken: bool) -> str:
 
 
 class StoredEdit(NamedTuple):
-    """An edit as a run holds it."""
+    """An edit as a run stores it."""
 
     edit: Edit
     pictures: Pictures
@@ -193,7 +193,7 @@ class StoredEdit(NamedTuple):
 
 @with_config(ConfigDict(extra="forbid", strict=True))
 class _Facts(TypedDict):
-    """An edit as nearly all are written: every field, an id, and no pictures but the two."""
+    """The JSON of a usual edit: every field, an id, and no pictures but source and edited."""
 
     id: str
     source: str
@@ -211,18 +211,13 @@ class _Facts(TypedDict):
 
 
 _FACTS: TypeAdapter[_Facts] = TypeAdapter(_Facts)
-_STATE: dict[Any, Any] = {
-    "__pydantic_fields_set__": set(_Facts.__annotations__),
-    "__pydantic_extra__": None,
-    "__pydantic_private__": None,
-}
 
 
 def parse_edit(text: Any) -> Edit:
-    """Return an edit as a run wrote it down; raises one of UNREADABLE where it is none.
+    """Return an edit from its JSON in a run; raise one of `UNREADABLE` if it cannot be read.
 
-    A report reads edits by the hundred thousand. Where nothing about one is unusual, its fields are checked without calling
-    Python for each; anything else is left to the record itself, whose word is the last.
+    A report reads hundreds of thousands of edits. A usual edit is validated by a schema without Python validators, and built
+    with `model_construct`; any other edit is validated by `Edit` itself.
     """
     try:
         facts: Any = _FACTS.validate_json(text)
@@ -231,14 +226,11 @@ def parse_edit(text: Any) -> Edit:
     if not facts["id"] or not facts["instruction"].strip():
         return Edit.model_validate_json(text, context=STORED)
     facts["source"], facts["edited"] = _path(facts["source"]), Path(facts["edited"])
-    edit = Edit.__new__(Edit)
-    # As an unpickled one is made: `model_construct` takes longer than reading the text.
-    edit.__setstate__({"__dict__": facts, **_STATE})
-    return edit
+    return Edit.model_construct(**facts)
 
 
 def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> StoredEdit | None:
-    """Return an edit; without its pictures where only those cannot be read, None where it cannot be read itself."""
+    """Return an edit; without picture hashes if those cannot be read, None if the edit cannot be read. Note the damage."""
     try:
         edit = parse_edit(text)
     except UNREADABLE:

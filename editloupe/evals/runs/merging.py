@@ -1,4 +1,8 @@
-"""Several runs into one: edits meet by id, model and content, verdicts by what was asked and shown."""
+"""Merge several runs into a new one: their tables, pictures, and the files that people made in their folders.
+
+Edits are the same if id, model and content are. Units are the same if question, inputs and repeat are. Labels, notes and queues
+name edits by their names in one run. An edit may have another name in the merged run, so these rows are rewritten.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +49,14 @@ _STATUS = (
     "SELECT units.status FROM answers JOIN units ON units.unit = answers.unit "
     "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
 )
-_MADE = ("run.sqlite", "run.json", "run.lock", "run.v1.sqlite", "trace_index.sqlite", "pictures")
-"""What a run's folder holds that nobody wrote by hand, with or without a suffix such as `-wal`."""
+_OWN_FILES = ("run.sqlite", "run.json", "run.lock", "run.v1.sqlite", "trace_index.sqlite", "pictures")
+"""Files of a run's folder that EditLoupe writes, with or without a suffix such as `-wal`."""
 Row = dict[str, Any]
 
 
 @dataclass
 class PeopleFiles:
-    """What was taken over."""
+    """Counts of the merged files."""
 
     labels: int = 0
     """Rows of labels."""
@@ -68,31 +72,31 @@ class PeopleFiles:
 
 @dataclass
 class MergeResult:
-    """What came together."""
+    """Counts of a merge."""
 
     edits: int = 0
     answers: int = 0
-    """Verdicts, and what is unjudged, as a report counts them: one that is true of two edits counts for both."""
+    """Verdicts and unjudged units as a report counts them: a unit that answers two edits counts twice."""
     in_both: int = 0
-    """Answers that an earlier run had already; the first run's stand, unless only a later one has a verdict."""
+    """Answers that an earlier run has too. The first run's is used, unless only a later one has a verdict."""
     unreadable: list[str] = field(default_factory=list)
     """Names of edits that could not be read and are left out."""
     people: PeopleFiles = field(default_factory=PeopleFiles)
-    """What people made: labels, notes, queues and other files."""
+    """Labels, notes, queues and other files."""
 
 
 def merge_runs(runs: Sequence[Path], out: Path) -> MergeResult:
-    """Write everything that these runs hold into a new run; the runs themselves are not changed.
+    """Merge runs into a new one; the runs themselves are not changed.
 
     The merged run is written into a temporary folder and renamed when it is complete. Two processes cannot merge into one folder
-    at the same time. What a killed process left is removed by the next merge into the same folder.
+    at the same time. Files that a killed process left are deleted by the next merge into the same folder.
 
     Args:
         runs: Folders of runs.
         out: The folder of the merged run, which must not exist or must be empty.
 
     Raises:
-        UserError: a run cannot be merged, the folder is taken, or another process merges into it.
+        UserError: A run cannot be merged, the folder is not empty, or another process merges into it.
     """
     for folder in runs:
         schema.connect_to_read(folder / FILE).close()
@@ -103,7 +107,7 @@ def merge_runs(runs: Sequence[Path], out: Path) -> MergeResult:
     _check_free(out)
     part = out.absolute().with_name(f".{out.absolute().name}.part")
     try:
-        with _only_merge(part, out):
+        with _lock_merge(part, out):
             _check_free(out)
             merged = _merge_all(runs, part / _WHOLE)
             (part / _WHOLE).replace(out)
@@ -122,8 +126,8 @@ def _check_free(out: Path) -> None:
 
 
 @contextmanager
-def _only_merge(part: Path, out: Path) -> Iterator[None]:
-    """Hold a temporary folder for one merge, without what a killed process left in it; remove it afterwards."""
+def _lock_merge(part: Path, out: Path) -> Iterator[None]:
+    """Lock and empty a temporary folder for one merge; delete it afterwards."""
     part.mkdir(parents=True, exist_ok=True)
     try:
         lock = RunLock(part / _LOCK)
@@ -146,7 +150,7 @@ def _merge_all(runs: Sequence[Path], folder: Path) -> MergeResult:
     with Run.write(folder) as target:
         for path in runs:
             with Run.open(path) as source:
-                numbers.append(_merge_one(source, target, merged))
+                numbers.append(_merge_run(source, target, merged))
         with target.reader() as reader:
             rows = reader.connection.execute("SELECT edit, name, edit_id, model FROM edits").fetchall()
     edits = {number: EditReference(*names) for number, *names in rows}
@@ -158,8 +162,8 @@ def _merge_all(runs: Sequence[Path], folder: Path) -> MergeResult:
     return merged
 
 
-def _merge_one(source: Run, target: Run, merged: MergeResult) -> dict[EditReference, int]:
-    """Take a run over and return the numbers of its edits in the target."""
+def _merge_run(source: Run, target: Run, merged: MergeResult) -> dict[EditReference, int]:
+    """Copy a run into the target; return the numbers of its edits there."""
     numbers: dict[EditReference, int] = {}
     with source.reader() as reader, target.transaction() as new:
         old = reader.connection
@@ -178,26 +182,26 @@ def _merge_one(source: Run, target: Run, merged: MergeResult) -> dict[EditRefere
             new.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?)", tuple(row))
         _add_spending(old, new)
         _add_forks(old, new)
-    known = source.about().get("configurations", ())
-    target.add_configurations({**one, "name": names.get(str(one["name"]), one["name"])} for one in known)
+    entries = source.about().get("configurations", ())
+    target.add_configurations({**entry, "name": names.get(str(entry["name"]), entry["name"])} for entry in entries)
     _copy_pictures(source, target)
     return numbers
 
 
 def _merge_configurations(old: sqlite3.Connection, new: sqlite3.Connection) -> dict[str, str]:
-    """Take over which questions belong together and return the names these have in the new run, by their old ones.
+    """Copy the configurations; return their names in the new run by their old names.
 
-    Two runs that began alike and went on differently have configurations of one name that ask different things.
+    Two runs may have configurations of the same name that ask different questions, so a name may change.
     """
     query = "SELECT configuration, asked, criterion FROM configurations JOIN asked USING (asked) ORDER BY configurations.rowid"
     questions: dict[str, list[tuple[str, str]]] = {}
-    for name, asked, criterion in old.execute(query):
-        questions.setdefault(str(name), []).append((str(criterion), str(asked)))
+    for name, key, criterion in old.execute(query):
+        questions.setdefault(str(name), []).append((str(criterion), str(key)))
     names: dict[str, str] = {}
     for name, own in questions.items():
         names[name] = configurations.find_name_by_keys(new, own, preferred=name)
-        for _, asked in own:
-            configurations.link_question(new, names[name], asked)
+        for _, key in own:
+            configurations.link_question(new, names[name], key)
     return names
 
 
@@ -209,24 +213,22 @@ def _merge_edit(
     merged: MergeResult,
     names: Mapping[str, str],
 ) -> int | None:
-    """Take an edit over with its answers and return its number; None if it cannot be read."""
+    """Copy an edit with its answers and return its number; None if it cannot be read."""
     edit, pictures = None, {}
     with suppress(ValueError, TypeError, RecursionError):
         edit, pictures = Edit.model_validate_json(row["facts"]), json.loads(row["pictures"])
     if edit is None:
         merged.unreadable.append(str(row["name"]))
         return None
-    known = EditRecord(*(row[name] for name in EditRecord._fields))
+    stamps = EditRecord(*(row[name] for name in EditRecord._fields)).stamps()
     last = new.execute("SELECT coalesce(max(edit), 0) FROM edits").fetchone()[0]
-    number = upsert_edit(
-        new, NewEdit(edit, first + row["position"], row["content"], known.stamps(), pictures), Secrets()
-    )
+    number = upsert_edit(new, NewEdit(edit, first + row["position"], row["content"], stamps, pictures), Secrets())
     merged.edits += number > last
     for answer in old.execute(_ANSWERS, (row["edit"],)):
-        place = (number, answer["own_asked"], answer["own_repeat"])
-        if there := new.execute(_STATUS, place).fetchone():
+        key = (number, answer["own_asked"], answer["own_repeat"])
+        if existing := new.execute(_STATUS, key).fetchone():
             merged.in_both += 1
-            if there[0] == "judged" or answer["status"] != "judged":
+            if existing[0] == "judged" or answer["status"] != "judged":
                 continue
         else:
             merged.answers += 1
@@ -237,14 +239,14 @@ def _merge_edit(
 
 
 def _merge_unit(old: sqlite3.Connection, new: sqlite3.Connection, answer: sqlite3.Row, names: Mapping[str, str]) -> int:
-    """Return the number of the unit an answer points to, copied with its traces where the new run has no verdict like it."""
+    """Return the unit that an answer refers to; copy it with its traces if the new run has no such verdict."""
     values: dict[str, Any] = {name: answer[name] for name in schema.UNIT_COLUMNS}
     values["configuration"] = names.get(str(answer["configuration"]), answer["configuration"])
     same = "SELECT unit, status FROM units WHERE shown = :shown AND asked = :asked AND repeat = :repeat"
-    if found := new.execute(same, values).fetchone():
-        if found[1] == "judged" or answer["status"] != "judged":
-            return int(found[0])
-        unit = replace_unit(new, int(found[0]), values)
+    if existing := new.execute(same, values).fetchone():
+        if existing[1] == "judged" or answer["status"] != "judged":
+            return int(existing[0])
+        unit = replace_unit(new, int(existing[0]), values)
     else:
         unit = insert_unit(new, values)
     for trace in old.execute("SELECT * FROM traces WHERE unit = ? ORDER BY trace", (answer["unit"],)).fetchall():
@@ -269,7 +271,7 @@ def _add_spending(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
 
 
 def _add_forks(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
-    """Take forks over behind those that are there, under new numbers."""
+    """Copy forks after the existing ones, under new numbers."""
     if not old.execute(schema.FORKS_THERE).fetchone():
         return
     new.execute(schema.FORKS)
@@ -295,7 +297,7 @@ def _copy_pictures(source: Run, target: Run) -> None:
 
 
 class EditReference(NamedTuple):
-    """An edit as rows refer to it."""
+    """An edit as rows of labels and notes refer to it."""
 
     name: str
     edit_id: str
@@ -304,7 +306,7 @@ class EditReference(NamedTuple):
 
 @dataclass(frozen=True)
 class RunFiles:
-    """A run's folder and what its edits are called in the merged run."""
+    """A run's folder, and the names of its edits in the merged run."""
 
     folder: Path
     names: Mapping[EditReference, EditReference]
@@ -315,9 +317,9 @@ class RunFiles:
         return self.folder.resolve().name
 
     def find(self, row: Mapping[str, Any]) -> EditReference | None:
-        """Return what the edit of a label row is called in the merged run; None if the row does not say which it is.
+        """Return the edit of a label row in the merged run; None if the row does not identify one.
 
-        Id and model go before the name, as wherever labels are read.
+        Id and model take precedence over the name, as in all readers of labels.
         """
         edit_id, name, model = (_text(row.get(key)) for key in ("edit_id", "name", "model"))
         edit_id = edit_id or _text(row.get("id")) or name
@@ -331,7 +333,7 @@ class RunFiles:
         return self.names[alike[0]] if alike else None
 
     def new_name(self, name: Any) -> Any:
-        """Return the new name of an edit; anything else stays as it is."""
+        """Return the new name of an edit; return any other value unchanged."""
         edit = self._by_name.get(name) if isinstance(name, str) else None
         return name if edit is None else edit.name
 
@@ -348,12 +350,12 @@ class RunFiles:
 
 
 def merge_people_files(runs: Sequence[RunFiles], target: Path) -> PeopleFiles:
-    """Write what people made in these runs into the folder of the merged run.
+    """Merge labels, notes, queues and other files of runs into the folder of the merged run.
 
-    A row that an earlier run has already is taken once. Files of one name and different content are named after their runs.
+    A row that an earlier run has too is written once. Files with the same name and different content are named after their runs.
 
     Raises:
-        UserError: a line of a file is not JSON.
+        UserError: A line of a file is not JSON.
     """
     done = PeopleFiles()
     labels = [_read_rows(run, LABELS, _rewrite_label, done) for run in runs]
@@ -365,12 +367,12 @@ def merge_people_files(runs: Sequence[RunFiles], target: Path) -> PeopleFiles:
     _write_rows(target / TRACE_NOTES, (*fresh, *_combine_notes(notes)))
     done.queues = _merge_queues(runs, target, done)
     for run in runs:
-        _copy_others(run, target, done)
+        _copy_other_files(run, target, done)
     return done
 
 
 def _read_rows(run: RunFiles, name: str, rewrite: Callable[[RunFiles, Row], Row], done: PeopleFiles) -> list[Row]:
-    """Return the rows of a file, rewritten for the merged run; a last line that was cut off is passed over."""
+    """Return the rows of a file, rewritten for the merged run; skip a last line that was cut off."""
     path = run.folder / name
     if not path.is_file():
         return []
@@ -419,16 +421,16 @@ def _line(row: Row) -> str:
 
 def _without_copies(files: Iterable[Sequence[Row]]) -> Iterator[list[Row]]:
     """Yield each file's rows without those that an earlier file has; rows repeated within one file stay."""
-    known: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     for rows in files:
         own: Counter[str] = Counter()
         fresh = []
         for row in rows:
             line = json.dumps(row, sort_keys=True)
             own[line] += 1
-            if own[line] > known[line]:
+            if own[line] > seen[line]:
                 fresh.append(row)
-        known |= own
+        seen |= own
         yield fresh
 
 
@@ -454,16 +456,16 @@ def _combine_notes(files: Sequence[Sequence[Row]]) -> Iterator[Row]:
 
     A note that another run has in its history was replaced there and does not come back.
     """
-    standing = [{_trace_of(row): row for row in rows} for rows in files]
+    current_rows = [{_trace_of(row): row for row in rows} for rows in files]
     history = [{_line(row) for row in rows} for rows in files]
-    for trace in dict.fromkeys(trace for rows in standing for trace in rows):
+    for trace in dict.fromkeys(trace for rows in current_rows for trace in rows):
         current: dict[str, Row] = {}
-        for number, rows in enumerate(standing):
+        for number, rows in enumerate(current_rows):
             line = _line(rows[trace]) if trace in rows else ""
             replaced = any(
-                line in history[other] and _line(standing[other][trace]) != line
+                line in history[other] and _line(current_rows[other][trace]) != line
                 for other in range(len(files))
-                if other != number and trace in standing[other]
+                if other != number and trace in current_rows[other]
             )
             if line and not replaced and (rows[trace].get("tags") or rows[trace].get("note")):
                 current[line] = rows[trace]
@@ -488,15 +490,17 @@ def _merge_queues(runs: Sequence[RunFiles], target: Path, done: PeopleFiles) -> 
                 queues.setdefault(path.name, {}).setdefault("".join(f"{_line(row)}\n" for row in rows), run)
     for name, contents in queues.items():
         for text, run in contents.items():
-            kept = name if len(contents) == 1 else f"{run.title}{QUEUE_SUFFIX if name == QUEUE else f'-{name}'}"
-            _free(target, kept, QUEUE_SUFFIX).write_text(text, "utf-8", errors="backslashreplace", newline="")
+            new_name = name if len(contents) == 1 else f"{run.title}{QUEUE_SUFFIX if name == QUEUE else f'-{name}'}"
+            _find_free_path(target, new_name, QUEUE_SUFFIX).write_text(
+                text, "utf-8", errors="backslashreplace", newline=""
+            )
     return sum(map(len, queues.values()))
 
 
-def _copy_others(run: RunFiles, target: Path, done: PeopleFiles) -> None:
+def _copy_other_files(run: RunFiles, target: Path, done: PeopleFiles) -> None:
     for path in sorted(run.folder.iterdir()):
-        known = path.name in (LABELS, TRACE_NOTES, QUEUE) or path.name.endswith(QUEUE_SUFFIX)
-        if known or path.name.startswith((".", *_MADE)):
+        is_merged = path.name in (LABELS, TRACE_NOTES, QUEUE) or path.name.endswith(QUEUE_SUFFIX)
+        if is_merged or path.name.startswith((".", *_OWN_FILES)):
             continue
         if path.is_symlink() or not path.is_file():
             done.left.append(str(path))
@@ -504,11 +508,13 @@ def _copy_others(run: RunFiles, target: Path, done: PeopleFiles) -> None:
         copy = target / path.name
         if copy.exists() and filecmp.cmp(path, copy, shallow=False):
             continue
-        shutil.copy2(path, copy if not copy.exists() else _free(target, f"{run.title}-{path.name}", path.suffix))
+        shutil.copy2(
+            path, copy if not copy.exists() else _find_free_path(target, f"{run.title}-{path.name}", path.suffix)
+        )
         done.others += 1
 
 
-def _free(folder: Path, name: str, suffix: str) -> Path:
+def _find_free_path(folder: Path, name: str, suffix: str) -> Path:
     """Return a path that is not taken, with a number before the suffix if needed."""
     path, number = folder / name, 2
     while path.exists():

@@ -1,4 +1,4 @@
-"""What tokens cost: a small data file, overridable; the price of a model not in it is unknown, never guessed."""
+"""Prices of tokens, from a data file that can be replaced. A model that is not in it has no known price."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Dollars = Annotated[float, Field(ge=0, lt=1e9, allow_inf_nan=False)]
 
 
 class Price(Record):
-    """US dollars for a million tokens; reasoning tokens are output tokens."""
+    """US dollars per million tokens; reasoning tokens count as output tokens."""
 
     input: Dollars
     output: Dollars
     cached: Dollars | None = None
-    """For input tokens the provider had cached; the price of input where it is not given."""
+    """For input tokens that the provider had cached; by default the price of input."""
 
     def cost(self, usage: Usage, judge: str = "") -> float:
-        """Return what these tokens cost, where several judges answer together those of this one.
+        """Return the cost of tokens; `judge` is ignored by a single price.
 
         >>> Price(input=1, output=10, cached=0.5).cost(Usage(input_tokens=1000, cached_tokens=400, output_tokens=100))
         0.0018
@@ -38,29 +38,29 @@ class Price(Record):
         return round(dollars / MILLION, 9)
 
     def outcome_cost(self, outcome: Outcome) -> float:
-        """Return what an outcome cost."""
+        """Return the cost of an outcome."""
         return self.cost(outcome.usage)
 
 
 class PanelPrice(Price):
-    """What several judges cost that answer together; tokens of none in particular count as the dearest's."""
+    """Prices of the judges of a panel or cascade. Tokens of no particular judge cost as much as the most expensive."""
 
     members: Mapping[str, Price]
 
     def cost(self, usage: Usage, judge: str = "") -> float:
-        """Return what these tokens of a judge cost."""
+        """Return the cost of a judge's tokens."""
         return self.members[judge].cost(usage) if judge in self.members else super().cost(usage)
 
     def outcome_cost(self, outcome: Outcome) -> float:
-        """Return what an outcome cost: the tokens of each judge at its own price."""
+        """Return the cost of an outcome, with the tokens of each judge at its own price."""
         if not outcome.opinions:
             return self.cost(outcome.usage)
-        return round(sum(self.opinion_cost(one) for one in outcome.opinions), 9)
+        return round(sum(self.opinion_cost(member) for member in outcome.opinions), 9)
 
     def opinion_cost(self, opinion: Opinion) -> float:
-        """Return what one judge's opinion cost, a panel's as its members' together."""
+        """Return the cost of one judge's opinion; of a panel, the sum of its members."""
         if opinion.opinions:
-            return sum(self.opinion_cost(one) for one in opinion.opinions)
+            return sum(self.opinion_cost(member) for member in opinion.opinions)
         return self.cost(opinion.usage, opinion.judge)
 
 
@@ -68,9 +68,14 @@ FREE = Price(input=0, output=0)
 
 
 def price_of(spec: str, table: str | Path | None = None) -> Price | None:
-    """Return the price of a judge such as `openai:gpt-5.1`, or None; a dated name costs what its model does.
+    """Return the price of a judge, or None if it is not known. A dated model name costs the same as its model.
 
-    A table that is named is read whoever is asked for: one that is not there is a mistake, needed or not.
+    Args:
+        spec: The judge, such as `openai:gpt-5.1`.
+        table: A price file used instead of the bundled one. It is read in any case.
+
+    Raises:
+        UserError: The price file cannot be read or is not one.
     """
     prices = _table(Path(table) if table else None)
     if spec == RULES:
@@ -80,36 +85,36 @@ def price_of(spec: str, table: str | Path | None = None) -> Price | None:
     for name in (spec, f"{provider}:{model}"):
         if name in prices:
             return prices[name]
-    dated = [name for name in prices if f"{provider}:{model}".startswith(f"{name}-") and _is_a_date(model, name)]
+    dated = [name for name in prices if f"{provider}:{model}".startswith(f"{name}-") and _is_dated(model, name)]
     return prices[max(dated, key=len)] if dated else None
 
 
 def price_of_members(members: Sequence[str], table: str | Path | None = None) -> Price | None:
-    """Return the price of judges that answer together, or of one; None where that of any of them is unknown."""
+    """Return the price of one or several judges; None if any of their prices is unknown."""
     each = {spec: price_of(spec, table) for spec in members}
-    known = {spec: price for spec, price in each.items() if price is not None}
-    if len(known) < len(each):
+    prices = {spec: price for spec, price in each.items() if price is not None}
+    if len(prices) < len(each):
         return None
-    if len(known) == 1:
-        return next(iter(known.values()))
-    dearest = {name: max(getattr(price, name) for price in known.values()) for name in ("input", "output")}
-    return PanelPrice(**dearest, members=known)
+    if len(prices) == 1:
+        return next(iter(prices.values()))
+    dearest = {name: max(getattr(price, name) for price in prices.values()) for name in ("input", "output")}
+    return PanelPrice(**dearest, members=prices)
 
 
 def parse_price(text: str) -> Price:
-    """Read `INPUT,OUTPUT` or `INPUT,OUTPUT,CACHED`, in dollars for a million tokens."""
+    """Parse `INPUT,OUTPUT` or `INPUT,OUTPUT,CACHED`, in dollars per million tokens."""
     parts = text.split(",")
     try:
         numbers = [float(part) for part in parts]
     except ValueError:
         numbers = []
     if len(numbers) not in (2, 3) or any(not 0 <= number < 1e9 for number in numbers):
-        raise UserError(f"a price is INPUT,OUTPUT or INPUT,OUTPUT,CACHED in dollars for a million tokens, not {text!r}")
+        raise UserError(f"a price is INPUT,OUTPUT or INPUT,OUTPUT,CACHED in dollars per million tokens, not {text!r}")
     return Price(input=numbers[0], output=numbers[1], cached=numbers[2] if len(numbers) == 3 else None)
 
 
-def _is_a_date(model: str, name: str) -> bool:
-    """True where the rest of a model's name is a date, a preview mark or both: the same model, so the same price."""
+def _is_dated(model: str, name: str) -> bool:
+    """Return whether the rest of a model's name is a date, a preview mark or both: the same model at the same price."""
     rest = model[len(name.partition(":")[2]) + 1 :]
     return all(part.isdigit() or part in ("preview", "latest", "exp") for part in rest.split("-"))
 

@@ -1,4 +1,4 @@
-"""What a run can do without: verdicts that no edit has any more, and pictures nothing refers to."""
+"""Delete what a run no longer needs: units that answer no edit, and pictures that nothing refers to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from editloupe.types import UserError
 
 @dataclass(frozen=True)
 class PruneResult:
-    """What was taken away, or would be."""
+    """Counts of what was deleted, or would be."""
 
     units: int
     pictures: int
@@ -27,19 +27,25 @@ class PruneResult:
 
 
 def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> PruneResult:
-    """Take away units no edit is answered by and pictures nothing refers to; with `pictures` also those only traces show."""
-    with closing(schema.connect_to_read(folder / FILE)):  # tells what is no run, of which a writer would make one
+    """Delete units that answer no edit, and pictures that nothing refers to.
+
+    Args:
+        folder: The run's folder.
+        pictures: Also delete pictures that only traces refer to.
+        dry_run: Only count.
+    """
+    with closing(schema.connect_to_read(folder / FILE)):  # raises if it is not a run; a writer would create one
         pass
     if dry_run:
         with Run.open(folder) as run, run.reader() as reader:
             (units,) = reader.connection.execute(f"SELECT count(*) FROM units WHERE {_UNUSED}").fetchone()
-            files = list(_files(run, _wanted(reader.connection, without_traces=pictures)))
+            files = list(_files(run, _find_used_pictures(reader.connection, without_traces=pictures)))
             return PruneResult(units, len(files), sum(path.stat().st_size for path in files))
     with Run.write(folder) as run:
         with run.transaction() as connection:
-            units = _take_units(connection)
-            wanted = _wanted(connection, without_traces=pictures)
-        files = list(_files(run, wanted))
+            units = _delete_unused_units(connection)
+            used = _find_used_pictures(connection, without_traces=pictures)
+        files = list(_files(run, used))
         size = sum(path.stat().st_size for path in files)
         for path in files:
             try:
@@ -53,14 +59,14 @@ def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> Pru
 _UNUSED = "unit NOT IN (SELECT unit FROM answers)"
 
 
-def _take_units(connection: sqlite3.Connection) -> int:
+def _delete_unused_units(connection: sqlite3.Connection) -> int:
     connection.execute(f"DELETE FROM steps WHERE trace IN (SELECT trace FROM traces WHERE {_UNUSED})")
     connection.execute(f"DELETE FROM traces WHERE {_UNUSED}")
     return int(connection.execute(f"DELETE FROM units WHERE {_UNUSED}").rowcount)
 
 
-def _wanted(connection: sqlite3.Connection, without_traces: bool) -> set[str]:
-    """Return the hashes of the pictures that stay."""
+def _find_used_pictures(connection: sqlite3.Connection, without_traces: bool) -> set[str]:
+    """Return the hashes of the pictures to keep."""
     wanted: set[str] = set()
     for (text,) in connection.execute("SELECT pictures FROM edits"):
         wanted.update(_hashes(text, "roles"))
@@ -86,17 +92,17 @@ def _of_fork(text: Any, without_traces: bool) -> Iterator[str]:
 
 def _hashes(text: Any, what: str) -> Iterator[str]:
     with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        found = json.loads(text)
+        value = json.loads(text)
         if what == "roles":
-            yield from (str(sha) for shas in found.values() for sha in shas)
+            yield from (str(sha) for shas in value.values() for sha in shas)
             return
-        yield from (str(sent["sha"]) for sent in found["sent"])
-        yield from (str(sha) for seen in found["observations"] for sha in seen["pictures"])
+        yield from (str(sent["sha"]) for sent in value["sent"])
+        yield from (str(sha) for seen in value["observations"] for sha in seen["pictures"])
 
 
-def _files(run: Run, wanted: set[str]) -> Iterator[Path]:
-    """Yield the files of pictures that are not wanted."""
+def _files(run: Run, used: set[str]) -> Iterator[Path]:
+    """Yield the files of unused pictures."""
     folder = run.pictures.folder
     for path in sorted(folder.glob("[0-9a-f][0-9a-f]/*")) if folder.is_dir() else ():
-        if path.is_file() and not path.is_symlink() and path.name.split(".")[0] not in wanted:
+        if path.is_file() and not path.is_symlink() and path.name.split(".")[0] not in used:
             yield path

@@ -1,4 +1,4 @@
-"""Read queries on a run's tables. Together with the other modules of this package it holds all SQL of the run schema."""
+"""Queries on a run's tables. SQL of the run schema is written in this package only."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DAMAGED = (
     f"CASE WHEN CASE WHEN json_valid(outcome) THEN {_FITS} ELSE 0 END THEN NULL "
     "ELSE coalesce(name, '?') || ', ' || coalesce(criterion, '?') END"
 )
-"""Names a row that is not as it was written: its outcome is unreadable or of another unit, or a number is not one."""
+"""Names a damaged row: its outcome is unreadable or of another unit, or a number is not a number."""
 _COLUMNS = {
     "edit": "name",
     "damaged": _DAMAGED,
@@ -62,7 +62,7 @@ class AnswerMark(NamedTuple):
 
 
 class VerdictRecord(NamedTuple):
-    """An answer with what its unit says, as the index of a run keeps it. A number that is not one is None, a count 0."""
+    """An answer with columns of its unit, as the index of a run stores it. A damaged number is None, a damaged count 0."""
 
     answer: int
     edit: int
@@ -99,7 +99,7 @@ class VerdictRecord(NamedTuple):
 
 
 class StepEffort(NamedTuple):
-    """What one step of a judged unit took."""
+    """Time and observations of one step of a judged unit."""
 
     edit_id: str
     model: str | None
@@ -148,11 +148,11 @@ _EDIT_RECORDS = f"SELECT {', '.join(EditRecord._fields[:-1])} FROM edits"  # wit
 
 
 class RunReader:
-    """A connection of its own for reading a run, also while another process writes it; used by one thread at a time."""
+    """Reads a run over a connection of its own, also while another process writes it. Used by one thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        """For the modules of this package only: SQL of the run schema is written nowhere else."""
+        """For the modules of this package only."""
 
     def __enter__(self) -> RunReader:
         return self
@@ -168,7 +168,7 @@ class RunReader:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Run all queries of the block on one state of the file, whatever another process commits meanwhile.
+        """Run all queries of the block on one state of the file, even if another process commits meanwhile.
 
         A reader that remembers how far it has read must read the rows and the position in one snapshot.
         """
@@ -186,7 +186,7 @@ class RunReader:
     # Configurations and questions
 
     def configurations(self, protocol: str | None = None) -> list[Configuration]:
-        """Return the configurations that answer something, first used first."""
+        """Return the configurations with answers in the order of first use; all, or those of a protocol."""
         return configurations.list_configurations(self.connection, protocol)
 
     def find_configuration(self, name: str) -> Configuration | None:
@@ -199,9 +199,9 @@ class RunReader:
         """Return pairs of a configuration's name and the key of a question it asks."""
         return list(self.connection.execute("SELECT configuration, asked FROM configurations"))
 
-    def question_facts(self, asked: str) -> dict[str, Any]:
+    def question_facts(self, key: str) -> dict[str, Any]:
         """Return the facts of a question by its key; empty if the run does not know it or they cannot be read."""
-        row = self.connection.execute("SELECT facts FROM asked WHERE asked = ?", (asked,)).fetchone()
+        row = self.connection.execute("SELECT facts FROM asked WHERE asked = ?", (key,)).fetchone()
         try:
             return dict(json.loads(row[0])) if row else {}
         except (ValueError, TypeError, RecursionError):
@@ -268,7 +268,7 @@ class RunReader:
         yield from map(AnswerMark._make, rows)
 
     def verdict_records(self, after: int, limit: int) -> list[VerdictRecord]:
-        """Return the next answers after a number, at most so many."""
+        """Return the next answers after a number, at most `limit`."""
         query = f"{_VERDICT_RECORDS} WHERE answers.answer > ? ORDER BY answers.answer LIMIT ?"
         return [VerdictRecord._make(row) for row in self.connection.execute(query, (after, limit))]
 
@@ -278,7 +278,7 @@ class RunReader:
         return [VerdictRecord._make(row) for row in self.connection.execute(query, (*units, last))]
 
     def unit_texts(self, units: Sequence[int]) -> Iterator[tuple[int, str | None, str | None]]:
-        """Yield the number, the rationale and, if the outcome keeps it, the raw reply of units."""
+        """Yield the number, the rationale and, if the outcome contains it, the raw reply of units."""
         fields = ", ".join(_OUTCOME_FIELD.format(name) for name in ("rationale", "raw"))
         yield from self.connection.execute(f"SELECT unit, {fields} FROM units WHERE unit IN ({_marks(units)})", units)
 

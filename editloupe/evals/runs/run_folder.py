@@ -1,4 +1,4 @@
-"""The files of a run's folder: their names, the lock of its one writer, and removal of a run that holds nothing."""
+"""The folder of a run: file names, the writer's lock, picture files, and removal of an empty run."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from editloupe.types import Judgement, Sha, UserError
 
 FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"
 LABELS, TRACE_NOTES, QUEUE, QUEUE_SUFFIX = "labels.jsonl", "trace_notes.jsonl", "label_queue.jsonl", ".queue.jsonl"
-"""Files of a run's folder that people's work goes into; a queue is called `label_queue.jsonl` or ends in the suffix."""
+"""Files with people's work. A queue is called `label_queue.jsonl` or ends in the suffix."""
 ALREADY_LABELLED = "already_labelled_names"
-"""The field of a queue's first line that lists edits by their names."""
-_HELD = ("edits", "answers", "replies", "spent")
-"""Tables of which a row is something that was judged, paid or to be judged."""
+"""Field of a queue's first line that lists edits by name."""
+_CONTENT_TABLES = ("edits", "answers", "replies", "spent")
+"""Tables that are empty in an empty run."""
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
 _HASH = re.compile(r"[0-9a-f]{8,128}")
 
 
 class RunLock:
-    """Holds a run's folder for writing; a second process gets a UserError that names the first."""
+    """Locks a run's folder for writing; a second process gets a UserError that names the first."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,15 +50,15 @@ class RunLock:
             raise
         try:
             if not path.exists() or not os.path.samestat(os.fstat(self._file), path.stat()):
-                raise UserError(f"{path.parent} was just removed by another process; give the command again")
+                raise UserError(f"{path.parent} was just removed by another process; run the command again")
             os.ftruncate(self._file, 0)
             os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         except (OSError, UserError):
-            os.close(self._file)  # or this process would keep the run from the next writer
+            os.close(self._file)  # else this process would keep the run locked
             raise
 
     def release(self) -> None:
-        """Let the next writer in; the file stays, unless the whole run was removed."""
+        """Release the lock; the file stays, unless the whole run was removed."""
         if self._file >= 0:
             os.ftruncate(self._file, 0)
             os.close(self._file)
@@ -67,31 +67,31 @@ class RunLock:
 
 @contextmanager
 def remove_if_empty_on_error(folder: Path) -> Iterator[None]:
-    """Where a UserError ends what is done here, take the run away that was made for it, unless it holds something.
+    """Delete a newly created run if a UserError ends the block before anything is stored.
 
-    A run that was there before stays as it is, and so does whatever else lies in the folder.
+    A run that existed before is not changed, and neither are other files of the folder.
     """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     fresh = not (folder / FILE).exists()
     try:
         yield
     except UserError:
         if fresh:
             with suppress(OSError, UserError):
-                _remove(folder)
+                _remove_if_empty(folder)
             with suppress(OSError):
-                for path in made:
+                for path in missing:
                     path.rmdir()
         raise
 
 
-def _remove(folder: Path) -> None:
-    """Remove the files of a run that holds nothing, as its writer, so that nobody else is writing it."""
+def _remove_if_empty(folder: Path) -> None:
+    """Delete the files of an empty run, under its lock, so that no other process is writing it."""
     if not (folder / FILE).exists():
         return
     lock = RunLock(folder / LOCK)
     try:
-        if _holds_something(folder):
+        if _has_rows(folder):
             return
         for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", ABOUT):
             (folder / name).unlink(missing_ok=True)
@@ -102,19 +102,19 @@ def _remove(folder: Path) -> None:
         lock.release()
 
 
-def _holds_something(folder: Path) -> bool:
+def _has_rows(folder: Path) -> bool:
     with closing(schema.connect_to_read(folder / FILE)) as reader:
-        return any(reader.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in _HELD)
+        return any(reader.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in _CONTENT_TABLES)
 
 
 class PictureFolder:
-    """Pictures under `pictures/<first two letters>/<hash>.<suffix>`; nothing outside the folder is ever a picture of it."""
+    """Picture files under `pictures/<first two letters>/<hash>.<suffix>`. Files outside the folder are never used."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def find(self, sha: Sha) -> Path | None:
-        """Return the file of a picture, or None where the run does not hold it."""
+        """Return the file of a picture; None if the run does not have it."""
         if not _HASH.fullmatch(sha):
             return None
         return next((path for suffix in SUFFIXES.values() if self._holds(path := self._path(sha, suffix))), None)
@@ -123,7 +123,7 @@ class PictureFolder:
         return isinstance(sha, str) and self.find(sha) is not None
 
     def keep_bytes(self, sha: Sha, suffix: str, data: bytes) -> Path:
-        """Write an encoded picture under its hash; a reader never sees half a file."""
+        """Write an encoded picture under its hash, atomically."""
         path = self._path(sha, suffix)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
@@ -137,7 +137,7 @@ class PictureFolder:
         return self.folder / sha[:2] / f"{sha}{suffix}"
 
     def _holds(self, path: Path) -> bool:
-        """True for a file that is in this folder itself, not somewhere a link leads to."""
+        """Return whether a file exists in this folder; a link must not lead outside."""
         try:
             if not stat.S_ISREG(os.lstat(path).st_mode) and not path.is_file():
                 return False
@@ -149,9 +149,9 @@ class PictureFolder:
 
 
 def encode_file(picture: Picture) -> tuple[str, bytes]:
-    """Return suffix and bytes a picture is kept as: its own file where it has one, else what was made for the wire.
+    """Return the suffix and bytes that a picture is stored as: its own file if it has one, else its encoding for the model.
 
-    Pixels that were given to be judged are kept without loss: the tools saw every one of them.
+    Pixels passed by the caller are stored losslessly, because the tools saw them.
     """
     if picture.given:
         return ".png", encode(picture.pixels, "png")
@@ -165,7 +165,7 @@ def encode_file(picture: Picture) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class JudgementPictures:
-    """The pictures of one judgement as files, ready to be written or sent to whoever writes them."""
+    """The pictures of a judgement as files, to be written here or by another process."""
 
     roles: Mapping[str, list[Sha]] = field(default_factory=dict)
     """The edit's own pictures by role."""
@@ -173,21 +173,21 @@ class JudgementPictures:
     """Suffix and bytes, by hash."""
 
     def write(self, folder: PictureFolder) -> None:
-        """Write what the folder does not hold yet."""
+        """Write the files that the folder does not have."""
         for sha, (suffix, data) in self.files.items():
             if not folder.find(sha):
                 folder.keep_bytes(sha, suffix, data)
 
 
-def collect_pictures(judgement: Judgement, album: Album, known: Container[Sha]) -> JudgementPictures:
-    """Return the edit's own pictures and all that the traces speak of; those already known are not encoded again."""
+def collect_pictures(judgement: Judgement, album: Album, stored: Container[Sha]) -> JudgementPictures:
+    """Return the edit's pictures and all that its traces refer to; those in `stored` are not encoded."""
     roles: dict[str, list[Sha]] = {}
     for role, paths in judgement.edit.files.items():
         for path in paths:
             with suppress(ImageError):
                 roles.setdefault(role, []).append(album.open(path).sha)
     wanted = {sha for shas in roles.values() for sha in shas} | set(_shown_in(judgement))
-    return JudgementPictures(roles, {sha: encode_file(album[sha]) for sha in wanted if sha not in known})
+    return JudgementPictures(roles, {sha: encode_file(album[sha]) for sha in wanted if sha not in stored})
 
 
 def _shown_in(judgement: Judgement) -> Iterator[Sha]:

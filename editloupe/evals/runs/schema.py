@@ -1,4 +1,4 @@
-"""The tables of a run: one SQLite file whose layout is versioned and part of the public surface (docs/reference/run.md)."""
+"""The tables of a run's SQLite file, and connections to it. The schema is versioned and public (docs/reference/run.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from editloupe.types import UserError
 VERSION = 2
 """The version this package reads and writes."""
 APPLICATION_ID = 0x454C5250
-"""`ELRP` in the file's header, so that a SQLite file of another program is not taken for a run."""
+"""`ELRP` in the file's header, which identifies a run."""
 
 UNIT_COLUMNS = (
     "criterion",
@@ -40,7 +40,7 @@ UNIT_COLUMNS = (
     "outcome",
     "finished_at",
 )
-"""What is kept of a unit, beside its number."""
+"""Columns of a unit, without its number."""
 
 TABLES = """
 CREATE TABLE edits (
@@ -152,7 +152,7 @@ CREATE TABLE IF NOT EXISTS forks (
     record     TEXT NOT NULL
 )
 """
-"""Made with the first fork; no verdict is in it."""
+"""Created with the first fork."""
 FORKS_THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'forks'"
 _FROM_UNITS = ", ".join(f"units.{name}" for name in UNIT_COLUMNS if name not in ("criterion", "asked", "repeat"))
 VERDICTS = f"""
@@ -161,13 +161,13 @@ SELECT answers.answer, answers.edit, answers.unit, edits.name, edits.edit_id, ed
     answers.criterion, answers.asked, answers.repeat, {_FROM_UNITS}
 FROM edits CROSS JOIN answers ON answers.edit = edits.edit JOIN units ON units.unit = answers.unit;
 """
-"""Every edit with what answers it: a unit serves all edits that show the judge the same."""
+"""Every edit with the units that answer it. A unit answers all edits with the same inputs."""
 
 
 def connect_to_write(path: Path) -> RunConnection:
-    """Open the file for its one writer, making the tables where there are none.
+    """Open the file for its one writer; create the tables if there are none.
 
-    A commit survives the end of the process at any moment; a power cut may cost the last seconds, never the file.
+    A commit survives the end of the process. A power cut may lose the last seconds, but never damages the file.
     """
     fresh = not path.exists() or path.stat().st_size == 0
     try:
@@ -193,12 +193,14 @@ def connect_to_write(path: Path) -> RunConnection:
 
 
 def connect_to_read(path: Path) -> RunConnection:
-    """Open the file for reading, also while it is being written and also on a disk that cannot be written.
+    """Open the file for reading, also while it is written and on a read-only disk.
 
-    Whatever goes wrong later while rows are read is told in a sentence that names the run.
+    Raises:
+        RunDamaged: There is no run, or it cannot be read. Reading rows later raises it as well.
+        UserError: Another program or another version of EditLoupe wrote the file.
     """
     if not _is_file(path):
-        raise RunDamaged(f"{path.parent} is not a run: it holds no {path.name}")
+        raise RunDamaged(f"{path.parent} is not a run: it has no {path.name}")
     last = ""
     for options in ("mode=ro", "mode=ro&immutable=1"):
         connection = _connect(f"{path.resolve().as_uri()}?{options}")
@@ -208,7 +210,7 @@ def connect_to_read(path: Path) -> RunConnection:
                 raise RunDamaged(f"{path.parent} is not a run: its {path.name} is empty")
         except sqlite3.OperationalError as error:
             connection.close()
-            last = str(error)  # the error itself would keep this frame and the file with it
+            last = str(error)  # the error itself would keep this frame, and with it the file
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             connection.close()
             raise RunDamaged(format_damage(path, error)) from None
@@ -222,10 +224,10 @@ def connect_to_read(path: Path) -> RunConnection:
     raise RunDamaged(f"{path} cannot be read: {last}")
 
 
-def _connect(place: str | Path) -> RunConnection:
+def _connect(target: str | Path) -> RunConnection:
     return sqlite3.connect(
-        place,
-        uri=isinstance(place, str),
+        target,
+        uri=isinstance(target, str),
         isolation_level=None,
         check_same_thread=False,
         timeout=30,
@@ -234,7 +236,7 @@ def _connect(place: str | Path) -> RunConnection:
 
 
 def _is_file(path: Path) -> bool:
-    """Say whether there is a file; a name too long for any file is none."""
+    """Return whether there is a file; False for an impossible name."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -242,7 +244,7 @@ def _is_file(path: Path) -> bool:
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the version of the file's layout, 0 where it has none yet; no run, or a later one's, raises UserError."""
+    """Return the schema version, 0 if the file is empty; raise UserError if it is not a run of this version."""
     try:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = read_version(connection)
@@ -262,5 +264,5 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def read_version(connection: sqlite3.Connection) -> int:
-    """Return the version of an open run's layout."""
+    """Return the schema version of an open file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -1,4 +1,4 @@
-"""A run on disk: units, outcomes, traces and model replies in one SQLite file, pictures by content hash beside it."""
+"""A run on disk: edits, units, traces and model replies in one SQLite file, and pictures by content hash."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _USAGE = tuple(Usage.model_fields)
 
 
 class Run:
-    """A folder with everything a run decided and why; many readers, one writer, readable while it is written."""
+    """A run's folder with all outcomes and traces. It has one writer and many readers, also while it is written."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection, lock: RunLock | None) -> None:
         self.folder = folder
@@ -48,17 +48,31 @@ class Run:
         self._turn = threading.RLock()
         self._without_secrets = Secrets()
         self.damage = Damage()
-        """What could not be read so far; the rest of the run is read all the same."""
+        """What could not be read so far; the rest of the run can still be read."""
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """Open a run for reading."""
+        """Open a run for reading.
+
+        Args:
+            folder: The run's folder.
+
+        Raises:
+            RunDamaged: The folder is not a run, or its file cannot be read.
+        """
         folder = Path(folder)
         return cls(folder, schema.connect_to_read(folder / FILE), None)
 
     @classmethod
     def write(cls, folder: str | Path) -> Run:
-        """Open a run for writing, creating it where there is none; a second writer gets a UserError."""
+        """Open a run for writing; create it if it does not exist.
+
+        Args:
+            folder: The run's folder.
+
+        Raises:
+            UserError: The folder is not a run and not empty, cannot be written, or is being written by another process.
+        """
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -94,10 +108,10 @@ class Run:
         self.close()
 
     def close(self) -> None:
-        """Close the run; after a writer's close the folder holds one SQLite file without a log beside it."""
+        """Close the run. A writer moves the write-ahead log into the SQLite file."""
         with self._turn:
             if self._lock:
-                # Where the disk is full the log stays beside the file; nothing is lost, the next reader reads both.
+                # If the disk is full the log stays; nothing is lost, because readers read both.
                 with suppress(sqlite3.Error, UserError):
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._connection.close()
@@ -106,67 +120,71 @@ class Run:
                 self._lock = None
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log into the file without holding up the writer."""
+        """Move the write-ahead log into the file without blocking the writer."""
         with self._write_errors(), closing(sqlite3.connect(self.folder / FILE, timeout=30)) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextmanager
     def _write_errors(self) -> Iterator[None]:
-        """Turn a write that fails into one sentence: nobody may go on paying for what cannot be kept."""
+        """Raise a failed write as UserError: nothing may be paid for that cannot be stored."""
         try:
             yield
-        except sqlite3.ProgrammingError:  # a fault of ours, not of the disk
+        except sqlite3.ProgrammingError:  # an error of the program, not of the disk
             raise
         except (sqlite3.DatabaseError, OSError) as error:
             why = error.strerror if isinstance(error, OSError) else None
             raise UserError(
-                f"{self.folder} cannot be written ({why or error}); what was kept before is there"
+                f"{self.folder} cannot be written ({why or error}); everything stored before is kept"
             ) from error
 
-    # What was judged, by what
+    # Configurations
 
     def about(self) -> dict[str, Any]:
-        """Return run.json: schema, and every configuration that judged something here.
+        """Return run.json: the schema version and every configuration that judged something.
 
-        Where it is missing or damaged the verdicts are still there to be read: nothing is known of who gave them.
+        If it is missing or damaged, the damage is noted and no configuration is returned.
         """
         try:
             return read_about(self.folder / ABOUT)
         except UnreadableRunJson as error:
-            self.damage.note(f"{error}; who judged with which settings is not known.")
+            self.damage.note(f"{error}; the settings of its judges are not known.")
             return {"schema": schema.VERSION, "configurations": []}
 
-    def configure(self, description: Mapping[str, Any], asked: Sequence[QuestionSpec] = ()) -> str:
-        """Add a judge's description to run.json where it is not there yet; return the name of the configuration.
+    def configure(self, description: Mapping[str, Any], specs: Sequence[QuestionSpec] = ()) -> str:
+        """Record a judge in the run and return the name of its configuration.
 
-        A judge that asks what one here asks, and perhaps further criteria, is that configuration.
+        A judge that asks the questions of an existing configuration, and perhaps further criteria, is that configuration.
+
+        Args:
+            description: What `describe` of the judge returns; stored in run.json.
+            specs: The judge's questions.
         """
         name = content_key({"description": self._canonical(description)})[:16]
-        if asked:
+        if specs:
             with self.transaction() as connection:
-                name = configurations.find_name(connection, asked)
-                configurations.add_questions(connection, self._without_secrets, asked, name)
+                name = configurations.find_name(connection, specs)
+                configurations.add_questions(connection, self._without_secrets, specs, name)
         described = json.loads(self._canonical(description))
         self.amend_about(lambda about: configurations.add_description(about, name, described, timestamp()))
         return name
 
-    def add_configurations(self, known: Iterable[Mapping[str, Any]]) -> None:
-        """Add descriptions of another run's configurations to run.json where they are not there yet."""
-        self.amend_about(lambda about: configurations.add_descriptions(about, known))
+    def add_configurations(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Add missing configurations of another run's run.json."""
+        self.amend_about(lambda about: configurations.add_descriptions(about, entries))
 
     def amend_about(self, change: Callable[[dict[str, Any]], bool]) -> None:
-        """Change run.json, and write it where the change says that it did something."""
+        """Change run.json; it is written if `change` returns True."""
         about = read_about(self.folder / ABOUT)
         if change(about):
             self._write_about(about)
 
     def shrink(self) -> None:
-        """Give room that nothing needs any more back to the disk."""
+        """Free unused disk space."""
         with self._turn, self._write_errors():
             self._connection.execute("VACUUM")
 
     def configurations(self, protocol: str | None = None) -> list[configurations.Configuration]:
-        """Return what judged here, first used first, each with how many verdicts it has."""
+        """Return the configurations with answers in the order of first use; all, or those of a protocol."""
         with self.reader() as reader:
             return reader.configurations(protocol)
 
@@ -180,14 +198,18 @@ class Run:
             part.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
             part.replace(self.folder / ABOUT)
 
-    # Saving
+    # Judgements
 
     def save(
         self, judgement: Judgement, repeat: int = 0, album: Album | None = None, configuration: str | None = None
     ) -> None:
-        """Keep one judgement whole: pictures first, then everything else in one transaction.
+        """Store a judgement: pictures first, then everything else in one transaction.
 
-        `configuration` is what `configure` returned for the judge; without it nobody can say later how it was judged.
+        Args:
+            judgement: The judgement.
+            repeat: The repeat it belongs to.
+            album: The pictures of the judgement; without it none are stored.
+            configuration: What `configure` returned for the judge; without it the judge's settings are not recorded.
         """
         self.save_all([JudgementRecord(judgement, repeat, album, configuration=configuration)])
 
@@ -206,35 +228,35 @@ class Run:
                     configurations.add_questions(connection, self._without_secrets, unknown, record.named_configuration)
                 edit = record.edit
                 if edit is None:
-                    edit = upsert_edit(connection, rows.entry, self._without_secrets)
+                    edit = upsert_edit(connection, rows.edit, self._without_secrets)
                 not_replaced.append(write_judgement(connection, rows, edit, record.also))
         return not_replaced
 
-    # What a manifest says
+    # Edits and answers
 
     def upsert_edits(self, entries: Iterable[NewEdit]) -> list[int]:
-        """Bring the edits up to date with a manifest and return their numbers."""
+        """Insert edits or bring them up to date with a manifest; return their numbers."""
         with self.transaction() as connection:
             return [upsert_edit(connection, entry, self._without_secrets) for entry in entries]
 
     def add_answers(self, answers: Iterable[Answer]) -> None:
-        """Have units that are there answer these edits too."""
+        """Link existing units to edits that they answer too."""
         with self.transaction() as connection:
             connection.executemany(ANSWER, answers)
 
-    def delete_answers(self, edit: int, asked: Iterable[str]) -> None:
-        """Have an edit no longer answered in these ways of asking; the verdicts stay in the file."""
+    def delete_answers(self, edit: int, questions: Iterable[str]) -> None:
+        """Delete an edit's answers to these questions; the verdicts stay in `units`."""
         with self.transaction() as connection:
-            places = [(edit, key) for key in asked]
-            connection.executemany("DELETE FROM answers WHERE edit = ? AND asked = ?", places)
+            rows = [(edit, key) for key in questions]
+            connection.executemany("DELETE FROM answers WHERE edit = ? AND asked = ?", rows)
 
     def delete_edits(self, edits: Iterable[int]) -> None:
-        """Take edits out of every table; their verdicts stay in the file and are found again where the edits come back."""
+        """Delete edits and their answers; their verdicts stay in `units` and are found again if the edits come back."""
         with self.transaction() as connection:
             delete_edits(connection, edits)
 
     def keep_fork(self, edit_id: str, name: str, criterion: str, identity: str, record: Callable[[int], str]) -> None:
-        """Write a fork under the next number; `record` returns its JSON for that number."""
+        """Store a fork under the next number; `record` returns its JSON for that number."""
         with self.transaction() as connection:
             connection.execute(schema.FORKS)
             number = int(connection.execute("SELECT coalesce(max(fork), 0) + 1 FROM forks").fetchone()[0])
@@ -244,7 +266,7 @@ class Run:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection for a transaction, which is written whole or not at all."""
+        """Run a transaction, which is committed as a whole or not at all; for the modules of this package only."""
         with self._turn, self._write_errors():
             if not self._lock:
                 raise UserError(f"{self.folder} is open for reading only")
@@ -257,16 +279,16 @@ class Run:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    # Replies and what was paid for them
+    # Replies and spending
 
     def find_reply(self, key: str) -> dict[str, Any] | None:
-        """Return a kept model reply; one that cannot be read any more counts as not kept and is noted."""
+        """Return a stored model reply; None if there is none, or if it cannot be read, which is noted."""
         with self._turn:
             row = self._connection.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
         return read_reply(self.damage, key, row[0]) if row else None
 
     def keep_reply(self, key: str, reply: Mapping[str, Any], edit_id: str | None = None) -> None:
-        """Keep a model reply; it is on disk when this returns."""
+        """Store a model reply; it is on disk when this returns."""
         try:
             text = json.dumps(reply)
         except (TypeError, ValueError, RecursionError):
@@ -276,14 +298,14 @@ class Run:
             self._connection.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", row)
 
     def replies_of(self, edit_id: str) -> dict[str, dict[str, Any]]:
-        """Return all replies kept for an edit, by request."""
-        query, place = "SELECT key, reply FROM replies WHERE edit_id = ?", (storable_text(edit_id),)
+        """Return all stored replies of an edit, by request."""
+        query, values = "SELECT key, reply FROM replies WHERE edit_id = ?", (storable_text(edit_id),)
         with self._turn:
-            rows = self._connection.execute(query, place).fetchall()
+            rows = self._connection.execute(query, values).fetchall()
         return {key: reply for key, text in rows if (reply := read_reply(self.damage, key, text)) is not None}
 
     def add_spending(self, judge: str, usage: Usage, cost: float | None) -> None:
-        """Add one reply to what the run has spent, whatever becomes of the unit it belongs to."""
+        """Add the tokens and cost of one reply to the run's spending, whatever the outcome of its unit."""
         added = ", ".join(f"{name} = {name} + excluded.{name}" for name in _USAGE)
         marks = ", ".join("?" * (len(_USAGE) + 2))
         counts = (whole_number(getattr(usage, name)) for name in _USAGE)
@@ -295,7 +317,7 @@ class Run:
             )
 
     def read_spending(self) -> tuple[Usage, float | None]:
-        """Return all tokens paid for so far and their cost, which is None where some price was unknown."""
+        """Return all tokens paid for so far and their cost, which is None if a price was unknown."""
         with self._turn:
             rows = self._connection.execute(f"SELECT {', '.join(_USAGE)}, cost FROM spent").fetchall()
         try:
@@ -310,9 +332,11 @@ class Run:
     # Reading
 
     def units(self, name: str | None = None, configuration: str | None = None) -> Iterator[Unit]:
-        """Yield the verdicts in the order of the manifest, each edit's criteria and repeats together.
+        """Yield the units in the order of the manifest, each edit's criteria and repeats together.
 
-        `name` is an edit's; `configuration` leaves out what others answered.
+        Args:
+            name: Only the edit with this name.
+            configuration: Only the answers of this configuration.
         """
         tests, values = [], []
         if name is not None:
@@ -334,7 +358,7 @@ class Run:
                 self._note_lost_edits(reader.connection)
 
     def _note_lost_edits(self, reader: sqlite3.Connection) -> None:
-        """Note verdicts whose edit is gone from the file."""
+        """Note answers whose edit is missing."""
         lost = "SELECT 'number ' || edit FROM answers WHERE edit NOT IN (SELECT edit FROM edits) GROUP BY edit"
         for (name,) in reader.execute(lost):
             self.damage.add("edits with verdicts", str(name))
@@ -344,24 +368,38 @@ class Run:
         with self.reader() as reader:
             query = "SELECT name, facts, pictures FROM edits ORDER BY position, edit_id, name"
             for row in iter_rows(reader.connection.execute(query)):
-                if (found := read_edit(self.damage, *row)) is not None:
-                    yield found
+                if (edit := read_edit(self.damage, *row)) is not None:
+                    yield edit
 
     def edit(self, name: str) -> StoredEdit:
-        """Return one edit by its name, or by its id where only one has it; an unknown one is a UserError with close matches."""
+        """Return an edit by its name, or by its id if only one edit has it.
+
+        Raises:
+            UserError: No edit or several edits are called so; the message lists close matches.
+        """
         query = "SELECT name, facts, pictures FROM edits WHERE name = ?"
         with self._turn:
             row = self._connection.execute(query, (self.resolve_name(name),)).fetchone()
-        if (found := read_edit(self.damage, *row)) is None:
+        if (edit := read_edit(self.damage, *row)) is None:
             raise RunDamaged(f'the run {self.folder} is damaged: the edit "{name}" cannot be read')
-        return found
+        return edit
 
-    def resolve_name(self, said: str, model: str | None = None) -> str:
-        """Return the name of the edit that is meant by a name, or by an id and a model; raises UserError where it is none."""
-        wanted = storable_text(said)
-        query = "SELECT name, edit_id, model FROM edits WHERE name = :said OR edit_id = :said ORDER BY position, edit"
+    def resolve_name(self, name: str, model: str | None = None) -> str:
+        """Return the unique name of an edit.
+
+        Args:
+            name: The edit's name or id.
+            model: Its editing model, if several edits have the id.
+
+        Raises:
+            UserError: No edit or several edits are called so.
+        """
+        wanted = storable_text(name)
+        query = (
+            "SELECT name, edit_id, model FROM edits WHERE name = :wanted OR edit_id = :wanted ORDER BY position, edit"
+        )
         with self._turn:
-            rows = self._connection.execute(query, {"said": wanted}).fetchall()
+            rows = self._connection.execute(query, {"wanted": wanted}).fetchall()
         if model is not None:
             rows = [row for row in rows if row[2] == storable_text(model)]
             if not rows:
@@ -369,16 +407,16 @@ class Run:
         elif any(row[0] == wanted for row in rows):
             return wanted
         if not rows:
-            raise UserError(self._unknown(wanted))
+            raise UserError(self._describe_unknown(wanted))
         if len(rows) > 1:
             names = ", ".join(str(row[0]) for row in rows)
-            raise UserError(f'the run {self.folder.name} has several edits "{wanted}": {names}; name one of them')
+            raise UserError(f'the run {self.folder.name} has several edits "{wanted}": {names}; use one of these names')
         return str(rows[0][0])
 
     def load_trace(
         self, name: str, criterion: str | None = None, repeat: int | None = None, asked: str | None = None
     ) -> tuple[Trace, ...]:
-        """Return the traces of an edit: every criterion and repeat, or only those named."""
+        """Return the traces of an edit, of all criteria, repeats and questions or only of those named."""
         edit = self.resolve_name(name)
         query, values = (
             "SELECT traces.trace, traces.head FROM verdicts JOIN traces ON traces.unit = verdicts.unit WHERE name = ?",
@@ -390,8 +428,8 @@ class Run:
         with self._turn:
             order = "ORDER BY verdicts.criterion, verdicts.asked, verdicts.repeat, traces.trace"
             heads = self._connection.execute(f"{query} {order}", values).fetchall()
-            found = [self._trace(edit, number, head) for number, head in heads]
-        return tuple(trace for trace in found if trace is not None)
+            traces = [self._trace(edit, number, head) for number, head in heads]
+        return tuple(trace for trace in traces if trace is not None)
 
     def _trace(self, edit_id: str, number: int, head: Any) -> Trace | None:
         query = "SELECT position, step FROM steps WHERE trace = ? ORDER BY position"
@@ -402,18 +440,20 @@ class Run:
         return str(row[0]) if row else None
 
     def reader(self) -> RunReader:
-        """Open a reader: queries over a connection of its own, which the caller closes."""
+        """Open a reader with a connection of its own, which the caller closes."""
         connection = schema.connect_to_read(self.folder / FILE)
         if connection.without_log:
-            self.damage.note(f"The log beside {FILE} cannot be used on this disk; what was written last is not shown.")
+            self.damage.note(
+                f"The write-ahead log of {FILE} cannot be used on this disk; the last writes are not shown."
+            )
         return RunReader(connection)
 
-    def _unknown(self, edit_id: str) -> str:
+    def _describe_unknown(self, edit_id: str) -> str:
         with self._turn:
             like = "SELECT name FROM edits WHERE instr(name, ?) LIMIT 3"
             near = [row[0] for row in self._connection.execute(like, (edit_id,))]
             first = "SELECT name FROM edits ORDER BY position LIMIT 20000"
             some = [row[0] for row in self._connection.execute(first)]
         near = near or get_close_matches(edit_id, some, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else f"; it holds {', '.join(some[:3])} …" if some else ""
+        hint = f"; did you mean {' or '.join(near)}?" if near else f"; it has {', '.join(some[:3])} …" if some else ""
         return f'the run {self.folder.name} has no edit "{edit_id}"{hint}'

@@ -1,4 +1,4 @@
-"""The units of a run: judgements turned into rows, written once per question and input, and read back."""
+"""Write judgements as rows of `units`, `answers` and `traces`, and read units, traces and replies back."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _NAMES = ", ".join(UNIT_COLUMNS)
 _VALUES = ", ".join(f":{name}" for name in UNIT_COLUMNS)
 _SET = ", ".join(f"{name} = :{name}" for name in UNIT_COLUMNS)
 ANSWER = "INSERT OR REPLACE INTO answers (edit, criterion, asked, repeat, unit, shown) VALUES (?, ?, ?, ?, ?, ?)"
-"""A row that changes gets a new, higher number, by which readers see what is new."""
+"""A row that changes gets a new, higher number; readers find new rows by it."""
 _ANSWERS = "SELECT edit, criterion, asked, repeat, unit, shown FROM answers WHERE unit = ?"
 LOST = f"{MARK} (this text is missing from the run)"
 
 
 class Unit(Record):
-    """What one edit was answered on one criterion in one repeat, as the run holds it."""
+    """The outcome of one edit on one criterion in one repeat, as the run stores it."""
 
     name: str
     """The edit's name, unique in the run."""
@@ -60,12 +60,12 @@ class Unit(Record):
     criterion: str
     repeat: int
     asked: str
-    """How the criterion was put to the judge: a row of the table `asked`."""
+    """Key of the question; a row of the table `asked`."""
     shown: str | None
-    """What of the edit the judge was shown, as a hash; None where a picture could not be read or the writer did not say."""
+    """Hash of the inputs the judge was shown; None if a picture could not be read or the writer did not pass it."""
     tries: int
     configuration: str | None
-    """Which entry of run.json judged it first."""
+    """The entry of run.json that judged it first."""
     protocol: str
     mode: Mode
     judge: str
@@ -83,9 +83,9 @@ class Unit(Record):
 
 @dataclass(frozen=True)
 class JudgementRows:
-    """A judgement as rows, made before the transaction begins."""
+    """The rows of a judgement, built before the transaction begins."""
 
-    entry: NewEdit
+    edit: NewEdit
     units: list[dict[str, Any]]
     texts: list[str]
     traces: Mapping[str, list[tuple[tuple[Any, ...], list[tuple[float, str]]]]]
@@ -96,39 +96,40 @@ class JudgementRows:
 
 @dataclass(frozen=True)
 class JudgementRecord:
-    """A judgement on its way into a run."""
+    """A judgement to be stored in a run."""
 
     judgement: Judgement
     repeat: int = 0
     album: Album | JudgementPictures | None = None
-    """Where the pictures are that the traces speak of; without it none are kept."""
+    """The pictures that the traces refer to; without it none are stored."""
     position: int | None = None
     questions: Mapping[str, QuestionKey] = field(default_factory=dict)
-    """What was asked, by criterion; without it nobody can tell later whether the same is asked again."""
+    """Question keys by criterion. Without them the answers are not found again."""
     tries: Mapping[str, int] = field(default_factory=dict)
-    """How often each criterion was asked anew, this time included."""
+    """The number of this try, by criterion."""
     configuration: str | None = None
     price: Price | None = None
     edit: int | None = None
-    """The edit's number in the run; without it the edit is enrolled."""
+    """The edit's number in the run; without it the edit is inserted."""
     also: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Further edits that a criterion's unit answers."""
+    """By criterion, further edits that its unit answers."""
     old_verdicts: Mapping[str, int] = field(default_factory=dict)
-    """By criterion, the unit whose verdict answers the question already and is kept if this outcome is unjudged."""
+    """By criterion, the unit with an older verdict, which is kept if this outcome is unjudged."""
     passing: Collection[str] = ()
-    """Criteria that ended unjudged for a reason that says nothing about the judge's reply."""
+    """Criteria that ended unjudged for a temporary reason, not because of the judge's reply."""
 
     def build_rows(self, folder: PictureFolder, clean: Secrets) -> JudgementRows:
         """Write the pictures and return the rows."""
         edit, album = self.judgement.edit, self.album
-        kept = (
+        pictures = (
             collect_pictures(self.judgement, album, folder)
             if isinstance(album, Album)
             else album or JudgementPictures()
         )
-        kept.write(folder)
+        pictures.write(folder)
+        content = hash_content(edit, hashes_by_path(edit, pictures.roles))
         return JudgementRows(
-            entry=NewEdit(edit, self.position, hash_content(edit, hashes_by_path(edit, kept.roles)), {}, kept.roles),
+            edit=NewEdit(edit, self.position, content, {}, pictures.roles),
             units=[self._unit(outcome, clean) for outcome in self.judgement.verdicts],
             texts=[_text(text, clean) for text in {text for trace in self.judgement.traces for text in trace.prompt}],
             traces={
@@ -145,7 +146,7 @@ class JudgementRecord:
     def _unit(self, outcome: Outcome, clean: Secrets) -> dict[str, Any]:
         judged = outcome if isinstance(outcome, Verdict) else None
         criterion, usage, traces = outcome.criterion, outcome.usage, self._traces(outcome)
-        question = self.questions.get(criterion) or QuestionKey(self._unknown(criterion).key, None)
+        question = self.questions.get(criterion) or QuestionKey(self._build_unknown_spec(criterion).key, None)
         used = sorted({seen.tool for trace in traces for step in trace.steps for seen in step.observations})
         return {
             "criterion": storable_text(criterion),
@@ -177,17 +178,21 @@ class JudgementRecord:
 
     @property
     def named_configuration(self) -> str:
-        """The name of the configuration; without one, a name made of all that is known: judge, mode and protocol."""
+        """The name of the configuration; without one, a hash of judge, mode and protocol."""
         return self.configuration or content_key(self._about)[:16]
 
-    def _unknown(self, criterion: str) -> QuestionSpec:
-        """Return what is known of a question whose writer did not say more."""
+    def _build_unknown_spec(self, criterion: str) -> QuestionSpec:
+        """Return the spec of a question that was passed without a key."""
         return QuestionSpec(criterion, {"criterion": criterion, **self._about})
 
     def unknown_questions(self) -> list[QuestionSpec]:
-        """Return the questions that are known only by judge, mode and criterion."""
+        """Return the specs of questions that were passed without a key."""
         verdicts = self.judgement.verdicts
-        return [self._unknown(outcome.criterion) for outcome in verdicts if outcome.criterion not in self.questions]
+        return [
+            self._build_unknown_spec(outcome.criterion)
+            for outcome in verdicts
+            if outcome.criterion not in self.questions
+        ]
 
     def _trace(self, trace: Trace, clean: Secrets) -> tuple[tuple[Any, ...], list[tuple[float, str]]]:
         prompt = tuple(hash_text(_text(text, clean)) for text in trace.prompt)
@@ -197,21 +202,21 @@ class JudgementRecord:
 
 
 def hashes_by_path(edit: Edit, roles: Mapping[str, list[str]]) -> dict[PictureSource, str]:
-    """Return the hashes of an edit's pictures by path, where all of a role could be read."""
-    found: dict[PictureSource, str] = {}
+    """Return the hashes of an edit's pictures by path, for roles whose pictures could all be read."""
+    hashes: dict[PictureSource, str] = {}
     for role, paths in edit.files.items():
         if len(roles.get(role, ())) == len(paths):
-            found.update(zip(paths, roles[role], strict=True))
-    return found
+            hashes.update(zip(paths, roles[role], strict=True))
+    return hashes
 
 
 def hash_text(text: str) -> str:
-    """Return the name under which a text is kept."""
+    """Return the key of a text in the table `texts`."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def timestamp() -> str:
-    """Return this second, in UTC."""
+    """Return the current time in UTC, in seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -220,12 +225,12 @@ def _text(text: str, clean: Secrets) -> str:
 
 
 def _duration(seconds: float) -> float:
-    """Return seconds as a number the database takes: no time is negative, endless or nan."""
+    """Return seconds as a finite number, at least 0."""
     return max(0.0, finite_number(seconds) or 0.0)
 
 
 class Answer(NamedTuple):
-    """Says that a unit answers an edit."""
+    """Links a unit to an edit that it answers; a row of `answers`."""
 
     edit: int
     criterion: str
@@ -233,34 +238,34 @@ class Answer(NamedTuple):
     repeat: int
     unit: int
     shown: str | None
-    """What of the edit the unit was taken to answer for; a verdict that is kept on purpose was shown something else."""
+    """Hash of the edit's inputs. It differs from the unit's if an old verdict is kept on purpose."""
 
 
 def write_judgement(
     connection: sqlite3.Connection, rows: JudgementRows, edit: int, also: Mapping[str, Sequence[int]]
 ) -> frozenset[str]:
-    """Write a judgement's units with their traces, and have them answer its edit and others that wait for them.
+    """Write a judgement's units with their traces, and link them to its edit and to others that wait for them.
 
-    A unit that ended unjudged never replaces a verdict: the verdict and its traces are kept.
+    An unjudged outcome never replaces a verdict: the verdict and its traces are kept.
 
     Returns:
         The criteria whose verdict was kept.
     """
-    kept = set[str]()
+    not_replaced = set[str]()
     for text in rows.texts:
         connection.execute("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", (hash_text(text), text))
     for unit in rows.units:
         edits = (edit, *also.get(unit["criterion"], ()))
-        place = _place(connection, unit, edit)
-        verdict = _find_verdict(connection, unit, rows.old_verdicts.get(unit["criterion"]), place)
+        same = _find_same_unit(connection, unit, edit)
+        verdict = _find_verdict(connection, unit, rows.old_verdicts.get(unit["criterion"]), same)
         if verdict is not None:
             _keep_verdict(connection, verdict, unit, edits, passing=unit["criterion"] in rows.passing)
-            kept.add(unit["criterion"])
+            not_replaced.add(unit["criterion"])
             continue
-        number = insert_unit(connection, unit) if place is None else replace_unit(connection, place, unit)
+        number = insert_unit(connection, unit) if same is None else replace_unit(connection, same, unit)
         answer = (unit["criterion"], unit["asked"], unit["repeat"], number, unit["shown"])
         before = connection.execute(_ANSWERS, (number,))
-        connection.executemany(ANSWER, [*before, *((one, *answer) for one in edits)])
+        connection.executemany(ANSWER, [*before, *((other, *answer) for other in edits)])
         for head, steps in rows.traces[unit["criterion"]]:
             trace = connection.execute(
                 "INSERT INTO traces (unit, target, seconds, head) VALUES (?, ?, ?, ?)", (number, *head)
@@ -269,11 +274,11 @@ def write_judgement(
                 "INSERT INTO steps (trace, position, seconds, step) VALUES (?, ?, ?, ?)",
                 [(trace, position, *step) for position, step in enumerate(steps)],
             )
-    return frozenset(kept)
+    return frozenset(not_replaced)
 
 
 def insert_unit(connection: sqlite3.Connection, unit: Mapping[str, Any]) -> int:
-    """Write a unit that is not there yet and return its number."""
+    """Insert a unit and return its number."""
     return int(connection.execute(f"INSERT INTO units ({_NAMES}) VALUES ({_VALUES})", unit).lastrowid or 0)
 
 
@@ -288,18 +293,18 @@ def _find_verdict(connection: sqlite3.Connection, unit: Mapping[str, Any], *cand
 def _keep_verdict(
     connection: sqlite3.Connection, verdict: int, unit: Mapping[str, Any], edits: Sequence[int], passing: bool
 ) -> None:
-    """Have a verdict go on answering these edits although the question was asked again and ended unjudged.
+    """Keep a verdict as the answer of these edits although the question was asked again and ended unjudged.
 
-    If the judge did reply, the try is counted and the answers are renewed, so that a replacement that goes on does not ask
-    again, and the next one asks with replies of its own. After a passing failure the next try takes over the replies that came.
+    If the judge replied, the try is counted and the answers are renewed. A replacement that continues does not ask again, and
+    the next one does not reuse these replies. After a temporary failure the next try reuses the replies that came.
     """
-    standing = (
+    current = (
         "SELECT 1 FROM answers JOIN units ON units.unit = answers.unit WHERE answers.edit = ? AND answers.asked = ? "
         "AND answers.repeat = ? AND (answers.unit = ? OR (units.status = 'judged' AND answers.shown IS ?))"
     )
     asked, repeat, shown = unit["asked"], unit["repeat"], unit["shown"]
     for edit in edits:
-        if not connection.execute(standing, (edit, asked, repeat, verdict, shown)).fetchone():
+        if not connection.execute(current, (edit, asked, repeat, verdict, shown)).fetchone():
             connection.execute(ANSWER, (edit, unit["criterion"], asked, repeat, verdict, shown))
     if not passing:
         connection.execute("UPDATE units SET tries = ? WHERE unit = ?", (unit["tries"], verdict))
@@ -307,21 +312,21 @@ def _keep_verdict(
 
 
 def replace_unit(connection: sqlite3.Connection, number: int, unit: Mapping[str, Any]) -> int:
-    """Write a unit in the place of another and return its number; the other one's traces are gone."""
+    """Overwrite a unit, delete its traces, and return its number."""
     connection.execute("DELETE FROM steps WHERE trace IN (SELECT trace FROM traces WHERE unit = ?)", (number,))
     connection.execute("DELETE FROM traces WHERE unit = ?", (number,))
     connection.execute(f"UPDATE units SET {_SET} WHERE unit = :unit", {**unit, "unit": number})
     return number
 
 
-def _place(connection: sqlite3.Connection, unit: Mapping[str, Any], edit: int) -> int | None:
-    """Return the unit that is the same; one that could not see its pictures belongs to its edit alone."""
-    same = "SELECT unit FROM units WHERE shown = :shown AND asked = :asked AND repeat = :repeat"
-    blind = (
+def _find_same_unit(connection: sqlite3.Connection, unit: Mapping[str, Any], edit: int) -> int | None:
+    """Return the number of the same unit, if any. A unit without inputs hash belongs to its edit alone."""
+    by_inputs = "SELECT unit FROM units WHERE shown = :shown AND asked = :asked AND repeat = :repeat"
+    without_inputs = (
         "SELECT units.unit FROM answers JOIN units ON units.unit = answers.unit WHERE answers.edit = :edit "
         "AND answers.asked = :asked AND answers.repeat = :repeat AND units.shown IS NULL"
     )
-    for query in (same, blind):
+    for query in (by_inputs, without_inputs):
         if row := connection.execute(query, {**unit, "edit": edit}).fetchone():
             return int(row[0])
     return None
@@ -330,14 +335,14 @@ def _place(connection: sqlite3.Connection, unit: Mapping[str, Any], edit: int) -
 def read_trace(
     damage: Damage, edit_id: str, head: Any, steps: Iterable[tuple[int, Any]], text_of: Callable[[str], str | None]
 ) -> Trace | None:
-    """Return a trace; a step or a text that cannot be read is named among its notes."""
-    found: list[Step] = []
+    """Return a trace; its notes name steps and texts that cannot be read. Return None if its head cannot be read."""
+    readable: list[Step] = []
     notes: list[str] = []
     for position, text in steps:
-        before = len(found)
+        before = len(readable)
         with damage.reading("steps", f"{edit_id}, step {position + 1}"):
-            found.append(Step.model_validate_json(text))
-        if len(found) == before:
+            readable.append(Step.model_validate_json(text))
+        if len(readable) == before:
             notes.append(f"step {position + 1} cannot be read: the run is damaged")
     with damage.reading("traces", edit_id):
         facts = dict(json.loads(head))
@@ -346,41 +351,43 @@ def read_trace(
             damage.add("texts of prompts", edit_id)
             notes.append("a text of the prompt is missing: the run is damaged")
         prompt = tuple(LOST if text is None else text for text in texts)
-        return Trace(**{**facts, "prompt": prompt, "steps": tuple(found), "notes": (*facts.get("notes", ()), *notes)})
+        return Trace(
+            **{**facts, "prompt": prompt, "steps": tuple(readable), "notes": (*facts.get("notes", ()), *notes)}
+        )
     return None
 
 
 def read_reply(damage: Damage, key: str, text: Any) -> dict[str, Any] | None:
-    """Return a kept reply; None where it cannot be read, so that this one request is asked again."""
+    """Return a stored reply; None if it cannot be read, so that the request is sent again."""
     with damage.reading("kept replies", key[:12]):
-        found = dict(json.loads(text))
-        return found if fits(found) else dict(storable(found))
+        reply = dict(json.loads(text))
+        return reply if fits(reply) else dict(storable(reply))
     return None
 
 
 @dataclass(frozen=True)
 class StepReply:
-    """A reply as the run keeps it, and its message."""
+    """A stored reply and its message."""
 
-    kept: Mapping[str, Any]
+    reply: Mapping[str, Any]
     message: AIMessage
 
 
 def find_step_reply(run: Run, edit_id: str, step: Step) -> StepReply | None:
-    """Return the reply a step was read from, None where the run does not hold it.
+    """Return the reply that a step was parsed from; None if the run does not have it.
 
-    The step knows the request it answers. A request may have been answered more than once, by a unit that was asked anew or
-    by forks, and traces of earlier versions do not name theirs: of several replies it is the one with the step's words and calls.
+    The step names its request. A request may have several replies, if a unit was asked again or forked, and traces of earlier
+    versions do not name it. Of several replies it is the one with the step's text and calls.
     """
     from langchain_core.messages import AIMessage, messages_from_dict  # takes long to load
 
     from editloupe.agent.message_records import is_same_reply
 
-    for key, kept in _candidates(run, edit_id, step):
+    for key, reply in _candidates(run, edit_id, step):
         with run.damage.reading("kept replies", key[:12]):
-            (message,) = messages_from_dict([dict(kept["message"])])
+            (message,) = messages_from_dict([dict(reply["message"])])
             if isinstance(message, AIMessage) and is_same_reply(message, step):
-                return StepReply(kept, message)
+                return StepReply(reply, message)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Write judgements into a run: many in the background by one thread, or a single one outside a batch."""
+"""Write judgements into a run: many from a background thread, or a single one outside a batch."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from editloupe.types import Judgement, Sha
 
 T = TypeVar("T")
 TOGETHER = 32
-"""Judgements one transaction takes at most."""
+"""Most judgements of one transaction."""
 CHECKPOINT_EVERY = 10.0
-"""Seconds between two moves of the write-ahead log into the file."""
+"""Seconds between two checkpoints of the write-ahead log."""
 _Entry = tuple[JudgementRecord, asyncio.AbstractEventLoop, "asyncio.Future[frozenset[str]]"]
 
 
 class Writer:
-    """Keeps judgements off the event loop's thread; `keep` returns when they are on disk.
+    """Writes judgements in a background thread; `keep` returns when they are on disk.
 
-    After the first write that fails nothing more is written: every `keep` under way and to come raises that failure.
+    After the first failed write nothing more is written: every pending and later `keep` raises that failure.
     """
 
     def __init__(self, run: Run) -> None:
@@ -43,21 +43,22 @@ class Writer:
 
     @property
     def failure(self) -> BaseException | None:
-        """What the disk or the database raised, if anything."""
+        """The error of the first failed write, if any."""
         return self._failure
 
-    async def keep(self, filing: JudgementRecord) -> frozenset[str]:
+    async def keep(self, record: JudgementRecord) -> frozenset[str]:
         """Write a judgement and return the criteria whose older verdict was kept.
 
-        Raises what the disk or the database raised, as a sentence where the user can mend it.
+        Raises:
+            BaseException: The error of the first failed write; a UserError if the user can correct it.
         """
         loop = asyncio.get_running_loop()
         written: asyncio.Future[frozenset[str]] = loop.create_future()
-        self._entries.put((filing, loop, written))
+        self._entries.put((record, loop, written))
         return await written
 
     def close(self) -> None:
-        """Write what is waiting and end the thread."""
+        """Write pending judgements and end the thread."""
         self._entries.put(None)
         self._thread.join()
 
@@ -66,14 +67,14 @@ class Writer:
         while open_:
             entries, open_ = self._next()
             if entries:
-                kept = self._attempt(partial(self._run.save_all, [filing for filing, _, _ in entries]))
-                self._settle(entries, kept or [frozenset()] * len(entries))
+                not_replaced = self._attempt(partial(self._run.save_all, [record for record, _, _ in entries]))
+                self._settle(entries, not_replaced or [frozenset()] * len(entries))
             if time.monotonic() - checked > CHECKPOINT_EVERY:
                 self._attempt(self._run.checkpoint)
                 checked = time.monotonic()
 
     def _attempt(self, writing: Callable[[], T]) -> T | None:
-        """Write, unless a write failed before; a failure is kept for everybody who waits."""
+        """Write, unless an earlier write failed; store a failure for all who wait."""
         if self._failure is None:
             try:
                 return writing()
@@ -95,23 +96,23 @@ class Writer:
         except queue.Empty:
             return entries, True
 
-    def _settle(self, entries: list[_Entry], kept: list[frozenset[str]]) -> None:
-        for (_, loop, written), criteria in zip(entries, kept, strict=True):
-            with suppress(RuntimeError):  # the loop has ended, and whoever waited with it
+    def _settle(self, entries: list[_Entry], not_replaced: list[frozenset[str]]) -> None:
+        for (_, loop, written), criteria in zip(entries, not_replaced, strict=True):
+            with suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(_settle, written, criteria, self._failure)
 
 
-def _settle(written: asyncio.Future[frozenset[str]], kept: frozenset[str], error: BaseException | None) -> None:
+def _settle(written: asyncio.Future[frozenset[str]], criteria: frozenset[str], error: BaseException | None) -> None:
     if written.done():
         return
     if error is None:
-        written.set_result(kept)
+        written.set_result(criteria)
     else:
         written.set_exception(error)
 
 
 def save_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Album) -> int:
-    """Keep what a judge said of an edit and return the repeat it is kept as."""
+    """Store a single judgement and return the repeat it is stored as."""
     configuration = run.configure(judge.describe(), judge.question_specs())
     edit, hashes = judgement.edit, _hashes(judgement, album)
     questions = {
@@ -123,11 +124,11 @@ def save_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Albu
 
 
 def _hashes(judgement: Judgement, album: Album) -> dict[PictureSource, Sha]:
-    found: dict[PictureSource, Sha] = {}
+    hashes: dict[PictureSource, Sha] = {}
     for path in judgement.edit.paths:
         with suppress(ImageError):
-            found[path] = album.open(path).sha
-    return found
+            hashes[path] = album.open(path).sha
+    return hashes
 
 
 def _next_repeat(run: Run, questions: Iterable[QuestionKey]) -> int:

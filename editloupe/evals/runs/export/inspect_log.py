@@ -1,6 +1,7 @@
-"""A run as a log that `inspect view` opens: one sample a unit, written one after another into the zip that Inspect reads.
+"""Export a run as a log that `inspect view` opens, with one sample per unit.
 
-The layout is Inspect's own (`header.json`, `samples/`, `summaries.json`, a journal); its package is not needed to write it.
+The file is a zip in Inspect's own layout (`header.json`, `samples/`, `summaries.json`, a journal). Samples are written one after
+another, and Inspect itself is not needed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from editloupe.evals.runs.unit_rows import Unit
 from editloupe.types import Edit, Observation, Sent, Sha, Step, Trace, Usage, UserError, Verdict
 
 LOG_VERSION = 2
-"""Of Inspect's log format."""
+"""Version of Inspect's log format."""
 Json = dict[str, Any]
 ATTACHMENT = "attachment://"
 _TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
@@ -35,12 +36,12 @@ _TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 
 @dataclass
 class _Tally:
-    """What the header says of a criterion's scores."""
+    """Counts of a criterion's scores for the header."""
 
     scored: int = 0
     unscored: int = 0
     numbers: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """Their count and sum."""
+    """Count and sum of the numeric scores."""
 
     def add(self, score: Json) -> None:
         value = score["value"]
@@ -65,7 +66,7 @@ class _Tally:
 
 
 class Conversation:
-    """The messages of a unit's traces, one conversation after another, and the events that made them."""
+    """Messages and events of a unit's traces, one conversation after another."""
 
     def __init__(self, run: Run, unit: Unit, started: datetime) -> None:
         self._run, self._unit = run, unit
@@ -75,7 +76,7 @@ class Conversation:
         self.pictures: set[Sha] = set()
 
     def add(self, trace: Trace) -> None:
-        """Add a trace; a rubric in two questions has two openings."""
+        """Add a trace. A rubric with two questions has two openings."""
         openings = list(zip(trace.prompt[::2], trace.prompt[1::2], strict=False))
         begin = len(self.messages)
         for number, step in enumerate(trace.steps):
@@ -86,10 +87,13 @@ class Conversation:
 
     def _open(self, system: str, task: str, sent: Sequence[Sent]) -> None:
         self._say("system", system)
-        self._say("user", [*(block for one in sent for block in self._announced(one.name, one.sha)), _text(task)])
+        self._say(
+            "user",
+            [*(block for picture in sent for block in self._picture_blocks(picture.name, picture.sha)), _text(task)],
+        )
 
     def _step(self, step: Step, begin: int) -> None:
-        known = {call.id for call in step.calls}
+        call_ids = {call.id for call in step.calls}
         calls = [
             {"id": call.id, "function": call.name, "arguments": storable(dict(call.parameters)), "type": "function"}
             for call in step.calls
@@ -99,10 +103,10 @@ class Conversation:
         message = self._say("assistant", reply.pop("content"), **reply, model=self._unit.judge, source="generate")
         self._model_event(step, message, [begin, end])
         for call in calls:
-            for seen in (one for one in step.observations if one.call_id == call["id"]):
+            for seen in (observation for observation in step.observations if observation.call_id == call["id"]):
                 self._tool_event(call, seen)
-        for seen in (one for one in step.observations if one.call_id not in known):
-            self._say("user", self._shown(seen))
+        for seen in (observation for observation in step.observations if observation.call_id not in call_ids):
+            self._say("user", self._content_blocks(seen))
         if step.problem and not step.calls:
             self._say("user", step.problem)
 
@@ -129,9 +133,9 @@ class Conversation:
         )
 
     def _tool_event(self, call: Json, seen: Observation) -> None:
-        shown = self._shown(seen)
+        content = self._content_blocks(seen)
         error = {"error": {"type": "unknown", "message": seen.text}} if seen.failed else {}
-        self._say("tool", shown, tool_call_id=call["id"], function=call["function"], **error)
+        self._say("tool", content, tool_call_id=call["id"], function=call["function"], **error)
         self._event(
             "tool",
             seen.seconds,
@@ -139,7 +143,7 @@ class Conversation:
             id=call["id"],
             function=call["function"],
             arguments=call["arguments"],
-            result=shown,
+            result=content,
             **error,
         )
 
@@ -163,11 +167,11 @@ class Conversation:
         self.messages.append(message)
         return message
 
-    def _shown(self, seen: Observation) -> list[Json]:
+    def _content_blocks(self, seen: Observation) -> list[Json]:
         pairs = zip(seen.pictures, seen.captions, strict=False)
-        return [_text(seen.text), *(block for sha, caption in pairs for block in self._announced(caption, sha))]
+        return [_text(seen.text), *(block for sha, caption in pairs for block in self._picture_blocks(caption, sha))]
 
-    def _announced(self, name: str, sha: Sha) -> Iterator[Json]:
+    def _picture_blocks(self, name: str, sha: Sha) -> Iterator[Json]:
         if self._run.pictures.find(sha) is None:
             self._run.damage.add("pictures", sha)
             yield _text(f"{name} (this picture is not kept in the run)")
@@ -177,8 +181,8 @@ class Conversation:
         yield {"type": "image", "image": f"{ATTACHMENT}{sha}", "detail": "auto"}
 
     def attachments(self) -> dict[Sha, str]:
-        """Return the pictures as data addresses, each once."""
-        found = {}
+        """Return the pictures as data URLs by hash."""
+        attachments = {}
         for sha in sorted(self.pictures):
             path = self._run.pictures.find(sha)
             try:
@@ -188,12 +192,12 @@ class Conversation:
             if path is None or not data:
                 self._run.damage.add("pictures", sha)
                 continue
-            found[sha] = f"data:{_TYPES[path.suffix]};base64,{base64.b64encode(data).decode()}"
-        return found
+            attachments[sha] = f"data:{_TYPES[path.suffix]};base64,{base64.b64encode(data).decode()}"
+        return attachments
 
 
 def score_of(unit: Unit) -> Json:
-    """Return the outcome as a score: 0 to 100, or the label where there is no number; unjudged is unscored, never 0."""
+    """Return the outcome as a score: 0 to 100, or the label if there is no number. Unjudged is unscored, never 0."""
     outcome = unit.outcome
     if not isinstance(outcome, Verdict):
         return {
@@ -221,12 +225,12 @@ def score_of(unit: Unit) -> Json:
 
 
 def sample_of(run: Run, edit: Edit | None, unit: Unit, traces: Sequence[Trace]) -> tuple[Json, Json]:
-    """Return a unit as a sample, and the summary of it that lists show."""
+    """Return a unit as a sample, and its summary for lists."""
     ended = _time(unit.finished_at)
     started = ended - timedelta(seconds=unit.seconds)
-    told = Conversation(run, unit, started)
+    conversation = Conversation(run, unit, started)
     for trace in traces:
-        told.add(trace)
+        conversation.add(trace)
     instruction = edit.instruction if edit else "(this edit cannot be read: the run is damaged)"
     about = {
         "edit": unit.name,
@@ -251,7 +255,7 @@ def sample_of(run: Run, edit: Edit | None, unit: Unit, traces: Sequence[Trace]) 
         "total_time": unit.seconds,
         "working_time": unit.seconds,
     }
-    answer = next((m["content"] for m in reversed(told.messages) if m["role"] == "assistant"), "")
+    answer = next((m["content"] for m in reversed(conversation.messages) if m["role"] == "assistant"), "")
     score_event = {
         "uuid": f"{unit.name}-{unit.criterion}-score",
         "timestamp": ended.isoformat(),
@@ -264,23 +268,23 @@ def sample_of(run: Run, edit: Edit | None, unit: Unit, traces: Sequence[Trace]) 
     }
     sample: Json = {
         **summary,
-        "messages": told.messages,
-        "output": {"model": unit.judge, "choices": _choices(told.messages), "completion": answer},
+        "messages": conversation.messages,
+        "output": {"model": unit.judge, "choices": _choices(conversation.messages), "completion": answer},
         "store": {},
-        "events": [*told.events, score_event],
-        "attachments": told.attachments(),
-        "events_data": {"messages": told.messages, "calls": []},
+        "events": [*conversation.events, score_event],
+        "attachments": conversation.attachments(),
+        "events_data": {"messages": conversation.messages, "calls": []},
     }
-    return sample, {**summary, "completed": True, "message_count": len(told.messages)}
+    return sample, {**summary, "completed": True, "message_count": len(conversation.messages)}
 
 
 def sample_id(unit: Unit) -> str:
-    """Return what names an edit's criterion in the log."""
+    """Return the id of a unit's sample."""
     return f"{unit.name} · {unit.criterion}"
 
 
 def usage_of(usage: Usage) -> Json:
-    """Return tokens as Inspect counts them: those read from a cache stand beside the input, not in it."""
+    """Return tokens as Inspect counts them: cached tokens are not part of the input tokens."""
     return {
         "input_tokens": max(0, usage.input_tokens - usage.cached_tokens),
         "output_tokens": usage.output_tokens,
@@ -291,9 +295,9 @@ def usage_of(usage: Usage) -> Json:
 
 
 def _target(edit: Edit | None, criterion: str) -> str | list[str]:
-    """Return what people said; several annotators are several targets."""
-    said: Any = edit.human.get(criterion, "") if edit else ""
-    return said if isinstance(said, str) else list(said)
+    """Return the human labels; several annotators give several targets."""
+    labels: Any = edit.human.get(criterion, "") if edit else ""
+    return labels if isinstance(labels, str) else list(labels)
 
 
 def _choices(messages: Sequence[Mapping[str, Any]]) -> list[Json]:
@@ -310,8 +314,14 @@ def _time(text: str) -> datetime:
 
 
 def to_inspect(run: Run, path: Path, configuration: str | None = None) -> int:
-    """Write an `.eval` log of what one judge said; return how many samples. An unjudged unit is unscored, never 0."""
-    name = _one_judge(run, configuration)
+    """Write an `.eval` log of one configuration; return the number of samples.
+
+    Args:
+        run: The run.
+        path: The file to write.
+        configuration: The configuration's name; needed if the run has several.
+    """
+    name = _choose_configuration(run, configuration)
     started = _start(run, name)
     tallies: dict[str, _Tally] = {}
     count, ended = 0, started["eval"]["created"]
@@ -320,13 +330,13 @@ def to_inspect(run: Run, path: Path, configuration: str | None = None) -> int:
         zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as log,
         tempfile.TemporaryFile("w+", encoding="utf-8") as summaries,
     ):
-        log.writestr("_journal/start.json", _dumped(started))
+        log.writestr("_journal/start.json", _to_json(started))
         summaries.write("[")
         for edit, unit in _units(run, name):
             traces = run.load_trace(unit.name, unit.criterion, unit.repeat, unit.asked)
             sample, summary = sample_of(run, edit, unit, traces)
-            log.writestr(f"samples/{sample_id(unit)}_epoch_{unit.repeat + 1}.json", _dumped(sample))
-            summaries.write(("," if count else "") + _dumped(summary))
+            log.writestr(f"samples/{sample_id(unit)}_epoch_{unit.repeat + 1}.json", _to_json(sample))
+            summaries.write(("," if count else "") + _to_json(summary))
             tallies.setdefault(unit.criterion, _Tally()).add(summary["scores"][unit.criterion])
             count, ended = count + 1, max(ended, str(summary["completed_at"]))
         summaries.write("]")
@@ -334,7 +344,7 @@ def to_inspect(run: Run, path: Path, configuration: str | None = None) -> int:
         with log.open("summaries.json", "w") as out:
             while block := summaries.read(1 << 20):
                 out.write(block.encode())
-        log.writestr("header.json", _dumped(_header(started, ended, tallies, count)))
+        log.writestr("header.json", _to_json(_header(started, ended, tallies, count)))
     return count
 
 
@@ -350,28 +360,28 @@ def _units(run: Run, configuration: str | None) -> Iterator[tuple[Edit | None, U
             yield edit, unit
 
 
-def _one_judge(run: Run, wanted: str | None) -> str | None:
-    """Return the configuration to write; a log has one model, so a run of several needs it named."""
-    known = run.configurations()
-    if wanted is not None and wanted not in [one.name for one in known]:
-        have = ", ".join(one.name for one in known)
+def _choose_configuration(run: Run, wanted: str | None) -> str | None:
+    """Return the configuration to export. A log has one model, so a run with several configurations needs a name."""
+    configurations = run.configurations()
+    if wanted is not None and wanted not in [configuration.name for configuration in configurations]:
+        have = ", ".join(configuration.name for configuration in configurations)
         raise UserError(f'the run {run.folder.name} has no configuration "{wanted}"; it has {have}')
-    if wanted is None and len(known) > 1:
-        have = ", ".join(f"{one.name} ({one.title})" for one in known)
+    if wanted is None and len(configurations) > 1:
+        have = ", ".join(f"{configuration.name} ({configuration.title})" for configuration in configurations)
         raise UserError(
-            f"the run {run.folder.name} holds several judges, a log one; name it with --configuration: {have}"
+            f"the run {run.folder.name} has several judges, but a log has one; choose it with --configuration: {have}"
         )
-    if wanted is None and not known:
-        raise UserError(f"the run {run.folder.name} holds no verdicts, so there is nothing to write")
-    return wanted or known[0].name
+    if wanted is None and not configurations:
+        raise UserError(f"the run {run.folder.name} has no verdicts, so there is nothing to write")
+    return wanted or configurations[0].name
 
 
 def _start(run: Run, configuration: str | None) -> Json:
     about = run.about()
-    known = next((one for one in run.configurations() if one.name == configuration), None)
-    described: Json = next((one for one in about["configurations"] if one["name"] == configuration), {})
-    protocol, judge = (known.protocol, known.judge) if known else ("", "")
-    facts = {"mode": known.mode if known else None, "protocol": protocol, "configuration": configuration}
+    own = next((own for own in run.configurations() if own.name == configuration), None)
+    described: Json = next((entry for entry in about["configurations"] if entry["name"] == configuration), {})
+    protocol, judge = (own.protocol, own.judge) if own else ("", "")
+    facts = {"mode": own.mode if own else None, "protocol": protocol, "configuration": configuration}
     return {
         "version": LOG_VERSION,
         "eval": {
@@ -413,6 +423,6 @@ def _header(start: Json, ended: str, tallies: dict[str, _Tally], count: int) -> 
     }
 
 
-def _dumped(value: Any) -> str:
-    """Return JSON; what is unscored is NaN in it, as Inspect writes and reads it."""
+def _to_json(value: Any) -> str:
+    """Return JSON with NaN for unscored values, as Inspect writes and reads it."""
     return storable_text(json.dumps(value, ensure_ascii=False, default=str))

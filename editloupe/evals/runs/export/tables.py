@@ -1,4 +1,4 @@
-"""A run's units for other programs: JSONL, CSV, Parquet, or a folder that Hugging Face `datasets` loads."""
+"""Export the units of a run as JSONL, CSV, Parquet, or a folder that Hugging Face `datasets` loads."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ COLUMNS: Mapping[str, str] = {
     "confidence": "float64",
     "name": "string",
 }
-"""The row of a unit, part of the public surface, with its Arrow types; several edits of a run may share an id, none a name."""
+"""The public columns of a unit with their Arrow types. Several edits may share an id, but names are unique."""
 EDIT_COLUMNS: Mapping[str, str] = {"instruction": "string", "rationale": "string"}
-"""What a datasets folder holds besides: it is read without the manifest at hand."""
+"""Further columns of a datasets folder, which is read without the manifest."""
 GROUP = 256
-"""Rows written at once; with pictures this bounds the memory."""
+"""Rows written at a time, which bounds the memory if pictures are included."""
 
 
 def build_unit_row(unit: Unit, instruction_type: str | None = None) -> dict[str, Any]:
-    """Return a unit as a flat row; a score is None where there is none, never 0."""
+    """Return a unit as a flat row; a missing score is None, never 0."""
     outcome = unit.outcome
     judged = outcome if isinstance(outcome, Verdict) else None
     return {
@@ -82,26 +82,26 @@ def iter_unit_rows(run: Run) -> Iterator[dict[str, Any]]:
 
 
 def skip_repeated_verdicts(units: Iterable[Unit]) -> Iterator[Unit]:
-    """Yield a verdict once that answers several questions of its edit, as `batch --keep` makes it do."""
+    """Yield each verdict once, also if it answers several questions of its edit, as after `batch --keep`."""
     for _, alike in groupby(units, key=lambda unit: (unit.name, unit.criterion, unit.repeat)):
-        given: set[tuple[str | None, ...]] = set()
+        seen: set[tuple[str | None, ...]] = set()
         for unit in alike:
             verdict = (unit.configuration, unit.shown, unit.finished_at, unit.judge)
-            if verdict not in given:
-                given.add(verdict)
+            if verdict not in seen:
+                seen.add(verdict)
                 yield unit
 
 
 def _types(run: Run) -> dict[str, str]:
-    """Return the edits' types by name, without reading whole edits; a damaged one has none."""
-    found = "json_extract(facts, '$.instruction_type')"
-    query = f"SELECT name, {found} FROM edits WHERE CASE WHEN json_valid(facts) THEN {found} END IS NOT NULL"
+    """Return the instruction types of edits by name, without parsing whole edits; a damaged edit has none."""
+    field = "json_extract(facts, '$.instruction_type')"
+    query = f"SELECT name, {field} FROM edits WHERE CASE WHEN json_valid(facts) THEN {field} END IS NOT NULL"
     with run.reader() as reader:
         return {str(name): str(kind) for name, kind in reader.connection.execute(query)}
 
 
 def to_jsonl(run: Run, out: TextIO) -> int:
-    """Write one JSON object a line; return how many."""
+    """Write one JSON object per line; return the number of lines."""
     count = 0
     for row in iter_unit_rows(run):
         out.write(for_json(row) + "\n")
@@ -110,9 +110,9 @@ def to_jsonl(run: Run, out: TextIO) -> int:
 
 
 def to_csv(run: Run, out: TextIO) -> int:
-    """Write a header and one line a unit, empty cells where there is nothing; return how many.
+    """Write a header and one line per unit; return the number of units.
 
-    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    Missing values are empty cells. A text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     writer = csv.DictWriter(out, list(COLUMNS), lineterminator="\n")
     writer.writeheader()
@@ -124,14 +124,20 @@ def to_csv(run: Run, out: TextIO) -> int:
 
 
 def to_parquet(run: Run, path: Path) -> int:
-    """Write a Parquet file; return how many rows."""
+    """Write a Parquet file; return the number of rows."""
     arrow = _arrow()
     schema = arrow.schema(list(COLUMNS.items()))
     return _write_parquet(path, schema, iter_unit_rows(run))
 
 
 def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
-    """Write a folder for `datasets.load_dataset(folder)`: typed rows, with the pictures where asked for."""
+    """Write a folder for `datasets.load_dataset(folder)`; return the number of rows.
+
+    Args:
+        run: The run.
+        folder: The folder, which must not exist or must be empty.
+        images: Include the source and edited pictures.
+    """
     arrow = _arrow()
     columns = {**COLUMNS, **EDIT_COLUMNS}
     fields: list[tuple[str, Any]] = list(columns.items())
@@ -158,15 +164,15 @@ def _dataset_rows(run: Run, images: bool) -> Iterator[dict[str, Any]]:
             edit, pictures, _ = run.edit(name)
         except UserError:  # noted by the run as damaged
             edit, pictures = None, {}
-        shown = {role: _picture(run, pictures, role) for role in ("source", "edited")} if images else {}
+        embedded = {role: _picture(run, pictures, role) for role in ("source", "edited")} if images else {}
         for unit in units:
             rationale = unit.outcome.rationale if isinstance(unit.outcome, Verdict) else None
             about = {"instruction": edit.instruction if edit else None, "rationale": rationale}
-            yield {**build_unit_row(unit, edit.instruction_type if edit else None), **about, **shown}
+            yield {**build_unit_row(unit, edit.instruction_type if edit else None), **about, **embedded}
 
 
 def _picture(run: Run, pictures: Mapping[str, list[str]], role: str) -> dict[str, Any] | None:
-    """Return a picture; None where the run never had it, and where it is gone, which is noted."""
+    """Return a picture; None if the run never had it, or if it is lost, which is noted as damage."""
     if not pictures.get(role):
         return None
     path = run.pictures.find(pictures[role][0])
@@ -197,11 +203,11 @@ def _in_groups(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]
 
 
 def _card(run: Run, count: int) -> str:
-    judges = ", ".join(dict.fromkeys(str(known.get("spec")) for known in run.about()["configurations"]))
+    judges = ", ".join(dict.fromkeys(str(entry.get("spec")) for entry in run.about()["configurations"]))
     files = "  data_files:\n  - split: train\n    path: data/train-*.parquet\n"
     return (
         f"---\nconfigs:\n- config_name: default\n{files}---\n\n# Verdicts of {run.folder.name}\n\n"
-        f"{number_of(count, 'row')}, one a unit of work (edit, criterion, repeat), judged by {judges or 'EditLoupe'}. "
+        f"{number_of(count, 'row')}, one per unit of work (edit, criterion, repeat), judged by {judges or 'EditLoupe'}. "
         "Unjudged units have a reason and no score.\n"
     )
 

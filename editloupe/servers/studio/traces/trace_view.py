@@ -256,7 +256,7 @@ def format_reply(run: Run, trace: Trace, position: int) -> Any:
     """Return the reply of a step: the provider's whole message where the run kept it, else its text."""
     step = trace.steps[position]
     if found := find_step_reply(run, trace.edit_id, step):
-        return found.kept
+        return found.reply
     calls = [{"name": call.name, "parameters": dict(call.parameters)} for call in step.calls]
     return {"text": step.raw, **({"calls": calls} if calls else {})}
 
