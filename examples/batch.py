@@ -25,7 +25,7 @@ def main(out: Path) -> None:
     ending = judge_batch(batch, quiet=True)
     print(f"{ending.judge} judged into {out}: {'complete' if ending.complete else ending.why}")
     scores = compute_scores(out)
-    print(f"overall {scores.overall.told(1)} of 100, {scores.coverage.unjudged} unjudged")
+    print(f"overall {scores.overall.format(1)} of 100, {scores.coverage.unjudged} unjudged")
     for row in scores.rows():
         if row["group"] == "type" and row["criterion"] == "final":
             print(f"{row['name']}: {row['value']}")

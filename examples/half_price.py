@@ -30,7 +30,7 @@ def main(out: Path) -> None:
     )
     ending = judge_batch(batch, quiet=True, say=print)
     print(f"{ending.tally.judged} verdicts by {ending.judge}, {ending.tally.held} were there before")
-    print(f"overall {compute_scores(out).overall.told(1)} of 100")
+    print(f"overall {compute_scores(out).overall.format(1)} of 100")
 
 
 if __name__ == "__main__":
