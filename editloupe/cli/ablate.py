@@ -93,7 +93,7 @@ def _combinations(
     judges = [which.with_protocol(vary_options(judge, combination)) for combination in each]
     protocols = dict.fromkeys(map(protocol_of, judges))
     if len(protocols) > 1:
-        raise UserError(f"the combinations use the protocols {' and '.join(protocols)}, whose scores do not compare")
+        raise UserError(f"the combinations use {' and '.join(protocols)}, whose scores cannot be compared")
     edits = which.list_edits(manifest, judges[0]).edits
     shared = out / LOOKS if options.executor == "local" else None
     combinations = []

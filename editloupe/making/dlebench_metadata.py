@@ -1,15 +1,16 @@
-"""Metadata: a model turns a question, its options and its answer into what an edit is to do (DLEBench, Section 3.1, Table 15).
+"""Turn a question, its options and its answer into edit metadata with a model (DLEBench, Section 3.1, Table 15).
 
-The published prompt contradicts itself in places. What is done, and what can be set (`MakingSettings`):
+The published prompt contradicts itself in places. These are our choices, and what can be set (`MakingSettings`):
 
-- Text questions have the operation `alter_text` in one rule and `text_flip` in a later one about them alone: the latter is taken.
-- Count questions have the operation `add_object`, while the prompt's own example goes from 7 to 5: the operation is `add_object`
-  as the rule says, or with `count_operation=by_number` the one that fits the numbers.
-- The operation and the instruction stand in lists in the rules and as strings in the output format: strings are asked for, and a
-  list of one is read as what it holds.
-- The target's phrase shall stand unchanged in both captions, which cannot be where it holds the asked value (a text, a color): it
-  must stand in the first caption.
-- The wrong option is selected first, but is none of the six keys: it is looked for in what the model wrote.
+- Text questions have the operation `alter_text` in one rule and `text_flip` in a later rule about them alone. The
+  latter is used.
+- Count questions have the operation `add_object`, but the prompt's own example goes from 7 to 5. The operation is
+  `add_object` as in the rule, or with `count_operation=by_number` the one that fits the numbers.
+- The operation and the instruction are lists in the rules and strings in the output format. Strings are requested, and
+  a list with one entry is accepted.
+- The target's phrase should occur unchanged in both captions, which is impossible if it contains the asked value (a
+  text, a color). It must occur in the first caption.
+- The wrong option is selected first, but is not one of the six keys. It is searched in the model's text.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from editloupe.rubrics.dlebench.paper import QUESTIONS
 from editloupe.rubrics.rubric_files import bundled_yaml
 
 LONGEST_INSTRUCTION = 60
-"""Words; a short sentence is asked for."""
+"""Words; the prompt requests a short sentence."""
 ALIKE = 0.5
-"""Captions of one pattern share at least this much; those of removals may differ in more."""
+"""The least similarity of the two captions; those of removals may differ more."""
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {name: {"type": "string"} for name in METADATA_KEYS},
@@ -53,7 +54,7 @@ def load_prompts() -> dict[str, Any]:
 
 
 def operations(settings: MakingSettings) -> dict[str, tuple[str, ...]]:
-    """Return the operations each type of question may have, the usual one first."""
+    """Return the operations per question type, the usual one first."""
     count = ("add_object", "remove_object") if settings.count_operation == "by_number" else ("add_object",)
     return {
         "location": ("remove_object",),
@@ -68,19 +69,23 @@ def operations(settings: MakingSettings) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class MetadataMaker:
-    """Who is asked, and by which rules."""
+    """Make metadata by asking a model."""
 
     asker: Asker
     settings: MakingSettings = MakingSettings()
 
     async def make(self, question: PictureQuestion) -> Metadata:
-        """Return the metadata of a question; raises NoAnswer where the model cannot be got to give any."""
+        """Return the metadata of a question.
+
+        Raises:
+            Unanswered: If the model gives no usable answer.
+        """
         texts = load_prompts()["metadata"]
-        drawn = draw_option(question, self.settings)
+        drawn_option = draw_option(question, self.settings)
         answered = await self.asker.ask(
             system=texts["system"],
-            task=build_task(question, self.settings, drawn),
-            read=lambda text: read_metadata(parse_object(text), question, self.settings, drawn),
+            task=build_task(question, self.settings, drawn_option),
+            read=lambda text: read_metadata(parse_object(text), question, self.settings, drawn_option),
             repair=lambda problem: str(texts["repair"]).format(problem=problem),
             schema=SCHEMA,
         )
@@ -90,19 +95,19 @@ class MetadataMaker:
             key=question_key(question),
             **facts,
             instruction_type=QUESTIONS[facts["q_type"]],
-            wrong_option=drawn or find_wrong_option(facts, question),
+            wrong_option=drawn_option or find_wrong_option(facts, question),
             by=self.asker.name,
             at=timestamp(),
             usage=answered.usage,
         )
 
 
-def build_task(question: PictureQuestion, settings: MakingSettings, drawn: str | None) -> str:
-    """Return what the model is asked about a question."""
+def build_task(question: PictureQuestion, settings: MakingSettings, drawn_option: str | None) -> str:
+    """Return the task for the model about a question."""
     texts = load_prompts()["metadata"]
     named = ", ".join(f"{kind} {' or '.join(names)}" for kind, names in operations(settings).items())
     listed = "\n".join(quoted_lines(option) for option in question.options) or "> (none)"
-    wrong = str(texts["drawn"]).format(wrong_option=quoted(drawn)) if drawn else str(texts["by_model"])
+    wrong = str(texts["drawn"]).format(wrong_option=quoted(drawn_option)) if drawn_option else str(texts["by_model"])
     return str(texts["task"]).format(
         question=quoted_lines(question.question),
         options=listed,
@@ -113,7 +118,7 @@ def build_task(question: PictureQuestion, settings: MakingSettings, drawn: str |
 
 
 def draw_option(question: PictureQuestion, settings: MakingSettings) -> str | None:
-    """Return the wrong option chance picks, where that is wanted; the same seed picks the same, none that no edit leads to."""
+    """Return a wrong option chosen by the seed, if that is set. Options that no edit can lead to are never chosen."""
     wrong = [option for option in question.options if option != question.answer and not NOT_SHOWN.search(option)]
     if settings.wrong_option != "drawn" or not wrong:
         return None
@@ -121,16 +126,20 @@ def draw_option(question: PictureQuestion, settings: MakingSettings) -> str | No
 
 
 def read_metadata(
-    given: Mapping[str, Any], question: PictureQuestion, settings: MakingSettings, drawn: str | None = None
+    reply: Mapping[str, Any], question: PictureQuestion, settings: MakingSettings, drawn_option: str | None = None
 ) -> dict[str, str]:
-    """Return the six values; raises ValueError with a sentence for the model where they are not what was asked for."""
-    if missing := [name for name in METADATA_KEYS if name not in given]:
+    """Return the six values of a reply.
+
+    Raises:
+        ValueError: If a value is missing or wrong, with a sentence for the model.
+    """
+    if missing := [name for name in METADATA_KEYS if name not in reply]:
         raise ValueError(f"The JSON object lacks {', '.join(missing)}.")
-    if more := [str(name) for name in given if name not in METADATA_KEYS]:
+    if more := [str(name) for name in reply if name not in METADATA_KEYS]:
         raise ValueError(f"The JSON object has {', '.join(more[:6])}, which nobody asked for.")
     facts = {}
     for name in METADATA_KEYS:
-        value = given[name]
+        value = reply[name]
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f'"{name}" must be a string that says something.')
@@ -146,7 +155,7 @@ def read_metadata(
     _check_captions(facts)
     if len(facts["edit_instruction"].split()) > LONGEST_INSTRUCTION:
         raise ValueError('"edit_instruction" must be one short sentence.')
-    wrong = drawn if facts["q_type"] != "location" else None
+    wrong = drawn_option if facts["q_type"] != "location" else None
     if wrong and _plain(wrong) not in _plain(facts["prompt_adv"] + " " + facts["edit_instruction"]):
         raise ValueError(
             f'"prompt_adv" and "edit_instruction" must lead to the wrong answer that is settled: {quoted(wrong)}.'
@@ -168,14 +177,14 @@ def _check_captions(facts: Mapping[str, str]) -> None:
 
 
 def find_wrong_option(facts: Mapping[str, str], question: PictureQuestion) -> str | None:
-    """Return the wrong option the second caption or the instruction leads to; the longest where several stand in them."""
-    said = f" {_plain(facts['prompt_adv'])} {_plain(facts['edit_instruction'])} "
-    wrong = [one for one in question.options if one != question.answer and f" {_plain(one)} " in said]
+    """Return the longest wrong option in the second caption or the instruction, or None."""
+    text = f" {_plain(facts['prompt_adv'])} {_plain(facts['edit_instruction'])} "
+    wrong = [option for option in question.options if option != question.answer and f" {_plain(option)} " in text]
     return max(wrong, key=len, default=None)
 
 
 def _plain(text: str) -> str:
-    """Return words alone: without case, articles and marks.
+    """Return the words only, in lower case, without articles and punctuation.
 
     >>> _plain("There is a 'STOP' sign.")
     'there is stop sign'

@@ -1,6 +1,7 @@
-"""How large the targets of other benchmarks are: a model names them, a detector finds them (DLEBench, Appendix 11, Table 6).
+"""Measure the target sizes of other benchmarks (DLEBench, Appendix 11, Table 6).
 
-The published benchmarks beside which sizes are shown have no boxes. Manifests that do have them are counted as they are.
+A model names the target of each instruction, and a detector finds it. The published benchmarks in the comparison have
+no boxes. Manifests with boxes are counted directly.
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ from editloupe.types import Box, Edit, Usage, UserError
 
 TARGETS, FOUND = "targets.jsonl", "found.jsonl"
 WHOLE = "image"
-"""What a model says of an instruction about the whole picture."""
+"""The model's answer for an instruction about the whole picture."""
 LONGEST_NAME = 12
-"""Words; what is longer names no thing."""
+"""Words; a longer answer does not name an object."""
 TOKENS_A_REPLY = 12
 _RESULT = re.compile(r"^\W*\[result\]\W*:?\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 
 
 class Target(SampleRecord):
-    """What an instruction acts on: `targets.jsonl`; its id is the instruction's hash, so that one is asked about once."""
+    """The target of an instruction, in `targets.jsonl`. Its id is the instruction's hash, so that each instruction is
+    asked once.
+    """
 
     key: str
     instruction: str
@@ -52,7 +55,7 @@ class Target(SampleRecord):
 
 @dataclass(frozen=True)
 class _Asked:
-    """An instruction to ask about, or a thing to look for in a picture."""
+    """An instruction to ask about, or an object to find in a picture."""
 
     id: str
     text: str
@@ -60,17 +63,20 @@ class _Asked:
 
 
 def read_target(text: str) -> str:
-    """Return the thing a reply names; raises ValueError with a sentence for the model where it names none.
+    """Return the object that a reply names.
+
+    Raises:
+        ValueError: If the reply names none, with a sentence for the model.
 
     >>> read_target("[Result]: the red car.")
     'red car'
     """
-    found = _RESULT.findall(text)
-    if len(found) != 1:
+    results = _RESULT.findall(text)
+    if len(results) != 1:
         raise ValueError(
-            "The reply has no line that begins with [Result]:" if not found else "The reply has several results."
+            "The reply has no line that begins with [Result]:" if not results else "The reply has several results."
         )
-    name = re.sub(r"^(?:a|an|the)\s+", "", str(found[0]).strip(" .\"'`*<>"), flags=re.IGNORECASE)
+    name = re.sub(r"^(?:a|an|the)\s+", "", str(results[0]).strip(" .\"'`*<>"), flags=re.IGNORECASE)
     if not name or len(name.split()) > LONGEST_NAME:
         raise ValueError("The result must be a noun or a short phrase.")
     return name
@@ -78,7 +84,7 @@ def read_target(text: str) -> str:
 
 @dataclass
 class SizeFinder:
-    """Who names targets, who finds them, and where the files go; what was asked and found stays for the next time."""
+    """Name and find targets. Answers and boxes are stored in `out` and reused by the next session."""
 
     out: Path
     asker: Asker | None = None
@@ -101,7 +107,7 @@ class SizeFinder:
         )
 
     def instructions(self, manifests: dict[Path, Naming | None]) -> list[str]:
-        """Return the instructions whose target nobody has named yet, each once."""
+        """Return the distinct instructions without a known target."""
         wanted: dict[str, str] = {}
         named = set()
         for path, naming in manifests.items():
@@ -117,7 +123,7 @@ class SizeFinder:
         return list(wanted.values())
 
     async def run(self, manifests: dict[Path, Naming | None], names: dict[Path, str]) -> list[ManifestStats]:
-        """Name and find the targets, write each manifest with its boxes, and return what the manifests hold."""
+        """Name and find the targets, write each manifest with its boxes, and return the statistics of the manifests."""
         async with AsyncExitStack() as stack:
             if self.asker is not None:
                 await stack.enter_async_context(aclosing(self.asker.chat))
@@ -157,7 +163,7 @@ class SizeFinder:
             self.targets.add(LeftOutSample(id=item.id, key=item.id, left_out=why, by=asker.name, at=timestamp()))
 
         items = [_Asked(content_key(text), text) for text in instructions]
-        await _all(work_through(items, ask, tally, self.concurrency, self.tick, self.kept, give_up))
+        await _await_work(work_through(items, ask, tally, self.concurrency, self.tick, self.kept, give_up))
 
     async def _find(self, manifests: dict[Path, Naming | None]) -> None:
         wanted: dict[str, _Asked] = {}
@@ -187,10 +193,10 @@ class SizeFinder:
         def give_up(item: _Asked, why: str) -> None:
             self.box_file.add(LeftOutSample(id=item.id, key=item.id, left_out=why, by=DETECTOR, at=timestamp()))
 
-        await _all(work_through(wanted.values(), find, tally, 1, self.tick, give_up=give_up))
+        await _await_work(work_through(wanted.values(), find, tally, 1, self.tick, give_up=give_up))
 
     def _written(self, path: Path, naming: Naming | None, name: str) -> ManifestStats:
-        """Write a manifest with what was found, and count it."""
+        """Write a manifest with its boxes, and return its statistics."""
         file = self.out / f"{file_name(name)}.jsonl"
         with text_file(file) as out:
             for edit in self._edits(path, naming):
@@ -213,8 +219,8 @@ class SizeFinder:
         if target == WHOLE:
             width, height = declared_size(Path(str(edit.source)))
             return (Box(x1=0, y1=0, x2=width, y2=height),)
-        found = self.box_file.get(self._place(edit, target))
-        return found.boxes if isinstance(found, Boxes) else ()
+        record = self.box_file.get(self._place(edit, target))
+        return record.boxes if isinstance(record, Boxes) else ()
 
     def _place(self, edit: Edit, target: str) -> str:
         try:
@@ -223,7 +229,7 @@ class SizeFinder:
             return content_key(str(edit.source), target)
 
     def _edits(self, path: Path, naming: Naming | None) -> Iterator[Edit]:
-        """Yield a manifest's samples, one for each source and instruction, however many models edited it."""
+        """Yield the samples of a manifest, one per source and instruction, regardless of the number of models."""
         folder = (path if path.is_dir() else path.parent).resolve()
         seen: set[str] = set()
         for row in find_reader(path)(path):
@@ -240,7 +246,7 @@ class SizeFinder:
             yield edit
 
 
-async def _all(work: object) -> None:
+async def _await_work(work: object) -> None:
     try:
         await work  # type: ignore[misc]
     except BaseExceptionGroup as group:

@@ -1,4 +1,8 @@
-"""A benchmark in the making: its folder, the files of its stages, and where every sample stands."""
+"""Store a benchmark in the making in a folder of stage files, and derive the state of every sample.
+
+Stage files are JSONL and only grow. The last line about a sample counts, and an incomplete last line is ignored. A file
+of costs records every paid request.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +41,9 @@ T = TypeVar("T", bound=SampleRecord)
 
 
 class StageFile(Generic[T]):
-    """The records of one stage; every one is on disk when `add` returns.
+    """The records of one stage. A record is on disk when `add` returns.
 
-    Another process may add to it as well: `refresh` reads what has come since, and only that.
+    Other processes may append too; `refresh` reads only the new lines.
     """
 
     def __init__(self, path: Path, kind: TypeAdapter[T]) -> None:
@@ -53,7 +57,7 @@ class StageFile(Generic[T]):
         self.refresh()
 
     def add(self, record: T) -> None:
-        """Write a record; it takes the place of earlier ones about the same sample."""
+        """Append a record. It replaces earlier records about the same sample."""
         line = self._without_secrets(for_json(record.model_dump(mode="json"))).encode()
         with self._lock:
             try:
@@ -63,17 +67,17 @@ class StageFile(Generic[T]):
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what was added since the last time."""
+        """Read the lines that were added since the last call."""
         with self._lock:
             for record in self._new():
                 self.take(record)
 
     def take(self, record: T) -> None:
-        """Count a record that was read."""
+        """Register a record that was read."""
         self._latest[record.id] = record
 
     def latest(self) -> dict[str, T]:
-        """Return the last record of every sample."""
+        """Return the last record per sample."""
         return dict(self._latest)
 
     def get(self, sample_id: str) -> T | None:
@@ -81,7 +85,7 @@ class StageFile(Generic[T]):
         return self._latest.get(sample_id)
 
     def all(self) -> Iterator[T]:
-        """Read every record there is, also those that others took the place of."""
+        """Read every record, also replaced ones."""
         if self.path.exists():
             yield from StageLog(self.path, self._kind).records()
 
@@ -92,14 +96,14 @@ class StageFile(Generic[T]):
 
 
 class StageLog(Generic[T]):
-    """The lines of a stage's file from one place on."""
+    """The lines of a stage file from an offset on."""
 
-    def __init__(self, path: Path, kind: TypeAdapter[T], place: int = 0, lines: int = 0) -> None:
+    def __init__(self, path: Path, kind: TypeAdapter[T], offset: int = 0, lines: int = 0) -> None:
         self._path, self._kind = path, kind
-        self.place, self.lines = place, lines
+        self.place, self.lines = offset, lines
 
     def records(self) -> Iterator[T]:
-        """Yield the records of whole lines; one without an end was cut off by a kill and is passed over."""
+        """Yield the records of complete lines. A last line without a newline was cut off and is skipped."""
         if not self._path.exists():
             return
         try:
@@ -121,14 +125,14 @@ class StageLog(Generic[T]):
         except ValidationError as error:
             why = first_error(error).message
             raise UserError(
-                f"{self._path.name}, line {self.lines}: this is no record of this stage ({why}); mend or remove the line"
+                f"{self._path.name}, line {self.lines}: not a valid record of this stage ({why}); fix or remove the line"
             ) from None
 
 
 QUESTIONS, METADATA, BOXES = "questions.jsonl", "metadata.jsonl", "boxes.jsonl"
 REFERENCES, REVIEWS = "references.jsonl", "reviews.jsonl"
 QUESTION_SET = "the question set"
-"""Who drew boxes that came with the questions."""
+"""The author of boxes that came with the questions."""
 Step = Literal[
     "metadata",
     "boxes",
@@ -141,46 +145,46 @@ Step = Literal[
     "disputed",
     "left out",
 ]
-"""What a sample waits for, or how it ended."""
+"""The next step of a sample, or how it ended."""
 
 
 def question_key(question: PictureQuestion) -> str:
-    """Return what metadata depend on: the question's words, not its picture."""
+    """Return the key of metadata: the question's text, without its picture."""
     return content_key(question.question, question.options, question.answer)
 
 
 def boxes_key(question: PictureQuestion, metadata: Metadata) -> str:
-    """Return what boxes depend on: the picture and what is looked for in it."""
+    """Return the key of boxes: the picture and the target's phrase."""
     return content_key(question.sha, metadata.modified_object)
 
 
 def reference_key(question: PictureQuestion, metadata: Metadata, boxes: Boxes) -> str:
-    """Return what a reference depends on: the picture, the boxes and the instruction."""
+    """Return the key of a reference: the picture, the boxes and the instruction."""
     return content_key(question.sha, [list(box) for box in boxes.boxes], metadata.edit_instruction)
 
 
 def review_key(metadata: Metadata, boxes: Boxes, reference: ReferenceImage) -> str:
-    """Return what a review is about: everything a reviewer looks at."""
+    """Return the key of a review: everything a reviewer sees."""
     facts = [getattr(metadata, name) for name in METADATA_KEYS]
     return content_key(facts, [list(box) for box in boxes.boxes], reference.sha)
 
 
 class ReviewFile(StageFile[Review]):
-    """The reviews; the last one of each reviewer counts."""
+    """The reviews. The last one per reviewer counts."""
 
     def __init__(self, path: Path) -> None:
         self.by_sample: dict[str, dict[str, Review]] = {}
         super().__init__(path, TypeAdapter(Review))
 
     def take(self, record: Review) -> None:
-        """Count a review."""
+        """Register a review."""
         super().take(record)
         self.by_sample.setdefault(record.id, {})[record.reviewer] = record
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample as far as it has come; what is not up to date any more is None."""
+    """The current state of a sample. Outdated records are None."""
 
     question: PictureQuestion
     step: Step
@@ -188,9 +192,9 @@ class Sample:
     boxes: Boxes | None = None
     reference: ReferenceImage | None = None
     key: str = ""
-    """What a review is about, once there is something to review."""
+    """The key of a review, once there is something to review."""
     reviews: Mapping[str, Review] | None = None
-    """The reviews of what stands here, by reviewer."""
+    """The reviews of the current state, by reviewer."""
     why: str = ""
     """Why it was left out or discarded."""
 
@@ -201,13 +205,21 @@ class Sample:
 
 
 class MakingFolder:
-    """The files of one benchmark in the making; opened by the command and by the studio alike."""
+    """The files of a benchmark in the making, for the command and the studio.
+
+    Args:
+        path: The folder.
+        create: Create the folder if it does not exist.
+
+    Raises:
+        UserError: If the folder does not hold a benchmark in the making and `create` is False.
+    """
 
     def __init__(self, path: Path, create: bool = False) -> None:
         if create:
             make_folder(path)
         elif not is_making_folder(path):
-            raise UserError(f"{path} is no benchmark in the making: it has no {QUESTIONS}")
+            raise UserError(f"{path} does not hold a benchmark in the making: it has no {QUESTIONS}")
         self.path, self.reviewers = path, load_settings(path).reviewers
         self.questions: StageFile[PictureQuestion | LeftOutSample] = StageFile(
             path / QUESTIONS, TypeAdapter(PictureQuestion | LeftOutSample)
@@ -222,60 +234,69 @@ class MakingFolder:
         self.reviews = ReviewFile(path / REVIEWS)
 
     def refresh(self) -> None:
-        """Read what others have added."""
+        """Read what other processes have added."""
         for file in (self.questions, self.metadata, self.boxes, self.references, self.reviews):
             file.refresh()
 
     def samples(self) -> Iterator[Sample]:
-        """Yield every sample that began, in the order of the questions."""
+        """Yield every sample in the order of the questions."""
         for question in self.questions.latest().values():
             if isinstance(question, PictureQuestion):
                 yield self._sample(question)
 
     def sample(self, sample_id: str) -> Sample:
-        """Return one sample; a UserError where there is none of this id."""
+        """Return one sample.
+
+        Raises:
+            UserError: If there is no sample with this id.
+        """
         question = self.questions.get(sample_id)
         if not isinstance(question, PictureQuestion):
             raise UserError(f"there is no sample {sample_id!r} in {self.path}")
         return self._sample(question)
 
     def steps(self) -> Counter[str]:
-        """Count the samples by what they wait for."""
+        """Count the samples per step."""
         return Counter(sample.step for sample in self.samples())
 
     def people(self) -> set[str]:
-        """Return the names of those who reviewed or drew something."""
-        drew = {one.by for one in self.boxes.latest().values() if isinstance(one, Boxes) and not one.scores}
-        return {name for given in self.reviews.by_sample.values() for name in given} | (drew - {QUESTION_SET, ""})
+        """Return the names of the people who reviewed or drew something."""
+        drew = {record.by for record in self.boxes.latest().values() if isinstance(record, Boxes) and not record.scores}
+        return {name for reviews in self.reviews.by_sample.values() for name in reviews} | (drew - {QUESTION_SET, ""})
 
     def left_out(self) -> dict[str, str]:
         """Return why samples and questions were left out, by id."""
-        early = {one.id: one.left_out for one in self.questions.latest().values() if isinstance(one, LeftOutSample)}
-        return early | {one.id: one.why for one in self.samples() if one.step in ("left out", "discarded")}
+        early = {
+            record.id: record.left_out
+            for record in self.questions.latest().values()
+            if isinstance(record, LeftOutSample)
+        }
+        return early | {record.id: record.why for record in self.samples() if record.step in ("left out", "discarded")}
 
     def _sample(self, question: PictureQuestion) -> Sample:
-        metadata = _current(self.metadata.get(question.id), question_key(question))
+        metadata = _if_current(self.metadata.get(question.id), question_key(question))
         if not isinstance(metadata, Metadata):
-            return _ended(Sample(question, "metadata"), metadata)
-        boxes = _current(self.boxes.get(question.id), boxes_key(question, metadata))
+            return _mark_left_out(Sample(question, "metadata"), metadata)
+        boxes = _if_current(self.boxes.get(question.id), boxes_key(question, metadata))
         if not isinstance(boxes, Boxes):
-            return _ended(Sample(question, "boxes", metadata), boxes)
-        reference = _current(self.references.get(question.id), reference_key(question, metadata, boxes))
+            return _mark_left_out(Sample(question, "boxes", metadata), boxes)
+        reference = _if_current(self.references.get(question.id), reference_key(question, metadata, boxes))
         if not isinstance(reference, ReferenceImage):
             waits: Step = "reference" if boxes.confirmed else "confirm boxes"
-            return _ended(Sample(question, waits, metadata, boxes), reference)
+            return _mark_left_out(Sample(question, waits, metadata, boxes), reference)
         key = review_key(metadata, boxes, reference)
-        given = self.reviews.by_sample.get(question.id, {})
-        reviews = {name: review for name, review in given.items() if review.key == key}
+        all_reviews = self.reviews.by_sample.get(question.id, {})
+        reviews = {name: review for name, review in all_reviews.items() if review.key == key}
         step, why = decide_step(reviews, reference.made_anew, self.reviewers)
         return Sample(question, step, metadata, boxes, reference, key, reviews, why)
 
 
 def decide_step(reviews: Mapping[str, Review], made_anew: int, needed: int) -> tuple[Step, str]:
-    """Return where reviews leave a sample: as many as are needed must accept it, and where some discard it, most must agree.
+    """Return the step that the reviews of a sample lead to, and the reason if it is discarded.
 
-    Two who disagree leave it disputed, until one more person makes more than half. A reference that is refused after its last
-    regeneration means that the edit cannot be done (DLEBench, Section 3.1).
+    As many reviewers as needed must accept it. If some discard it, the majority decides; two who disagree leave it
+    disputed until another person decides. A reference that is refused after its last regeneration means that the edit
+    cannot be done (DLEBench, Section 3.1).
     """
     decisions = Counter(review.decision for review in reviews.values())
     if decisions["regenerate"]:
@@ -294,16 +315,16 @@ def decide_step(reviews: Mapping[str, Review], made_anew: int, needed: int) -> t
 
 
 def is_making_folder(path: Path) -> bool:
-    """True where a folder holds a benchmark in the making."""
+    """Return whether a folder holds a benchmark in the making."""
     return (path / QUESTIONS).is_file()
 
 
-def _current(record: T | None, key: str) -> T | None:
-    """Return a record that was made of what stands now."""
+def _if_current(record: T | None, key: str) -> T | None:
+    """Return a record if it was made from the current inputs."""
     return record if record is not None and getattr(record, "key", None) == key else None
 
 
-def _ended(sample: Sample, record: SampleRecord | None) -> Sample:
+def _mark_left_out(sample: Sample, record: SampleRecord | None) -> Sample:
     if isinstance(record, LeftOutSample):
         return Sample(sample.question, "left out", sample.metadata, sample.boxes, why=record.left_out)
     return sample
@@ -313,18 +334,18 @@ COSTS = "costs.jsonl"
 
 
 class Cost(SampleRecord):
-    """One paid request: `costs.jsonl`; the id is the sample it was for, or empty."""
+    """A paid request, in `costs.jsonl`. The id is that of its sample, or empty."""
 
     stage: str
     model: str
     usage: Usage = Usage()
     dollars: float | None = None
-    """None where the price is not known."""
+    """None if the price is unknown."""
     at: str
 
 
 class Ledger:
-    """The folder's costs; memory does not grow with them."""
+    """The costs of a folder over all sessions, with an optional cap."""
 
     def __init__(self, folder: Path, cap: float | None = None) -> None:
         self.cap = cap
@@ -334,13 +355,13 @@ class Ledger:
         self.spent = 0.0
         self.requests = 0
         self.unpriced = 0
-        """Requests whose price is not known."""
+        """Requests with an unknown price."""
         self._reserved = 0.0
         for line in StageLog(self._file, self._kind).records():
             self._count(line)
 
     def pay(self, sample_id: str, stage: str, model: str, usage: Usage, dollars: float | None) -> None:
-        """Write down a paid request; it is on disk when this returns."""
+        """Record a paid request. It is on disk when this returns."""
         line = Cost(id=sample_id, stage=stage, model=model, usage=usage, dollars=dollars, at=timestamp())
         with self._lock:
             try:
@@ -350,7 +371,11 @@ class Ledger:
             self._count(line)
 
     def reserve(self, dollars: float) -> None:
-        """Take room for a request about to be sent; raises OverBudget where the cap leaves none."""
+        """Reserve money for a request about to be sent.
+
+        Raises:
+            OverBudget: If the cap does not allow it.
+        """
         with self._lock:
             if self.cap is not None and self.spent + self._reserved + dollars > self.cap:
                 spent = f"${self.spent:.4f} spent"
@@ -361,7 +386,7 @@ class Ledger:
             self._reserved += dollars
 
     def release(self, dollars: float) -> None:
-        """Give the room back, once the request is paid for or has come to nothing."""
+        """Release a reservation after the request was paid or failed."""
         with self._lock:
             self._reserved = max(0.0, self._reserved - dollars)
 

@@ -1,6 +1,7 @@
-"""An edited crop put back into its picture: size, place and tone matched, borders blended, nothing outside the crop changed.
+"""Paste an edited crop back into its picture without changing anything outside the crop.
 
-Pure functions on arrays. What is promised is measured on every picture: outside the crop not one value differs.
+Size, position and tone are matched and borders are blended. These are pure functions on arrays. Every result is
+checked: outside the crop no value differs.
 """
 
 from __future__ import annotations
@@ -13,63 +14,68 @@ import numpy as np
 import numpy.typing as npt
 
 from editloupe.pictures.pixels import Pixels
+from editloupe.tools import drawing
 from editloupe.types import Box, Record
 
 Floats = npt.NDArray[np.float32]
 
 SHAPES = ((1, 1), (3, 2), (2, 3))
-"""Width to height of the pictures that image editors take and give back in the same shape."""
+"""Aspect ratios that image editors accept and return unchanged."""
 FRAME_SIDE = 1024
-"""The shorter side of what an editor is shown: a crop of a small object is enlarged to what editors work at."""
+"""The shorter side of the picture that an editor gets; small crops are enlarged to the size editors work at."""
 SHAPE_SLACK = 0.03
-"""How far the shape of what comes back may be from the shape that was asked for before it is another picture."""
+"""The largest deviation of the returned aspect ratio before it counts as another picture."""
 BAND_SHARE, NARROWEST_BAND = 0.12, 3
-"""The blended border, as a share of the crop's shorter side and at least so many pixels."""
+"""The blended border, as a share of the crop's shorter side and in pixels at least."""
 NEAR_TARGET = 0.15
-"""How far beyond a target its surroundings are left out of the comparison of tones, as a share of the target's sides."""
+"""The margin around a target that is left out of the comparison of tones, as a share of the target's sides."""
 GAINS = (0.7, 1.4)
-"""A tone that would have to be changed by more than this is no drift of an editor but another scene."""
+"""The range of tone corrections. Beyond it the difference is not drift but another scene."""
 FARTHEST_SHIFT = 0.04
-"""Editors move a picture by some pixels; more than this share of the crop's side is not corrected."""
+"""Editors move a picture by some pixels. A shift above this share of the crop's side is not corrected."""
 
 
 class WrongShape(ValueError):
-    """What came back cannot be the crop: its shape is another."""
+    """The returned picture cannot be the crop, because its aspect ratio differs."""
 
 
 class PasteFacts(Record):
-    """What was done to an edited crop and what was measured afterwards."""
+    """What was done to an edited crop, and the measurements afterwards."""
 
     returned: tuple[int, int]
-    """Size of the picture the editor gave back."""
+    """Size of the picture that the editor returned."""
     shift: tuple[float, float]
-    """Pixels the crop was moved by, so that its surroundings lie on the source's."""
+    """Pixels by which the crop was moved to align its surroundings with the source."""
     gain: tuple[float, float, float]
     offset: tuple[float, float, float]
-    """Tone: every channel is multiplied and shifted by these."""
+    """Tone: every channel is multiplied by the gain, then the offset is added."""
     band: int
     """Pixels of the blended border."""
     outside_difference: float
-    """Mean difference outside the crop: 0, or the picture is not written."""
+    """Mean difference outside the crop. It is 0, or the picture is not written."""
     seam: float
     """Mean step at the crop's border that the source does not have there, in grey levels."""
     changed: float
-    """Mean difference inside the target boxes, in grey levels: near 0 the editor did nothing."""
+    """Mean difference inside the target boxes, in grey levels. Near 0 the editor changed nothing."""
 
 
 @dataclass(frozen=True)
 class EditorFrame:
-    """A crop as an editor is shown it: enlarged, and filled up to a shape that editors give back."""
+    """A crop as an editor gets it: enlarged, and padded to an aspect ratio that editors keep."""
 
     pixels: Pixels
     inner: Box
-    """Where the crop lies in it."""
+    """The box of the crop in the frame."""
 
     def extract_crop(self, edited: Pixels) -> Pixels:
-        """Return the crop's part of what came back, whatever its size; raises WrongShape where the shape differs."""
+        """Return the crop's part of the edited picture, which may have any size.
+
+        Raises:
+            WrongShape: If the aspect ratio differs.
+        """
         height, width = edited.shape[:2]
-        asked = self.pixels.shape[1] / self.pixels.shape[0]
-        if abs(width / height / asked - 1) > SHAPE_SLACK:
+        aspect = self.pixels.shape[1] / self.pixels.shape[0]
+        if abs(width / height / aspect - 1) > SHAPE_SLACK:
             raise WrongShape(
                 f"the editor gave back {width} × {height} pixels for {self.pixels.shape[1]} × {self.pixels.shape[0]}, "
                 "which is another shape"
@@ -80,20 +86,20 @@ class EditorFrame:
         return np.ascontiguousarray(edited[part.y1 : part.y2, part.x1 : part.x2])
 
 
-def cut(pixels: Pixels, crop: Box) -> Pixels:
-    """Return a crop as an array of its own."""
-    return np.ascontiguousarray(pixels[crop.y1 : crop.y2, crop.x1 : crop.x2])
-
-
 def frame_crop(crop: Pixels, side: int = FRAME_SIDE) -> EditorFrame:
-    """Return a crop enlarged and mirrored outwards to the nearest shape editors take."""
+    """Enlarge a crop and pad it by reflection to the nearest aspect ratio that editors accept.
+
+    Args:
+        crop: The pixels of the crop.
+        side: The shorter side of the frame.
+    """
     height, width = crop.shape[:2]
     across, down = min(SHAPES, key=lambda shape: abs(np.log(width / height * shape[1] / shape[0])))
     unit = side / min(across, down)
     full = round(across * unit), round(down * unit)
     scale = min(full[0] / width, full[1] / height)
     inner = max(1, round(width * scale)), max(1, round(height * scale))
-    enlarged = _resized(crop, inner)
+    enlarged = _resize(crop, inner)
     left, top = (full[0] - inner[0]) // 2, (full[1] - inner[1]) // 2
     right, bottom = full[0] - inner[0] - left, full[1] - inner[1] - top
     padded = cv2.copyMakeBorder(enlarged, top, bottom, left, right, cv2.BORDER_REFLECT)
@@ -101,7 +107,11 @@ def frame_crop(crop: Pixels, side: int = FRAME_SIDE) -> EditorFrame:
 
 
 def check_shape(edited: Pixels, crop: Box) -> Pixels:
-    """Return a crop that was edited by hand, which may have any size but not another shape."""
+    """Return a crop that was edited by hand. It may have any size.
+
+    Raises:
+        WrongShape: If its aspect ratio differs from the crop's.
+    """
     width, height = crop.size
     if abs((edited.shape[1] / edited.shape[0]) / (width / height) - 1) > SHAPE_SLACK + 1 / min(width, height):
         raise WrongShape(
@@ -111,18 +121,28 @@ def check_shape(edited: Pixels, crop: Box) -> Pixels:
 
 
 def paste_crop(source: Pixels, edited: Pixels, crop: Box, targets: Sequence[Box]) -> tuple[Pixels, PasteFacts]:
-    """Return the source with the edited crop in its place, and what was done and measured.
+    """Paste an edited crop into its picture.
 
-    Outside the crop every value is the source's. The borders of the crop are blended, but for those that are the picture's own.
+    Outside the crop every value is the source's. The borders of the crop are blended, except those at the picture's own
+    border.
+
+    Args:
+        source: The whole picture.
+        edited: The edited crop, of any size.
+        crop: The box of the crop.
+        targets: The boxes that the edit may change, in pixels of the picture.
+
+    Returns:
+        The new picture, and what was done and measured.
     """
-    before = cut(source, crop).astype(np.float32)
-    fitted = _resized(edited, crop.size).astype(np.float32)
-    inside = [_moved(box, crop) for box in targets]
-    around = _surroundings(before.shape[:2], inside)
-    fitted, shift = _registered(fitted, before, around)
-    fitted, gain, offset = _toned(fitted, before, around)
-    band = _band(crop, inside, source.shape[1], source.shape[0])
-    weight = _weights(crop, band, source.shape[1], source.shape[0])[..., None]
+    before = drawing.crop(source, crop).astype(np.float32)
+    fitted = _resize(edited, crop.size).astype(np.float32)
+    inside = [_to_crop(box, crop) for box in targets]
+    around = _mask_surroundings(before.shape[:2], inside)
+    fitted, shift = _register(fitted, before, around)
+    fitted, gain, offset = _match_tone(fitted, before, around)
+    band = _choose_band(crop, inside, source.shape[1], source.shape[0])
+    weight = _build_weights(crop, band, source.shape[1], source.shape[0])[..., None]
     mixed = np.clip(np.rint(before + weight * (fitted - before)), 0, 255).astype(np.uint8)
     result = source.copy()
     result[crop.y1 : crop.y2, crop.x1 : crop.x2] = mixed
@@ -134,7 +154,7 @@ def paste_crop(source: Pixels, edited: Pixels, crop: Box, targets: Sequence[Box]
         band=band,
         outside_difference=outside_difference(source, result, crop),
         seam=round(measure_seam(source, result, crop), 3),
-        changed=round(_changed(before, mixed, inside), 3),
+        changed=round(_measure_change(before, mixed, inside), 3),
     )
     if facts.outside_difference:
         raise AssertionError("a pasted crop changed the picture outside of it")
@@ -181,23 +201,23 @@ def measure_seam(before: Pixels, after: Pixels, crop: Box) -> float:
     return float(np.concatenate(steps).mean()) if steps else 0.0
 
 
-def _resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+def _resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
     if (pixels.shape[1], pixels.shape[0]) == size:
         return pixels
     smaller = size[0] * size[1] < pixels.shape[0] * pixels.shape[1]
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA if smaller else cv2.INTER_CUBIC), np.uint8)
 
 
-def _moved(box: Box, crop: Box) -> Box:
+def _to_crop(box: Box, crop: Box) -> Box:
     moved = Box(x1=box.x1 - crop.x1, y1=box.y1 - crop.y1, x2=box.x2 - crop.x1, y2=box.y2 - crop.y1)
     inside = moved.clamped(*crop.size)
     if inside is None:
-        raise ValueError(f"target box {list(box)} does not lie in the crop {list(crop)}")
+        raise ValueError(f"target box {list(box)} is not inside the crop {list(crop)}")
     return inside
 
 
-def _surroundings(shape: tuple[int, ...], targets: Sequence[Box]) -> npt.NDArray[np.bool_]:
-    """Return where the edit should have changed nothing: everything but the targets and what is next to them."""
+def _mask_surroundings(shape: tuple[int, ...], targets: Sequence[Box]) -> npt.NDArray[np.bool_]:
+    """Mark where the edit should have changed nothing: everything except the targets and their margin."""
     around = np.ones(shape, bool)
     for box in targets:
         dx, dy = (max(2, round(NEAR_TARGET * side)) for side in box.size)
@@ -205,12 +225,12 @@ def _surroundings(shape: tuple[int, ...], targets: Sequence[Box]) -> npt.NDArray
     return around
 
 
-def _registered(edited: Floats, before: Floats, around: npt.NDArray[np.bool_]) -> tuple[Floats, tuple[float, float]]:
-    """Return the edited crop moved onto the source's surroundings, where that brings them closer."""
+def _register(edited: Floats, before: Floats, around: npt.NDArray[np.bool_]) -> tuple[Floats, tuple[float, float]]:
+    """Move the edited crop onto the source's surroundings if that reduces their distance."""
     height, width = around.shape
     if min(height, width) < 16 or not around.any():
         return edited, (0.0, 0.0)
-    grey = [cv2.cvtColor(one, cv2.COLOR_RGB2GRAY) * around for one in (before, edited)]
+    grey = [cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) * around for picture in (before, edited)]
     window = cv2.createHanningWindow((width, height), cv2.CV_32F)
     (x, y), _ = cv2.phaseCorrelate(grey[0], grey[1], window)
     if max(abs(x), abs(y)) < 0.2 or abs(x) > FARTHEST_SHIFT * width or abs(y) > FARTHEST_SHIFT * height:
@@ -220,46 +240,46 @@ def _registered(edited: Floats, before: Floats, around: npt.NDArray[np.bool_]) -
         cv2.warpAffine(edited, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE),
         np.float32,
     )
-    if _apart(moved, before, around) >= 0.95 * _apart(edited, before, around):
+    if _measure_distance(moved, before, around) >= 0.95 * _measure_distance(edited, before, around):
         return edited, (0.0, 0.0)
     return moved, (round(-x, 2), round(-y, 2))
 
 
-def _apart(one: Floats, other: Floats, where: npt.NDArray[np.bool_]) -> float:
-    a, b = one[where], other[where]
+def _measure_distance(first: Floats, second: Floats, where: npt.NDArray[np.bool_]) -> float:
+    a, b = first[where], second[where]
     return float(np.abs(a - a.mean(0) - b + b.mean(0)).mean())
 
 
-def _toned(
+def _match_tone(
     edited: Floats, before: Floats, around: npt.NDArray[np.bool_]
 ) -> tuple[Floats, tuple[float, float, float], tuple[float, float, float]]:
-    """Return the edited crop with the tone of the source, fitted channel by channel to the surroundings.
+    """Give the edited crop the tone of the source, fitted per channel to the surroundings.
 
-    What differs most is left out of a second fit: it is something the editor changed, not the tone.
+    A second fit leaves out what differs most, because the editor changed it.
     """
     gains, offsets = [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]
     if around.sum() >= 64:
         for channel in range(3):
             x, y = edited[..., channel][around], before[..., channel][around]
-            gain, offset = _line(x, y)
+            gain, offset = _fit_line(x, y)
             left = np.abs(gain * x + offset - y)
             near = left <= np.quantile(left, 0.8)
-            gains[channel], offsets[channel] = _line(x[near], y[near])
+            gains[channel], offsets[channel] = _fit_line(x[near], y[near])
     matched = np.clip(edited * np.array(gains, np.float32) + np.array(offsets, np.float32), 0, 255)
     rounded = [tuple(round(float(value), 4) for value in values) for values in (gains, offsets)]
     return np.asarray(matched, np.float32), rounded[0], rounded[1]  # type: ignore[return-value]
 
 
-def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """Return gain and offset that bring x to y; a flat area says nothing of a gain."""
+def _fit_line(x: Floats, y: Floats) -> tuple[float, float]:
+    """Return the gain and offset that map x to y. In a flat area the gain is 1."""
     spread = float(x.var())
     gain = float(((x - x.mean()) * (y - y.mean())).mean()) / spread if spread > 4 else 1.0
     gain = gain if GAINS[0] <= gain <= GAINS[1] else 1.0
     return gain, float(y.mean()) - gain * float(x.mean())
 
 
-def _band(crop: Box, targets: Sequence[Box], width: int, height: int) -> int:
-    """Return how wide the border is blended: never into a target, as far as there is room beside it."""
+def _choose_band(crop: Box, targets: Sequence[Box], width: int, height: int) -> int:
+    """Return the width of the blended border, which never reaches into a target."""
     wanted = max(NARROWEST_BAND, round(BAND_SHARE * min(crop.size)))
     room = [
         space
@@ -275,27 +295,30 @@ def _band(crop: Box, targets: Sequence[Box], width: int, height: int) -> int:
     return max(1, min([wanted, *room]))
 
 
-def _weights(crop: Box, band: int, width: int, height: int) -> Floats:
-    """Return how much of the edited crop counts: 1 inside, falling smoothly to nearly 0 at borders inside the picture."""
-    across = _ramp(crop.size[0], band, crop.x1 > 0, crop.x2 < width)
-    down = _ramp(crop.size[1], band, crop.y1 > 0, crop.y2 < height)
+def _build_weights(crop: Box, band: int, width: int, height: int) -> Floats:
+    """Return the weight of the edited crop: 1 inside, falling smoothly to nearly 0 at borders inside the picture."""
+    across = _build_ramp(crop.size[0], band, crop.x1 > 0, crop.x2 < width)
+    down = _build_ramp(crop.size[1], band, crop.y1 > 0, crop.y2 < height)
     return np.asarray(np.minimum.outer(down, across), np.float32)
 
 
-def _ramp(length: int, band: int, at_start: bool, at_end: bool) -> Floats:
-    place = np.arange(length, dtype=np.float32)
+def _build_ramp(length: int, band: int, at_start: bool, at_end: bool) -> Floats:
+    index = np.arange(length, dtype=np.float32)
     away = np.full(length, np.inf, np.float32)
     if at_start:
-        away = np.minimum(away, place + 1)
+        away = np.minimum(away, index + 1)
     if at_end:
-        away = np.minimum(away, length - place)
+        away = np.minimum(away, length - index)
     part = np.clip(away / (band + 1), 0, 1)
     return np.asarray(part * part * (3 - 2 * part), np.float32)
 
 
-def _changed(before: Floats, after: Pixels, targets: Sequence[Box]) -> float:
-    values = [np.abs(cut(after, box).astype(np.float32) - before[box.y1 : box.y2, box.x1 : box.x2]) for box in targets]
-    return float(np.concatenate([one.ravel() for one in values]).mean()) if values else 0.0
+def _measure_change(before: Floats, after: Pixels, targets: Sequence[Box]) -> float:
+    values = [
+        np.abs(drawing.crop(after, box).astype(np.float32) - before[box.y1 : box.y2, box.x1 : box.x2])
+        for box in targets
+    ]
+    return float(np.concatenate([difference.ravel() for difference in values]).mean()) if values else 0.0
 
 
 framed, pasted = frame_crop, paste_crop

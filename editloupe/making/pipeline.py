@@ -1,4 +1,7 @@
-"""From questions to a benchmark: every stage does what is missing and writes it down at once; the rest waits for next time."""
+"""Run the stages that turn questions into benchmark samples.
+
+Every stage makes what is missing and stores it at once. The rest waits for the next session.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ from editloupe.types import Usage
 
 LOCK = ".lock"
 AGAIN = ("metadata", "boxes", "references")
-"""Stages whose samples that were left out can be tried again."""
+"""Stages whose left-out samples can be tried again."""
 
 
 class MetadataSource(Protocol):
-    """Makes metadata of questions."""
+    """Interface of a maker of metadata."""
 
     async def make(self, question: PictureQuestion) -> Metadata:
         """Return the metadata of a question."""
@@ -36,68 +39,91 @@ class MetadataSource(Protocol):
 
 @dataclass
 class Pipeline:
-    """One session on a benchmark in the making; whoever is None leaves the stage's samples waiting."""
+    """One session on a benchmark in the making. Samples wait at a stage whose worker is None.
+
+    Args:
+        folder: The folder of the benchmark.
+        ledger: Its costs.
+        maker: Makes metadata of questions.
+        asker: The model whose connections are closed at the end.
+        detector: Proposes target boxes.
+        detector_name: The name of the detector in records.
+        trust_detector: Accept proposed boxes without confirmation by a person.
+        references: Makes references.
+        kept: Stores replies until their sample is complete.
+        concurrency: The most samples at the same time.
+        limit: Only the first samples.
+        again: Stages whose left-out samples are tried again.
+        tick: Called after each sample, for progress.
+        tallies: What each stage did.
+    """
 
     folder: MakingFolder
     ledger: Ledger
     maker: MetadataSource | None = None
     asker: Asker | None = None
-    """Whose connections are closed at the end."""
     detector: Detector | None = None
     detector_name: str = DETECTOR
-    """What records call it."""
     trust_detector: bool = False
-    """Take what the detector proposes without a person's look."""
     references: ReferenceMaker | None = None
     kept: TemporaryReplies | None = None
     concurrency: int = 8
     limit: int | None = None
-    """Only the first samples."""
     again: frozenset[str] = frozenset()
-    """Stages whose samples that were left out are tried once more."""
     tick: Tick = ignore_tally
     tallies: list[ItemTally] = field(default_factory=list)
 
     def read(self, path: Path, source: str | None, licence: str | None, pictures: Path | None) -> ItemTally:
-        """Read a question set into the folder; questions that are there as they are stay."""
+        """Read a question set into the folder. Unchanged questions stay.
+
+        Args:
+            path: The file or folder of the question set.
+            source: Its name for the data card.
+            licence: The licence of its pictures.
+            pictures: The folder of its pictures, if they are not next to it.
+        """
         tally = ItemTally("questions")
         self.tallies.append(tally)
-        for place, row in enumerate(read_questions(path, self.folder.path, source, licence, pictures)):
-            if self.limit is not None and place >= self.limit:
+        for index, row in enumerate(read_questions(path, self.folder.path, source, licence, pictures)):
+            if self.limit is not None and index >= self.limit:
                 break
             tally.total += 1
-            one = self._own(row, path.stem, tally)
-            known = self.folder.questions.get(one.id)
-            same = isinstance(known, type(one)) and _without_time(known) == _without_time(one)
-            if isinstance(one, LeftOutSample):
-                tally.left_out[one.id] = one.left_out
+            record = self._own(row, path.stem, tally)
+            existing = self.folder.questions.get(record.id)
+            same = isinstance(existing, type(record)) and _without_time(existing) == _without_time(record)
+            if isinstance(record, LeftOutSample):
+                tally.left_out[record.id] = record.left_out
             elif same:
                 tally.held += 1
             else:
                 tally.made += 1
             if not same:
-                self.folder.questions.add(one)
+                self.folder.questions.add(record)
             self.tick(tally)
         return tally
 
     def _own(
-        self, one: PictureQuestion | LeftOutSample, stem: str, tally: ItemTally
+        self, record: PictureQuestion | LeftOutSample, stem: str, tally: ItemTally
     ) -> PictureQuestion | LeftOutSample:
-        """Return a question under an id of its own: one that another question set uses has the set's name before it."""
-        for name in (one.id, f"{stem}-{one.id}", f"{stem}-{one.question_set[-6:]}-{one.id}"):
-            known = self.folder.questions.get(name)
-            if isinstance(known, PictureQuestion) and isinstance(one, PictureQuestion) and _asks_the_same(known, one):
-                return known if known.question_set != one.question_set else one.model_copy(update={"id": name})
-            if known is None or known.question_set == one.question_set:
+        """Return a question under a unique id. An id of another question set gets the set's name as prefix."""
+        for name in (record.id, f"{stem}-{record.id}", f"{stem}-{record.question_set[-6:]}-{record.id}"):
+            existing = self.folder.questions.get(name)
+            if (
+                isinstance(existing, PictureQuestion)
+                and isinstance(record, PictureQuestion)
+                and _asks_the_same(existing, record)
+            ):
+                return (
+                    existing if existing.question_set != record.question_set else record.model_copy(update={"id": name})
+                )
+            if existing is None or existing.question_set == record.question_set:
                 break
-        if name != one.id:
-            tally.note = (
-                f'ids of another question set stand here already: these samples are called "{stem}-" and their id'
-            )
-        return one.model_copy(update={"id": name})
+        if name != record.id:
+            tally.note = f'another question set uses the same ids: these samples are called "{stem}-" and their id'
+        return record.model_copy(update={"id": name})
 
     async def run(self) -> list[ItemTally]:
-        """Do everything that can be done now."""
+        """Do everything that can be done now, and return what each stage did."""
         async with AsyncExitStack() as stack:
             if self.asker is not None:
                 await stack.enter_async_context(aclosing(self.asker.chat))
@@ -117,20 +143,20 @@ class Pipeline:
             name, key = self.asker.name if self.asker else "", question_key(item.question)
             self.folder.metadata.add(LeftOutSample(id=item.id, key=key, left_out=why, by=name, at=timestamp()))
 
-        await self._stage("metadata", lambda one: one.metadata is None, make if maker else None, give_up)
+        await self._stage("metadata", lambda sample: sample.metadata is None, make if maker else None, give_up)
 
     async def _boxes(self) -> None:
         detector = self.detector
 
         async def find(item: Sample) -> None:
-            found = find_given_boxes(item)
-            if found is None and detector is not None:
-                found = await asyncio.to_thread(
+            boxes = find_given_boxes(item)
+            if boxes is None and detector is not None:
+                boxes = await asyncio.to_thread(
                     propose_boxes, item, self.folder.path, detector, self.trust_detector, self.detector_name
                 )
-            if found is None:
+            if boxes is None:
                 raise _Waits
-            self.folder.boxes.add(found)
+            self.folder.boxes.add(boxes)
 
         def give_up(item: Sample, why: str) -> None:
             assert item.metadata is not None
@@ -139,8 +165,8 @@ class Pipeline:
                 LeftOutSample(id=item.id, key=key, left_out=why, by=self.detector_name, at=timestamp())
             )
 
-        def wanted(one: Sample) -> bool:
-            return one.metadata is not None and (one.boxes is None or is_outdated(one))
+        def wanted(sample: Sample) -> bool:
+            return sample.metadata is not None and (sample.boxes is None or is_outdated(sample))
 
         await self._stage("boxes", wanted, find, give_up)
 
@@ -167,9 +193,9 @@ class Pipeline:
                 LeftOutSample(id=item.id, key=key, left_out=why, by=name, at=timestamp(), attempts=unusable)
             )
 
-        def wanted(one: Sample) -> bool:
-            ready = one.boxes is not None and (one.boxes.confirmed or self.trust_detector)
-            return ready and (one.reference is None or one.step == "regenerate")
+        def wanted(sample: Sample) -> bool:
+            ready = sample.boxes is not None and (sample.boxes.confirmed or self.trust_detector)
+            return ready and (sample.reference is None or sample.step == "regenerate")
 
         await self._stage("references", wanted, make if maker else None, give_up)
         if maker is not None and maker.by_hand is not None:
@@ -182,15 +208,15 @@ class Pipeline:
         do: Callable[[Sample], Awaitable[None]] | None,
         give_up: Callable[[Sample, str], None],
     ) -> None:
-        """Work through the samples that need a stage; those it gave up before are passed over unless asked for again."""
+        """Process the samples that need a stage. Left-out samples are skipped unless they should be tried again."""
         tally = ItemTally(name)
         self.tallies.append(tally)
         todo = []
-        for place, sample in enumerate(self.folder.samples()):
-            if self.limit is not None and place >= self.limit:
+        for index, sample in enumerate(self.folder.samples()):
+            if self.limit is not None and index >= self.limit:
                 break
             if not wanted(sample):
-                tally.held += _is_past(sample, name)
+                tally.held += _has_result(sample, name)
             elif sample.step == "left out" and name not in self.again:
                 tally.left_out[sample.id] = sample.why
             elif do is None:
@@ -201,7 +227,7 @@ class Pipeline:
         if do is None or not todo:
             return
 
-        async def one(item: Sample) -> None:
+        async def run_item(item: Sample) -> None:
             try:
                 await do(item)
             except _Waits:
@@ -209,23 +235,23 @@ class Pipeline:
                 tally.made -= 1
 
         try:
-            await work_through(todo, one, tally, self.concurrency, self.tick, self.kept, give_up)
+            await work_through(todo, run_item, tally, self.concurrency, self.tick, self.kept, give_up)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
 
     def forecast(
         self, price: Price | None, editor_price: float | None, task: Callable[[PictureQuestion], str]
     ) -> list[StageForecast]:
-        """Estimate what is missing, before anything is sent: what stages would take that have all they need."""
+        """Estimate the requests and the cost of the missing samples, before anything is sent."""
         samples = list(self.folder.samples())[: self.limit]
-        asked = [one.question for one in samples if one.step == "metadata"]
-        read = sum(len(task(question)) // CHARACTERS_PER_TOKEN for question in asked)
-        usage = Usage(requests=len(asked), input_tokens=read, output_tokens=len(asked) * TOKENS_A_REPLY)
-        waiting = [one for one in samples if one.step in ("reference", "regenerate")]
-        later = [one for one in samples if one.step in ("metadata", "boxes", "confirm boxes")]
+        questions = [sample.question for sample in samples if sample.step == "metadata"]
+        read = sum(len(task(question)) // CHARACTERS_PER_TOKEN for question in questions)
+        usage = Usage(requests=len(questions), input_tokens=read, output_tokens=len(questions) * TOKENS_A_REPLY)
+        waiting = [sample for sample in samples if sample.step in ("reference", "regenerate")]
+        later = [sample for sample in samples if sample.step in ("metadata", "boxes", "confirm boxes")]
         pictures = len(waiting) + len(later)
         return [
-            StageForecast("metadata", len(asked), usage, price.cost(usage) if price else None),
+            StageForecast("metadata", len(questions), usage, price.cost(usage) if price else None),
             StageForecast(
                 "references",
                 pictures,
@@ -241,27 +267,27 @@ TOKENS_A_REPLY = 160
 
 @dataclass(frozen=True)
 class StageForecast:
-    """What a stage would take."""
+    """The estimated cost of a stage."""
 
     stage: str
     samples: int
     usage: Usage
     dollars: float | None
-    """None where the price is not known."""
+    """None if the price is unknown."""
 
 
 class _Waits(Exception):
     """A sample waits for people."""
 
 
-def _is_past(sample: Sample, stage: str) -> bool:
-    """True where a sample has what a stage makes."""
+def _has_result(sample: Sample, stage: str) -> bool:
+    """Return whether a sample has the result of a stage."""
     record = {"metadata": sample.metadata, "boxes": sample.boxes, "references": sample.reference}[stage]
     return record is not None
 
 
-def _asks_the_same(one: PictureQuestion, other: PictureQuestion) -> bool:
-    return (one.sha, question_key(one)) == (other.sha, question_key(other))
+def _asks_the_same(question: PictureQuestion, other: PictureQuestion) -> bool:
+    return (question.sha, question_key(question)) == (other.sha, question_key(other))
 
 
 def _without_time(record: PictureQuestion | LeftOutSample) -> dict[str, object]:
@@ -269,5 +295,5 @@ def _without_time(record: PictureQuestion | LeftOutSample) -> dict[str, object]:
 
 
 def lock_folder(folder: Path) -> RunLock:
-    """Hold a folder, so that no second session pays for the same."""
+    """Lock a folder, so that a second session does not pay for the same."""
     return RunLock(folder / LOCK)

@@ -1,4 +1,4 @@
-"""What the stages of a benchmark in the making write: one record a line, readable, the last line about a sample counts."""
+"""Records that the stages of a benchmark in the making write, one per line."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from editloupe.making.paste import PasteFacts
 from editloupe.types import Box, Record, Usage
 
 MOST_TARGETS = 8
-"""Targets a sample may have (DLEBench, Section 3.2)."""
+"""The most targets of a sample (DLEBench, Section 3.2)."""
 REGENERATIONS = 3
-"""How often a reference that a reviewer refuses is made anew (DLEBench, Section 3.1)."""
+"""How often a reference that a reviewer refuses is made again (DLEBench, Section 3.1)."""
 ReviewDecision = Literal["accept", "correct", "regenerate", "discard"]
 CHECKS = ("box", "metadata", "reference")
-"""What a reviewer confirms: the boxes enclose the target, the metadata fit the question, the reference meets the instruction."""
+"""What a reviewer confirms: the boxes enclose the target, the metadata fit the question, the reference follows the
+instruction."""
 
 
 NOT_SHOWN = re.compile(
     r"(?i)\b(image|picture|photo(graph)?) (does not|doesn't) (feature|show|contain|have)\b"
     r"|\ball (of )?the above answers are wrong\b"
 )
-"""Answers that no edit leads to and none begins at, such as the fifth option of every question of MME-RealWorld."""
+"""Answers that no edit can lead to or start from, such as the fifth option of every question of MME-RealWorld."""
 
 
 class SampleRecord(Record):
@@ -36,33 +37,33 @@ class SampleRecord(Record):
 
 
 class PictureQuestion(SampleRecord):
-    """A question about a picture, as it was read: `questions.jsonl`."""
+    """A question about a picture, as it was read, in `questions.jsonl`."""
 
     picture: str
-    """The file in the folder, by its content."""
+    """The file in the folder, named by its content hash."""
     sha: str
     size: tuple[int, int]
     question: str
     options: tuple[str, ...] = ()
     answer: str
-    """The right option's own words where it is one of them."""
+    """The text of the right option, if it is one of them."""
     boxes: tuple[Box, ...] = ()
     """Targets that came with the question."""
     box_names: tuple[str, ...] = ()
-    """What each of them is of, where the data say so."""
+    """The object of each box, if the data name it."""
     source: str | None = None
     licence: str | None = None
     origin: str = ""
-    """The question set and the place in it."""
+    """The question set and the position in it."""
     question_set: str = ""
-    """The file or folder it was read from, by a name of its own."""
+    """The unique name of the file or folder it was read from."""
 
 
 class Metadata(SampleRecord):
-    """What an edit is to do, made of a question: `metadata.jsonl`."""
+    """The edit that is made of a question, in `metadata.jsonl`."""
 
     key: str
-    """The question it was made of."""
+    """The key of the question it was made of."""
     q_type: str
     prompt_clean: str
     prompt_adv: str
@@ -71,7 +72,7 @@ class Metadata(SampleRecord):
     modified_object: str
     instruction_type: str
     wrong_option: str | None = None
-    """The option whose state the edit leads to, where it is one of them."""
+    """The option that the edit leads to, if it is one of them."""
     by: str
     """The model, or a person's name."""
     at: str
@@ -87,27 +88,27 @@ METADATA_KEYS = ("q_type", "prompt_clean", "prompt_adv", "edit_ops", "edit_instr
 
 
 class Boxes(SampleRecord):
-    """Where the targets are: `boxes.jsonl`."""
+    """The target boxes of a sample, in `boxes.jsonl`."""
 
     key: str
     """The picture and the target they were drawn for."""
     boxes: tuple[Box, ...] = Field(max_length=MOST_TARGETS)
     confirmed: bool
-    """Drawn or confirmed by a person, or come with the data; what a detector proposed waits for one."""
+    """Whether a person drew or confirmed them, or they came with the data. Proposed boxes wait for confirmation."""
     scores: tuple[float, ...] = ()
     by: str
     at: str
 
 
 class ReferenceImage(SampleRecord):
-    """A reference made by an editor: `references.jsonl`."""
+    """A reference made by an editor, in `references.jsonl`."""
 
     key: str
     """The picture, the boxes and the instruction it was made for."""
     attempt: int
-    """Which picture of the editor it is, from 1."""
+    """The number of the editor's picture, from 1."""
     made_anew: int = 0
-    """How often reviewers had it made anew."""
+    """How often reviewers had it made again."""
     crop: Box
     edited_crop: str
     reference: str
@@ -121,24 +122,24 @@ class ReferenceImage(SampleRecord):
 
 
 class LeftOutSample(SampleRecord):
-    """A sample that goes no further, and why: in the file of the stage it ended at."""
+    """A sample that is left out, with the reason, in the file of the stage where it ended."""
 
     key: str
     left_out: str
-    """One sentence."""
+    """The reason in one sentence."""
     by: str = ""
     at: str
     question_set: str = ""
-    """The file or folder, where it is a question that was left out."""
+    """The file or folder, if a question was left out."""
     attempts: int = 0
-    """Pictures an editor gave that could not be used."""
+    """Pictures of an editor that could not be used."""
 
 
 class Review(SampleRecord):
-    """What a reviewer decided about a sample as it stood then: `reviews.jsonl`."""
+    """The decision of a reviewer about the state of a sample, in `reviews.jsonl`."""
 
     key: str
-    """Everything that was looked at."""
+    """Everything the reviewer saw."""
     reviewer: str = Field(min_length=1, max_length=80)
     at: str
     decision: ReviewDecision

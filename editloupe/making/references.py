@@ -1,4 +1,7 @@
-"""References: the crop around the targets edited by an image editor or by hand, and put back into its picture."""
+"""Make reference images by editing the crop around the targets and pasting it back.
+
+An image editor or a person edits the crop.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +24,21 @@ from editloupe.agent.transport.errors import ModelFailed
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.folder import Ledger, MakingFolder, Sample, reference_key
-from editloupe.making.paste import EditorFrame, WrongShape, check_shape, cut, frame_crop, paste_crop
+from editloupe.making.paste import EditorFrame, WrongShape, check_shape, frame_crop, paste_crop
 from editloupe.making.records import LeftOutSample, ReferenceImage, content_key
 from editloupe.pictures.decode import Picture, decode, open_picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import ImageError, hash_pixels
 from editloupe.rubrics.case_pictures import crop_box, union
+from editloupe.tools import drawing
 from editloupe.tools.contract import ToolError
 from editloupe.types import Box, Usage
 
 EDITS, REFERENCES = "edits", "references"
 TRIES = 4
-"""Pictures that are asked for where what comes back cannot be used: the first and three more."""
+"""The most pictures per sample that are requested if the returned ones cannot be used."""
 USUAL_PICTURE = Usage(requests=1, input_tokens=1500, output_tokens=1500)
-"""What a picture is taken for before it is paid by its tokens."""
+"""The assumed usage of a picture before it is paid by its tokens."""
 PROMPT = (
     "{instruction} Change nothing else: keep the framing, the size and position of everything, the light, the colors and the "
     "texture of the rest of the picture exactly as they are."
@@ -42,11 +46,11 @@ PROMPT = (
 
 
 class NothingChanged(ValueError):
-    """What came back is the crop as it was."""
+    """The returned picture is the unchanged crop."""
 
 
 class Editor(Protocol):
-    """Somebody who edits pictures."""
+    """Interface of an image editor."""
 
     name: str
 
@@ -56,25 +60,29 @@ class Editor(Protocol):
 
 @dataclass(frozen=True)
 class ReferenceMaker:
-    """Who edits, what that costs, and where the pictures go."""
+    """Make references with an editor or from crops that were edited by hand."""
 
     folder: MakingFolder
     ledger: Ledger
     editor: Editor | None = None
     by_hand: HandFolder | None = None
     price: float | None = None
-    """Dollars a picture."""
+    """Dollars per picture."""
     token_price: Price | None = None
     unusable: dict[str, int] = field(default_factory=dict)
-    """How many pictures of samples that are being given up could not be used."""
+    """Unusable pictures per sample that is being given up."""
 
     @property
     def name(self) -> str:
-        """What records call who edits."""
+        """The name of the editor in records."""
         return self.editor.name if self.editor else BY_HAND
 
     async def make(self, sample: Sample) -> None:
-        """Make a sample's reference and write it down; raises Unanswered where no usable picture can be got."""
+        """Make the reference of a sample and store it.
+
+        Raises:
+            Unanswered: If no usable picture can be made.
+        """
         assert sample.boxes is not None
         attempt = self.next_attempt(sample)
         source = await asyncio.to_thread(self._source, sample)
@@ -85,57 +93,57 @@ class ReferenceMaker:
             self.unusable[sample.id] = attempt - 1
             try:
                 file, part, usage, cost = await self._edited(sample, name, source, crop)
-                made = await asyncio.to_thread(self._paste, sample, name, source, crop, part)
+                reference = await asyncio.to_thread(self._paste, sample, name, source, crop, part)
             except (WrongShape, NothingChanged, ImageError) as error:
                 if self.editor is None:
                     raise ToolError(f"{error}; put another one in its place") from None
                 problem = str(error)
                 attempt += 1
                 continue
-            more = {"key": _key(sample), "attempt": attempt, "edited_crop": file, "usage": usage, "cost": cost}
+            more = {"key": _find_key(sample), "attempt": attempt, "edited_crop": file, "usage": usage, "cost": cost}
             more["made_anew"] = sample.reference.made_anew + 1 if sample.reference else 0
-            self.folder.references.add(made.model_copy(update=more))
+            self.folder.references.add(reference.model_copy(update=more))
             del self.unusable[sample.id]
             return
         self.unusable[sample.id] = attempt - 1
         raise NoAnswer(f"{TRIES} pictures of the editor could not be used: {problem}")
 
     def next_attempt(self, sample: Sample) -> int:
-        """Return which picture of a sample comes next: after the one that was refused, and after those that were of no use."""
+        """Return the number of a sample's next picture, after refused and unusable ones."""
         if sample.reference is not None:
             return sample.reference.attempt + 1
-        known = self.folder.references.get(sample.id)
-        return known.attempts + 1 if isinstance(known, LeftOutSample) and known.key == _key(sample) else 1
+        existing = self.folder.references.get(sample.id)
+        return existing.attempts + 1 if isinstance(existing, LeftOutSample) and existing.key == _find_key(sample) else 1
 
     def name_file(self, sample: Sample, attempt: int) -> str:
-        """Return what an edited crop is called: by sample, by what is to be done and by whom, and by number."""
-        return f"{file_name(sample.id)}-{content_key(_key(sample), self.name)[:6]}-{attempt}"
+        """Return the file name of an edited crop, from sample, task, editor and attempt."""
+        return f"{file_name(sample.id)}-{content_key(_find_key(sample), self.name)[:6]}-{attempt}"
 
     def _source(self, sample: Sample) -> Picture:
         source = open_picture(self.folder.path / sample.question.picture)
         if source.sha != sample.question.sha:
-            raise ImageError(f"{sample.question.picture} is not the picture it was any more")
+            raise ImageError(f"{sample.question.picture} has changed since it was read")
         return source
 
     async def _edited(
         self, sample: Sample, name: str, source: Picture, crop: Box
     ) -> tuple[str, EditorFrame | None, Usage, float | None]:
-        """Return the name of the edited crop's file; a picture that was paid for and is on disk is not asked for again."""
+        """Return the file of the edited crop, its frame, usage and cost. A picture on disk is not requested again."""
         file = f"{EDITS}/{name}.png"
         if self.by_hand is not None:
-            found = self.by_hand.find(name)
-            assert found is not None, "only samples with an edited crop are begun"
-            await asyncio.to_thread(write_bytes, self.folder.path / file, found.read_bytes())
+            edited_file = self.by_hand.find(name)
+            assert edited_file is not None, "only samples with an edited crop are begun"
+            await asyncio.to_thread(write_bytes, self.folder.path / file, edited_file.read_bytes())
             return file, None, Usage(), None
         assert self.editor is not None
         assert sample.metadata is not None
-        frame = await asyncio.to_thread(frame_crop, cut(source.pixels, crop))
+        frame = await asyncio.to_thread(frame_crop, drawing.crop(source.pixels, crop))
         if (self.folder.path / file).is_file():
             return file, frame, Usage(), None
         expected = self._cost(USUAL_PICTURE) or 0.0
         self.ledger.reserve(expected)
         try:
-            instruction = PROMPT.format(instruction=_sentence(sample.metadata.edit_instruction))
+            instruction = PROMPT.format(instruction=_end_sentence(sample.metadata.edit_instruction))
             sent = await asyncio.to_thread(encode, frame.pixels)
             reply = await self.editor.edit(sent, instruction)
             assert reply.data is not None
@@ -162,7 +170,7 @@ class ReferenceMaker:
     def _paste(
         self, sample: Sample, name: str, source: Picture, crop: Box, frame: EditorFrame | None
     ) -> ReferenceImage:
-        """Put the edited crop back and write the reference; nothing is written where it does not fit."""
+        """Paste the edited crop and write the reference. If it does not fit, nothing is written."""
         assert sample.boxes is not None
         path = self.folder.path / EDITS / f"{name}.png"
         edited = decode(path.read_bytes(), f"the edited crop {path.name}").pixels
@@ -186,13 +194,13 @@ class ReferenceMaker:
         )
 
 
-def _key(sample: Sample) -> str:
+def _find_key(sample: Sample) -> str:
     assert sample.metadata is not None
     assert sample.boxes is not None
     return reference_key(sample.question, sample.metadata, sample.boxes)
 
 
-def _sentence(instruction: str) -> str:
+def _end_sentence(instruction: str) -> str:
     text = escape_invisible(" ".join(instruction.split()))
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
@@ -204,53 +212,53 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 @dataclass(frozen=True)
 class HandFolder:
-    """Crops edited by hand: one picture a sample, called as its crop is."""
+    """A folder of crops edited by hand, one picture per sample under the name of its crop."""
 
     path: Path
 
     def find(self, name: str) -> Path | None:
-        """Return an edited crop, if it is there."""
+        """Return an edited crop, or None."""
         return next((path for suffix in SUFFIXES if (path := self.path / f"{name}{suffix}").is_file()), None)
 
 
 @dataclass(frozen=True)
 class WaitingCrop:
-    """A crop somebody is to edit."""
+    """A crop that waits for a person to edit it."""
 
     name: str
     instruction: str
     target: str
     boxes: str
-    """The targets in the crop's own pixels."""
+    """The targets in pixels of the crop."""
 
 
 def write_crop(folder: Path, sample: Sample, name: str) -> WaitingCrop:
-    """Write the crop of a sample, for somebody to edit by hand; one that is there is left."""
+    """Write the crop of a sample for editing by hand. An existing file is kept."""
     assert sample.metadata is not None
     assert sample.boxes is not None
     crop = crop_box(union(sample.boxes.boxes), *sample.question.size)
     path = folder / CROPS / f"{name}.png"
     if not path.exists():
-        write_bytes(path, encode(cut(open_picture(folder / sample.question.picture).pixels, crop)))
+        write_bytes(path, encode(drawing.crop(open_picture(folder / sample.question.picture).pixels, crop)))
     inside = ([box.x1 - crop.x1, box.y1 - crop.y1, box.x2 - crop.x1, box.y2 - crop.y1] for box in sample.boxes.boxes)
     boxes = " ".join(",".join(map(str, box)) for box in inside)
     return WaitingCrop(name, sample.metadata.edit_instruction, sample.metadata.modified_object, boxes)
 
 
 def write_todo(folder: Path, waiting: Sequence[WaitingCrop]) -> None:
-    """Write the list of crops that wait, anew; an empty one where none does any more."""
+    """Rewrite the list of waiting crops; it is empty if none waits."""
     if not waiting and not (folder / CROPS / TODO_LIST).exists():
         return
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(("file", "instruction", "target", "target_boxes"))
-    table.writerows(map(for_csv, (f"{one.name}.png", one.instruction, one.target, one.boxes)) for one in waiting)
+    table.writerows(map(for_csv, (f"{crop.name}.png", crop.instruction, crop.target, crop.boxes)) for crop in waiting)
     make_folder(folder / CROPS)
     write_text(folder / CROPS / TODO_LIST, text.getvalue())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file whole, with its folder."""
+    """Write a file atomically and create its folder."""
     make_folder(path.parent)
     with whole_file(path) as part:
         part.write_bytes(data)

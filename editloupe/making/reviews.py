@@ -1,4 +1,4 @@
-"""Reviews: what people decide about samples, what they correct, and how well two of them agree."""
+"""Store reviews and corrections of samples, and measure how well reviewers agree."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from editloupe.rubrics.registry import PAPERS
 from editloupe.types import Box, Record, Usage, UserError
 
 SCORES = {"accept": 2.0, "correct": 1.0, "regenerate": 1.0, "discard": 0.0}
-"""Decisions as steps of one scale, for α: as it is, with work, not at all."""
+"""Decisions on one scale for α: accepted, needs work, discarded."""
 
 
 class ReviewAgreement(Record):
-    """How reviewers agree on the samples that two of them decided about as they stood."""
+    """Agreement of reviewers on samples that at least two of them reviewed in the same state."""
 
     samples: int
     pairs: int
     decision: float | None
     """Share of pairs of reviews with the same decision."""
     checks: Mapping[str, float | None]
-    """The same for each thing that was checked."""
+    """The same per check."""
     alpha: float | None
     """Krippendorff's ordinal α of accept, needs work, discard."""
     why: str | None = None
@@ -45,9 +45,22 @@ def review(
     boxes: Sequence[Box] | None = None,
     key: str | None = None,
 ) -> None:
-    """Write down a decision; with corrections, the corrected metadata and boxes as well.
+    """Store a decision about a sample, with corrected metadata and boxes if there are any.
 
-    `key` is what the reviewer looked at; where the sample has changed since, nothing is written and a UserError says so.
+    Args:
+        folder: The benchmark.
+        sample_id: The sample.
+        who: The reviewer's name.
+        decision: `accept`, `correct`, `regenerate` or `discard`.
+        checks: What the reviewer confirmed: `box`, `metadata`, `reference`.
+        note: A note.
+        corrected: Corrected metadata, by field.
+        boxes: Corrected boxes.
+        key: The state that the reviewer saw.
+
+    Raises:
+        UserError: If the sample has changed since then, is not ready, or the decision is not valid. Nothing is stored
+            then.
     """
     folder.refresh()
     sample = folder.sample(sample_id)
@@ -58,14 +71,16 @@ def review(
         raise UserError(f"{sample_id} is not ready for review: it waits for {sample.step}")
     if key is not None and key != sample.key:
         raise UserError(f"{sample_id} has changed since it was shown; look at it again")
-    kept = {check: bool(checks[check]) for check in CHECKS if check in checks}
-    if decision == "accept" and (len(kept) < len(CHECKS) or not all(kept.values())):
-        raise UserError("a sample is accepted only where box, metadata and reference are all confirmed")
-    changed = {one: " ".join(str(text).split()) for one, text in (corrected or {}).items()}
+    confirmed = {check: bool(checks[check]) for check in CHECKS if check in checks}
+    if decision == "accept" and (len(confirmed) < len(CHECKS) or not all(confirmed.values())):
+        raise UserError("to accept a sample, confirm box, metadata and reference")
+    changed = {field_name: " ".join(str(text).split()) for field_name, text in (corrected or {}).items()}
     if decision == "correct" and not changed and boxes is None:
         raise UserError("a correction needs corrected metadata or boxes")
     metadata = (
-        _corrected(sample.metadata, changed, name, question_key(sample.question)) if decision == "correct" else None
+        _correct_metadata(sample.metadata, changed, name, question_key(sample.question))
+        if decision == "correct"
+        else None
     )
     folder.reviews.add(
         Review(
@@ -74,7 +89,7 @@ def review(
             reviewer=name,
             at=timestamp(),
             decision=decision,
-            checks=kept,
+            checks=confirmed,
             note=note.strip(),
         )
     )
@@ -85,11 +100,11 @@ def review(
     draw_boxes(folder, sample_id, sample.boxes.boxes if boxes is None else boxes, name)
 
 
-def _corrected(metadata: Metadata, changed: Mapping[str, str], who: str, key: str) -> Metadata:
-    """Return metadata with a person's corrections; the type follows the question's type unless it is corrected itself."""
-    known = (*METADATA_KEYS, "instruction_type")
-    if unknown := [name for name in changed if name not in known]:
-        raise UserError(f"{unknown[0]} is nothing that can be corrected; there are: {', '.join(known)}")
+def _correct_metadata(metadata: Metadata, changed: Mapping[str, str], who: str, key: str) -> Metadata:
+    """Return metadata with a person's corrections. The edit type follows the question type unless it is corrected too."""
+    field_names = (*METADATA_KEYS, "instruction_type")
+    if unknown := [name for name in changed if name not in field_names]:
+        raise UserError(f"{unknown[0]} cannot be corrected; the fields are: {', '.join(field_names)}")
     if empty := [name for name, text in changed.items() if not text]:
         raise UserError(f"{empty[0]} cannot be empty")
     values = dict(changed)
@@ -102,13 +117,16 @@ def _corrected(metadata: Metadata, changed: Mapping[str, str], who: str, key: st
 
 
 def review_agreement(folder: MakingFolder) -> ReviewAgreement:
-    """Work out how reviewers agree: reviews of the same sample as it stood, the last of each reviewer.
+    """Measure how reviewers agree on samples in the same state, by the last review of each.
 
-    Of the first reviewers, that is: who came because those disagreed saw disputed samples alone.
+    Only the first reviewers of a sample count: later ones saw disputed samples only.
+
+    Args:
+        folder: The benchmark.
     """
     latest: dict[tuple[str, str], dict[str, Review]] = {}
-    for given in folder.reviews.all():
-        latest.setdefault((given.id, given.key), {})[given.reviewer] = given
+    for entry in folder.reviews.all():
+        latest.setdefault((entry.id, entry.key), {})[entry.reviewer] = entry
     first = max(2, folder.reviewers)
     shared = [dict(islice(reviews.items(), first)) for reviews in latest.values() if len(reviews) > 1]
     pairs = [pair for reviews in shared for pair in combinations(reviews.values(), 2)]
@@ -131,18 +149,18 @@ def review_agreement(folder: MakingFolder) -> ReviewAgreement:
     )
 
 
-def _named() -> dict[str, str]:
+def _load_edit_types() -> dict[str, str]:
     return next(dict(paper.question_types) for paper in PAPERS if paper.question_types)
 
 
 def list_edit_types() -> tuple[str, ...]:
-    """Return the instruction types a sample may have."""
-    return tuple(_named().values())
+    """Return the instruction types that a sample may have."""
+    return tuple(_load_edit_types().values())
 
 
 def find_edit_type(question_type: str) -> str:
-    """Return the instruction type of a question's type."""
+    """Return the instruction type of a question type."""
     try:
-        return _named()[question_type]
+        return _load_edit_types()[question_type]
     except KeyError:
-        raise UserError(f"a question's type is one of: {', '.join(_named())}") from None
+        raise UserError(f"a question's type is one of: {', '.join(_load_edit_types())}") from None

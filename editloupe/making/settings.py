@@ -1,4 +1,4 @@
-"""What can be set about making a benchmark; a folder keeps it, so that a second session goes on with the same."""
+"""Settings of making a benchmark. The folder stores them, so that the next session uses the same."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ FILE = "settings.json"
 
 
 class QuestionSetFacts(Record):
-    """What is said of one question set."""
+    """Source and licence of a question set."""
 
     source: str | None = None
-    """What the data card calls it; else its file's name."""
+    """Its name on the data card. Default: the file's name."""
     licence: str | None = None
-    """Of the pictures, where the rows do not say it."""
+    """The licence of the pictures, if the rows have none."""
 
 
 class MakingSettings(Record):
-    """The choices of a benchmark; each is given as KEY=VALUE."""
+    """The settings of a benchmark, each written as KEY=VALUE."""
 
     wrong_option: Literal["model", "drawn"] = "model"
     """Who picks the wrong option: the model, as in the paper, or chance by `seed` and the question's id."""
     ocr_operation: Literal["text_flip", "alter_text"] = "text_flip"
-    """The operation of a text question: the published prompt names both."""
+    """The operation of a text question. The published prompt names both."""
     count_operation: Literal["add_object", "by_number"] = "add_object"
-    """The operation of a count question: always add_object as the prompt says, or remove_object where the number falls."""
+    """The operation of a count question: always add_object, as in the prompt, or remove_object if the number falls."""
     repairs: int = Field(default=2, ge=0)
-    """How often metadata that cannot be used is sent back."""
+    """How often unusable metadata are sent back to the model."""
     seed: int = 0
     reviewers: int = Field(default=1, ge=1)
-    """How many people must accept a sample; all who decided must agree."""
+    """How many people must accept a sample. All who decided must agree."""
     sets: Mapping[str, QuestionSetFacts] = Field(default_factory=dict)
-    """What was said of each question set, by its name; given as options of their own."""
+    """Facts per question set; set by their own options."""
 
     def about(self, question_set: str) -> QuestionSetFacts:
-        """Return what was said of a question set."""
+        """Return the facts of a question set."""
         return self.sets.get(question_set, QuestionSetFacts())
 
 
@@ -51,7 +51,7 @@ _USUAL = MakingSettings()
 
 
 def load_settings(folder: Path) -> MakingSettings:
-    """Return what a folder was last made with; the defaults where it says nothing."""
+    """Return the stored settings of a folder, or the defaults."""
     path = folder / FILE
     if not path.exists():
         return MakingSettings()
@@ -64,28 +64,32 @@ def load_settings(folder: Path) -> MakingSettings:
 def update_settings(
     folder: Path, texts: Sequence[str], question_set: str = "", source: str | None = None, licence: str | None = None
 ) -> MakingSettings:
-    """Return the folder's settings with those given as KEY=VALUE in their places, kept for the next time.
+    """Apply KEY=VALUE settings to the settings of a folder, store and return them.
 
-    Source and licence are said of one question set; others keep theirs.
+    Source and licence apply to one question set; others keep theirs.
     """
-    kept = load_settings(folder)
-    chosen = parse_settings(texts, kept)
+    existing = load_settings(folder)
+    chosen = parse_settings(texts, existing)
     if source is not None or licence is not None:
-        before = kept.about(question_set)
+        before = existing.about(question_set)
         about = QuestionSetFacts(source=source or before.source, licence=licence or before.licence)
-        chosen = chosen.model_copy(update={"sets": {**kept.sets, question_set: about}})
-    if chosen != kept or not (folder / FILE).exists():
+        chosen = chosen.model_copy(update={"sets": {**existing.sets, question_set: about}})
+    if chosen != existing or not (folder / FILE).exists():
         write_text(folder / FILE, chosen.model_dump_json(indent=2) + "\n")
     return chosen
 
 
 def parse_settings(texts: Sequence[str], before: MakingSettings = _USUAL) -> MakingSettings:
-    """Read KEY=VALUE settings; an unknown one is the user's mistake."""
+    """Read KEY=VALUE settings.
+
+    Raises:
+        UserError: If a setting is unknown or a value is not valid.
+    """
     values: dict[str, Any] = before.model_dump()
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name.strip() not in SETTABLE:
-            raise UserError(f'"{text}" is no setting; there are: {", ".join(SETTABLE)}, as KEY=VALUE')
+            raise UserError(f'"{text}" is not a setting; the settings are: {", ".join(SETTABLE)}, as KEY=VALUE')
         values[name.strip()] = value.strip()
     try:
         return MakingSettings.model_validate(values)

@@ -178,7 +178,7 @@ def test_without_labels_there_is_no_agreement_and_that_is_said(
     given = command(scripted(by_tools), write_manifest(tmp_path, 4), tmp_path / "run", "--vary", "mode=tools,plain")
     assert run(given) == 0
     text = capsys.readouterr().out
-    assert "No labels by people" in text
+    assert "No agreement is reported" in text
     assert "ρ" not in text
     assert "Δ mean" in text
     assert "4 of 4" in text
@@ -281,14 +281,14 @@ def test_words_set_ups_judges_and_settings_of_tools_can_be_varied(
         (["enhancer=none,"], '"enhancer=none," is not KEY=V1,V2…'),
         (["enhancer=none,none"], "--vary enhancer has a value twice"),
         (["enhancer=none", "enhancer=fast"], "--vary enhancer is given twice"),
-        (["enhancer=none,quick"], "there are auto, realesrgan, fast, none, spandrel"),
+        (["enhancer=none,quick"], "use one of auto, realesrgan, fast, none, spandrel"),
         (["tools=all,zoom"], 'unknown tool "zoom"; the tools are: detect_object, localize_differences'),
         (["mode=plain,both"], '--mode is one of tools, oracle, plain, not "both"'),
         (["max-turns=0"], "Invalid value for '--max-turns'"),
         (["our-notes=on,perhaps"], '--vary our-notes takes on and off, not "perhaps"'),
         (["base-url=a,b"], "--vary base-url makes no sense: where a model is served decides no answer"),
-        (["setup=default,edival-paper"], "the combinations ask by dlebench and edival"),
-        (["max_regions=3,0"], "max_regions is at least 1"),
+        (["setup=default,edival-paper"], "the combinations use dlebench and edival"),
+        (["max_regions=3,0"], "max_regions must be at least 1"),
     ],
 )
 def test_a_mistake_is_one_sentence_before_anything_is_judged(

@@ -314,7 +314,7 @@ def test_a_killed_session_loses_nothing_and_no_picture_is_paid_for_twice(tmp_pat
     [
         (["--boxes", "guess"], "--boxes is people or detector"),
         (["--set", "ocr_operation=x"], "ocr_operation"),
-        (["--set", "colour=red"], "is no setting"),
+        (["--set", "colour=red"], "is not a setting"),
         (["--again", "reviews"], "--again is one of"),
         (["--editor", "nowhere"], "nowhere is neither a folder nor an image model"),
         (["--judge", "rules"], "needs a model that reads and writes"),

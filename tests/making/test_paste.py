@@ -13,7 +13,6 @@ from editloupe.making.paste import (
     EditorFrame,
     WrongShape,
     check_shape,
-    cut,
     frame_crop,
     measure_seam,
     outside_difference,
@@ -22,6 +21,7 @@ from editloupe.making.paste import (
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.case_pictures import crop_box
+from editloupe.tools import drawing
 from editloupe.types import Box
 from tests.making.demo_questions import DEMO
 
@@ -53,7 +53,7 @@ def one_crop(source: Pixels, chance: random.Random, side: int) -> tuple[float, f
     x, y = chance.randint(0, width - size[0]), chance.randint(0, height - size[1])
     target = Box(x1=x, y1=y, x2=x + size[0], y2=y + size[1])
     crop = crop_box(target, width, height)
-    frame = frame_crop(cut(source, crop), side)
+    frame = frame_crop(drawing.crop(source, crop), side)
     part = frame.extract_crop(like_an_editor(frame, target, crop, chance))
     result, facts = paste_crop(source, part, crop, [target])
     plain = source.copy()
@@ -91,7 +91,7 @@ def test_several_targets_lie_in_one_crop_and_the_picture_s_own_border_is_not_ble
     height, width = source.shape[:2]
     targets = [Box(x1=0, y1=0, x2=30, y2=30), Box(x1=60, y1=10, x2=90, y2=40)]
     crop = Box(x1=0, y1=0, x2=150, y2=120)
-    edited = cut(source, crop)
+    edited = drawing.crop(source, crop)
     edited[:30, :30] = (250, 0, 0)
     edited[10:40, 60:90] = (250, 0, 0)
 

@@ -99,7 +99,7 @@ def test_v_star_bench_s_own_folder_has_the_right_option_first_and_names_its_boxe
     assert found.box_names == ("dog", "motorcycle")
     assert isinstance(broken, LeftOutSample)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="holds no question"):
+    with pytest.raises(UserError, match="has no questions"):
         read(tmp_path / "empty", tmp_path / "out")
 
 
@@ -219,13 +219,13 @@ def test_pixel_reasoner_has_lists_and_boxed_answers_and_videos_are_left_out(tmp_
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"picture": "none.png"}, "there is no picture none.png beside the question set"),
-        ({"picture": "../outside.png"}, "there is no picture ../outside.png beside the question set"),
+        ({"picture": "none.png"}, "the picture none.png was not found next to the question set"),
+        ({"picture": "../outside.png"}, "the picture ../outside.png was not found next to the question set"),
         ({"picture": "broken.png"}, "broken.png"),
         ({"question": " "}, "it has no question"),
         ({"answer": None}, "it has no single answer"),
         ({"answer": "F"}, "its answer is option F, and there are 2"),
-        ({"target_boxes": [[0, 0, 500, 10]]}, "a target box lies outside its picture, which is 80 × 60 pixels"),
+        ({"target_boxes": [[0, 0, 500, 10]]}, "a target box is outside its picture, which has 80 × 60 pixels"),
         ({"target_boxes": [[9, 9, 9, 9]]}, "its boxes cannot be read"),
         ({"target_boxes": [[0, 0, 5, 5]] * 9}, "it has 9 target boxes, and a sample has at most 8"),
     ],
@@ -250,12 +250,12 @@ def test_a_row_that_cannot_be_used_says_why_and_the_others_go_on(
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("q.txt", "x", "q.txt is no question set"),
+        ("q.txt", "x", "q.txt is not a question set"),
         ("q.jsonl", "{", "q.jsonl, line 1: this is not JSON"),
         ("q.json", "{}", "q.json must hold a list"),
         ("q.parquet", "x", "q.parquet is not a Parquet file"),
         ("none.jsonl", None, "there is no question set at"),
-        ("q.jsonl", '{"id": 1}\n{"id": 1}', 'the id "1" stands already at q.jsonl, line 1'),
+        ("q.jsonl", '{"id": 1}\n{"id": 1}', 'the id "1" is already used at q.jsonl, line 1'),
     ],
 )
 def test_a_file_that_cannot_be_read_is_the_user_s_mistake(

@@ -159,10 +159,10 @@ def test_what_a_reviewer_saw_must_still_stand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("decision", "checks", "corrected", "sentence"),
     [
-        ("accept", BAD, None, "only where box, metadata and reference are all confirmed"),
-        ("accept", {}, None, "only where box, metadata and reference are all confirmed"),
+        ("accept", BAD, None, "confirm box, metadata and reference"),
+        ("accept", {}, None, "confirm box, metadata and reference"),
         ("correct", GOOD, None, "needs corrected metadata or boxes"),
-        ("correct", GOOD, {"colour": "x"}, "nothing that can be corrected"),
+        ("correct", GOOD, {"colour": "x"}, "cannot be corrected"),
         ("correct", GOOD, {"q_type": "size"}, "a question's type is one of"),
         ("correct", GOOD, {"edit_instruction": " "}, "cannot be empty"),
     ],
@@ -195,5 +195,5 @@ def test_a_line_that_is_no_record_is_told_with_its_place(tmp_path: Path) -> None
     a_folder(tmp_path, "a")
     with (tmp_path / "boxes.jsonl").open("a") as file:
         file.write('{"id": "a"}\n')
-    with pytest.raises(UserError, match=r"boxes.jsonl, line 2: this is no record"):
+    with pytest.raises(UserError, match=r"boxes.jsonl, line 2: not a valid record"):
         MakingFolder(tmp_path)

@@ -1,4 +1,4 @@
-"""Ablations: the same edits judged with one thing after another changed, in one run, and what each change makes of agreement."""
+"""Judge the same edits with varied settings in one run, and compare agreement, scores and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is compared: every combination of the values that are varied, and what all of them are asked."""
+"""Build the combinations of varied settings, and judge or estimate them.
+
+All combinations are judged into one run, which shares every equal reply and verdict.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,15 @@ BETWEEN = " · "
 
 @dataclass(frozen=True)
 class Combination:
-    """One row of the table: a way to judge, under the values that tell it from the others."""
+    """A way to judge: one row of the table.
+
+    Args:
+        values: The varied settings and their values here, as they were written.
+        batch: How it is judged. All combinations have the same edits and the same run.
+    """
 
     values: Mapping[str, str]
-    """What is varied to the value it has here, as it was written."""
     batch: Batch
-    """How it is judged; all combinations have the same edits and the same run."""
 
     @property
     def name(self) -> str:
@@ -39,7 +45,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class CombinationPlan:
-    """What a combination comes to: its questions, by criterion, and how many units that makes of the edits."""
+    """The questions of a combination per criterion, and the number of units they make."""
 
     protocol: str
     questions: Mapping[str, frozenset[str]]
@@ -47,12 +53,12 @@ class CombinationPlan:
     edits: frozenset[EditKey] = field(repr=False)
     """By id and model."""
     answers: Mapping[str, Answer] = field(default_factory=dict, repr=False)
-    """What each criterion can be answered with, as far as that is known."""
+    """The possible answers per criterion, if they are known."""
 
 
 @dataclass(frozen=True)
 class JudgedCombination:
-    """A combination, what it asks, and under which name the run holds what was answered."""
+    """A combination, its plan, and the configuration under which the run stores its answers."""
 
     combination: Combination
     plan: CombinationPlan
@@ -61,7 +67,10 @@ class JudgedCombination:
 
 
 def combinations_of(varied: Mapping[str, Sequence[T]]) -> list[dict[str, T]]:
-    """Return every combination of values; the first has the first value of each, and the last key varies the fastest.
+    """Return every combination of values. The first has the first value of each key; the last key varies fastest.
+
+    Args:
+        varied: Values per key.
 
     >>> combinations_of({"mode": ["plain", "tools"], "max_turns": [2, 8]})[1]
     {'mode': 'plain', 'max_turns': 8}
@@ -70,37 +79,38 @@ def combinations_of(varied: Mapping[str, Sequence[T]]) -> list[dict[str, T]]:
 
 
 def plan_combinations(combinations: Sequence[Combination]) -> list[CombinationPlan]:
-    """Open the judge of every combination, so that a mistake in the last of them costs nothing, and count what it is asked.
+    """Open the judge of every combination and count its questions, so that mistakes show before anything is paid.
 
-    Judges of different protocols are refused: their scores do not compare.
+    Raises:
+        UserError: If a judge cannot be opened, or the judges have different protocols, whose scores do not compare.
     """
-    found: list[CombinationPlan] = []
+    plans: list[CombinationPlan] = []
     counted: dict[tuple[str, ...], tuple[Counter[str], frozenset[EditKey]]] = {}
-    for one in combinations:
+    for combination in combinations:
         try:
-            judge = one.batch.open_judge()
+            judge = combination.batch.open_judge()
         except UserError as error:
-            raise UserError(f"{one.name}: {error}") from None
+            raise UserError(f"{combination.name}: {error}") from None
         try:
             if judge.criteria not in counted:
-                counted[judge.criteria] = _count(one.batch, judge)
+                counted[judge.criteria] = _count_units(combination.batch, judge)
             units, edits = counted[judge.criteria]
             questions: dict[str, set[str]] = {}
-            for asked in judge.question_specs():
-                questions.setdefault(asked.criterion, set()).add(asked.key)
+            for question in judge.question_specs():
+                questions.setdefault(question.criterion, set()).add(question.key)
             frozen = {criterion: frozenset(keys) for criterion, keys in questions.items()}
             rubrics = recorded_rubrics({"configurations": [judge.describe()]})
             answers = {name: answer for name in frozen if (answer := read_answer_kind(rubrics.get(name, {})))}
-            found.append(CombinationPlan(judge.protocol, frozen, dict(units), edits, answers))
+            plans.append(CombinationPlan(judge.protocol, frozen, dict(units), edits, answers))
         finally:
             judge.close()
-    protocols = dict.fromkeys(one.protocol for one in found)
+    protocols = dict.fromkeys(plan.protocol for plan in plans)
     if len(protocols) > 1:
-        raise UserError(f"the combinations ask by {' and '.join(protocols)}, whose scores do not compare")
-    return found
+        raise UserError(f"the combinations use {' and '.join(protocols)}, whose scores cannot be compared")
+    return plans
 
 
-def _count(batch: Batch, judge: BaseJudge) -> tuple[Counter[str], frozenset[EditKey]]:
+def _count_units(batch: Batch, judge: BaseJudge) -> tuple[Counter[str], frozenset[EditKey]]:
     units: Counter[str] = Counter()
     edits: set[EditKey] = set()
     for edit in batch.edits():
@@ -112,11 +122,11 @@ def _count(batch: Batch, judge: BaseJudge) -> tuple[Counter[str], frozenset[Edit
 
 
 LOOKS = "looks"
-"""The folder in the run in which combinations share what their tools found; it may be deleted."""
+"""The folder in the run in which combinations share tool results. It may be deleted."""
 
 
 def require_exact_answers(batch: Batch) -> Batch:
-    """Return a batch that uses no verdict given to a question asked otherwise: combinations are compared, not merged."""
+    """Return a batch that does not reuse verdicts on a differently worded question: combinations are compared, not merged."""
     return replace(batch, again=replace(batch.again, exact=True))
 
 
@@ -128,54 +138,66 @@ def judge_combinations(
     signals: bool = False,
     say: Say = lambda sentence: None,
 ) -> list[tuple[JudgedCombination, Ending | None]]:
-    """Judge every combination; where one is stopped, by a cap or by the user, the later ones are not begun.
+    """Judge every combination. If one is stopped, by a cap or by the user, later ones are not started.
 
-    Files of labels are read first: a mistake in them is told before anything is paid for.
+    Label files are read first, so that a mistake in them shows before anything is paid.
+
+    Args:
+        combinations: What to judge.
+        human: Files of human labels.
+        quiet: Show no progress.
+        signals: Handle Ctrl-C.
+        say: Called with messages for the user.
+
+    Returns:
+        Each combination with its ending, or None if it was not started.
     """
-    asking = plan_combinations(combinations)
-    check_labels(human, (edit_id for edit_id, _ in asking[0].edits), asking[0].answers)
-    found: list[tuple[JudgedCombination, Ending | None]] = []
+    plans = plan_combinations(combinations)
+    check_labels(human, (edit_id for edit_id, _ in plans[0].edits), plans[0].answers)
+    results: list[tuple[JudgedCombination, Ending | None]] = []
     stopped = False
-    for number, (one, what) in enumerate(zip(combinations, asking, strict=True), start=1):
+    for number, (combination, plan) in enumerate(zip(combinations, plans, strict=True), start=1):
         ending = None
         if not stopped:
-            say(f"{number} of {len(combinations)}: {one.name}")
-            ending = judge_batch(require_exact_answers(one.batch), quiet=quiet, signals=signals, say=say)
+            say(f"{number} of {len(combinations)}: {combination.name}")
+            ending = judge_batch(require_exact_answers(combination.batch), quiet=quiet, signals=signals, say=say)
             stopped = not ending.complete and bool(ending.why or ending.stops_requested)
-        same = _same(asking, number - 1)
+        same = _find_same(plans, number - 1)
         earlier = combinations[same].name if same is not None else None
-        found.append((JudgedCombination(one, what, ending.configuration if ending else None, earlier), ending))
-    return found
+        results.append(
+            (JudgedCombination(combination, plan, ending.configuration if ending else None, earlier), ending)
+        )
+    return results
 
 
-def _same(asking: Sequence[CombinationPlan], place: int) -> int | None:
-    """Return the first combination that asks exactly what this one does; None where that is itself."""
-    first = next(number for number, one in enumerate(asking) if one.questions == asking[place].questions)
-    return first if first < place else None
+def _find_same(plans: Sequence[CombinationPlan], index: int) -> int | None:
+    """Return the index of the first combination with exactly the same questions, or None if that is this one."""
+    first = next(number for number, plan in enumerate(plans) if plan.questions == plans[index].questions)
+    return first if first < index else None
 
 
 def estimate_combinations(combinations: Sequence[Combination], say: Say = lambda sentence: None) -> list[Forecast]:
-    """Estimate what each combination would take; questions that an earlier one asks too are counted there."""
-    asking, found = plan_combinations(combinations), []
+    """Estimate each combination. Questions that an earlier one asks too are counted there."""
+    plans, forecasts = plan_combinations(combinations), []
     seen: set[str] = set()
-    for one, what in zip(combinations, asking, strict=True):
-        new = [criterion for criterion, keys in what.questions.items() if not keys <= seen]
-        seen.update(*what.questions.values())
-        found.append(dry_run(require_exact_answers(_only(one.batch, new)), say))
-    return found
+    for combination, plan in zip(combinations, plans, strict=True):
+        new = [criterion for criterion, keys in plan.questions.items() if not keys <= seen]
+        seen.update(*plan.questions.values())
+        forecasts.append(dry_run(require_exact_answers(_restrict_criteria(combination.batch, new)), say))
+    return forecasts
 
 
-def _only(batch: Batch, criteria: Sequence[str]) -> Batch:
-    """Return the batch with only these criteria asked."""
+def _restrict_criteria(batch: Batch, criteria: Sequence[str]) -> Batch:
+    """Return the batch with only these criteria."""
 
     def open_judge(**hooks: Any) -> Any:
-        return _Narrowed(batch.open_judge(**hooks), tuple(criteria))
+        return _NarrowedJudge(batch.open_judge(**hooks), tuple(criteria))
 
     return replace(batch, open_judge=open_judge)
 
 
-class _Narrowed:
-    """A judge of which only some criteria are asked, for an estimate."""
+class _NarrowedJudge:
+    """A judge restricted to some criteria, for an estimate."""
 
     def __init__(self, judge: Any, criteria: tuple[str, ...]) -> None:
         self._judge, self._criteria = judge, criteria
@@ -184,5 +206,5 @@ class _Narrowed:
         return getattr(self._judge, name)
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
-        """Return those of the criteria that this edit is asked."""
+        """Return the selected criteria that apply to this edit."""
         return tuple(name for name in self._judge.criteria_for(edit) if name in self._criteria)

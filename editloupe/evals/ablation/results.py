@@ -1,4 +1,7 @@
-"""Reads a run that holds several combinations, and compares each with the first: agreement, scores, cost, time, looks."""
+"""Measure the combinations of a run and compare each with the first.
+
+The comparison covers agreement with people, scores, cost, time and tool calls.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, Record, Usage, UserError
 
 MEASURES = ("spearman", "accuracy", "mae")
-"""What is told of the agreement with people, of all measures that there are."""
+"""The agreement measures that an ablation reports."""
 
 
 class AblationCell(Record):
@@ -38,69 +41,70 @@ class AblationCell(Record):
     unjudged: int
     expected: int
     mean: Number | None
-    """Of the scores, 0 to 100, as a report has it."""
+    """Mean score, 0 to 100, as in a report."""
     agreement: Mapping[str, Estimate] = Field(default_factory=dict)
-    """Measure to value, over the edits that people labelled and this combination judged; empty without labels."""
+    """Measure to value, over the edits that people labelled and this combination judged. Empty without labels."""
     cost: Number | None
-    """Dollars for these verdicts, each taken for paid, also where its replies were shared; None where a price is unknown."""
+    """Dollars for these verdicts. Shared replies count as if paid. None if a price is unknown."""
     seconds: Number | None
-    """A verdict's waiting for replies, shared ones as they once took, and for tools; remembered looks take none."""
+    """Seconds per verdict for replies and tools. Shared replies count with their original time, cached tool results with
+    none."""
     tool_calls: Number | None
-    """A verdict's looks."""
+    """Tool calls per verdict."""
     remembered: Number | None
-    """Share of these that were taken before, for another criterion or combination; None where there was none."""
+    """Share of tool calls whose result was cached by another criterion or combination. None if there were no calls."""
     difference: Estimate | None = None
-    """The mean less that of the first row, over the edits that both judged; None in the first row."""
+    """The mean minus that of the first row, over the edits that both judged. None in the first row."""
     p: Number | None = None
-    """Of that difference: two-sided sign-flip test."""
+    """The p-value of that difference in a two-sided sign-flip test."""
     agreement_difference: Mapping[str, Estimate] = Field(default_factory=dict)
-    """Measure to its value less that of the first row, over the edits that both judged and people labelled."""
+    """Measure to its value minus that of the first row, over the edits that both judged and people labelled."""
 
 
 class AblationRow(Record):
-    """One combination."""
+    """The results of one combination."""
 
     name: str
     values: Mapping[str, str]
     configuration: str | None
-    """The run's name of what judged; None where nothing was judged yet."""
+    """The name of the configuration in the run. None if nothing was judged yet."""
     same_as: str | None = None
-    """The earlier row that asks exactly the same, so that its verdicts are these."""
+    """The earlier row with exactly the same questions, whose verdicts are shared."""
     criteria: Mapping[str, AblationCell]
 
     @property
     def complete(self) -> bool:
-        """True where every unit has a verdict."""
+        """Whether every unit has a verdict."""
         return all(cell.judged >= cell.expected for cell in self.criteria.values())
 
 
 class Ablation(Record):
-    """Every combination, the first one being what the others are compared with."""
+    """The results of all combinations. The others are compared with the first."""
 
     run: str
     protocol: str
     edits: int
     varied: Mapping[str, tuple[str, ...]]
     origin: str | None
-    """Where the labels by people come from; None where there are none."""
+    """The origin of the human labels. None if there are none."""
     annotators: int
     rows: tuple[AblationRow, ...]
     titles: Mapping[str, str]
     """Criteria to their titles."""
     paid: Usage
-    """What the run has really asked for, shared replies once."""
+    """What the run really requested; shared replies count once."""
     paid_cost: Number | None
     notes: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """True where every unit of every combination has a verdict."""
+        """Whether every unit of every combination has a verdict."""
         return all(row.complete for row in self.rows)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one plain record a combination and criterion."""
+        """Return one flat record per combination and criterion."""
         return [
-            {"combination": row.name, **row.values, "criterion": criterion, **_flat(cell)}
+            {"combination": row.name, **row.values, "criterion": criterion, **_flatten(cell)}
             for row in self.rows
             for criterion, cell in row.criteria.items()
         ]
@@ -110,24 +114,32 @@ class Ablation(Record):
         return data_frame(self.records())
 
     frame = to_pandas
-    """The former name of `to_pandas`."""
+    """Return the records as a pandas data frame. Needs pandas."""
 
 
-def _flat(cell: AblationCell) -> dict[str, Any]:
+def _flatten(cell: AblationCell) -> dict[str, Any]:
     names = ("judged", "unjudged", "expected", "mean", "cost", "seconds", "tool_calls", "remembered", "p")
-    found: dict[str, Any] = {name: getattr(cell, name) for name in names}
-    estimates = {**cell.agreement, **{f"{name}_difference": one for name, one in cell.agreement_difference.items()}}
-    for name, one in (*estimates.items(), *([("difference", cell.difference)] if cell.difference else ())):
-        found |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high, f"{name}_n": one.n}
-    return found
+    record: dict[str, Any] = {name: getattr(cell, name) for name in names}
+    estimates = {
+        **cell.agreement,
+        **{f"{name}_difference": estimate for name, estimate in cell.agreement_difference.items()},
+    }
+    for name, estimate in (*estimates.items(), *([("difference", cell.difference)] if cell.difference else ())):
+        record |= {
+            name: estimate.value,
+            f"{name}_low": estimate.low,
+            f"{name}_high": estimate.high,
+            f"{name}_n": estimate.n,
+        }
+    return record
 
 
-NO_LABELS = "No labels by people, so there is no agreement to tell: the manifest has none and no file was named."
+NO_LABELS = "No agreement is reported: neither the manifest nor a label file has human labels."
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What the verdicts of one combination on one criterion took, in sums."""
+    """Total effort of the verdicts of a combination on a criterion."""
 
     looks: int = 0
     remembered: int = 0
@@ -137,7 +149,14 @@ class Effort:
 def measure_run(
     out: str | Path, judged: Sequence[JudgedCombination], human: LabelFiles = None, resampling: Resampling | None = None
 ) -> Ablation:
-    """Compare the combinations of a run with the first of them, and all of them with people where these gave labels."""
+    """Compare the combinations of a run with the first one, and all of them with human labels if there are any.
+
+    Args:
+        out: The folder of the run.
+        judged: The combinations.
+        human: Files of human labels, in addition to those of the manifest.
+        resampling: Settings of the bootstrap.
+    """
     resampling = resampling or Resampling()
     files = [human] if isinstance(human, (str, Path)) else list(human or ())
     rows: list[AblationRow] = []
@@ -146,75 +165,79 @@ def measure_run(
     people: Agreement | None = None
     titles: dict[str, str] = {}
     with Run.open(out) as run:
-        for number, one in enumerate(judged):
-            table = _table(run, one)
+        for number, combination in enumerate(judged):
+            table = _read_table(run, combination)
             agreed = against = None
             if table is not None:
                 titles |= table.titles
-                agreed = _agreement(table, files, resampling)
+                agreed = _measure_agreement(table, files, resampling)
                 notes |= dict.fromkeys(
                     (*([BASELINE_NOTE] if table.by_rules else ()), *(agreed.notes if agreed else ()))
                 )
                 if number:
-                    against = _against(table, first, files if agreed else [], resampling)
+                    against = _compare_with_first(table, first, files if agreed else [], resampling)
             first, people = (table, agreed) if number == 0 else (first, people or agreed)
-            effort = {} if table is None else _effort(run, one)
-            rows.append(_row(one, table, agreed, against, effort))
+            effort = {} if table is None else _sum_efforts(run, combination)
+            rows.append(_build_row(combination, table, agreed, against, effort))
         usage, cost = run.read_spending()
         damage = run.damage.sentences()
     protocol = judged[0].plan.protocol
-    known = known_protocol(protocol)
+    own_protocol = known_protocol(protocol)
     for criterion in judged[0].plan.questions:
-        titles.setdefault(criterion, known.rubric(criterion).title if known else criterion)
+        titles.setdefault(criterion, own_protocol.rubric(criterion).title if own_protocol else criterion)
     if people is None:
         notes[NO_LABELS] = None
     return Ablation(
         run=Path(out).resolve().name,
         protocol=protocol,
         edits=len(judged[0].plan.edits),
-        varied=_varied(judged),
+        varied=_list_varied(judged),
         origin=people.origin if people else None,
         annotators=len(people.annotators) if people else 0,
         rows=tuple(rows),
         titles=titles,
         paid=usage,
         paid_cost=cost,
-        notes=(*notes, *_shared(rows), *damage),
+        notes=(*notes, *_list_shared(rows), *damage),
     )
 
 
-def _varied(judged: Sequence[JudgedCombination]) -> dict[str, tuple[str, ...]]:
-    keys = dict.fromkeys(key for one in judged for key in one.combination.values)
-    return {key: tuple(dict.fromkeys(one.combination.values[key] for one in judged)) for key in keys}
+def _list_varied(judged: Sequence[JudgedCombination]) -> dict[str, tuple[str, ...]]:
+    keys = dict.fromkeys(key for result in judged for key in result.combination.values)
+    return {key: tuple(dict.fromkeys(result.combination.values[key] for result in judged)) for key in keys}
 
 
-def _shared(rows: Iterable[AblationRow]) -> list[str]:
+def _list_shared(rows: Iterable[AblationRow]) -> list[str]:
     return [f"{row.name} asks exactly what {row.same_as} asks, and has its verdicts." for row in rows if row.same_as]
 
 
-def _table(run: Run, one: JudgedCombination) -> RunTable | None:
-    """Return the verdicts of a combination on the edits that are compared; the run may hold further ones."""
-    table = None if one.configuration is None else read_configuration_table(run, one.configuration)
+def _read_table(run: Run, combination: JudgedCombination) -> RunTable | None:
+    """Return the verdicts of a combination on the compared edits. The run may hold further ones."""
+    table = None if combination.configuration is None else read_configuration_table(run, combination.configuration)
     if table is None:
         return None
-    edits = one.plan.edits
-    kept = table.with_rows(row for row in table.rows if (row.edit.id, row.edit.model) in edits)
-    return kept if kept.rows else None
+    edits = combination.plan.edits
+    compared = table.with_rows(row for row in table.rows if (row.edit.id, row.edit.model) in edits)
+    return compared if compared.rows else None
 
 
-def _agreement(table: RunTable, files: list[str | Path], resampling: Resampling) -> Agreement | None:
-    """Return the agreement with people; None where nobody labelled these edits. A file that fits none is the user's mistake."""
+def _measure_agreement(table: RunTable, files: list[str | Path], resampling: Resampling) -> Agreement | None:
+    """Return the agreement with human labels, or None if these edits have none.
+
+    Raises:
+        UserError: If a label file fits none of the edits.
+    """
     people = load_human_labels(table, files)
     if not (people.given or people.adjudicated):
         return None
-    found = measure_agreement(table, people, resampling)
-    return found.model_copy(update={"notes": people.notes})
+    agreement = measure_agreement(table, people, resampling)
+    return agreement.model_copy(update={"notes": people.notes})
 
 
-def _against(
+def _compare_with_first(
     table: RunTable, first: RunTable | None, files: list[str | Path], resampling: Resampling
 ) -> RunComparison | str:
-    """Compare a combination with the first one; where that cannot be, the reason."""
+    """Compare a combination with the first one, or return why that is not possible."""
     if first is None:
         return "nothing was judged in the first row"
     try:
@@ -223,56 +246,58 @@ def _against(
         return "no edit was judged both here and in the first row"
 
 
-def _effort(run: Run, one: JudgedCombination) -> dict[str, Effort]:
-    """Return what the judged units of a combination took, by criterion."""
-    found: dict[str, Effort] = {}
-    if one.configuration is None:
-        return found
+def _sum_efforts(run: Run, combination: JudgedCombination) -> dict[str, Effort]:
+    """Return the effort of a combination's verdicts per criterion."""
+    efforts: dict[str, Effort] = {}
+    if combination.configuration is None:
+        return efforts
     with run.reader() as reader:
-        for step in reader.step_efforts(one.configuration):
-            if (step.edit_id, step.model or None) in one.plan.edits:
-                so_far = found.get(step.criterion, Effort())
-                found[step.criterion] = Effort(
-                    so_far.looks + step.observations,
-                    so_far.remembered + step.cached,
-                    so_far.seconds + (step.seconds or 0.0) + step.observed_seconds,
+        for step in reader.step_efforts(combination.configuration):
+            if (step.edit_id, step.model or None) in combination.plan.edits:
+                sums = efforts.get(step.criterion, Effort())
+                efforts[step.criterion] = Effort(
+                    sums.looks + step.observations,
+                    sums.remembered + step.cached,
+                    sums.seconds + (step.seconds or 0.0) + step.observed_seconds,
                 )
-    return found
+    return efforts
 
 
-def _row(
-    one: JudgedCombination,
+def _build_row(
+    judged: JudgedCombination,
     table: RunTable | None,
     agreed: Agreement | None,
     against: RunComparison | str | None,
     effort: Mapping[str, Effort],
 ) -> AblationRow:
-    means = {} if table is None else _means(table)
+    means = {} if table is None else _compute_means(table)
     cells = {}
-    for criterion, expected in one.plan.expected.items():
+    for criterion, expected in judged.plan.expected.items():
         units = [] if table is None else [unit for unit in table.units if unit.criterion == criterion]
-        cell = _cell(units, expected, means.get(criterion), effort.get(criterion, Effort()))
+        cell = _build_cell(units, expected, means.get(criterion), effort.get(criterion, Effort()))
         if agreed is not None and criterion in agreed.criteria:
-            whole = agreed.criteria[criterion]
-            cell = cell.model_copy(update={"agreement": {name: getattr(whole, name) for name in MEASURES}})
-        cells[criterion] = cell if against is None else cell.model_copy(update=_differences(against, criterion, agreed))
-    combination = one.combination
+            measured = agreed.criteria[criterion]
+            cell = cell.model_copy(update={"agreement": {name: getattr(measured, name) for name in MEASURES}})
+        cells[criterion] = (
+            cell if against is None else cell.model_copy(update=_build_differences(against, criterion, agreed))
+        )
+    varied = judged.combination
     return AblationRow(
-        name=combination.name,
-        values=dict(combination.values),
-        configuration=one.configuration,
-        same_as=one.same_as,
+        name=varied.name,
+        values=dict(varied.values),
+        configuration=judged.configuration,
+        same_as=judged.same_as,
         criteria=cells,
     )
 
 
-def _means(table: RunTable) -> dict[str, float | None]:
+def _compute_means(table: RunTable) -> dict[str, float | None]:
     sheet = ScoreMatrix(table, table.rows)
     by_criterion = sheet.point(None).by_criterion
-    return {name: finite_or_none(by_criterion[place]) for place, name in enumerate(sheet.criteria)}
+    return {name: finite_or_none(by_criterion[index]) for index, name in enumerate(sheet.criteria)}
 
 
-def _cell(units: Sequence[RunUnit], expected: int, mean: float | None, effort: Effort) -> AblationCell:
+def _build_cell(units: Sequence[RunUnit], expected: int, mean: float | None, effort: Effort) -> AblationCell:
     judged = sum(unit.judged for unit in units)
     paid = [unit.cost for unit in units if unit.requests]
     costs = [cost for cost in paid if cost is not None]
@@ -288,18 +313,18 @@ def _cell(units: Sequence[RunUnit], expected: int, mean: float | None, effort: E
     )
 
 
-def _differences(
+def _build_differences(
     against: RunComparison | str, criterion: str, agreed: Agreement | None
 ) -> dict[str, Estimate | float | dict[str, Estimate] | None]:
     if isinstance(against, str):
         return {"difference": missing_estimate(against)}
-    found = against.criteria.get(criterion)
-    if found is None:
+    difference = against.criteria.get(criterion)
+    if difference is None:
         return {"difference": missing_estimate("the first row was not asked this")}
     measures = against.human.get(criterion, {}) if agreed else {}
     return {
-        "difference": found.difference,
-        "p": found.p,
+        "difference": difference.difference,
+        "p": difference.p,
         "agreement_difference": {name: measures[name].difference for name in MEASURES if name in measures},
     }
 
@@ -317,41 +342,56 @@ def ablate(
     names: Sequence[str] = (),
     **options: Any,
 ) -> Ablation:
-    """Judge edits, or those of a manifest, in every combination of options of `Judge`, and compare each with the first.
+    """Judge edits with every combination of `Judge` options, and compare each combination with the first.
 
-    A combination is a mapping of options of `Judge` (`spec` for the judge itself), such as `combinations_of` makes;
-    `options` are those of all of them. What the run in `out` holds is not judged again.
+    What the run in `out` already holds is not judged again.
+
+    Args:
+        edits: Edits, or a manifest.
+        combinations: Options of `Judge` per combination (`spec` for the judge itself), for instance from
+            `combinations_of`.
+        out: The folder of the run.
+        spec: The judge, unless a combination has its own.
+        human: Files of human labels, in addition to those of the manifest.
+        resampling: Settings of the bootstrap.
+        limits: Limits of requests and cost.
+        repeats: How often each question is asked.
+        names: A name per combination. Default: its options.
+        options: Options of `Judge` for all combinations.
+
+    Raises:
+        UserError: If there are no combinations, or a judge cannot be opened.
     """
     if not combinations:
         raise UserError("an ablation needs at least one combination")
     listed = edits if isinstance(edits, (str, Path)) else list(edits)
     folder = Path(out)
-    made = []
+    prepared = []
     for number, values in enumerate(combinations):
         batch = Batch(
             edits=lambda: load_manifest(listed) if isinstance(listed, (str, Path)) else listed,
             out=folder,
-            open_judge=_opener({"spec": spec, **options, **values}, folder / LOOKS),
+            open_judge=_build_opener({"spec": spec, **options, **values}, folder / LOOKS),
             limits=limits or Limits(),
             repeats=repeats,
         )
-        told = {"name": names[number]} if names else {key: str(value) for key, value in values.items()}
-        made.append(Combination(told, batch))
-    judged = [one for one, _ in judge_combinations(made, human, quiet=True)]
+        shown_values = {"name": names[number]} if names else {key: str(value) for key, value in values.items()}
+        prepared.append(Combination(shown_values, batch))
+    judged = [combination for combination, _ in judge_combinations(prepared, human, quiet=True)]
     return measure_run(folder, judged, human, resampling)
 
 
-def _opener(options: Mapping[str, Any], looks: Path) -> Any:
-    """Return what opens a judge with these options; its tools share their results with the other combinations."""
-    given = dict(options)
-    spec = given.pop("spec", None)
-    tools = given.get("tools")
+def _build_opener(options: Mapping[str, Any], looks: Path) -> Any:
+    """Return a function that opens a judge with these options and the shared tool cache."""
+    judge_options = dict(options)
+    spec = judge_options.pop("spec", None)
+    tools = judge_options.get("tools")
     if tools is None:
-        given["setup"] = find_setup(given.get("setup")).with_cache_folder(looks)
+        judge_options["setup"] = find_setup(judge_options.get("setup")).with_cache_folder(looks)
     elif tools.cache_folder is None:
-        given["tools"] = replace(tools, cache_folder=looks)
+        judge_options["tools"] = replace(tools, cache_folder=looks)
 
     def open_judge(**hooks: Any) -> Judge:
-        return Judge(spec, **given, **hooks)
+        return Judge(spec, **judge_options, **hooks)
 
     return open_judge

@@ -1,4 +1,7 @@
-"""Judging as a reward: scores for edits, the best of several, and how often a judge puts the better of two first."""
+"""Use judges as reward models.
+
+Score edits, choose the best candidate, rank editing models, and measure accuracy on preference pairs.
+"""
 
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward.edit_rewards import Rewards, areward, best_of, reward, rewards

@@ -1,4 +1,4 @@
-"""Folders of candidates: pictures for one source and instruction, of which the best is wanted."""
+"""Choose the best of several candidate pictures for the same source and instruction."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.types import Edit, Record, UserError
 
 SOURCE, INSTRUCTION = "source", "instruction.txt"
-"""What a folder of candidates calls its source picture, whatever its suffix, and the file of its instruction."""
+"""Names in a folder of candidates: the source picture, with any suffix, and the file of its instruction."""
 
 
 class Candidate(Record):
-    """One candidate with its score."""
+    """A candidate with its score."""
 
     picture: str
     score: float | None
@@ -29,20 +29,20 @@ class Candidate(Record):
 
 
 class BestOfResult(Record):
-    """The candidates of one source and instruction, and which of them is best."""
+    """The candidates of one source and instruction, and the best of them."""
 
     name: str
     source: str
     instruction: str
     index: int | None
-    """The place of the best one, counted from 0; None where none could be judged."""
+    """The index of the best candidate, from 0. None if none could be judged."""
     winner: str | None
     candidates: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True)
 class CandidateSet:
-    """A source, an instruction, and the pictures to choose from."""
+    """A source, an instruction, and the candidate pictures."""
 
     name: str
     source: Path
@@ -51,7 +51,7 @@ class CandidateSet:
     task: str | None = None
 
     def edits(self) -> list[Edit]:
-        """Return the candidates as edits, each under its path."""
+        """Return the candidates as edits, each with its path as id."""
         return [
             Edit(
                 id=path.as_posix(),
@@ -64,46 +64,47 @@ class CandidateSet:
         ]
 
     def best(self, table: RunTable | None, protocol: str) -> BestOfResult:
-        """Return the best candidate by what a run holds; one without a score cannot win, and of equal ones the first does."""
+        """Return the best candidate by the scores in a run. Candidates without a score cannot win; ties go to the first."""
         edits = self.edits()
         rows = find_rows(table, edits) if table else {}
-        found = []
+        candidates = []
         for edit in edits:
             halves = score_pair_members(protocol, rows[edit.id], table.criteria) if table and edit.id in rows else []
             scores = [half.score for half in halves if half.score is not None]
             why = next((half.why for half in halves if half.why), NOT_YET)
             score = sum(scores) / len(scores) / 100 if scores else None
-            found.append(Candidate(picture=edit.id, score=score, why=None if scores else why))
-        index = find_best([one.score for one in found])
+            candidates.append(Candidate(picture=edit.id, score=score, why=None if scores else why))
+        index = find_best([candidate.score for candidate in candidates])
         return BestOfResult(
             name=self.name,
             source=str(self.source),
             instruction=self.instruction,
             index=index,
-            winner=None if index is None else found[index].picture,
-            candidates=tuple(found),
+            winner=None if index is None else candidates[index].picture,
+            candidates=tuple(candidates),
         )
 
 
 def find_candidate_sets(
     paths: Sequence[Path], source: Path | None = None, instruction: str | None = None, task: str | None = None
 ) -> list[CandidateSet]:
-    """Find what is to be chosen from: all paths together with a source and an instruction, else every folder by itself.
+    """Find the candidate sets of these paths.
 
-    A folder by itself holds a picture called `source` and an `instruction.txt`; its other pictures are the candidates.
+    With a source and an instruction, all paths are one set. Otherwise every path is a folder with a picture called
+    `source`, an `instruction.txt`, and the candidates.
     """
     if (source is None) != (instruction is None):
         raise UserError("--source and --instruction go together; without both, every folder holds its own")
     if source is not None and instruction is not None:
-        pictures = [picture for path in paths for picture in (_pictures(path) if path.is_dir() else [path])]
-        return [_choice(", ".join(map(str, paths)), source, instruction, pictures, task)]
-    return [_own_choice(path, task) for path in paths]
+        pictures = [picture for path in paths for picture in (_list_pictures(path) if path.is_dir() else [path])]
+        return [_build_set(", ".join(map(str, paths)), source, instruction, pictures, task)]
+    return [_read_folder(path, task) for path in paths]
 
 
-def _own_choice(folder: Path, task: str | None) -> CandidateSet:
+def _read_folder(folder: Path, task: str | None) -> CandidateSet:
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder; pictures need --source and --instruction")
-    pictures = _pictures(folder)
+        raise UserError(f"{folder} is not a folder; pictures need --source and --instruction")
+    pictures = _list_pictures(folder)
     own = [picture for picture in pictures if picture.stem == SOURCE]
     if len(own) != 1:
         raise UserError(f"{folder} needs one picture called {SOURCE}, or give --source and --instruction")
@@ -111,24 +112,24 @@ def _own_choice(folder: Path, task: str | None) -> CandidateSet:
         instruction = read_text(folder / INSTRUCTION).strip()
     except (OSError, UnicodeDecodeError):
         raise UserError(f"{folder} needs an {INSTRUCTION}, or give --source and --instruction") from None
-    return _choice(str(folder), own[0], instruction, pictures, task)
+    return _build_set(str(folder), own[0], instruction, pictures, task)
 
 
-def _choice(name: str, source: Path, instruction: str, pictures: Sequence[Path], task: str | None) -> CandidateSet:
+def _build_set(name: str, source: Path, instruction: str, pictures: Sequence[Path], task: str | None) -> CandidateSet:
     if not instruction.strip():
         raise UserError(f"the instruction of {name} is empty")
     if not source.is_file():
         raise UserError(f"there is no source picture at {source}")
-    others = tuple(dict.fromkeys(path for path in pictures if path.resolve() != source.resolve()))
-    if not others:
-        raise UserError(f"{name} holds no candidates: no picture beside the source")
-    lost = next((path for path in others if not path.is_file()), None)
+    candidates = tuple(dict.fromkeys(path for path in pictures if path.resolve() != source.resolve()))
+    if not candidates:
+        raise UserError(f"{name} has no candidates: the source is its only picture")
+    lost = next((path for path in candidates if not path.is_file()), None)
     if lost is not None:
         raise UserError(f"there is no candidate at {lost}")
-    return CandidateSet(name, source, instruction, others, task)
+    return CandidateSet(name, source, instruction, candidates, task)
 
 
-def _pictures(folder: Path) -> list[Path]:
+def _list_pictures(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURE_SUFFIXES)
     except OSError as error:

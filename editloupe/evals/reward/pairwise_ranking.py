@@ -1,4 +1,4 @@
-"""Editing models set against each other on the same sources: pairwise judgements, by scores or asked both at once."""
+"""Rank editing models by pairwise comparisons on the same sources, from scores or from direct comparisons."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from editloupe.types import Edit, UserError, Verdict
 
 OVERALL = "overall"
 _OUTCOMES: Mapping[str, float] = {"winner": 1.0, "loser": 0.0, "tie": 0.5, "inconsistent": 0.5}
-"""Two orders that contradict each other decide nothing: a tie."""
+"""Contradicting answers in the two orders count as a tie."""
 
 
 def build_model_pairs(edits: Iterable[Edit], dimensions: Sequence[str], file: str = "") -> list[Pair]:
-    """Return a pair for every two models' outputs of the same source and instruction, in each of these dimensions.
+    """Return a pair for every two models' outputs of the same source and instruction, per dimension.
 
-    Nobody said which is better: the first-named model stands in the winner's place, and the pair's label is `open`.
+    No preference is known: the first model takes the winner's place, and the pair's label is `open`.
     """
     cases: dict[Hashable, list[Edit]] = {}
     for edit in edits:
@@ -43,13 +43,13 @@ def build_model_pairs(edits: Iterable[Edit], dimensions: Sequence[str], file: st
                 f"the model {twice.model} has two outputs for the source and instruction of edit {twice.id}"
             )
         for first, second in itertools.combinations(outputs, 2):
-            pairs += [_pair(first, second, dimension, number, file) for dimension in dimensions]
+            pairs += [_build_pair(first, second, dimension, number, file) for dimension in dimensions]
     if not pairs:
         raise UserError("no two models have an output for the same source and instruction")
     return pairs
 
 
-def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> Pair:
+def _build_pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> Pair:
     return Pair(
         id=f"case_{number:05d}:{first.model}|{second.model}:{dimension}",
         source=require_path(first.source),
@@ -69,58 +69,63 @@ def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> 
 def rank_models(
     tables: Sequence[RunTable], dimensions: Sequence[str] = (), resampling: Resampling | None = None
 ) -> list[Ranking]:
-    """Rank the editing models of one run or several: by judgements of two at once where there are some, else by scores.
+    """Rank the editing models of one or several runs, by direct comparisons if there are any, else by scores.
 
-    `dimensions` are criteria or the protocol's dimensions of pairs; without any, the overall.
+    Args:
+        tables: The runs, judged by the same judge and protocol.
+        dimensions: Criteria or pair dimensions of the protocol. Default: the overall score.
+        resampling: Settings of the bootstrap.
     """
     if len({(table.protocol, table.judges) for table in tables}) > 1:
         raise UserError("the runs were judged by different judges or protocols; models compare within one of them only")
     protocol = tables[0].protocol
-    asked = _asked_at_once(tables)
-    if asked:
-        judged = [name for name, found in asked.items() if found]
+    comparisons = _find_direct_comparisons(tables)
+    if comparisons:
+        judged = [name for name, group in comparisons.items() if group]
         wanted = dimensions or (*judged, OVERALL)
-        unknown = [name for name in wanted if name != OVERALL and name not in asked]
+        unknown = [name for name in wanted if name != OVERALL and name not in comparisons]
         if unknown:
-            raise UserError(f'no pair was asked about "{unknown[0]}"; there are: {", ".join(asked)}')
+            raise UserError(f'no pair was asked about "{unknown[0]}"; there are: {", ".join(comparisons)}')
         open_ones = [name for name in wanted if name != OVERALL and name not in judged]
         if not judged or open_ones:
             about = f" about {open_ones[0]}" if open_ones else ""
             raise UserError(f"no question on two outputs{about} has been judged, so there is nothing to rank by")
-        pooled = [one for found in asked.values() for one in found]
-        return [_ranked(pooled if name == OVERALL else asked[name], name, resampling) for name in wanted]
+        pooled = [comparison for group in comparisons.values() for comparison in group]
+        return [_rank(pooled if name == OVERALL else comparisons[name], name, resampling) for name in wanted]
     return [
-        _named(_by_scores(some, protocol, name, resampling), part)
-        for part, some in _apart(tables)
+        _add_part_name(_rank_by_scores(some, protocol, name, resampling), part)
+        for part, some in _split_parts(tables)
         for name in dimensions or (OVERALL,)
     ]
 
 
-def _apart(tables: Sequence[RunTable]) -> list[tuple[str, Sequence[RunTable]]]:
-    """Return what the paper keeps apart, such as languages, one by one with its name; one that has a single model is left out."""
+def _split_parts(tables: Sequence[RunTable]) -> list[tuple[str, Sequence[RunTable]]]:
+    """Split the tables by what the paper reports separately, such as languages. Parts with a single model are left out."""
     fields = find_shared_slice_fields(tables)
     parts: dict[str, list[RunTable]] = {}
     for table in tables:
         for group, rows in group_rows(table.rows, fields).items():
             parts.setdefault(SEPARATOR.join(group), []).append(table.with_rows(rows))
     several: list[tuple[str, Sequence[RunTable]]] = [
-        (name, some) for name, some in parts.items() if len({row.model for one in some for row in one.rows}) > 1
+        (name, some) for name, some in parts.items() if len({row.model for table in some for row in table.rows}) > 1
     ]
     return several or [("", tables)]
 
 
-def _named(ranking: Ranking, part: str) -> Ranking:
+def _add_part_name(ranking: Ranking, part: str) -> Ranking:
     return ranking.model_copy(update={"dimension": f"{ranking.dimension}{SEPARATOR}{part}"}) if part else ranking
 
 
-def _ranked(found: Sequence[PairwiseJudgement], dimension: str, resampling: Resampling | None, *notes: str) -> Ranking:
-    ranking = fit_bradley_terry(found, resampling)
+def _rank(
+    comparisons: Sequence[PairwiseJudgement], dimension: str, resampling: Resampling | None, *notes: str
+) -> Ranking:
+    ranking = fit_bradley_terry(comparisons, resampling)
     return ranking.model_copy(update={"dimension": dimension, "notes": (*ranking.notes, *notes)})
 
 
-def _asked_at_once(tables: Sequence[RunTable]) -> dict[str, list[PairwiseJudgement]]:
-    """Return the judgements of two models' outputs at once, by the dimensions that were asked about."""
-    found: dict[str, list[PairwiseJudgement]] = {}
+def _find_direct_comparisons(tables: Sequence[RunTable]) -> dict[str, list[PairwiseJudgement]]:
+    """Return the direct comparisons of two models' outputs, by dimension."""
+    comparisons: dict[str, list[PairwiseJudgement]] = {}
     for table in tables:
         halves: list[PairMember] = []
         about: dict[PairKey, tuple[str, str, str]] = {}
@@ -129,20 +134,22 @@ def _asked_at_once(tables: Sequence[RunTable]) -> dict[str, list[PairwiseJudgeme
                 if isinstance(entry, Mapping) and isinstance(models := entry.get("models"), (list, tuple)):
                     key = PairKey(entry["file"], entry["id"], entry["dimension"], "pairwise")
                     about[key] = (str(models[0]), str(models[1]), row.source)
-                    found.setdefault(key.dimension, [])
+                    comparisons.setdefault(key.dimension, [])
             halves += score_pair_members(table.protocol, row, table.criteria)
         for key, result in decide_pairs(halves, pair_rules(table.protocol)).items():
             if key in about and result.decision is not None:
                 first, second, source = about[key]
-                found[key.dimension].append(PairwiseJudgement(first, second, _OUTCOMES[result.decision], source))
-    return found
+                comparisons[key.dimension].append(PairwiseJudgement(first, second, _OUTCOMES[result.decision], source))
+    return comparisons
 
 
-def _by_scores(tables: Sequence[RunTable], protocol: str, dimension: str, resampling: Resampling | None) -> Ranking:
+def _rank_by_scores(
+    tables: Sequence[RunTable], protocol: str, dimension: str, resampling: Resampling | None
+) -> Ranking:
     rules = pair_rules(protocol)
-    known = known_protocol(protocol)
+    own_protocol = known_protocol(protocol)
     criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
-    by_formula = known is not None and known.pairs is not None and dimension in rules.dimensions
+    by_formula = own_protocol is not None and own_protocol.pairs is not None and dimension in rules.dimensions
     if dimension != OVERALL and not by_formula and dimension not in criteria:
         raise UserError(f'"{dimension}" was not judged in this run; there are: {", ".join((OVERALL, *criteria))}')
     cases: dict[Hashable, dict[str, list[float]]] = {}
@@ -153,7 +160,7 @@ def _by_scores(tables: Sequence[RunTable], protocol: str, dimension: str, resamp
         for row in table.rows:
             model = table.name if row.model == NO_MODEL and len(tables) > 1 else row.model
             models.add(model)
-            score = _score(row, protocol, criteria, dimension, by_formula)
+            score = _find_score(row, protocol, criteria, dimension, by_formula)
             sources[row.case] = row.source
             if score is None:
                 left += 1
@@ -161,32 +168,32 @@ def _by_scores(tables: Sequence[RunTable], protocol: str, dimension: str, resamp
                 cases.setdefault(row.case, {}).setdefault(model, []).append(score)
     if len(models) < 2:
         raise UserError(f"there is only one model here, {next(iter(models))}; a ranking needs at least two")
-    found = []
+    comparisons = []
     for case, scores in cases.items():
         means = {model: sum(values) / len(values) for model, values in scores.items()}
         for first, second in itertools.combinations(means, 2):
             outcome = _OUTCOMES[rules.by_scores(means[first], means[second])]
-            found.append(PairwiseJudgement(first, second, outcome, sources[case]))
-    if not found:
+            comparisons.append(PairwiseJudgement(first, second, outcome, sources[case]))
+    if not comparisons:
         raise UserError("no two models have a judged output for the same source and instruction")
     notes = (
         [f"{number_of(left, 'output')} {verb(left, 'has', 'have')} no score and {verb(left, 'is', 'are')} left out."]
         if left
         else []
     )
-    lacking = sorted(models - {name for one in found for name in (one.first, one.second)})
+    lacking = sorted(models - {name for comparison in comparisons for name in (comparison.first, comparison.second)})
     notes += [f"Compared with no other model, so left out: {', '.join(lacking)}."] if lacking else []
-    return _ranked(found, dimension, resampling, *notes)
+    return _rank(comparisons, dimension, resampling, *notes)
 
 
-def _score(row: RunRow, protocol: str, criteria: Sequence[str], dimension: str, by_formula: bool) -> float | None:
+def _find_score(row: RunRow, protocol: str, criteria: Sequence[str], dimension: str, by_formula: bool) -> float | None:
     if dimension in criteria:
         outcomes = [unit.outcome for unit in row.units.get(dimension, ())]
-        scores = [one.score_100 for one in outcomes if isinstance(one, Verdict)]
+        scores = [outcome.score_100 for outcome in outcomes if isinstance(outcome, Verdict)]
     else:
         if by_formula:
             edit = row.edit.model_copy(update={"extra": {**row.edit.extra, "dimension": dimension}})
             row = RunRow(edit, row.pictures, row.units, row.name)
         scores = [half.score for half in score_pair_members(protocol, row, criteria)]
-    known = [score for score in scores if score is not None]
-    return sum(known) / len(known) if known else None
+    judged = [score for score in scores if score is not None]
+    return sum(judged) / len(judged) if judged else None

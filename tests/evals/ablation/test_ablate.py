@@ -53,7 +53,7 @@ def test_one_more_combination_judges_only_that(scripted: StartServer, tmp_path: 
     )
     manifest = write_manifest(tmp_path, 2)
     settings = JudgeSettings(max_turns=3)
-    options = {"spec": "openai:gpt-4.1", "base_url": server.openai_url, "settings": settings, "how": QUICK}
+    options = {"spec": "openai:gpt-4.1", "base_url": server.openai_url, "settings": settings, "resampling": QUICK}
     ablate(manifest, [{"mode": "plain"}], tmp_path / "run", **options)
     assert server.served == 4
     found = ablate(manifest, [{"mode": "plain"}, {"mode": "tools"}], tmp_path / "run", **options)
@@ -69,7 +69,7 @@ def test_what_is_unjudged_is_counted_and_never_a_low_score(scripted: StartServer
 
     server = scripted(partly)
     made = combinations_of({"mode": ["tools", "plain"]})
-    options = {"spec": "openai:gpt-4.1", "base_url": server.openai_url, "how": QUICK}
+    options = {"spec": "openai:gpt-4.1", "base_url": server.openai_url, "resampling": QUICK}
     found = ablate(write_manifest(tmp_path, 3), made, tmp_path / "run", **options)
     assert not found.complete
     first, second = (row.criteria[IF] for row in found.rows)
@@ -84,7 +84,13 @@ def test_what_is_unjudged_is_counted_and_never_a_low_score(scripted: StartServer
 def test_a_shared_reply_keeps_the_time_it_took(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(lambda request: final("Wrong Action").after(0.05))
     made = [{"settings": JudgeSettings(max_turns=turns)} for turns in (3, 4)]
-    options = {"spec": "openai:gpt-4.1", "base_url": server.openai_url, "how": QUICK, "criteria": [IF], "mode": "tools"}
+    options = {
+        "spec": "openai:gpt-4.1",
+        "base_url": server.openai_url,
+        "resampling": QUICK,
+        "criteria": [IF],
+        "mode": "tools",
+    }
     found = ablate(write_manifest(tmp_path, 1), made, tmp_path / "run", names=("three", "four"), **options)
     assert server.served == 1
     first, second = (row.criteria[IF].seconds for row in found.rows)
@@ -101,7 +107,7 @@ def test_mistakes_are_told(edit: Edit, tmp_path: Path) -> None:
         ablate([edit], [], tmp_path / "run")
     with pytest.raises(UserError, match=r"mode=both: .* has no mode"):
         ablate([edit], [{"mode": "tools"}, {"mode": "both"}], tmp_path / "run", spec="rules")
-    with pytest.raises(UserError, match="the combinations ask by dlebench and wiseedit"):
+    with pytest.raises(UserError, match="the combinations use dlebench and wiseedit"):
         ablate([edit], [{"protocol": "dlebench"}, {"protocol": "wiseedit"}], tmp_path / "run", spec="rules")
     with pytest.raises(UserError, match="no edits"):
         ablate([], [{"mode": "tools"}], tmp_path / "run", spec="rules")

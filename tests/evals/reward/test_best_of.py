@@ -148,7 +148,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, scripted: StartServer, capsys
 
     assert "needs one picture called source" in told(str(empty))
     assert "--source and --instruction go together" in told(str(folder), "--source", str(folder / "source.png"))
-    assert "is no folder; pictures need --source" in told(str(folder / "a.png"))
+    assert "is not a folder; pictures need --source" in told(str(folder / "a.png"))
     shared = ["--source", str(folder / "source.png"), "--instruction", "x"]
     assert "holds no candidates" in told(str(empty), *shared)
     assert "there is no candidate at" in told(str(tmp_path / "no.png"), *shared)

@@ -85,9 +85,12 @@ def test_a_pair_without_both_numbers_is_neither_right_nor_wrong(pairs: Path) -> 
         ('{"picture": "1.png", "score": 1, "dimension": "XY"}', 'line 1: "dimension" is "XY"'),
         (
             '{"pair": "a", "winner": 1, "loser": 2}\n{"pair": 1, "winner": 2, "loser": 1}',
-            "line 2: the pair 1 stands here",
+            "line 2: the pair 1 is listed twice",
         ),
-        ('{"picture": "1.png", "score": 1}\n{"picture": "1.png", "score": 2}', "line 2: the picture 1.png stands here"),
+        (
+            '{"picture": "1.png", "score": 1}\n{"picture": "1.png", "score": 2}',
+            "line 2: the picture 1.png is listed twice",
+        ),
         ('{"pair": "z", "winner": 1, "loser": 2}', "has both numbers of none of the 4 pairs"),
     ],
 )

@@ -90,7 +90,7 @@ def test_samples_are_accepted_corrected_sent_back_and_discarded(
     for words in ("cat's eye on the left side of the picture", "that is green.", "that is blue."):
         expect(page.locator(".making-words")).to_contain_text(words)
     page.keyboard.press("a")
-    expect(page.locator("[data-saved]")).to_contain_text("only where box, metadata and reference are all confirmed")
+    expect(page.locator("[data-saved]")).to_contain_text("confirm box, metadata and reference")
     for key in "123":
         page.keyboard.press(key)
     expect(page.locator("[data-pane=edited] img")).to_have_js_property("complete", True)
