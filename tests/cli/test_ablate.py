@@ -275,8 +275,8 @@ def test_words_set_ups_judges_and_settings_of_tools_can_be_varied(
 @pytest.mark.parametrize(
     ("vary", "sentence"),
     [
-        (["enhancr=none,fast"], '"enhancr" is none; did you mean enhancer'),
-        (["qqq=1"], '"qqq" is none; there are: judge, setup'),
+        (["enhancr=none,fast"], '"enhancr" is not one; did you mean enhancer'),
+        (["qqq=1"], '"qqq" is not one; there are: judge, setup'),
         (["enhancer"], '"enhancer" is not KEY=V1,V2…'),
         (["enhancer=none,"], '"enhancer=none," is not KEY=V1,V2…'),
         (["enhancer=none,none"], "--vary enhancer has a value twice"),

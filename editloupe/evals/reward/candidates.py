@@ -69,9 +69,9 @@ class CandidateSet:
         rows = find_rows(table, edits) if table else {}
         candidates = []
         for edit in edits:
-            halves = score_pair_members(protocol, rows[edit.id], table.criteria) if table and edit.id in rows else []
-            scores = [half.score for half in halves if half.score is not None]
-            why = next((half.why for half in halves if half.why), NOT_YET)
+            members = score_pair_members(protocol, rows[edit.id], table.criteria) if table and edit.id in rows else []
+            scores = [member.score for member in members if member.score is not None]
+            why = next((member.why for member in members if member.why), NOT_YET)
             score = sum(scores) / len(scores) / 100 if scores else None
             candidates.append(Candidate(picture=edit.id, score=score, why=None if scores else why))
         index = find_best([candidate.score for candidate in candidates])
@@ -122,7 +122,7 @@ def _build_set(name: str, source: Path, instruction: str, pictures: Sequence[Pat
         raise UserError(f"there is no source picture at {source}")
     candidates = tuple(dict.fromkeys(path for path in pictures if path.resolve() != source.resolve()))
     if not candidates:
-        raise UserError(f"{name} has no candidates: the source is its only picture")
+        raise UserError(f"{name} has no candidates: it needs a picture other than the source")
     lost = next((path for path in candidates if not path.is_file()), None)
     if lost is not None:
         raise UserError(f"there is no candidate at {lost}")

@@ -52,12 +52,12 @@ def judge_pairs(pairs: Iterable[Pair], judge: Judge, way: Way = "pointwise", con
     listed = list(pairs)
     edits = pair_edits(listed, judge.protocol, way)
     scores = rewards(edits, judge, concurrency=concurrency)
-    halves = [
+    members = [
         PairMember(edit, 0, None if reward.score is None else 100 * reward.score, reward.why)
         for edit, reward in zip(edits, scores, strict=True)
     ]
     about = {"judge": judge.spec, "protocol": judge.protocol, "mode": judge.mode}
-    return _build_report(listed, halves, way, sum((score.usage for score in scores), Usage()), about)
+    return _build_report(listed, members, way, sum((score.usage for score in scores), Usage()), about)
 
 
 def report_pairs(
@@ -73,20 +73,20 @@ def report_pairs(
         protocol: The protocol.
         mode: The mode of the judge.
     """
-    halves: list[PairMember] = []
+    members: list[PairMember] = []
     usage = Usage()
     if table is not None:
         for row in find_rows(table, pair_edits(pairs, protocol, way)).values():
-            halves += score_pair_members(protocol, row, table.criteria)
+            members += score_pair_members(protocol, row, table.criteria)
             usage = sum((unit.outcome.usage for units in row.units.values() for unit in units), usage)
-    return _build_report(pairs, halves, way, usage, {"judge": judge, "protocol": protocol, "mode": mode})
+    return _build_report(pairs, members, way, usage, {"judge": judge, "protocol": protocol, "mode": mode})
 
 
 def _build_report(
-    pairs: Sequence[Pair], halves: Iterable[PairMember], way: Way, usage: Usage, about: dict[str, str]
+    pairs: Sequence[Pair], members: Iterable[PairMember], way: Way, usage: Usage, about: dict[str, str]
 ) -> PairReport:
     rules = pair_rules(about["protocol"])
-    results_by_key = decide_pairs(halves, rules)
+    results_by_key = decide_pairs(members, rules)
     results = [
         results_by_key.get(PairKey(*pair.key, way)) or _unjudged_result(pair, about["protocol"], way) for pair in pairs
     ]
@@ -168,8 +168,8 @@ def _read_run_lines(folder: Path) -> list[tuple[JudgeAccuracy, str]]:
         ]
     lines = []
     for table in tables:
-        halves = (half for row in table.rows for half in score_pair_members(table.protocol, row, table.criteria))
-        results = decide_pairs(halves, pair_rules(table.protocol))
+        members = (member for row in table.rows for member in score_pair_members(table.protocol, row, table.criteria))
+        results = decide_pairs(members, pair_rules(table.protocol))
         judge = " + ".join(table.judges)
         lines += [
             (count_judge_accuracy(_format_name(judge, way), own), table.configuration)

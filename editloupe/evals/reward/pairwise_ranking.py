@@ -127,7 +127,7 @@ def _find_direct_comparisons(tables: Sequence[RunTable]) -> dict[str, list[Pairw
     """Return the direct comparisons of two models' outputs, by dimension."""
     comparisons: dict[str, list[PairwiseJudgement]] = {}
     for table in tables:
-        halves: list[PairMember] = []
+        members: list[PairMember] = []
         about: dict[PairKey, tuple[str, str, str]] = {}
         for row in table.rows:
             for entry in row.edit.extra.get(PAIRS) or ():
@@ -135,8 +135,8 @@ def _find_direct_comparisons(tables: Sequence[RunTable]) -> dict[str, list[Pairw
                     key = PairKey(entry["file"], entry["id"], entry["dimension"], "pairwise")
                     about[key] = (str(models[0]), str(models[1]), row.source)
                     comparisons.setdefault(key.dimension, [])
-            halves += score_pair_members(table.protocol, row, table.criteria)
-        for key, result in decide_pairs(halves, pair_rules(table.protocol)).items():
+            members += score_pair_members(table.protocol, row, table.criteria)
+        for key, result in decide_pairs(members, pair_rules(table.protocol)).items():
             if key in about and result.decision is not None:
                 first, second, source = about[key]
                 comparisons[key.dimension].append(PairwiseJudgement(first, second, _OUTCOMES[result.decision], source))
@@ -194,6 +194,6 @@ def _find_score(row: RunRow, protocol: str, criteria: Sequence[str], dimension: 
         if by_formula:
             edit = row.edit.model_copy(update={"extra": {**row.edit.extra, "dimension": dimension}})
             row = RunRow(edit, row.pictures, row.units, row.name)
-        scores = [half.score for half in score_pair_members(protocol, row, criteria)]
+        scores = [member.score for member in score_pair_members(protocol, row, criteria)]
     judged = [score for score in scores if score is not None]
     return sum(judged) / len(judged) if judged else None

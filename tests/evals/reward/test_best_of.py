@@ -150,7 +150,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, scripted: StartServer, capsys
     assert "--source and --instruction go together" in told(str(folder), "--source", str(folder / "source.png"))
     assert "is not a folder; pictures need --source" in told(str(folder / "a.png"))
     shared = ["--source", str(folder / "source.png"), "--instruction", "x"]
-    assert "holds no candidates" in told(str(empty), *shared)
+    assert "has no candidates" in told(str(empty), *shared)
     assert "there is no candidate at" in told(str(tmp_path / "no.png"), *shared)
     (folder / "instruction.txt").unlink()
     assert "needs an instruction.txt" in told(str(folder))
