@@ -1,4 +1,4 @@
-"""Forks: traces that continue a stored trace from one of its steps, with one thing changed. They are never verdicts."""
+"""Continue stored traces from one of their steps with one thing changed. The results are forks, never verdicts."""
 
 from editloupe.evals.forks.fork_judge import JudgeChange
 from editloupe.evals.forks.fork_store import forks_of

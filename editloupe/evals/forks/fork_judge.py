@@ -1,4 +1,4 @@
-"""The judge of a fork: asked as the parent was, but for what is given otherwise."""
+"""Opens the judge of a fork with the settings of the parent's judge, except for those that are changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,19 @@ from editloupe.types import Mode, UserError
 
 @dataclass(frozen=True)
 class JudgeChange:
-    """What is other about the judge; what is None or empty is as the parent's."""
+    """Changes of the judge. What is None or empty is taken from the parent.
+
+    Args:
+        judge: The judge's spec, such as `openai:gpt-5.1`.
+        base_url: The address of the provider.
+        protocol: The protocol that is asked.
+        mode: `tools`, `oracle` or `plain`.
+        setup: A preset, by name, file or value.
+        rubrics: Files that reword the rubric, or the user's own rubric.
+        judging: Fields of `JudgeSettings`.
+        tools: Fields of `ToolSettings`; they apply to calls after the fork.
+        address_of_run: Whether the address in the run may be used if it is on this machine. If False, only `base_url` is used.
+    """
 
     judge: str | None = None
     base_url: str | None = None
@@ -33,17 +45,13 @@ class JudgeChange:
     mode: Mode | None = None
     setup: str | Path | Setup | None = None
     rubrics: Sequence[str | Path] = ()
-    """Files with other words for the rubric, or the user's own rubric."""
     judging: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `JudgeSettings`."""
     tools: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `ToolSettings`; they hold for calls that are carried out after the fork."""
     address_of_run: bool = True
-    """Whether the server that the run names may be asked, where it is on this machine; else only `base_url`."""
 
 
 def reopen_judge(kept: StoredTrace, other: JudgeChange, change: StepChange, replies: ReplyStore | None) -> Judge:
-    """Return the judge that goes on; what cannot be asked as it was is told in one sentence."""
+    """Return the judge that continues a trace; raise UserError if it cannot be opened as it was."""
     spec = other.judge or kept.judge
     if split_spec(spec)[0] == RULES and (change.thought is not None or change.pictures):
         raise UserError(
@@ -66,10 +74,10 @@ def reopen_judge(kept: StoredTrace, other: JudgeChange, change: StepChange, repl
 
 
 def _address(kept: StoredTrace, spec: str) -> str | None:
-    """Return where the parent's judge was asked; another judge has its own place.
+    """Return the address of the parent's judge; None if another judge continues.
 
-    A run may come from anybody, and the key goes where the address points: an address that is neither on this machine nor the
-    user's own has to be said again.
+    The run may be from somebody else, and the API key is sent to the address. So an address that is neither on this machine
+    nor in the user's environment has to be given again.
     """
     address = kept.described.get("base_url")
     if spec != kept.judge or not isinstance(address, str) or not address:
@@ -78,7 +86,7 @@ def _address(kept: StoredTrace, spec: str) -> str | None:
     if redact_url(own) == address if own else False:
         return own
     if PLACEHOLDER in address or not _is_here(address):
-        raise UserError(f"this judge was asked at {address}; where it is to be asked now, say again with --base-url")
+        raise UserError(f"this judge was asked at {address}; give the address to use now with --base-url")
     return address
 
 
@@ -92,10 +100,10 @@ def _is_here(address: str) -> bool:
 
 
 def _setup(kept: StoredTrace, other: JudgeChange) -> Setup:
-    """Return the parent's settings with the given ones in their places; the machine's own are not kept."""
+    """Return the parent's settings with the changes; settings of the machine are not stored in a run."""
     described = kept.described.get("setup")
     if other.setup is not None or not isinstance(described, Mapping):
-        found = find_setup(other.setup)
+        setup = find_setup(other.setup)
     else:
         name = str(described.get("name"))
         same = (
@@ -103,13 +111,15 @@ def _setup(kept: StoredTrace, other: JudgeChange) -> Setup:
         )
         settings = kept.described.get("settings")
         judging = dict(settings if isinstance(settings, Mapping) else described.get("judging") or {})
-        found = same.with_settings(judging=_usable(judging), tools=dict(described.get("tools") or {}))
+        setup = same.with_settings(judging=_usable(judging), tools=dict(described.get("tools") or {}))
     if not other.judging and not other.tools:
-        return found
-    return found.with_settings(judging=other.judging, tools=other.tools)
+        return setup
+    return setup.with_settings(judging=other.judging, tools=other.tools)
 
 
 def _usable(judging: dict[str, Any]) -> dict[str, Any]:
-    """Return settings that can be used again: those that were set; the values of headers are not kept."""
-    known = {name: value for name, value in judging.items() if name in JudgeSettings.model_fields and name != "headers"}
-    return {name: value for name, value in known.items() if value is not None and PLACEHOLDER not in str(value)}
+    """Return the settings that can be used again. The values of headers are not stored."""
+    fields = {
+        name: value for name, value in judging.items() if name in JudgeSettings.model_fields and name != "headers"
+    }
+    return {name: value for name, value in fields.items() if value is not None and PLACEHOLDER not in str(value)}

@@ -1,4 +1,4 @@
-"""Where forks are kept: a table of their own in a run's file, which no verdict, score or table of the run ever reads."""
+"""Stores forks in a table of their own in a run's file. Verdicts, scores and reports of the run never read it."""
 
 from __future__ import annotations
 
@@ -19,50 +19,54 @@ from editloupe.types import Sha, Trace, UserError
 
 
 def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
-    """Write a fork with its pictures and return it with its number."""
-    wanted = {sha for shas in fork.pictures.values() for sha in shas}
-    for trace in (fork.trace, fork.parent.trace):
-        wanted |= pictures_of(trace)
-    for sha in wanted:
+    """Store a fork with its pictures and return it with its number."""
+    shas = {sha for own in fork.pictures.values() for sha in own}
+    for sha in shas | pictures_of(fork.trace) | pictures_of(fork.parent.trace):
         if sha in album and sha not in run.pictures:
             suffix, data = encode_file(album[sha])
             run.pictures.keep_bytes(sha, suffix, data)
-    kept = fork.model_copy(update={"kept_at": timestamp()})
+    stored = fork.model_copy(update={"kept_at": timestamp()})
 
     def record(number: int) -> str:
-        nonlocal kept
-        kept = kept.model_copy(update={"number": number})
-        return record_json(kept)
+        nonlocal stored
+        stored = stored.model_copy(update={"number": number})
+        return record_json(stored)
 
     run.keep_fork(fork.edit.id, fork.parent.edit, fork.parent.criterion, fork.identity, record)
-    return kept
+    return stored
 
 
 def count_made(run: Run, identity: str) -> int:
-    """Return how often a fork was made already."""
+    """Return how many repeats of a fork the run holds."""
     with run.reader() as reader:
         return reader.count_forks(identity)
 
 
 def forks_of(run: Run | str | Path, edit: str | None = None, criterion: str | None = None) -> list[Fork]:
-    """Return the forks a run holds, of all edits or of one by its name or id, in the order they were made."""
+    """Return the forks of a run in the order they were made. Forks that cannot be read are left out.
+
+    Args:
+        run: The run, or its folder.
+        edit: The name or id of an edit; None for all edits.
+        criterion: A criterion; None for all.
+    """
     if not isinstance(run, Run):
         with Run.open(run) as opened:
             return forks_of(opened, edit, criterion)
     with run.reader() as reader:
         records = reader.fork_records(edit)
-    found = []
+    forks = []
     for number, text in records:
         with run.damage.reading("forks", str(number)):
-            found.append(Fork.model_validate_json(text, context="kept"))
-    return [fork for fork in found if criterion in (None, fork.parent.criterion)]
+            forks.append(Fork.model_validate_json(text, context="kept"))
+    return [fork for fork in forks if criterion in (None, fork.parent.criterion)]
 
 
 def load_fork(run: Run, number: int) -> Fork:
-    """Return one fork; an unknown number is the user's mistake."""
-    known = f"{number}" if number.bit_length() < 63 else "0"
+    """Return a fork by its number; raise UserError if there is none."""
+    text_number = f"{number}" if number.bit_length() < 63 else "0"
     with run.reader() as reader:
-        records, count = reader.fork_records(number=known), reader.count_forks()
+        records, count = reader.fork_records(number=text_number), reader.count_forks()
     for _, text in records:
         with run.damage.reading("forks", str(number)):
             return Fork.model_validate_json(text, context="kept")
@@ -71,13 +75,13 @@ def load_fork(run: Run, number: int) -> Fork:
 
 
 def pictures_of(trace: Trace) -> set[Sha]:
-    """Return the hashes of all pictures a trace speaks of."""
-    sent = {one.sha for step in trace.steps for one in step.sent}
-    return sent | {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
+    """Return the hashes of all pictures in a trace."""
+    sent = {picture.sha for step in trace.steps for picture in step.sent}
+    return sent | {sha for step in trace.steps for observation in step.observations for sha in observation.pictures}
 
 
 class ForkReplies:
-    """The replies of one fork, kept under its own name: a fork that was stopped goes on without paying twice."""
+    """The replies of one fork, stored under its identity: a fork that was stopped continues without paying twice."""
 
     def __init__(self, edit_id: str) -> None:
         self._edit_id = edit_id
@@ -85,15 +89,15 @@ class ForkReplies:
         self._name = ""
 
     def keep_in(self, run: Run, name: str) -> None:
-        """Say where replies are kept and what the fork is called, before anything is asked."""
+        """Set the run that stores the replies and the identity of the fork, before anything is asked."""
         self._run, self._name = run, name
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """Return the reply kept for a request of this fork."""
+        """Return the stored reply to a request of this fork."""
         return self._run.find_reply(f"{key}#{self._name}") if self._run else None
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
-        """Keep a reply."""
+        """Store a reply."""
         if self._run:
             self._run.keep_reply(f"{key}#{self._name}", reply, self._edit_id)
 
@@ -116,7 +120,7 @@ _FACTS = (
 
 @dataclass(frozen=True)
 class ForkGroup:
-    """One fork of a trace, made once or several times."""
+    """A fork of a trace with all its repeats."""
 
     edit: str
     criterion: str
@@ -125,18 +129,18 @@ class ForkGroup:
     judge: str
     instruction: str
     repeat: int
-    """Of the parent."""
+    """The parent's repeat."""
     asked: str
-    """How the parent was asked."""
+    """The key of the parent's question."""
     parent: int | None
-    """The fork that was forked; None where it is a trace of a run."""
+    """The number of the parent, if it is itself a fork."""
     numbers: list[int] = field(default_factory=list)
     labels: Counter[str] = field(default_factory=Counter)
     protocol: str = ""
 
     @property
     def outcome(self) -> str:
-        """What came of it: the label, or how often each came out, the most frequent first.
+        """The label, or the count of each label, the most frequent first.
 
         >>> group = ForkGroup("cup", "taste", 1, (), "rules", "", 0, "", None, [1, 2, 3], Counter(["good", "bad", "good"]))
         >>> group.outcome
@@ -148,28 +152,33 @@ class ForkGroup:
 
 
 def count_forks(run: Run) -> int:
-    """Return how many forks a run holds."""
+    """Return the number of forks in a run."""
     with run.reader() as reader:
         return reader.count_forks()
 
 
 def group_forks(run: Run, edit: str | None = None, criterion: str | None = None) -> list[ForkGroup]:
-    """Return the forks of a run, or of one edit by its name and one criterion, in the order they were first made.
+    """Return the forks of a run, repeats together, in the order they were first made.
 
-    Only the lines are read, no traces; a fork that cannot be read is left out.
+    Traces are not read. A fork that cannot be read is left out.
+
+    Args:
+        run: The run.
+        edit: The name of an edit; None for all edits.
+        criterion: A criterion; None for all.
     """
-    wanted = {"name": edit, "criterion": criterion}
-    named = {column: storable_text(value) for column, value in wanted.items() if value is not None}
+    columns = {"name": edit, "criterion": criterion}
+    equal = {column: storable_text(value) for column, value in columns.items() if value is not None}
     with run.reader() as reader:
-        rows = reader.fork_facts(_FACTS, named)
-    found: dict[str, ForkGroup] = {}
-    for number, name, asked_for, identity, *facts in rows:
+        rows = reader.fork_facts(_FACTS, equal)
+    groups: dict[str, ForkGroup] = {}
+    for number, name, own_criterion, identity, *facts in rows:
         step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol = facts
-        group = found.setdefault(
+        group = groups.setdefault(
             identity,
             ForkGroup(
                 edit=str(name),
-                criterion=str(asked_for),
+                criterion=str(own_criterion),
                 step=int(step),
                 changes=tuple(map(str, json.loads(changes or "[]"))),
                 judge=str(judge),
@@ -182,7 +191,7 @@ def group_forks(run: Run, edit: str | None = None, criterion: str | None = None)
         )
         group.numbers.append(int(number))
         group.labels[_label(status, label, score, reason)] += 1
-    return list(found.values())
+    return list(groups.values())
 
 
 def _label(status: Any, label: Any, score: Any, reason: Any) -> str:

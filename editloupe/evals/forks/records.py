@@ -1,4 +1,4 @@
-"""What is kept of a fork: where it comes from, what was changed, how it went on, and the parent beside it."""
+"""Records of forks and of the traces they continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ForkParent(Record):
     """The trace that was forked."""
 
     run: str
-    """Its folder, as it was called."""
+    """The run's folder, as it was named."""
     edit: str
     """The edit's name in that run."""
     criterion: str
@@ -25,75 +25,79 @@ class ForkParent(Record):
     asked: str
     target: int | None = None
     fork: int | None = None
-    """The number of the fork it is itself, where it is one."""
+    """The number of this fork, if the parent is itself a fork."""
     outcome: Outcome
     trace: Trace
-    """As it was: the run's own may be judged anew later."""
+    """A copy: the edit may be judged again later."""
 
 
 class Fork(Record):
-    """A trace that went on from a step of another; no verdict of the edit."""
+    """A trace that continues another one from one of its steps. It is not a verdict on the edit."""
 
     number: int = 0
-    """In its run, from 1; 0 before it is kept."""
+    """Its number in the run, from 1; 0 before it is stored."""
     edit: Edit
     pictures: Mapping[str, tuple[Sha, ...]] = Field(default_factory=dict)
-    """The edit's own, by role."""
+    """The edit's pictures by role."""
     parent: ForkParent
     step: int
     """Counted from 1."""
     change: StepChange
     changes: tuple[str, ...]
-    """In words: at the step, and in how the judge is asked."""
+    """Changes of the step and of the judge, in words."""
     asked: str
-    """How the fork was put to its judge."""
+    """The key of the question."""
     repeat: int
-    """From 0: the same fork made several times."""
+    """From 0, if the same fork was made several times."""
     judge: str
     protocol: str
     mode: Mode
     judge_described: Mapping[str, Any] = Field(default_factory=dict)
-    """What run.json would say of the judge; a fork of this fork is asked in the same way."""
+    """The judge's description, as in run.json; a fork of this fork uses it."""
     outcome: Outcome
     trace: Trace
     paid: Usage
-    """For the steps after the fork; nothing before it was asked again."""
+    """Usage of the steps after the fork; earlier steps are not asked again."""
     cost: float | None = None
     notes: tuple[str, ...] = ()
     kept_at: str = ""
 
     @property
     def identity(self) -> str:
-        """What the same fork made again has in common."""
+        """The same for all repeats of a fork."""
         return fork_identity(self.parent, self.step, self.change, self.asked)
 
     @property
     def label(self) -> str:
-        """The answer in a word or two."""
+        """The outcome in a few words."""
         return format_label(self.outcome)
 
 
 def fork_identity(parent: ForkParent, step: int, change: StepChange, asked: str) -> str:
-    """Return a name for a fork, whatever comes of it."""
-    from_where = parent.model_dump(mode="json", exclude={"outcome", "run"})
-    facts = {"parent": from_where, "step": step, "change": change.model_dump(mode="json"), "asked": asked}
+    """Return the key of a fork; it does not depend on the outcome."""
+    facts = {
+        "parent": parent.model_dump(mode="json", exclude={"outcome", "run"}),
+        "step": step,
+        "change": change.model_dump(mode="json"),
+        "asked": asked,
+    }
     return content_key(facts)[:32]
 
 
 def format_label(outcome: Outcome) -> str:
-    """Return an outcome's label, its number where it has no label, or why it is unjudged."""
+    """Return the label of an outcome, or its score if it has no label, or the reason if it is unjudged."""
     if isinstance(outcome, Unjudged):
         return f"unjudged ({outcome.reason.value})"
     return outcome.label or ("no number" if outcome.score is None else f"{outcome.score:g}")
 
 
 def count_labels(forks: Iterable[Fork]) -> dict[str, int]:
-    """Return how often each label came out, the most frequent first."""
-    return dict(Counter(one.label for one in forks).most_common())
+    """Count the labels of forks, the most frequent first."""
+    return dict(Counter(fork.label for fork in forks).most_common())
 
 
 def find_parting(parent: Trace, fork: Trace) -> int | None:
-    """Return the first step, counted from 1, in which two traces differ; None where they say the same."""
+    """Return the first step, counted from 1, in which two traces differ; None if they are equal."""
     for number in range(1, max(len(parent.steps), len(fork.steps)) + 1):
         pair = (parent.steps[number - 1 : number], fork.steps[number - 1 : number])
         mine, theirs = (
@@ -101,7 +105,7 @@ def find_parting(parent: Trace, fork: Trace) -> int | None:
                 (
                     step.thought,
                     [(call.name, dict(call.parameters)) for call in step.calls],
-                    [(seen.text, seen.pictures) for seen in step.observations],
+                    [(observation.text, observation.pictures) for observation in step.observations],
                     step.answer,
                     step.problem,
                 )

@@ -1,4 +1,4 @@
-"""Shim for a documented import path: the names are in `editloupe.evals.forks.fork_judge`."""
+"""Shim of a documented import path; the name is in `editloupe.evals.forks`."""
 
 from editloupe.evals.forks.fork_judge import JudgeChange
 

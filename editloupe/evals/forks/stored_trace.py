@@ -1,4 +1,4 @@
-"""A kept trace with everything a fork of it needs: the edit, its pictures, the model's own replies, who judged and how."""
+"""Loads a stored trace with everything a fork needs: the edit, its pictures, the model's replies and the judge's settings."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ SINGLE = ("source", "edited", "reference")
 
 @dataclass(frozen=True)
 class StoredTrace:
-    """One trace of a run, ready to be gone on with."""
+    """A trace of a run that can be continued."""
 
     edit: Edit
-    """Its pictures are the run's own files, so that the manifest's need not be there."""
+    """The edit with the run's copies of its pictures, so that the manifest's files are not needed."""
     pictures: Mapping[str, tuple[Sha, ...]]
     parent: ForkParent
     described: Mapping[str, Any]
-    """The judge's description from run.json; empty where the run does not know it."""
+    """The judge's description from run.json; empty if the run has none."""
     asked: Mapping[str, Any] | None
-    """What decided the answer, where the run knows it."""
+    """The facts of the question; None if the run does not have them."""
     judge: str
     protocol: str
     mode: str
     album: Album
-    kept: Sequence[StoredStep]
+    steps: Sequence[StoredStep]
     original: Edit
-    """As the run has it, with the paths of its manifest."""
+    """The edit with the paths of its manifest."""
 
 
 def find_trace(
     run: Run,
-    said: str,
+    edit_name: str,
     criterion: str,
     *,
     model: str | None = None,
@@ -53,36 +53,54 @@ def find_trace(
     configuration: str | None = None,
     fork: int | None = None,
 ) -> StoredTrace:
-    """Return the trace that is meant; what is missing, or meant by several, is told in one sentence. Targets count from 1."""
+    """Find the trace of a verdict.
+
+    Args:
+        run: The run.
+        edit_name: The edit's name or id.
+        criterion: The criterion.
+        model: The editing model, if the id is not unique.
+        repeat: The repeat; the first by default.
+        target: The target, counted from 1, if targets were judged one by one.
+        configuration: The configuration, if there are several.
+        fork: The number of a fork; its trace is returned and the other arguments are not used.
+
+    Raises:
+        UserError: There is no such trace, or there are several.
+    """
     if fork is not None:
-        return _of_fork(run, fork)
-    name = run.resolve_name(said, model)
+        return _load_fork_trace(run, fork)
+    name = run.resolve_name(edit_name, model)
     edit, pictures, name = run.edit(name)
     every = list(skip_repeated_verdicts(run.units(name)))
     units = [unit for unit in every if configuration in (None, unit.configuration)]
     if every and not units:
         names = ", ".join(dict.fromkeys(str(unit.configuration) for unit in every))
-        raise UserError(f'edit "{said}" has no configuration "{configuration}" in {run.folder.name}; it has {names}')
+        raise UserError(
+            f'edit "{edit_name}" has no configuration "{configuration}" in {run.folder.name}; it has {names}'
+        )
     own = [unit for unit in units if unit.criterion == criterion and repeat in (None, unit.repeat)]
     if not own:
         have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in units}))
-        raise UserError(f'edit "{said}" has no such verdict in {run.folder.name}; it has {have or "none"}')
+        raise UserError(f'edit "{edit_name}" has no such verdict in {run.folder.name}; it has {have or "none"}')
     if len({unit.asked for unit in own}) > 1:
         names = ", ".join(str(unit.configuration) for unit in own)
-        raise UserError(f'{criterion} of "{said}" was judged in several ways ({names}); name one with --configuration')
-    unit = min(own, key=lambda one: one.repeat)
+        raise UserError(
+            f'{criterion} of "{edit_name}" was judged in several ways ({names}); name one with --configuration'
+        )
+    unit = min(own, key=lambda unit: unit.repeat)
     traces = run.load_trace(name, criterion, unit.repeat, unit.asked)
     if target is not None and traces:
         targets = sorted(trace.target + 1 for trace in traces if trace.target is not None)
         if target not in targets:
             have = f"its targets are {', '.join(map(str, targets))}" if targets else "it was judged as a whole"
-            raise UserError(f'{criterion} of "{said}" has no target {target}: {have}')
+            raise UserError(f'{criterion} of "{edit_name}" has no target {target}: {have}')
         traces = tuple(trace for trace in traces if trace.target == target - 1)
     if not traces or not traces[0].steps:
-        raise UserError(f'{criterion} of "{said}" has no steps in {run.folder.name}: there is nothing to go on from')
+        raise UserError(f'{criterion} of "{edit_name}" has no steps in {run.folder.name}: there is nothing to continue')
     if len(traces) > 1:
         raise UserError(
-            f'{criterion} of "{said}" was judged for {len(traces)} targets one by one; name one with --target'
+            f'{criterion} of "{edit_name}" was judged for {len(traces)} targets one by one; name one with --target'
         )
     trace = traces[0]
     parent = ForkParent(
@@ -95,21 +113,21 @@ def find_trace(
         outcome=unit.outcome,
         trace=trace,
     )
-    return _kept(run, edit, {role: tuple(shas) for role, shas in pictures.items()}, parent, unit)
+    return _load(run, edit, {role: tuple(shas) for role, shas in pictures.items()}, parent, unit)
 
 
-def _of_fork(run: Run, number: int) -> StoredTrace:
+def _load_fork_trace(run: Run, number: int) -> StoredTrace:
     fork = load_fork(run, number)
-    known = fork.parent.model_dump(include={"edit", "criterion", "repeat", "target"})
+    fields = fork.parent.model_dump(include={"edit", "criterion", "repeat", "target"})
     parent = ForkParent(
-        **known, run=str(run.folder), asked=fork.asked, fork=number, outcome=fork.outcome, trace=fork.trace
+        **fields, run=str(run.folder), asked=fork.asked, fork=number, outcome=fork.outcome, trace=fork.trace
     )
-    return _kept(
+    return _load(
         run, fork.edit, fork.pictures, parent, None, fork.judge_described, (fork.judge, fork.protocol, fork.mode)
     )
 
 
-def _kept(
+def _load(
     run: Run,
     edit: Edit,
     pictures: Mapping[str, tuple[Sha, ...]],
@@ -122,27 +140,27 @@ def _kept(
     for sha in pictures_of(parent.trace):
         keep_picture(run, sha, album)
     if unit is not None:
-        known = run.about()["configurations"]
-        described = next((one for one in known if one["name"] == unit.configuration), {})
+        configurations = run.about()["configurations"]
+        described = next((record for record in configurations if record["name"] == unit.configuration), {})
         judged = (unit.judge, unit.protocol, unit.mode)
     assert judged is not None
     return StoredTrace(
-        edit=_with_kept_files(run, edit, pictures),
+        edit=_with_stored_files(run, edit, pictures),
         pictures=pictures,
         parent=parent,
         described=described or {},
-        asked=_asked(run, parent.asked),
+        asked=_question_facts(run, parent.asked),
         judge=judged[0],
         protocol=judged[1],
         mode=judged[2],
         album=album,
-        kept=_steps(run, edit.id, parent.trace.steps),
+        steps=_stored_steps(run, edit.id, parent.trace.steps),
         original=edit,
     )
 
 
 def keep_picture(run: Run, sha: Sha, album: Album) -> None:
-    """Put a picture of a run into an album under its hash; one that is gone is left out."""
+    """Add a picture of a run to an album under its hash; a picture that is gone is left out."""
     path = run.pictures.find(sha)
     if path is None or sha in album:
         return
@@ -152,24 +170,24 @@ def keep_picture(run: Run, sha: Sha, album: Album) -> None:
         run.damage.add("pictures", sha)
 
 
-def _steps(run: Run, edit_id: str, steps: Sequence[Step]) -> list[StoredStep]:
-    """Return the steps with the messages they were read from, as far as the run kept them."""
+def _stored_steps(run: Run, edit_id: str, steps: Sequence[Step]) -> list[StoredStep]:
+    """Return the steps with the messages of the model, if the run stored them."""
     replies = [find_step_reply(run, edit_id, step) for step in steps]
     return [StoredStep(step, reply.message if reply else None) for step, reply in zip(steps, replies, strict=True)]
 
 
-def _with_kept_files(run: Run, edit: Edit, pictures: Mapping[str, Sequence[Sha]]) -> Edit:
-    """Return the edit with the run's copies of its pictures, where all of a role were kept."""
+def _with_stored_files(run: Run, edit: Edit, pictures: Mapping[str, Sequence[Sha]]) -> Edit:
+    """Return the edit with the run's copies of its pictures, for roles of which all pictures were stored."""
     files: dict[str, tuple[PictureSource, ...]] = {}
     for role, paths in edit.files.items():
         copies = [run.pictures.find(sha) for sha in pictures.get(role, ())]
-        whole = len(copies) == len(paths) and all(copies)
-        files[role] = tuple(path for path in copies if path) if whole else paths
+        is_complete = len(copies) == len(paths) and all(copies)
+        files[role] = tuple(path for path in copies if path) if is_complete else paths
     single: dict[str, Any] = {role: files.pop(role)[0] for role in SINGLE if role in files}
     return edit.model_copy(update={**single, "more_images": files})
 
 
-def _asked(run: Run, key: str) -> Mapping[str, Any] | None:
+def _question_facts(run: Run, key: str) -> Mapping[str, Any] | None:
     with run.reader() as reader:
         facts = reader.question_facts(key)
     return facts if len(facts) > 4 else None

@@ -1,4 +1,4 @@
-"""All traces asked at once: a small language that finds them, an index that makes it quick, and statistics of what is found."""
+"""Search the traces of runs with a filter, and count what matches. Both use an index of the run."""
 
 from editloupe.evals.traces.filter_parser import ExpressionError
 from editloupe.evals.traces.trace_search import FoundTraces, TraceHit, find_traces

@@ -1,4 +1,4 @@
-"""The small language that filters traces: words, signs and the tree they make. Nothing of it is ever evaluated as Python."""
+"""Parses filters on traces into a tree. Nothing in a filter is evaluated as Python."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from editloupe._util.text import one_line, shorten
 from editloupe.types import UserError
 
 LONGEST = 5000
-"""Characters of an expression."""
+"""The most characters of a filter."""
 DEEPEST = 50
-"""Parentheses inside parentheses."""
+"""The most nested parentheses."""
 MOST = 200
-"""Conditions and values of one expression."""
+"""The most conditions and values of a filter."""
 ORDER = ("=", "!=", "<", "<=", ">", ">=")
 CONTAINS = "~"
 _TOKENS = re.compile(
@@ -30,19 +30,24 @@ _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false"))
 
 
 class ExpressionError(UserError):
-    """A filter that cannot be understood: one sentence with the place, counted in characters from 1."""
+    """A mistake in a filter. The message is one sentence with the character at which it is, counted from 1.
 
-    def __init__(self, sentence: str, place: int) -> None:
-        super().__init__(one_line(f"the filter, at character {place + 1}: {sentence}"))
-        self.place = place
+    Args:
+        sentence: The mistake.
+        position: The character, counted from 0.
+    """
+
+    def __init__(self, sentence: str, position: int) -> None:
+        super().__init__(one_line(f"the filter, at character {position + 1}: {sentence}"))
+        self.position = position
 
 
 @dataclass(frozen=True)
 class Literal:
-    """A text in quotes, a number, true or false."""
+    """A quoted text, a number, true or false."""
 
     value: str | float | bool
-    place: int
+    position: int
 
 
 @dataclass(frozen=True)
@@ -50,16 +55,16 @@ class Name:
     """A field of a verdict, or a column of the manifest."""
 
     name: str
-    place: int
+    position: int
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function with the text given to it, or with nothing."""
+    """A function with its argument, if it has one."""
 
     name: str
     argument: str | None
-    place: int
+    position: int
 
 
 Operand = Literal | Name | Call
@@ -67,36 +72,36 @@ Operand = Literal | Name | Call
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two values and the sign between them."""
+    """Two values and an operator."""
 
     sign: str
     left: Operand
     right: Operand
-    place: int
+    position: int
 
 
 @dataclass(frozen=True)
 class Among:
-    """A value that is, or is not, in a list."""
+    """A test whether a value is in a list."""
 
     value: Operand
     listed: tuple[Literal, ...]
     negated: bool
-    place: int
+    position: int
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A value that is, or is not, known."""
+    """A test whether a value is null."""
 
     value: Operand
     negated: bool
-    place: int
+    position: int
 
 
 @dataclass(frozen=True)
 class Not:
-    """The opposite of a condition."""
+    """A negated condition."""
 
     inner: Condition
 
@@ -116,15 +121,15 @@ Condition = Comparison | Among | Missing | Not | Joined | Operand
 class _Token:
     kind: str
     text: str
-    place: int
+    position: int
 
     @property
-    def shown(self) -> str:
+    def quoted(self) -> str:
         return "the end" if self.kind == "end" else f"`{shorten(self.text, 40)}`"
 
 
 def parse(text: str) -> Condition | None:
-    """Return the tree of an expression, None for an empty one; what cannot be understood raises ExpressionError.
+    """Return the tree of a filter, None if it is empty; raise ExpressionError if it has a mistake.
 
     >>> parse('score < 3 and not said("red")').word
     'and'
@@ -136,42 +141,42 @@ def parse(text: str) -> Condition | None:
     if len(text) > LONGEST:
         raise ExpressionError(f"it has {len(text)} characters, and {LONGEST} are the most", LONGEST)
     if (
-        place := next((place for place, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"), None)
+        position := next((position for position, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"), None)
     ) is not None:
-        raise ExpressionError("there is something that is no text in UTF-8", place)
+        raise ExpressionError("there is a character that is not valid in UTF-8", position)
     tokens = _tokens(text)
     return _Parser(tokens).whole() if len(tokens) > 1 else None
 
 
 def _tokens(text: str) -> list[_Token]:
-    found, place = [], 0
-    while place < len(text):
-        match = _TOKENS.match(text, place)
+    tokens, position = [], 0
+    while position < len(text):
+        match = _TOKENS.match(text, position)
         if match is None:
-            raise ExpressionError(_strange(text, place), place)
+            raise ExpressionError(_describe_problem(text, position), position)
         kind = str(match.lastgroup)
         if kind == "name" and match[0].lower() in _WORDS:
-            found.append(_Token("word", match[0].lower(), place))
+            tokens.append(_Token("word", match[0].lower(), position))
         elif kind != "space":
-            found.append(_Token(kind, _SAME.get(match[0], match[0]), place))
-        place = match.end()
-    return [*found, _Token("end", "", place)]
+            tokens.append(_Token(kind, _SAME.get(match[0], match[0]), position))
+        position = match.end()
+    return [*tokens, _Token("end", "", position)]
 
 
-def _strange(text: str, place: int) -> str:
-    if text[place] in "\"'":
-        return f"the text that begins with {text[place]} has no end"
-    if text[place] in "“”„‘’":
-        return f"{text[place]} is no quotation mark of this language; write \"…\" or '…'"
-    if text[place] in "&|":
-        return f"`{text[place]}` is not known; write `and` or `or`"
-    if text[place] == "!":
+def _describe_problem(text: str, position: int) -> str:
+    if text[position] in "\"'":
+        return f"the text that begins with {text[position]} has no end"
+    if text[position] in "“”„‘’":
+        return f"{text[position]} is not a quotation mark of the filter language; write \"…\" or '…'"
+    if text[position] in "&|":
+        return f"`{text[position]}` is not known; write `and` or `or`"
+    if text[position] == "!":
         return "`!` is not known by itself; write `not` or `!=`"
-    return f"`{text[place : place + 10].split(maxsplit=1)[0]}` cannot be read"
+    return f"`{text[position : position + 10].split(maxsplit=1)[0]}` cannot be read"
 
 
 class _Parser:
-    """Reads tokens from left to right: `or` binds least, then `and`, then `not`, then comparisons."""
+    """Recursive descent; `or` binds least, then `and`, `not` and comparisons."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
         self._tokens = tokens
@@ -180,13 +185,13 @@ class _Parser:
         self._count = 0
 
     def whole(self) -> Condition:
-        found = self._either()
+        condition = self._or_condition()
         if (left := self._next).kind != "end":
-            hint = "" if left.text != ")" else "; there is a parenthesis too many"
+            hint = "" if left.text != ")" else "; there is one parenthesis too many"
             raise ExpressionError(
-                f"{left.shown} is not expected here; `and` or `or` joins conditions{hint}", left.place
+                f"{left.quoted} is not expected here; `and` or `or` joins conditions{hint}", left.position
             )
-        return found
+        return condition
 
     @property
     def _next(self) -> _Token:
@@ -199,37 +204,39 @@ class _Parser:
             return token
         return None
 
-    def _either(self) -> Condition:
-        return self._joined("or", self._both)
+    def _or_condition(self) -> Condition:
+        return self._join("or", self._and_condition)
 
-    def _both(self) -> Condition:
-        return self._joined("and", self._negated)
+    def _and_condition(self) -> Condition:
+        return self._join("and", self._negation)
 
-    def _joined(self, word: str, read: object) -> Condition:
+    def _join(self, word: str, read: object) -> Condition:
         assert callable(read)
         parts = [read()]
         while self._take(word):
             parts.append(read())
         return parts[0] if len(parts) == 1 else Joined(word, tuple(parts))
 
-    def _negated(self) -> Condition:
-        turned = 0
+    def _negation(self) -> Condition:
+        negations = 0
         while self._take("not"):
-            turned += 1
-        found = self._single()
-        return Not(found) if turned % 2 else found
+            negations += 1
+        condition = self._single()
+        return Not(condition) if negations % 2 else condition
 
     def _single(self) -> Condition:
-        self._counted()
+        self._count_part()
         if opened := self._take("("):
             self._depth += 1
             if self._depth > DEEPEST:
-                raise ExpressionError(f"more than {DEEPEST} parentheses stand inside each other", opened.place)
-            found = self._either()
+                raise ExpressionError(f"more than {DEEPEST} parentheses are nested", opened.position)
+            condition = self._or_condition()
             self._depth -= 1
             if not self._take(")"):
-                raise ExpressionError(f"`)` is missing for the parenthesis at {opened.place + 1}", self._next.place)
-            return found
+                raise ExpressionError(
+                    f"`)` is missing for the parenthesis at {opened.position + 1}", self._next.position
+                )
+            return condition
         return self._comparison(self._operand("a condition"))
 
     def _comparison(self, left: Operand) -> Condition:
@@ -237,66 +244,68 @@ class _Parser:
         if sign := self._take(*ORDER, CONTAINS):
             right = self._operand()
             if (again := self._next).kind == "sign" and again.text in (*ORDER, CONTAINS):
-                raise ExpressionError("a comparison has two sides; join several with `and`", again.place)
-            return Comparison(sign.text, left, right, sign.place)
+                raise ExpressionError("a comparison has two sides; join several with `and`", again.position)
+            return Comparison(sign.text, left, right, sign.position)
         if self._take("is"):
             negated = self._take("not") is not None
             if not self._take("null"):
-                raise ExpressionError("`is` goes with null: `is null` or `is not null`", self._next.place)
-            return Missing(left, negated, token.place)
+                raise ExpressionError("`is` goes with null: `is null` or `is not null`", self._next.position)
+            return Missing(left, negated, token.position)
         negated = token.text == "not" and token.kind == "word" and self._tokens[self._at + 1].text == "in"
         if negated:
             self._at += 1
         if self._take("in"):
-            return Among(left, self._list(), negated, token.place)
+            return Among(left, self._list(), negated, token.position)
         return left
 
     def _list(self) -> tuple[Literal, ...]:
         if not self._take("("):
-            raise ExpressionError('`in` is followed by a list: in ("a", "b")', self._next.place)
-        found = []
+            raise ExpressionError('`in` is followed by a list: in ("a", "b")', self._next.position)
+        values = []
         while True:
-            self._counted()
+            self._count_part()
             value = self._operand()
             if not isinstance(value, Literal):
-                raise ExpressionError("a list holds texts in quotes and numbers", value.place)
-            found.append(value)
+                raise ExpressionError("a list holds texts in quotes and numbers", value.position)
+            values.append(value)
             if self._take(")"):
-                return tuple(found)
+                return tuple(values)
             if not self._take(","):
-                raise ExpressionError(f"`,` or `)` is missing in the list before {self._next.shown}", self._next.place)
+                raise ExpressionError(
+                    f"`,` or `)` is missing in the list before {self._next.quoted}", self._next.position
+                )
 
     def _operand(self, what: str = "a value") -> Operand:
         token = self._next
         if token.kind == "number":
             self._at += 1
-            return Literal(float(token.text), token.place)
+            return Literal(float(token.text), token.position)
         if token.kind == "text":
             self._at += 1
-            return Literal(_unquoted(token.text), token.place)
+            return Literal(_unquote(token.text), token.position)
         if truth := self._take("true", "false"):
-            return Literal(truth.text == "true", truth.place)
+            return Literal(truth.text == "true", truth.position)
         if token.text == "null" and token.kind == "word":
-            raise ExpressionError("nothing is compared with null; write `is null` or `is not null`", token.place)
+            raise ExpressionError("nothing is compared with null; write `is null` or `is not null`", token.position)
         if token.kind != "name":
-            raise ExpressionError(f"{what} is missing before {token.shown}", token.place)
+            raise ExpressionError(f"{what} is missing before {token.quoted}", token.position)
         self._at += 1
-        return self._call(token) if self._take("(") else Name(token.text, token.place)
+        return self._call(token) if self._take("(") else Name(token.text, token.position)
 
     def _call(self, name: _Token) -> Call:
         argument = None
         if self._next.kind == "text":
-            argument = _unquoted(self._next.text)
+            argument = _unquote(self._next.text)
             self._at += 1
         if not self._take(")"):
-            raise ExpressionError(f'{name.text}(…) takes one text in quotes: {name.text}("…")', self._next.place)
-        return Call(name.text, argument, name.place)
+            raise ExpressionError(f'{name.text}(…) takes one text in quotes: {name.text}("…")', self._next.position)
+        return Call(name.text, argument, name.position)
 
-    def _counted(self) -> None:
+    def _count_part(self) -> None:
         self._count += 1
         if self._count > MOST:
-            raise ExpressionError(f"it has more than {MOST} conditions and values", self._next.place)
+            raise ExpressionError(f"it has more than {MOST} conditions and values", self._next.position)
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""The SQLite file that holds the index of a run: its tables, where it is stored, and its meta data.
+"""Opens the SQLite file that holds the index of a run. It defines the tables and the location of the file.
 
 The table of edits in the studio and the search of traces read this index. It holds nothing that is not in the run and may be
 deleted at any time.

@@ -1,8 +1,8 @@
-"""Brings the index of a run up to date: its rows for the table of edits, and in addition the steps for the search of traces.
+"""Brings the index of a run up to date.
 
-Rows are cheap: edits, verdicts, configurations, and per edit and criterion one cell that sums up the repeats. Reading the
-steps of all traces takes longer, so it is left to the first search. Both only read what the run has got since the last time,
-also while another process writes the run.
+The rows for the table of edits are cheap: edits, verdicts, configurations, and one cell per edit and criterion that sums up
+the repeats. Reading the steps of all traces takes longer, so it is left to the first search. Both read only what was added
+to the run since the last update, also while another process writes it.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def update_rows(
         is_empty = recall(index, "last") is None
         answered = _take_answers(index, source)
         removed |= _drop_removed_answers(index, source)
-        whole = scan or is_empty or bool(removed)
-        edits_changed = _scan_edits(index, source) if whole else _take_edits(index, source, answered)
+        read_all = scan or is_empty or bool(removed)
+        edits_changed = _scan_edits(index, source) if read_all else _take_edits(index, source, answered)
         configurations_changed, asked_differently = _take_configurations(index, run, source)
         changed = removed | answered | asked_differently
         _make_cells(index, changed)
@@ -156,7 +156,7 @@ def update_rows(
             remember(index, "state", int(recall(index, "state") or 0) + 1)
         remember(index, "run", _identity(run))
         remember(index, "rows", now)
-        if whole:
+        if read_all:
             remember(index, "scanned", now)
 
 
@@ -241,19 +241,19 @@ def _take_edits(index: sqlite3.Connection, source: RunReader, answered: set[int]
 
 def _scan_edits(index: sqlite3.Connection, source: RunReader) -> bool:
     """Read all edits and keep those that are new or changed; True if there are any, or if some were removed."""
-    known = dict(index.execute("SELECT edit, crc FROM edits").fetchall())
+    known_marks = dict(index.execute("SELECT edit, crc FROM edits").fetchall())
     columns: set[str] = set()
     last, changed = 0, False
     for some in _chunks(source.edit_records()):
         marked = [(row, _crc(row)) for row in some]
-        fresh = [_edit_row(row, crc, columns) for row, crc in marked if known.pop(row.edit, None) != crc]
+        fresh = [_edit_row(row, crc, columns) for row, crc in marked if known_marks.pop(row.edit, None) != crc]
         changed = changed or bool(fresh)
         _put_edits(index, fresh)
         last = max(last, *(row.edit for row in some))
-    index.executemany("DELETE FROM edits WHERE edit = ?", [(edit,) for edit in known])
+    index.executemany("DELETE FROM edits WHERE edit = ?", [(edit,) for edit in known_marks])
     _put_columns(index, columns)
     remember(index, "last_edit", last)
-    return changed or bool(known)
+    return changed or bool(known_marks)
 
 
 def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -434,7 +434,7 @@ def _next_verdicts(index: sqlite3.Connection) -> list[tuple[int, int]]:
 
 
 def _take_steps(index: sqlite3.Connection, source: RunReader) -> bool:
-    """Read the steps of the next verdicts; False if there are none."""
+    """Read the steps of the next verdicts; False if all were read."""
     with _writing(index), source.snapshot():
         verdicts = _next_verdicts(index)
         if not verdicts:
@@ -528,9 +528,9 @@ def update_people(
     own = not named and (studio is None or studio.resolve().parent == run.folder.resolve())
     if before is not None and before.marks == marks and not own:
         return before
-    kept = recall(index, "people") if own else None
-    if kept is not None and kept["marks"] == marks:
-        return IndexedLabels(marks, tuple(kept["faults"]), tuple(kept["notes"]))
+    stored = recall(index, "people") if own else None
+    if stored is not None and stored["marks"] == marks:
+        return IndexedLabels(marks, tuple(stored["faults"]), tuple(stored["notes"]))
     labels = merge_people(index, run, paths)
     numbers = dict(index.execute("SELECT name, edit FROM edits").fetchall()) if labels.by_protocol else {}
     rows = [
@@ -553,10 +553,10 @@ def merge_people(index: sqlite3.Connection, run: Run, files: Mapping[Path, str])
     human = index.execute("SELECT name, human, rater FROM edits WHERE human <> '{}'").fetchall()
     if not human and not files:
         return RunLabels()
-    asked = index.execute("SELECT DISTINCT protocol, criterion FROM verdicts ORDER BY 1, 2").fetchall()
+    criteria = index.execute("SELECT DISTINCT protocol, criterion FROM verdicts ORDER BY 1, 2").fetchall()
     return merge_run_labels(
         [EditName(*row) for row in index.execute("SELECT name, edit_id, model FROM edits")],
-        find_answers(run.about(), map(tuple, asked)),
+        find_answers(run.about(), map(tuple, criteria)),
         [(row["name"], json.loads(row["human"]), row["rater"]) for row in human],
         files,
     )

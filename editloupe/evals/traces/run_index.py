@@ -1,4 +1,4 @@
-"""The studio's table of a run's edits: filters, orders and pages, and counts for its head, all worked out in SQL on the index."""
+"""Reads the table of a run's edits from its index, with filters, orders, pages and counts, all in SQL."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tags and notes on traces: a JSONL file in the run's folder that only grows, as the labels of people do.
+"""Reads and writes tags and notes on traces, in a JSONL file of the run's folder that is only appended to.
 
-A row says what stands at a trace from then on: `{"name", "criterion", "repeat", "asked", "tags",
-"note", "at"}`. The later row of a trace replaces the earlier one; empty ones take them away.
+A row is `{"name", "criterion", "repeat", "asked", "tags", "note", "at"}`. The last row of a trace counts; a row with no tags
+and no note removes them.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ LONGEST_NOTE, LONGEST_TAG, MOST_TAGS = 4000, 60, 20
 
 
 @dataclass(frozen=True)
-class TracePlace:
-    """Which verdict of a run a note is about."""
+class TraceKey:
+    """Identifies the verdict a note is about."""
 
     name: str
-    """The edit's, unique in the run."""
+    """The edit's name, unique in the run."""
     criterion: str
     repeat: int
     asked: str
-    """How the criterion was put to the judge: a row of the run's table `asked`."""
+    """The key of the question."""
 
 
 @dataclass(frozen=True)
-class TraceNote:
-    """What somebody noted."""
+class TagsAndNote:
+    """Tags and note of a trace."""
 
     tags: tuple[str, ...] = ()
     note: str = ""
 
 
-def read_notes(folder: Path) -> dict[TracePlace, TraceNote]:
-    """Return what is noted about the traces of a run; a row that is none of ours is passed over."""
-    found: dict[TracePlace, TraceNote] = {}
+def read_notes(folder: Path) -> dict[TraceKey, TagsAndNote]:
+    """Return the notes on the traces of a run; rows of another form are skipped."""
+    notes: dict[TraceKey, TagsAndNote] = {}
     path = folder / FILE
     for row in read_log_rows(path, []) if path.is_file() else ():
-        place = _place(row.values)
-        if place is not None:
+        key = _read_key(row.values)
+        if key is not None:
             tags, note = row.values.get("tags"), row.values.get("note")
-            kept = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
-            found[place] = TraceNote(kept, str(note or ""))
-    return {place: note for place, note in found.items() if note != TraceNote()}
+            texts = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
+            notes[key] = TagsAndNote(texts, str(note or ""))
+    return {key: note for key, note in notes.items() if note != TagsAndNote()}
 
 
-def write_note(folder: Path, place: TracePlace, tags: Iterable[str], note: str) -> TraceNote:
-    """Write what stands at a trace from now on; the same again changes nothing."""
-    kept = tuple(dict.fromkeys(" ".join(storable_text(tag).split()) for tag in tags if tag.strip()))
-    if len(kept) > MOST_TAGS or any(len(tag) > LONGEST_TAG for tag in kept):
-        raise UserError(f"a trace takes up to {MOST_TAGS} tags of up to {LONGEST_TAG} characters")
+def write_note(folder: Path, key: TraceKey, tags: Iterable[str], note: str) -> TagsAndNote:
+    """Write tags and note of a trace, replacing earlier ones; nothing is written if they are the same."""
+    plain_tags = tuple(dict.fromkeys(" ".join(storable_text(tag).split()) for tag in tags if tag.strip()))
+    if len(plain_tags) > MOST_TAGS or any(len(tag) > LONGEST_TAG for tag in plain_tags):
+        raise UserError(f"a trace can have up to {MOST_TAGS} tags of up to {LONGEST_TAG} characters")
     if len(note) > LONGEST_NOTE:
-        raise UserError(f"a note takes up to {LONGEST_NOTE} characters")
-    written = TraceNote(kept, storable_text(note).strip())
-    if read_notes(folder).get(place, TraceNote()) == written:
+        raise UserError(f"a note can have up to {LONGEST_NOTE} characters")
+    written = TagsAndNote(plain_tags, storable_text(note).strip())
+    if read_notes(folder).get(key, TagsAndNote()) == written:
         return written
-    row = {**vars(place), "tags": list(kept), "note": written.note, "at": timestamp()}
+    row = {**vars(key), "tags": list(plain_tags), "note": written.note, "at": timestamp()}
     path = folder / FILE
     try:
         append_line(path, json.dumps(storable(row), ensure_ascii=False).encode())
@@ -82,7 +82,7 @@ def update_notes(index: sqlite3.Connection, run: Run) -> None:
     marks = [recall(index, "state"), stamp(run.folder / FILE)]
     if recall(index, "notes") == marks:
         return
-    found = read_notes(run.folder)
+    notes = read_notes(run.folder)
     index.execute("BEGIN IMMEDIATE")
     index.execute("DELETE FROM notes")
     index.execute("DELETE FROM tags")
@@ -90,16 +90,16 @@ def update_notes(index: sqlite3.Connection, run: Run) -> None:
         "SELECT answer FROM verdicts v JOIN edits e ON e.edit = v.edit WHERE e.name = ? AND v.criterion = ? "
         "AND v.repeat = ? AND v.asked = ? AND v.twin = 0"
     )
-    for place, note in found.items():
-        for (answer,) in index.execute(query, (place.name, place.criterion, place.repeat, place.asked)).fetchall():
+    for key, note in notes.items():
+        for (answer,) in index.execute(query, (key.name, key.criterion, key.repeat, key.asked)).fetchall():
             index.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (answer, note.note or None))
             index.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(answer, tag) for tag in note.tags])
     remember(index, "notes", marks)
     index.execute("COMMIT")
 
 
-def _place(row: Mapping[str, Any]) -> TracePlace | None:
+def _read_key(row: Mapping[str, Any]) -> TraceKey | None:
     name, criterion, repeat = row.get("name"), row.get("criterion"), row.get("repeat")
     if not isinstance(name, str) or not isinstance(criterion, str) or not isinstance(repeat, int):
         return None
-    return TracePlace(name, criterion, repeat, str(row.get("asked") or ""))
+    return TraceKey(name, criterion, repeat, str(row.get("asked") or ""))

@@ -1,4 +1,4 @@
-"""Statistics of the traces that fit a filter: tools, turns, labels, and agreement with people with and without each tool."""
+"""Counts tools, turns and labels of traces, and agreement with people with and without each tool."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from math import sqrt
 from typing import Any
 
 NO_EXPERIMENT = (
-    "This is not an experiment: the judge calls a tool where it is unsure, so edits with and without a call differ in more "
+    "This is not an experiment: the judge calls a tool if it is unsure, so edits with and without a call differ in more "
     "than the call. `editloupe ablate` judges the same edits with and without a tool."
 )
 Z = 1.959963984540054
-"""Of an interval that holds the true value 19 times in 20."""
+"""Quantile of a 95 % interval."""
 Place = tuple[str, str]
 """Protocol and criterion."""
 
 
 @dataclass(frozen=True)
 class ToolUse:
-    """One tool in all verdicts that fit; what it did in a trace that several edits share is counted once."""
+    """Use of one tool in all verdicts; a trace that several edits share is counted once."""
 
     tool: str
     verdicts: int
-    """That called it."""
+    """Verdicts that called it."""
     calls: int
     failed: int
     cached: int
     seconds: float
     input_tokens: int
     output_tokens: int
-    """Of the replies that called it, shared evenly among the calls of a reply."""
+    """Of the replies that called it, split evenly between the calls of a reply."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its interval (Wilson's, 95 %); verdicts are taken as independent."""
+    """A share with its 95 % interval (Wilson); verdicts are taken as independent."""
 
     count: int
     of: int
 
     @property
     def value(self) -> float | None:
-        """The share; None where there is nothing to divide by."""
+        """The share; None if `of` is 0."""
         return self.count / self.of if self.of else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Its lower and upper end.
+        """The lower and upper end of the interval.
 
         >>> [round(end, 3) for end in Share(8, 10).interval]
         [0.49, 0.943]
@@ -61,14 +61,14 @@ class Share:
         return max(0.0, (middle - half) / (1 + Z * Z / n)), min(1.0, (middle + half) / (1 + Z * Z / n))
 
     def record(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the share for JSON."""
         low, high = self.interval or (None, None)
         return {"value": self.value, "low": low, "high": high, "count": self.count, "of": self.of}
 
 
 @dataclass(frozen=True)
 class ToolAgreement:
-    """Agreement with people among verdicts with and without a tool."""
+    """Agreement with people of verdicts with and without calls of a tool."""
 
     tool: str
     used: Share
@@ -76,9 +76,9 @@ class ToolAgreement:
 
     @property
     def difference(self) -> tuple[float, float, float] | None:
-        """Agreement with the tool less agreement without it, and the ends of its interval (Newcombe's).
+        """Agreement with the tool minus agreement without it, and its interval (Newcombe).
 
-        >>> [round(one, 2) for one in ToolAgreement("zoom", Share(8, 10), Share(5, 10)).difference]
+        >>> [round(value, 2) for value in ToolAgreement("zoom", Share(8, 10), Share(5, 10)).difference]
         [0.3, -0.11, 0.6]
         """
         if not self.used.interval or not self.unused.interval:
@@ -92,18 +92,18 @@ class ToolAgreement:
 
 @dataclass(frozen=True)
 class CriterionStatistics:
-    """One criterion of a protocol among the verdicts that fit."""
+    """Counts of one criterion of a protocol."""
 
     protocol: str
     criterion: str
     labels: tuple[str, ...]
-    """Those of the judge and of people, worst first."""
+    """Labels of the judge and of people, worst first."""
     counts: Mapping[str, int]
-    """How often the judge gave each."""
+    """Verdicts per label of the judge."""
     by_tool: Mapping[str, Mapping[str, int]]
-    """Tool to label to how many verdicts that called it."""
+    """Verdicts per tool that they called and label."""
     confusion: tuple[tuple[int, ...], ...]
-    """One row a label of the people, one column a label of the judge, in the order of `labels`."""
+    """One row per label of people, one column per label of the judge, in the order of `labels`."""
     agreement: Share
     tools: tuple[ToolAgreement, ...]
 
@@ -114,23 +114,23 @@ def _counters() -> dict[Place, Counter[Any]]:
 
 @dataclass(frozen=True)
 class TraceStatistics:
-    """Counts that can be added up over runs; the properties make sense of them."""
+    """Counts over verdicts. Statistics of several runs can be added."""
 
     verdicts: int = 0
     judged: int = 0
     traces: int = 0
-    """Fewer than verdicts where edits that show the judge the same share one; seconds, tokens and cost are those of traces."""
+    """Traces; fewer than verdicts if edits with the same inputs share one. Seconds, tokens and cost are sums over traces."""
     seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None
-    """None where no price is known."""
+    """None if no price is known."""
     turns: Counter[int] = field(default_factory=Counter)
-    """Turns to how many verdicts took so many."""
+    """Verdicts per number of turns."""
     repairs: Counter[int] = field(default_factory=Counter)
     tool_sums: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     scores: Mapping[Place, Mapping[str, float]] = field(default_factory=dict)
-    """Labels to their scores."""
+    """Scores of labels."""
     labels: Mapping[Place, Counter[Any]] = field(default_factory=_counters)
     tool_labels: Mapping[Place, Counter[Any]] = field(default_factory=_counters)
     """(tool, label)."""
@@ -141,7 +141,7 @@ class TraceStatistics:
     agreeing: Mapping[Place, Counter[bool]] = field(default_factory=_counters)
 
     def __add__(self, other: TraceStatistics) -> TraceStatistics:
-        summed = {one.name: _sum(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
+        summed = {entry.name: _sum(getattr(self, entry.name), getattr(other, entry.name)) for entry in fields(self)}
         places = {*self.scores, *other.scores}
         summed["scores"] = {at: {**other.scores.get(at, {}), **self.scores.get(at, {})} for at in places}
         return TraceStatistics(**summed)
@@ -149,15 +149,15 @@ class TraceStatistics:
     @property
     def tools(self) -> tuple[ToolUse, ...]:
         """The tools, most called first."""
-        found = [
+        uses = [
             ToolUse(tool, int(n[0]), int(n[1]), int(n[2]), int(n[3]), n[4], int(n[5]), int(n[6]))
             for tool, n in self.tool_sums.items()
         ]
-        return tuple(sorted(found, key=lambda one: (-one.calls, one.tool)))
+        return tuple(sorted(uses, key=lambda use: (-use.calls, use.tool)))
 
     @property
     def criteria(self) -> tuple[CriterionStatistics, ...]:
-        """What is counted by criterion."""
+        """Statistics per criterion."""
         return tuple(self._criterion(place) for place in sorted({*self.labels, *self.pairs}))
 
     def _criterion(self, place: Place) -> CriterionStatistics:
@@ -186,7 +186,7 @@ class TraceStatistics:
         )
 
     def record(self) -> dict[str, Any]:
-        """Return everything as JSON has it."""
+        """Return everything for JSON."""
         return {
             "verdicts": self.verdicts,
             "judged": self.judged,
@@ -198,40 +198,40 @@ class TraceStatistics:
             "turns": {str(turns): count for turns, count in sorted(self.turns.items())},
             "repairs": {str(repairs): count for repairs, count in sorted(self.repairs.items())},
             "tools": [
-                {**vars(one), "cached_share": one.cached / one.calls if one.calls else None} for one in self.tools
+                {**vars(each), "cached_share": each.cached / each.calls if each.calls else None} for each in self.tools
             ],
-            "criteria": [_criterion_record(one) for one in self.criteria],
+            "criteria": [_criterion_record(each) for each in self.criteria],
             "warning": NO_EXPERIMENT,
         }
 
 
-def _criterion_record(one: CriterionStatistics) -> dict[str, Any]:
+def _criterion_record(statistics: CriterionStatistics) -> dict[str, Any]:
     tools = [
         {
-            "tool": each.tool,
-            "used": each.used.record(),
-            "unused": each.unused.record(),
-            "difference": dict(zip(("value", "low", "high"), each.difference or (None,) * 3, strict=True)),
+            "tool": tool.tool,
+            "used": tool.used.record(),
+            "unused": tool.unused.record(),
+            "difference": dict(zip(("value", "low", "high"), tool.difference or (None,) * 3, strict=True)),
         }
-        for each in one.tools
+        for tool in statistics.tools
     ]
-    return {**vars(one), "agreement": one.agreement.record(), "tools": tools}
+    return {**vars(statistics), "agreement": statistics.agreement.record(), "tools": tools}
 
 
 def count_traces(index: sqlite3.Connection, source: str) -> TraceStatistics:
-    """Count the verdicts of an index; `source` is the FROM and WHERE that chooses them."""
+    """Count verdicts of an index; `source` is the FROM and WHERE that selects them."""
     index.execute("DROP TABLE IF EXISTS temp.hits")
     index.execute(
         "CREATE TEMP TABLE hits AS SELECT v.unit, v.protocol, v.criterion, v.status, v.label, v.score, v.seconds, v.cost, "
         f"v.input_tokens, v.output_tokens, u.turns, u.repairs, p.label AS human, p.score AS human_score {source}"
     )
     try:
-        return _counted(index)
+        return _count_hits(index)
     finally:
         index.execute("DROP TABLE temp.hits")
 
 
-def _counted(index: sqlite3.Connection) -> TraceStatistics:
+def _count_hits(index: sqlite3.Connection) -> TraceStatistics:
     whole = index.execute("SELECT count(*), coalesce(sum(status = 'judged'), 0) FROM hits").fetchone()
     once = "(SELECT unit, count(*) AS verdicts, seconds, cost, input_tokens, output_tokens FROM hits GROUP BY unit)"
     paid = index.execute(
@@ -263,31 +263,33 @@ def _counted(index: sqlite3.Connection) -> TraceStatistics:
         repairs=Counter(dict(index.execute("SELECT repairs, count(*) FROM hits WHERE repairs IS NOT NULL GROUP BY 1"))),
         tool_sums={row[0]: tuple(row)[1:] for row in index.execute(of_tools)},
         scores=scores,
-        labels=_grouped(index, "label", "hits", "label IS NOT NULL"),
-        tool_labels=_grouped(index, "tool, label", joined, "label IS NOT NULL"),
-        pairs=_grouped(index, "human, label", "hits", "human IS NOT NULL AND label IS NOT NULL"),
-        tool_pairs=_grouped(index, "tool, score = human_score", joined, both),
-        agreeing=_grouped(index, "score = human_score", "hits", both),
+        labels=_count_groups(index, "label", "hits", "label IS NOT NULL"),
+        tool_labels=_count_groups(index, "tool, label", joined, "label IS NOT NULL"),
+        pairs=_count_groups(index, "human, label", "hits", "human IS NOT NULL AND label IS NOT NULL"),
+        tool_pairs=_count_groups(index, "tool, score = human_score", joined, both),
+        agreeing=_count_groups(index, "score = human_score", "hits", both),
     )
 
 
-def _grouped(index: sqlite3.Connection, what: str, source: str, where: str) -> dict[Place, Counter[Any]]:
-    found: dict[Place, Counter[Any]] = {}
+def _count_groups(index: sqlite3.Connection, what: str, source: str, where: str) -> dict[Place, Counter[Any]]:
+    groups: dict[Place, Counter[Any]] = {}
     query = (
         f"SELECT protocol, criterion, count(*), {what} FROM {source} WHERE {where} GROUP BY protocol, criterion, {what}"
     )
     for protocol, criterion, count, *key in index.execute(query):
-        found.setdefault((protocol, criterion), Counter())[key[0] if len(key) == 1 else tuple(key)] = count
-    return found
+        groups.setdefault((protocol, criterion), Counter())[key[0] if len(key) == 1 else tuple(key)] = count
+    return groups
 
 
-def _sum(one: Any, other: Any) -> Any:
-    if one is None or other is None:
-        return one if other is None else other
-    if isinstance(one, Counter):
-        return one + other
-    if isinstance(one, tuple):
-        return tuple(a + b for a, b in zip(one, other, strict=True))
-    if isinstance(one, Mapping):
-        return {key: _sum(one.get(key), other.get(key)) for key in (*one, *(key for key in other if key not in one))}
-    return one + other
+def _sum(first: Any, second: Any) -> Any:
+    if first is None or second is None:
+        return first if second is None else second
+    if isinstance(first, Counter):
+        return first + second
+    if isinstance(first, tuple):
+        return tuple(a + b for a, b in zip(first, second, strict=True))
+    if isinstance(first, Mapping):
+        return {
+            key: _sum(first.get(key), second.get(key)) for key in (*first, *(key for key in second if key not in first))
+        }
+    return first + second

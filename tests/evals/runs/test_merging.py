@@ -19,7 +19,7 @@ from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.stats.trust.label_queue import LabelQueue, QueuedEdit
-from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes, write_note
+from editloupe.evals.traces.trace_notes import TagsAndNote, TraceKey, read_notes, write_note
 from editloupe.servers.studio.annotation.label_file import LabelFile
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
@@ -45,7 +45,7 @@ def test_labels_notes_queues_and_other_files_of_all_runs_are_in_the_merged_one(
     first, second = make_run(tmp_path / "one", [Line("x"), Line("y")]), make_run(tmp_path / "two", [Line("z")])
     write_rows(first / "labels.jsonl", label("x", 1), label("y", 2))
     write_rows(second / "labels.jsonl", label("z", 3))
-    write_note(first, TracePlace("x", IF, 0, "k"), ["odd"], "look")
+    write_note(first, TraceKey("x", IF, 0, "k"), ["odd"], "look")
     LabelQueue("q", (QueuedEdit("x", "x", None, 0.5, None, of=2),)).write(first / "label_queue.jsonl")
     LabelQueue("q", (QueuedEdit("z", "z", None, 0.5, None, of=1),)).write(second / "random.queue.jsonl")
     (second / "remarks.md").write_text("good")
@@ -56,7 +56,7 @@ def test_labels_notes_queues_and_other_files_of_all_runs_are_in_the_merged_one(
     assert "3 edits, 6 verdicts, 3 label rows, 1 note, 2 queues, 1 other file" in " ".join(said.out.split())
     assert "drafts" in said.err
     assert [(row["name"], row["label"]) for row in rows(out / "labels.jsonl")] == [("x", 1), ("y", 2), ("z", 3)]
-    assert read_notes(out) == {TracePlace("x", IF, 0, "k"): TraceNote(("odd",), "look")}
+    assert read_notes(out) == {TraceKey("x", IF, 0, "k"): TagsAndNote(("odd",), "look")}
     assert LabelQueue.read(out / "label_queue.jsonl").chances == {"x": 0.5}
     assert LabelQueue.read(out / "random.queue.jsonl").chances == {"z": 0.5}
     assert (out / "remarks.md").read_text() == "good"
@@ -73,7 +73,7 @@ def test_labels_follow_their_edit_where_another_run_has_its_name(tmp_path: Path)
     second = make_run(tmp_path / "two", [Line("x", model="b")], pictures=True)
     write_rows(first / "labels.jsonl", label("x", 1))
     write_rows(second / "labels.jsonl", label("x", 4), {"edit_id": "x", "comment": "nice", "annotator": "Ada"})
-    write_note(second, TracePlace("x", IF, 0, "k"), [], "of b")
+    write_note(second, TraceKey("x", IF, 0, "k"), [], "of b")
     LabelQueue("q", (QueuedEdit("x", "x", "b", 0.5, None, of=1),)).write(second / "label_queue.jsonl")
     out = tmp_path / "both"
     merge_runs([first, second], out)
@@ -108,7 +108,7 @@ def test_different_notes_on_one_trace_are_combined_and_replaced_ones_do_not_come
         make_run(tmp_path / "one", [Line("x"), Line("y")]),
         make_run(tmp_path / "two", [Line("x"), Line("y")]),
     )
-    x, y = TracePlace("x", IF, 0, "k"), TracePlace("y", IF, 0, "k")
+    x, y = TraceKey("x", IF, 0, "k"), TraceKey("y", IF, 0, "k")
     write_note(first, x, ["a"], "one")
     write_note(first, y, [], "early")
     (second / "trace_notes.jsonl").write_bytes((first / "trace_notes.jsonl").read_bytes().splitlines(True)[1])
@@ -116,8 +116,8 @@ def test_different_notes_on_one_trace_are_combined_and_replaced_ones_do_not_come
     write_note(second, y, [], "late")
     merge_runs([first, second], tmp_path / "both")
     merge_runs([second, first], tmp_path / "back")
-    assert read_notes(tmp_path / "both") == {x: TraceNote(("a", "b"), "one\ntwo"), y: TraceNote((), "late")}
-    assert read_notes(tmp_path / "back") == {x: TraceNote(("b", "a"), "two\none"), y: TraceNote((), "late")}
+    assert read_notes(tmp_path / "both") == {x: TagsAndNote(("a", "b"), "one\ntwo"), y: TagsAndNote((), "late")}
+    assert read_notes(tmp_path / "back") == {x: TagsAndNote(("b", "a"), "two\none"), y: TagsAndNote((), "late")}
 
 
 def test_queues_and_files_of_one_name_are_kept_apart_by_the_names_of_their_runs(tmp_path: Path) -> None:

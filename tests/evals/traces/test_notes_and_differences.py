@@ -8,21 +8,21 @@ import pytest
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces import find_traces
-from editloupe.evals.traces.trace_notes import FILE, TraceNote, TracePlace, read_notes, write_note
+from editloupe.evals.traces.trace_notes import FILE, TagsAndNote, TraceKey, read_notes, write_note
 from editloupe.evals.traces.trace_search import compare_runs, read_pairs, search_run
 from editloupe.types import UserError
 from tests.evals.traces.samples import Told, write_run
 
 
-def place_of(folder: Path, name: str) -> TracePlace:
+def place_of(folder: Path, name: str) -> TraceKey:
     (hit,) = find_traces(folder, f'name = "{name}"')
-    return TracePlace(hit.name, hit.criterion, hit.repeat, hit.asked)
+    return TraceKey(hit.name, hit.criterion, hit.repeat, hit.asked)
 
 
 def test_a_later_note_replaces_the_earlier_one_and_nothing_is_lost(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", [Told("a"), Told("b")])
     place = place_of(folder, "a")
-    assert write_note(folder, place, [" Missed  it ", "", "Missed it"], " Look again. ") == TraceNote(
+    assert write_note(folder, place, [" Missed  it ", "", "Missed it"], " Look again. ") == TagsAndNote(
         ("Missed it",), "Look again."
     )
     write_note(folder, place, ["Missed it"], "Look again.")

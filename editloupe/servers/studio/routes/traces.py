@@ -15,7 +15,7 @@ from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.traces.filter_parser import LONGEST, ExpressionError
 from editloupe.evals.traces.filter_sql import COUNTS, EXAMPLES, FIELDS, SEARCHES
 from editloupe.evals.traces.run_index import PAGE_SIZE
-from editloupe.evals.traces.trace_notes import TracePlace, write_note
+from editloupe.evals.traces.trace_notes import TraceKey, write_note
 from editloupe.evals.traces.trace_search import ORDERS, WORKLIST, compare_runs, read_pairs
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT
 from editloupe.servers.studio.judging.requests import parse_json
@@ -161,7 +161,7 @@ async def note(request: Request, key: str) -> Response:
         for unit in one.units(given.edit)
     ):
         raise HTTPException(404, "There is no such trace in this run.")
-    place = TracePlace(given.edit, given.criterion, given.repeat, given.asked)
+    place = TraceKey(given.edit, given.criterion, given.repeat, given.asked)
     written = write_note(one.run.folder, place, given.tags.split(","), given.note)
     return studio.pages.json({"tags": ", ".join(written.tags), "note": written.note})
 

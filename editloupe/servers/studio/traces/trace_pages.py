@@ -13,7 +13,7 @@ from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.traces.index_update import count_unread, open_index
-from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes
+from editloupe.evals.traces.trace_notes import TagsAndNote, TraceKey, read_notes
 from editloupe.evals.traces.trace_search import ORDERS, RunSearch, TraceHit, search_run
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.types import UserError
@@ -66,7 +66,7 @@ def narrow_filter(where: str, **fields: str) -> str:
 class TraceNeighbours:
     """What stands around a trace: its place within a filter, its tags and its note."""
 
-    note: TraceNote
+    note: TagsAndNote
     tags: str
     where: str | None
     """None where no filter is being gone through."""
@@ -82,9 +82,9 @@ class TraceNeighbours:
 
 def find_neighbours(one: OpenRun, unit: Unit, where: str | None, order: str) -> TraceNeighbours:
     """Return what stands around a trace; a filter is gone through where there is one."""
-    place = TracePlace(unit.name, unit.criterion, unit.repeat, unit.asked)
+    place = TraceKey(unit.name, unit.criterion, unit.repeat, unit.asked)
     with raise_run_damaged(one.name):
-        note = read_notes(one.run.folder).get(place, TraceNote())
+        note = read_notes(one.run.folder).get(place, TagsAndNote())
     order = order if order in ORDERS else "manifest"
     back = traces_link(one.key, where or "", order=None if order == "manifest" else order)
     plain = TraceNeighbours(note, ", ".join(note.tags), where, order, back)

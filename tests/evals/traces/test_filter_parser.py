@@ -39,23 +39,23 @@ def test_every_field_can_be_asked_for(name: str) -> None:
     ("text", "place", "sentence"),
     [
         ('lable = "x"', 1, 'there is no field "lable"; did you mean label?'),
-        ("label = Flawless", 9, "texts stand in quotes"),
+        ("label = Flawless", 9, "texts must be quoted"),
         ("stile = 1", 1, "did you mean style?"),
         ('column("stile") = 1', 1, "did you mean style?"),
         ("label = ", 9, "a value is missing before the end"),
         ('label = "x" or', 15, "a condition is missing before the end"),
         ("label in ()", 11, "a value is missing before `)`"),
-        ("label = Over", 9, "texts stand in quotes"),
+        ("label = Over", 9, "texts must be quoted"),
         ("column() = 1", 1, 'column(…) needs the name of a column: column("style")'),
         ('column("label") = 1', 1, "the manifest has no column 'label'"),
         ('failed() = "x"', 10, 'failed() is a number and "x" is a text'),
-        ("label", 1, "label alone is no condition"),
+        ("label", 1, "label alone is not a condition"),
         ("and label = 1", 1, "a condition is missing before `and`"),
         ('label = "x" label', 13, "`and` or `or` joins conditions"),
-        ('label = "x")', 12, "a parenthesis too many"),
+        ('label = "x")', 12, "one parenthesis too many"),
         ('(label = "x"', 13, "`)` is missing for the parenthesis at 1"),
         ('label = "x', 9, "has no end"),
-        ("label = “x”", 9, "no quotation mark of this language"),
+        ("label = “x”", 9, "not a quotation mark of the filter language"),
         ("score = 1 && turns = 2", 11, "write `and` or `or`"),
         ("score = 1 = 2", 11, "a comparison has two sides"),
         ("score = null", 9, "write `is null`"),
@@ -67,7 +67,7 @@ def test_every_field_can_be_asked_for(name: str) -> None:
         ("label in (1, 2)", 7, "cannot be compared"),
         ('label < "x"', 7, "texts are compared with =, != and ~"),
         ("score ~ 3", 7, "looks for a text in a text"),
-        ('said("x") = 1', 1, "said(…) is a condition by itself"),
+        ('said("x") = 1', 1, "said(…) is itself a condition"),
         ('said("?!")', 1, "needs a word to look for"),
         ("said(x)", 6, "takes one text in quotes"),
         ('sayd("x")', 1, "did you mean said(…)?"),
@@ -77,7 +77,7 @@ def test_every_field_can_be_asked_for(name: str) -> None:
         ("(" * 60 + "score = 1" + ")" * 60, 51, "more than 50 parentheses"),
         (" or ".join(["score = 1"] * 300), None, "more than 200 conditions"),
         ("x" * 6000, 5001, "5000 are the most"),
-        ('label = "\udcff"', 10, "no text in UTF-8"),
+        ('label = "\udcff"', 10, "not valid in UTF-8"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_its_place(text: str, place: int | None, sentence: str) -> None:
@@ -87,7 +87,7 @@ def test_a_mistake_is_one_sentence_with_its_place(text: str, place: int | None, 
     assert "\n" not in str(told.value)
     if place is not None:
         assert f"at character {place}:" in str(told.value)
-        assert told.value.place == place - 1
+        assert told.value.position == place - 1
 
 
 def test_what_a_user_types_is_never_part_of_the_sql() -> None:
