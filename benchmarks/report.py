@@ -25,7 +25,7 @@ from editloupe.evals.runs.store import Run  # noqa: E402
 from editloupe.evals.runs.unit_rows import JudgementRecord  # noqa: E402
 from editloupe.rubrics.model import LabelAnswer  # noqa: E402
 from editloupe.rubrics.protocol import Protocol  # noqa: E402
-from editloupe.rubrics.registry import protocol as find_protocol  # noqa: E402
+from editloupe.rubrics.registry import get_protocol as find_protocol  # noqa: E402
 from editloupe.types import Edit, Judgement, Reason, Unjudged, Usage, Verdict  # noqa: E402
 
 START = "from editloupe.__main__ import main; main()"

@@ -12,7 +12,7 @@ from editloupe.agent.rules import instruction_following, reading, regions
 from editloupe.agent.rules.instructions import ChangeRequest, parse_instruction
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from editloupe.tools.compare.difference import compare
 from editloupe.types import Edit
 
@@ -84,7 +84,7 @@ def measure(known: Known) -> Measured:
     request = parse_instruction(known.edit.instruction, known.edit.instruction_type)
     if request is None:
         raise ValueError(f"edit {known.edit.id}: the instruction is not understood: {known.edit.instruction}")
-    album, dlebench = Album(), protocol("dlebench")
+    album, dlebench = Album(), get_protocol("dlebench")
     following, consistency = (dlebench.rubric(name) for name in ("instruction_following", "visual_consistency"))
     result = Measured(known, request)
     for case in dlebench.make_cases(known.edit, following, "oracle", album):

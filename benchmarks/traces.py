@@ -23,7 +23,7 @@ from benchmarks.report import judgements  # noqa: E402
 from editloupe.evals.runs.store import Run  # noqa: E402
 from editloupe.evals.runs.unit_rows import JudgementRecord  # noqa: E402
 from editloupe.evals.traces.trace_search import search_run  # noqa: E402
-from editloupe.rubrics.registry import protocol  # noqa: E402
+from editloupe.rubrics.registry import get_protocol  # noqa: E402
 from editloupe.types import Judgement, Observation, Step, ToolCall, Trace, Usage, Verdict  # noqa: E402
 
 AT_ONCE = 500
@@ -90,7 +90,7 @@ def make_run(folder: Path, edits: int) -> None:
     pool = random.choice(words, 2_000_000, p=shares / shares.sum())
     with Run.write(folder) as run:
         waiting: list[JudgementRecord] = []
-        for position, judgement in enumerate(judgements(protocol("dlebench"), edits, 1, random)):
+        for position, judgement in enumerate(judgements(get_protocol("dlebench"), edits, 1, random)):
             traces = tuple(trace_of(judgement, one.criterion, random, pool) for one in judgement.verdicts)
             human = {
                 one.criterion: str(one.label)

@@ -15,7 +15,7 @@ from editloupe._util.json_safe import fits, storable
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
-from editloupe.rubrics.wording import USUAL_WORDING, Wording, filled
+from editloupe.rubrics.wording import USUAL_WORDING, Wording, fill_in
 from editloupe.types import Observation, Sent, Sha
 
 PICTURE = "picture"
@@ -37,7 +37,7 @@ def announce_picture(
 ) -> list[Block]:
     """Return a picture preceded by a line with its name and its size as sent."""
     width, height = album[sha].wire(limits).size
-    line = filled(words.picture, name=name, width=width, height=height)
+    line = fill_in(words.picture, name=name, width=width, height=height)
     return [*([text_block(line)] if line.strip() else []), picture_block(sha, name)]
 
 

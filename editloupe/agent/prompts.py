@@ -20,7 +20,7 @@ from editloupe.rubrics.model import (
     Rubric,
     TextAnswer,
 )
-from editloupe.rubrics.wording import USUAL_WORDING, Wording, filled
+from editloupe.rubrics.wording import USUAL_WORDING, Wording, fill_in
 from editloupe.types import Mode
 
 EARLIER_FINDINGS = "earlier_findings"
@@ -50,10 +50,10 @@ def build_system_text(
     told_tools = _tools(tools, words) if tools and not native else ""
     answering = format_answer_rules(rubric.answer, bool(tools), native, structured, written, words)
     if words.whole:
-        return filled(words.whole, tools=told_tools, how_to_answer=answering)
+        return fill_in(words.whole, tools=told_tools, how_to_answer=answering)
     parts = [
         words.role,
-        f"{filled(words.criterion, title=rubric.title)}\n{rubric.question.strip()}",
+        f"{fill_in(words.criterion, title=rubric.title)}\n{rubric.question.strip()}",
         f"{words.shown}\n{mode_text.setting.strip()}",
         _format_list(words.steps_to_labels if isinstance(rubric.answer, LabelAnswer) else words.steps, rubric.steps),
         _answers(rubric.answer, words),
@@ -77,15 +77,15 @@ def build_task_text(case: Case, per_mille: bool, tools: bool) -> str:
     findings = case.facts.get(EARLIER_FINDINGS, {})
     lines += [f"{introduction}\n{quoted_lines(text)}" for introduction, text in findings.items()]
     if case.target is not None:
-        lines.append(filled(words.one_target, targets=len(case.edit.target_boxes), target=case.target + 1))
+        lines.append(fill_in(words.one_target, targets=len(case.edit.target_boxes), target=case.target + 1))
     if tools:
         lines.append(words.per_mille if per_mille else words.pixels)
-    lines.append(filled(words.judge, title=case.rubric.title))
+    lines.append(fill_in(words.judge, title=case.rubric.title))
     return "\n".join(line for line in lines if line)
 
 
 def _quote(template: str, text: str) -> str:
-    return filled(template, lines=quoted_lines(text), quoted=quoted(text))
+    return fill_in(template, lines=quoted_lines(text), quoted=quoted(text))
 
 
 def format_answer_rules(
@@ -100,19 +100,19 @@ def format_answer_rules(
     if structured:
         reasoning = {REASONING: words.step_by_step} if written and not isinstance(answer, TextAnswer) else {}
         shape = json.dumps({**reasoning, **_shape(answer, words)}, ensure_ascii=False)
-        return f"{words.how_to_answer}\n{filled(words.json_alone, shape=shape)}"
+        return f"{words.how_to_answer}\n{fill_in(words.json_alone, shape=shape)}"
     lines = [words.how_to_answer, words.think]
     if tools:
-        lines.append(filled(words.call_or_answer, calling=words.native_calls if native else words.text_calls))
-    lines.append(filled(words.final_answer, form=format_final_answer(answer, words)))
+        lines.append(fill_in(words.call_or_answer, calling=words.native_calls if native else words.text_calls))
+    lines.append(fill_in(words.final_answer, form=format_final_answer(answer, words)))
     return "\n".join(line for line in lines if line)
 
 
 def format_final_answer(answer: Answer, words: Wording = USUAL_WORDING) -> str:
     """Describe the form of a final answer."""
     if isinstance(answer, LabelAnswer):
-        return filled(words.label_form, labels=", ".join(label.name for label in answer.labels))
-    return filled(words.json_form, shape=json.dumps(_shape(answer, words), ensure_ascii=False))
+        return fill_in(words.label_form, labels=", ".join(label.name for label in answer.labels))
+    return fill_in(words.json_form, shape=json.dumps(_shape(answer, words), ensure_ascii=False))
 
 
 def _shape(answer: Answer, words: Wording) -> dict[str, str]:
@@ -122,7 +122,7 @@ def _shape(answer: Answer, words: Wording) -> dict[str, str]:
     if not isinstance(answer, TextAnswer) and answer.reason_key:
         reason = {answer.reason_key: words.reason}
     if isinstance(answer, NumberAnswer):
-        return {**reason, answer.key: filled(words.whole_number, low=answer.low, high=answer.high)}
+        return {**reason, answer.key: fill_in(words.whole_number, low=answer.low, high=answer.high)}
     if isinstance(answer, ChecksAnswer):
         return {**reason, **{check.key: words.between_answers.join(check.values) for check in answer.checks}}
     if isinstance(answer, TextAnswer):
@@ -140,7 +140,7 @@ def _answers(answer: Answer, words: Wording) -> str:
     if isinstance(answer, ChecksAnswer):
         return _format_list(words.items, [_item(check, words) for check in answer.checks])
     if isinstance(answer, NumberAnswer):
-        scale = filled(words.scale, low=answer.low, high=answer.high)
+        scale = fill_in(words.scale, low=answer.low, high=answer.high)
         return "\n".join((scale, *(_band(band) for band in answer.bands)))
     return ""
 
@@ -151,13 +151,13 @@ def _band(band: Band) -> str:
 
 
 def _item(check: Check, words: Wording) -> str:
-    gate = "".join(filled(words.only_if, item=key, answer=value) for key, value in check.only_if.items())
+    gate = "".join(fill_in(words.only_if, item=key, answer=value) for key, value in check.only_if.items())
     return f"{check.key}: {check.question.strip()} ({' / '.join(check.values)}){gate}"
 
 
 def _tools(tools: Sequence[Mapping[str, Any]], words: Wording) -> str:
     lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
-    return filled(words.tools, tools=lines)
+    return fill_in(words.tools, tools=lines)
 
 
 def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool, structured: bool) -> str:
@@ -166,20 +166,22 @@ def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool, structured:
         return ""
     words = rubric.wording
     numbered = (
-        (filled(words.example, number=i), _example(e, native, structured, words)) for i, e in enumerate(examples, 1)
+        (fill_in(words.example, number=i), _example(e, native, structured, words)) for i, e in enumerate(examples, 1)
     )
     return f"{words.examples}\n" + "\n\n".join(f"{heading}\n{text}" for heading, text in numbered)
 
 
 def _example(example: Example, native: bool, structured: bool, words: Wording) -> str:
     thinking = words.example_thought_aside if structured else words.example_thought
-    lines = [_quote(words.instruction, example.instruction), filled(thinking, thought=example.thought.strip())]
+    lines = [_quote(words.instruction, example.instruction), fill_in(thinking, thought=example.thought.strip())]
     if example.calls and native:
         calls_in_words = [
-            filled(words.example_call, name=c["name"], parameters=json.dumps(dict(c["parameters"]), ensure_ascii=False))
+            fill_in(
+                words.example_call, name=c["name"], parameters=json.dumps(dict(c["parameters"]), ensure_ascii=False)
+            )
             for c in example.calls
         ]
-        lines.append(filled(words.example_calls, calls=words.between_calls.join(calls_in_words)))
+        lines.append(fill_in(words.example_calls, calls=words.between_calls.join(calls_in_words)))
     elif example.calls:
         calls = "\n".join(json.dumps(dict(call), ensure_ascii=False) for call in example.calls)
         lines.append(f"<tool_call>\n{calls}\n</tool_call>")

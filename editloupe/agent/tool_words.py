@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from editloupe.rubrics.wording import Wording, filled
+from editloupe.rubrics.wording import Wording, fill_in
 from editloupe.tools.contract import Tool, View
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.localize import LocalizeDifferences, LocalizePixelDifferences
@@ -73,11 +73,11 @@ def build_functions(tools: Iterable[Tool], view: View, per_mille: bool, words: W
 def reword_observation(seen: Observation, words: Wording) -> Observation:
     """Return a tool's result and its captions in a wording."""
     if seen.failed:
-        text, captions = filled(words.tool_error, said=seen.text), seen.captions
+        text, captions = fill_in(words.tool_error, said=seen.text), seen.captions
     else:
-        text = filled(words.tool_results.get(seen.tool, SAID), said=seen.text)
+        text = fill_in(words.tool_results.get(seen.tool, SAID), said=seen.text)
         caption = words.tool_captions.get(seen.tool, SAID)
-        captions = tuple(filled(caption, said=original) for original in seen.captions)
+        captions = tuple(fill_in(caption, said=original) for original in seen.captions)
     if (text, captions) == (seen.text, seen.captions):
         return seen
     return seen.model_copy(update={"text": text, "captions": captions})
@@ -92,7 +92,7 @@ def _parameters(tool: Tool, view: View, per_mille: bool, words: Wording) -> dict
         return schema
     unit = words.box_units.get(unit_name, BOX_UNITS[unit_name])
     properties = {
-        name: {**fact, "description": filled(text, unit=unit)} if (text := texts.get(name, own.get(name))) else fact
+        name: {**fact, "description": fill_in(text, unit=unit)} if (text := texts.get(name, own.get(name))) else fact
         for name, fact in schema.get("properties", {}).items()
     }
     return {**schema, "properties": properties}

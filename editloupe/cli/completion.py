@@ -213,7 +213,7 @@ def build_table() -> dict[str, Any]:
     from editloupe.cli.judge_options import set_keys
     from editloupe.cli.main import COMMANDS, build_app
     from editloupe.rubrics.registry import protocols
-    from editloupe.rubrics.rubric_files import bundled_yaml
+    from editloupe.rubrics.rubric_files import load_bundled_yaml
     from editloupe.tools.registry import BUILT_IN
 
     commands = {}
@@ -224,7 +224,7 @@ def build_table() -> dict[str, Any]:
         for name in names:
             leaf = top.get_command(None, name) if name else top
             commands[f"{command.name} {name}".strip()] = _describe_command(leaf)
-    priced = bundled_yaml(files("editloupe.evals.runs") / "prices.yaml")["prices"]
+    priced = load_bundled_yaml(files("editloupe.evals.runs") / "prices.yaml")["prices"]
     specs = [*priced, *(f"{provider.name}:" for provider in PROVIDERS), PANEL, CASCADE, RULES]
     return {
         "judges": specs,

@@ -17,7 +17,7 @@ from editloupe.cli.options import Only, Visible, check_choice, expand_options
 from editloupe.cli.output import tell
 from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.datasets import Naming
-from editloupe.rubrics.registry import known_paper
+from editloupe.rubrics.registry import find_paper
 from editloupe.types import Usage, UserError
 
 if TYPE_CHECKING:
@@ -385,7 +385,7 @@ def sizes(
     from editloupe.making.pipeline import lock_folder
     from editloupe.tools.models.detectors import GroundingDino
 
-    paper = known_paper(check_choice("--layout", layout, layouts.sample_layouts()))
+    paper = find_paper(check_choice("--layout", layout, layouts.sample_layouts()))
     named = manifest_names(manifests)
     work = SizeFinder(out, concurrency=concurrency, limit=limit, tick=build_progress(quiet))
     lock = lock_folder(out)

@@ -25,13 +25,13 @@ from editloupe.cli.output import tell
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
-from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
+from editloupe.evals.edival.files import SceneFile, list_pictures, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.evals.edival.metrics import PROTOCOL
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge.settings import Setup, reword_protocol
 from editloupe.pictures.encode import LONG_SIDE
-from editloupe.rubrics.edival.settings import EdivalSettings, load_settings, published
+from editloupe.rubrics.edival.settings import EdivalSettings, load_published, load_settings
 from editloupe.rubrics.edival.tasks import FORMS, TYPES
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.models.detectors import WholePictureFinder
@@ -137,9 +137,9 @@ def evaluate(
 
 def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
     """Return the rules of a preset, changed where a settings file differs from the published rules."""
-    usual, changed = published().model_dump(), load_settings(file).model_dump()
+    usual, changed = load_published().model_dump(), load_settings(file).model_dump()
     rules = chosen.rule_settings()
-    named = rules if isinstance(rules, EdivalSettings) else published()
+    named = rules if isinstance(rules, EdivalSettings) else load_published()
     return named.but({name: value for name, value in changed.items() if value != usual[name]})
 
 
@@ -207,7 +207,7 @@ def decompose(
     replies = TemporaryReplies(out)
     spec, asker = _open_asker(judge, replies)
     worker = Decomposer(asker, spec, finder, tools.detector, rules, out, replies)
-    pictures = pictures_in(images)
+    pictures = list_pictures(images)
     return _print_ending(asyncio.run(worker.all(pictures, concurrency, _build_progress(quiet))), out)
 
 

@@ -59,18 +59,18 @@ def report(
 
     Example: editloupe edival report runs/edival --table 3 --format latex
     """
-    from editloupe.evals.edival.report import blocks, drawings
-    from editloupe.evals.edival.tables import chosen, tables
+    from editloupe.evals.edival.report import build_blocks, build_figures
+    from editloupe.evals.edival.tables import build_tables, choose_tables
     from editloupe.evals.report.block_types import Heading
     from editloupe.evals.report.table_formats import table_to_dict
 
     kind = choose_format(format, out, REPORT_FORMATS)
     statistics = _read_statistics(runs, missing, configuration)
-    printed = chosen(tables(statistics), table or ())
+    printed = choose_tables(build_tables(statistics), table or ())
     if figures:
         from editloupe.evals.report.figures import save
 
-        for name, draw in drawings(statistics).items():
+        for name, draw in build_figures(statistics).items():
             figure = draw()
             for suffix in FIGURE_FORMATS:
                 save(figure, figures / f"{name}.{suffix}")
@@ -79,9 +79,9 @@ def report(
         shown_blocks: list[Block] = [block for one in printed for block in (Heading(one.title, 3), one)]
         facts: dict[str, Any] = {"tables": [table_to_dict(one) for one in printed]}
     else:
-        shown_blocks = blocks(statistics)
+        shown_blocks = build_blocks(statistics)
         facts = {**statistics.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
-    deliver(render_tables(kind, shown_blocks, facts, printed, lambda: {} if table else drawings(statistics)), out)
+    deliver(render_tables(kind, shown_blocks, facts, printed, lambda: {} if table else build_figures(statistics)), out)
 
 
 def compare(
@@ -108,9 +108,9 @@ def compare(
         left, right = (
             found.model_copy(update={"run": f"{found.run} {name}"}) for found, name in ((left, first), (right, second))
         )
-    found = comparing.compare(left, right, (left_settings, right_settings), mode)
-    section = comparing.section(found)
-    deliver(render_tables(kind, comparing.blocks(found), found.model_dump(mode="json"), [section], dict), out)
+    found = comparing.compare_settings(left, right, (left_settings, right_settings), mode)
+    section = comparing.build_table(found)
+    deliver(render_tables(kind, comparing.build_blocks(found), found.model_dump(mode="json"), [section], dict), out)
 
 
 def _find_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:
@@ -138,12 +138,12 @@ def _find_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, 
 
 
 def _read_statistics(runs: list[Path], missing: str, configuration: str | None) -> EdivalFigures:
-    from editloupe.evals.edival.metrics import figures_of
+    from editloupe.evals.edival.metrics import compute_figures
     from editloupe.rubrics.edival.scoring import Missing
 
     if missing not in get_args(Missing):
         raise UserError(f'--missing is one of {", ".join(get_args(Missing))}, not "{missing}"')
-    return figures_of(runs, cast("Missing", missing), configuration)
+    return compute_figures(runs, cast("Missing", missing), configuration)
 
 
 def render_tables(
@@ -230,7 +230,7 @@ def baselines(
 
     Example: editloupe edival baselines runs/edival --human labels.csv --judge openai:gpt-5.1 --clip path/to/clip --out runs/alone
     """
-    from editloupe.evals.edival.baselines import blocks, compared, labelled_edits, sections
+    from editloupe.evals.edival.baselines import build_blocks, build_tables, find_labelled_edits, score_labelled_edits
     from editloupe.evals.edival.metrics import PROTOCOL
     from editloupe.evals.report.table_formats import table_to_dict
     from editloupe.evals.stats.scores.run_table import read_run_table
@@ -238,16 +238,16 @@ def baselines(
     kind = choose_format(format, report, REPORT_FORMATS)
     if out.resolve() == run.resolve():
         raise UserError("--out must be another folder than the run: the baselines have a folder of their own")
-    people = labelled_edits(read_run_table(run, PROTOCOL, configuration), human)
+    people = find_labelled_edits(read_run_table(run, PROTOCOL, configuration), human)
     directions = (
         None if clip is None or options.dry_run else _measure_directions(people, clip, clip_download, judge, out)
     )
 
     def show(alone: Path | None, name: str | None) -> None:
-        comparison = compared(people, alone, name, directions)
-        printed = sections(comparison)
+        comparison = score_labelled_edits(people, alone, name, directions)
+        printed = build_tables(comparison)
         facts = {**comparison.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
-        deliver(render_tables(kind, blocks(comparison), facts, printed, dict), report)
+        deliver(render_tables(kind, build_blocks(comparison), facts, printed, dict), report)
 
     if not judge.spec:
         tell("no LMM given with --judge: the baseline of an LMM alone is left out")

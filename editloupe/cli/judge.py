@@ -22,8 +22,8 @@ from editloupe.judge import Judge
 from editloupe.judge.panels import format_opinions
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
-from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.rubrics.registry import type_reader
+from editloupe.rubrics.registry import get_protocol as find_protocol
+from editloupe.rubrics.registry import make_type_reader
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
 
 
@@ -78,7 +78,7 @@ def judge(
         more_images=o.parse_images(image or ()),
     )
     with send_spans(otel), given.open() as opened:
-        edit = type_reader(opened.protocol, tell)(edit)
+        edit = make_type_reader(opened.protocol, tell)(edit)
         judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
     given.announce()
     if as_json:

@@ -13,8 +13,8 @@ from editloupe._util.text import for_json, number_of
 from editloupe.cli.options import check_choice
 from editloupe.cli.output import choose_width, tell
 from editloupe.evals.manifests import layouts
-from editloupe.rubrics.registry import DEFAULT, known_paper
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import DEFAULT, find_paper
+from editloupe.rubrics.registry import get_protocol as find_protocol
 
 if TYPE_CHECKING:
     from editloupe.evals.manifests.stats import ManifestStats
@@ -56,13 +56,13 @@ def stats(
     Example: editloupe manifest stats small-objects.jsonl other-benchmark.jsonl --out figures
     """
     from editloupe.evals.manifests.stats import manifest_stats
-    from editloupe.rubrics.registry import type_reader
+    from editloupe.rubrics.registry import make_type_reader
 
-    paper = known_paper(check_choice("--layout", layout, layouts.sample_layouts()))
+    paper = find_paper(check_choice("--layout", layout, layouts.sample_layouts()))
     naming = paper.fields if paper else None
     # Use the type names that a report of these edits has.
     judged_by = find_protocol(protocol or (paper.name if paper else DEFAULT.name))
-    typing = type_reader(judged_by.name)
+    typing = make_type_reader(judged_by.name)
     statistics = [
         manifest_stats(path, naming, allow_outside, name, typing, judged_by.families)
         for path, name in manifest_names(manifests).items()

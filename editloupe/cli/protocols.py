@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe.agent.prompts import build_system_text
-from editloupe.rubrics.case_pictures import OPTIONAL, role_of
+from editloupe.rubrics.case_pictures import OPTIONAL, name_to_role
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import get_protocol as find_protocol
 from editloupe.rubrics.registry import protocols as all_protocols
-from editloupe.rubrics.rewording import words_of
+from editloupe.rubrics.rewording import list_words
 from editloupe.types import UserError
 
 
@@ -102,7 +102,7 @@ def build_rewording_file(name: str) -> str:
 
     words = rubrics[0].wording
     around = {field: getattr(words, field) for field in type(words).model_fields} | default_tool_words()
-    content = {"wording": around, "rewordings": [words_of(rubric, protocol.parts) for rubric in rubrics]}
+    content = {"wording": around, "rewordings": [list_words(rubric, protocol.parts) for rubric in rubrics]}
     return yaml.dump(content, Dumper=_ReadableDumper, allow_unicode=True, sort_keys=False, width=120)
 
 
@@ -134,4 +134,4 @@ def describe_answer(answer: Answer) -> str:
 def list_inputs(variants: tuple[Rubric, ...]) -> list[str]:
     """Return the picture roles of a criterion over all its wordings; optional ones are in brackets."""
     named = [name for rubric in variants for mode in rubric.modes.values() for name in mode.images]
-    return list(dict.fromkeys(f"({role_of(n)})" if n.endswith(OPTIONAL) else role_of(n) for n in named))
+    return list(dict.fromkeys(f"({name_to_role(n)})" if n.endswith(OPTIONAL) else name_to_role(n) for n in named))

@@ -41,7 +41,7 @@ from editloupe.evals.stats.comparison.preference_results import Accuracy, PairRe
 from editloupe.evals.stats.scores.paper_tables import AVERAGE, JudgeAccuracy, build_pair_table, count_judge_accuracy
 from editloupe.evals.stats.scores.run_table import RunTable as RunTable
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS, known_protocol, pair_rules, usual_repeats
+from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS, find_pair_rules, find_protocol, usual_repeats
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Edit, UserError
 
@@ -201,7 +201,7 @@ def _judge_models(
     """Ask which of two models' outputs is better, for every two of them, in both orders, and rank the models."""
     if not asking.asks_both_at_once:
         raise UserError("this protocol has no question on two outputs; judge a run with `batch` and rank its models")
-    dimension_names = tuple(pair_rules(asking.protocol).dimensions)
+    dimension_names = tuple(find_pair_rules(asking.protocol).dimensions)
     unknown = [name for name in dimensions if name not in dimension_names]
     if unknown:
         raise UserError(f'--dimension is one of {", ".join(dimension_names)}, not "{unknown[0]}"')
@@ -255,7 +255,7 @@ def _judge_best_of(
 
 
 def _print_table(lines: Sequence[JudgeAccuracy], published: bool, kind: str) -> None:
-    rules = pair_rules()
+    rules = find_pair_rules()
     section = build_pair_table(lines, rules, published)
     if kind == "json":
         rows = [
@@ -348,7 +348,7 @@ class Asking:
     @property
     def asks_both_at_once(self) -> bool:
         """True where the protocol has questions that show both candidates."""
-        protocol = known_protocol(self.protocol)
+        protocol = find_protocol(self.protocol)
         return bool(protocol and protocol.pairs)
 
     def judge_into_run(self, edits: Sequence[Edit], out: Path | None, options: BatchOptions, closing: Closing) -> int:

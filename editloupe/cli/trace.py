@@ -28,7 +28,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.judge.panels import format_opinions
 from editloupe.rubrics.model import LabelAnswer
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
 
 FORMATS = ("text", "json", "html")
@@ -251,7 +251,7 @@ def _render_verdict(unit: Unit) -> RenderableType:
 def _find_meaning(unit: Unit) -> str | None:
     """Return the rubric's description of the label, or None."""
     label = unit.outcome.label if isinstance(unit.outcome, Verdict) else None
-    protocol = known_protocol(unit.protocol)
+    protocol = find_protocol(unit.protocol)
     rubrics = protocol.rubrics if protocol else ()
     answers = [rubric.answer for rubric in rubrics if rubric.criterion == unit.criterion]
     labels = [label_info for answer in answers if isinstance(answer, LabelAnswer) for label_info in answer.labels]

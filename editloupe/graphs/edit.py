@@ -21,7 +21,7 @@ from editloupe.pictures.memory import MemoryPicture
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
+from editloupe.rubrics.protocol import MissingInput, Protocol, find_worst_label
 from editloupe.telemetry.spans import Span, criterion_span, set_decision
 from editloupe.types import UNJUDGED, Edit, Mode, Outcome, Reason, Served, Trace, Unjudged, Usage, UserError, Verdict
 
@@ -227,7 +227,7 @@ def _deciding(cases: Sequence[CaseResult]) -> CaseResult | None:
         return given[0]
     if not isinstance(rubric.answer, LabelAnswer):
         return min(given, key=_score)  # the first of equal ones
-    worst = worst_label(rubric, [_target_label(one) for one in given])
+    worst = find_worst_label(rubric, [_target_label(one) for one in given])
     alike = [one for one in given if _target_label(one) == worst]
     return max(alike, key=lambda one: 1.0 if one.confidence is None else one.confidence)
 

@@ -36,10 +36,10 @@ from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph,
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
 from editloupe.rubrics.edival.pools import BASE, KEY, Turn
-from editloupe.rubrics.edival.questions import compare_text, crop_queries, precheck, question
-from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, detector_queries
+from editloupe.rubrics.edival.questions import build_precheck, build_question, compare_text, list_crop_queries
+from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, list_detector_queries
 from editloupe.rubrics.edival.scoring import consistency
-from editloupe.rubrics.edival.settings import EdivalSettings, published
+from editloupe.rubrics.edival.settings import EdivalSettings, load_published
 from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import ToolError
@@ -137,7 +137,9 @@ async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Comman
 def _detections(context: EdivalContext, state: PictureState, task: Task) -> list[ObjectDetection]:
     """Run the detector for all queries of a rule, or until the object of a question is found."""
     threshold = context.rules.threshold_of(task.type)
-    wanted = detector_queries(task, context.rules) or crop_queries(task, state["turn"].name_after(state["number"]))
+    wanted = list_detector_queries(task, context.rules) or list_crop_queries(
+        task, state["turn"].name_after(state["number"])
+    )
     done: list[ObjectDetection] = []
     for query in wanted:
         name = SOURCE if query.when == "before" else EDITED
@@ -162,7 +164,7 @@ async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureS
     if not finding.success or task.type not in context.rules.precheck:
         return PictureState(followed=[TaskResult(number, finding.success, finding.why, "detector", steps)])
     pictures = {name: state["pictures"][name] for name in (SOURCE, EDITED)}
-    answered = await _answered(LOOP, context, state, precheck(task, context.worded), pictures)
+    answered = await _answered(LOOP, context, state, build_precheck(task, context.worded), pictures)
     steps = (*steps, *answered.steps)
     if answered.failure:
         followed = TaskResult(number, None, answered.why, BOTH, steps, answered.prompt, answered.failure)
@@ -180,7 +182,7 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
     task = state["turn"].tasks[number]
     hit = next((hits[0] for hits in state["seen"].values() if hits), None)
     shown = await asyncio.to_thread(crop_object, context, context.shared.album[state["pictures"][EDITED]], hit)
-    answered = await _answered(LOOP, context, state, question(task, context.worded), {EDITED: shown})
+    answered = await _answered(LOOP, context, state, build_question(task, context.worded), {EDITED: shown})
     steps = [*state["steps"], *answered.steps]
     success, why = answered.success, answered.why
     if task.type == "text_change" and answered.given:
@@ -369,7 +371,7 @@ def find_detector(toolbox: Toolbox, rules: EdivalSettings) -> Finder:
 async def judge_by_objects(objects: Graph, context: CaseContext) -> CaseResult:
     """Judge a case by objects; the facts of the case name its tasks."""
     case, shared = context.case, context.shared
-    rules = shared.rules if isinstance(shared.rules, EdivalSettings) else published()
+    rules = shared.rules if isinstance(shared.rules, EdivalSettings) else load_published()
     detecting = EdivalContext(shared, find_detector(shared.toolbox, rules), rules, (FOLLOWING,), worded=case.rubric)
     turn = Turn.model_validate(case.facts[KEY])
     end = await objects.ainvoke({"edit": case.edit, "turn": turn}, {"recursion_limit": 12}, context=detecting)

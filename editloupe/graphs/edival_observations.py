@@ -14,8 +14,8 @@ import numpy as np
 
 from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.pictures.decode import Picture
-from editloupe.rubrics.edival.questions import enlarged
-from editloupe.rubrics.edival.rules import DetectorQuery, Hit, usable
+from editloupe.rubrics.edival.questions import enlarge
+from editloupe.rubrics.edival.rules import DetectorQuery, Hit, filter_usable
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import CachedResult
@@ -121,7 +121,7 @@ def detect(
 ) -> ObjectDetection:
     """Detect one phrase in one picture and return it as a call with its observation."""
     started = time.perf_counter()
-    hits = usable(context.find(picture, query.phrase), threshold, context.rules.large_box)
+    hits = filter_usable(context.find(picture, query.phrase), threshold, context.rules.large_box)
     boxes = [hit_box(hit, picture.size) for hit in hits]
     asked = {"target_image": name, "detect_object_name": query.phrase, "threshold": threshold}
     call = ToolCall(id=f"{DETECT}_{number}", name=DETECT, parameters=asked)
@@ -167,7 +167,7 @@ def crop_object(context: EdivalContext, picture: Picture, hit: Hit | None) -> Sh
     """Return the crop for the LMM: around a box, enlarged if it is small; the whole picture if there is no box."""
     if hit is None:
         return picture.sha
-    part = crop(picture.pixels, to_box(enlarged(hit, context.rules), picture.size))
+    part = crop(picture.pixels, to_box(enlarge(hit, context.rules), picture.size))
     height, width = part.shape[:2]
     factor = context.rules.least_crop / max(width, height)
     if factor > 1:

@@ -16,7 +16,7 @@ from editloupe.agent.tool_words import reword_observation
 from editloupe.graphs.edival import EDIVAL_GRAPH, judge_by_objects
 from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph, initial_state, prompt_texts
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
+from editloupe.rubrics.model import ModeText, PreliminaryQuestion, Rubric, TextAnswer
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Reason, Sha, Step, ToolCall, Trace
 
@@ -42,7 +42,7 @@ async def run_first_stage(context: CaseContext, loop: Graph = LOOP) -> StageResu
     return await (_by_tool(context, stage) if by_tool else _by_model(context, stage, loop))
 
 
-async def _by_model(context: CaseContext, stage: Stage, loop: Graph) -> StageResult:
+async def _by_model(context: CaseContext, stage: PreliminaryQuestion, loop: Graph) -> StageResult:
     """Ask the model for the differences. An unreadable list leaves the case unjudged."""
     case = make_stage_case(context.case, stage)
     asking = replace(context, case=case)
@@ -55,7 +55,7 @@ async def _by_model(context: CaseContext, stage: Stage, loop: Graph) -> StageRes
     return StageResult(_with_differences(context.case, stage, str(state["given"].values[stage.key])), steps, prompts)
 
 
-async def _by_tool(context: CaseContext, stage: Stage) -> StageResult:
+async def _by_tool(context: CaseContext, stage: PreliminaryQuestion) -> StageResult:
     """Compare the stage's two pictures with the tool. Its crops are sent with the rubric's question."""
     first, second = stage.images[:2]
     shared = context.shared
@@ -70,7 +70,7 @@ async def _by_tool(context: CaseContext, stage: Stage) -> StageResult:
     return StageResult(_with_differences(context.case, stage, seen.text, shown), (step,))
 
 
-def make_stage_case(case: Case, stage: Stage) -> Case:
+def make_stage_case(case: Case, stage: PreliminaryQuestion) -> Case:
     """Return the case for the question of the stage."""
     rubric = Rubric(
         protocol=case.rubric.protocol,
@@ -89,7 +89,9 @@ def make_stage_case(case: Case, stage: Stage) -> Case:
     return case.model_copy(update={"rubric": rubric, "mode": "plain", "pictures": pictures})
 
 
-def _with_differences(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
+def _with_differences(
+    case: Case, stage: PreliminaryQuestion, text: str, shown: Mapping[str, Sha] | None = None
+) -> Case:
     facts: dict[str, Any] = {**case.facts, EARLIER_FINDINGS: {stage.introduction.strip(): text.strip()}}
     return case.model_copy(update={"facts": facts, "pictures": {**case.pictures, **(shown or {})}})
 

@@ -28,7 +28,7 @@ from editloupe.graphs.edit import EditContext, case_context, record_result
 from editloupe.graphs.engines import judge_by_loop
 from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph, LoopState, build_loop
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.wording import filled
+from editloupe.rubrics.wording import fill_in
 from editloupe.telemetry.spans import criterion_span
 from editloupe.types import Edit, Observation, Reason, Record, Sha, Step, ToolCall, UserError
 
@@ -281,9 +281,9 @@ def _sent_back(
     """Return the state after a reply that could not be used, and the node that handles it."""
     rubric, used_up = context.case.rubric, turns + 1 >= context.shared.limits.max_turns
     if used_up:
-        sentence = filled(rubric.wording.insist, form=format_final_answer(rubric.answer, rubric.wording))
+        sentence = fill_in(rubric.wording.insist, form=format_final_answer(rubric.answer, rubric.wording))
     else:
-        sentence = filled(rubric.wording.repair, problem=step.problem)
+        sentence = fill_in(rubric.wording.repair, problem=step.problem)
     messages = [*([message] if message else []), *build_correction(message, sentence)]
     values = LoopState(messages=messages, steps=[step], current=None, turns=turns + 1)
     if used_up:

@@ -40,7 +40,7 @@ from editloupe.agent.transport.errors import ModelFailed
 from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.wording import filled
+from editloupe.rubrics.wording import fill_in
 from editloupe.tools.contract import Frame, Tool, View
 from editloupe.types import Observation, Reason, Step, ToolCall, Trace, Usage
 
@@ -293,7 +293,7 @@ async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     current = state["current"]
     assert current is not None
     words = runtime.context.case.rubric.wording
-    problem = filled(words.repair, problem=current.problem)
+    problem = fill_in(words.repair, problem=current.problem)
     last = state["messages"][-1]
     reply = last if isinstance(last, AIMessage) else None
     update = LoopState(messages=build_correction(reply, problem, words), repairs=state["repairs"] + 1)
@@ -305,7 +305,7 @@ async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     context = runtime.context
     last = state["messages"][-1]
     rubric = context.case.rubric
-    sentence = filled(rubric.wording.insist, form=format_final_answer(rubric.answer, rubric.wording))
+    sentence = fill_in(rubric.wording.insist, form=format_final_answer(rubric.answer, rubric.wording))
     reply = last if isinstance(last, AIMessage) else None
     messages = build_correction(reply, sentence, rubric.wording)
     return _closed(state["current"], context, LoopState(messages=messages, insisted=True))
@@ -331,7 +331,7 @@ def _otherwise(problem: str | None, cut: IncompleteReply | None, text: str, *, s
 async def _observation(context: CaseContext, view: View, call: ToolCall, number: int) -> Observation:
     words = context.case.rubric.wording
     if number >= CALLS_A_TURN:
-        text = filled(words.too_many_calls, most=CALLS_A_TURN)
+        text = fill_in(words.too_many_calls, most=CALLS_A_TURN)
         return Observation(call_id=call.id, tool=call.name, text=text, failed=True)
     seen = await context.shared.observations.observe(context.shared.toolbox, call, view, context.shared.wire)
     return reword_observation(seen, words)

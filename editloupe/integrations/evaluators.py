@@ -18,7 +18,7 @@ from editloupe.integrations.chat_messages import (
 )
 from editloupe.judge import Judge, judge_opener
 from editloupe.judge.edit_score import EditScore, explain_outcome, score_edit
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, Judgement, UserError
 
 Result = dict[str, Any]
@@ -68,7 +68,7 @@ def edit_evaluator(
         try:
             return _edit(example, source, edited, instruction)
         except ValidationError as error:
-            return mistake(error, whole="")
+            return describe_validation_error(error, whole="")
         except (UserError, ValueError) as error:
             return str(error)
 

@@ -18,7 +18,7 @@ from editloupe.agent.transport.secrets import redact_url
 from editloupe.integrations.chat_messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.judge import judge_opener
 from editloupe.judge.edit_score import EditScore, score_edit
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, Judgement, Mode, Reason, UserError
 
 NO_PICTURE = "the model's output holds no picture"
@@ -68,7 +68,7 @@ def edit_judge(
         except _NoPicture as missing:
             return Score.unscored(reason="no_response", explanation=str(missing))
         except ValidationError as error:
-            return _scored(EditScore(None, mistake(error, whole="")))
+            return _scored(EditScore(None, describe_validation_error(error, whole="")))
         except UserError as error:
             return _scored(EditScore(None, str(error)))
         opening = await asyncio.to_thread(open_judge)

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 from editloupe.graphs.edit import EDIT_GRAPH
 from editloupe.graphs.loop import LOOP
 from editloupe.judge import Judge
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, Judgement, Mode, UserError
 
 # Every field is an EphemeralValue, which LangGraph clears when a thread gets its next input. The default channel keeps its value
@@ -74,7 +74,7 @@ async def _judge(state: JudgeInput, graph: Any) -> dict[str, Any]:
         finally:
             await opened.aclose()
     except ValidationError as error:
-        told = mistake(error, whole="")
+        told = describe_validation_error(error, whole="")
         return {"judgement": None, "error": f"this is not an edit: {told}"}
     except UserError as error:
         return {"judgement": None, "error": str(error)}

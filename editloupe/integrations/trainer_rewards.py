@@ -17,7 +17,7 @@ from editloupe.evals.reward.edit_rewards import areward, rewards
 from editloupe.integrations.chat_messages import SOURCES, first_field, last_picture, last_words, plain_picture
 from editloupe.judge import Judge, judge_opener
 from editloupe.judge.edit_score import EditScore, fill_in
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, UserError
 
 Row = Mapping[str, Any]
@@ -166,7 +166,7 @@ def _edit(row: Row, source: Take | None, edited: Take | None, instruction: Take 
                 return f"there is no {part}"
         return Edit(id="sample", source=before, edited=after, instruction=str(asked))
     except ValidationError as error:
-        return mistake(error, whole="")
+        return describe_validation_error(error, whole="")
     except (ValueError, UserError) as error:
         return " ".join(str(error).split())[:300]
 

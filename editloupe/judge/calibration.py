@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from editloupe._util.files import write_text
 from editloupe._util.json_safe import content_key
-from editloupe.rubrics.rubric_files import mistake, read_yaml
+from editloupe.rubrics.rubric_files import describe_validation_error, read_yaml
 from editloupe.types import Record, UserError
 
 Between = Annotated[float, Field(gt=0, lt=1)]
@@ -181,7 +181,8 @@ def parse_calibration(data: Any, path: Path, earlier: Sequence[Calibration] = ()
         calibration = Calibration.model_validate(data)
     except ValidationError as error:
         raise UserError(
-            f"{path} is not a calibration that `editloupe calibrate` wrote ({mistake(error)}); run `editloupe calibrate` again"
+            f"{path} is not a calibration that `editloupe calibrate` wrote ({describe_validation_error(error)}); "
+            "run `editloupe calibrate` again"
         ) from None
     after = earlier if calibration.after else ()
     known = tuple(stage.key for stage in after) == calibration.after

@@ -22,9 +22,9 @@ from editloupe.judge.plans import CascadeStage, Panel, Plan, SingleJudge
 from editloupe.judge.question_key import TELLS, TOOLS
 from editloupe.judge.settings import JudgeSettings
 from editloupe.pictures.memory import PictureSource
-from editloupe.rubrics.case_pictures import make_cases, paths_in, role_of
+from editloupe.rubrics.case_pictures import build_cases, list_pictures, name_to_role
 from editloupe.rubrics.model import LabelAnswer, Rubric, Telling
-from editloupe.rubrics.protocol import Protocol, all_facts, no_facts
+from editloupe.rubrics.protocol import Protocol, collect_all_facts, collect_no_facts
 from editloupe.types import Edit, Mode, Sha
 
 DIFFERENCES = "localize_differences"
@@ -143,11 +143,11 @@ def find_inputs(protocol: Protocol, rubric: Rubric, mode: Mode, edit: Edit) -> J
     if settled := protocol.settle(edit, rubric):
         return JudgeInputs({}, {"settled": settled.label, "score": settled.score})
     text = rubric.modes[mode]
-    roles = [role_of(name) for name in (*text.images, *(rubric.stage.images if rubric.stage else ()))]
-    pictures = {role: paths for role in dict.fromkeys(roles) if (paths := paths_in(edit, role))}
+    roles = [name_to_role(name) for name in (*text.images, *(rubric.stage.images if rubric.stage else ()))]
+    pictures = {role: paths for role in dict.fromkeys(roles) if (paths := list_pictures(edit, role))}
     pictures |= {role: edit.files[role] for role in protocol.further_roles if role in edit.files}
     tells = (*rubric.tells, *(rubric.stage.tells if rubric.stage else ()))
-    facts_of = protocol.case_facts or (no_facts if protocol.make_cases is make_cases else all_facts)
+    facts_of = protocol.case_facts or (collect_no_facts if protocol.make_cases is build_cases else collect_all_facts)
     # The tools read object names from the instruction even if the judge does not see it.
     texts = {"instruction": edit.instruction, **dict(edit_texts(edit, tells)), **facts_of(edit, rubric, mode)}
     return JudgeInputs(pictures, texts)

@@ -17,11 +17,11 @@ from editloupe.agent.tool_words import drop_default_words
 from editloupe.graphs.context import Differences
 from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.model import Rubric, TargetCrop, Telling
-from editloupe.rubrics.protocol import Protocol, cropping, telling, without_ours
+from editloupe.rubrics.protocol import Protocol, drop_our_notes, override_crops, override_tells
 from editloupe.rubrics.registry import DEFAULT
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import get_protocol as find_protocol
 from editloupe.rubrics.rewording import Notes, reword_modes
-from editloupe.rubrics.rubric_files import bundled_yaml, read_yaml
+from editloupe.rubrics.rubric_files import load_bundled_yaml, read_yaml
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.settings import ToolSettings, read_settings
 from editloupe.types import Mode, Record, UserError
@@ -208,16 +208,16 @@ def read_setup(content: Mapping[str, Any], where: str) -> Setup:
 
 @cache
 def _bundled(name: str) -> Setup:
-    return Setup.model_validate({"name": name, **bundled_yaml(PRESETS / f"{name}.yaml")})
+    return Setup.model_validate({"name": name, **load_bundled_yaml(PRESETS / f"{name}.yaml")})
 
 
 def build_protocol(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
     """Return the protocol with the user's rubrics and wordings, changed as the settings say."""
     name = name or (None if rubrics else setup.protocol)
     found = reword_protocol(name, rubrics, setup) if rubrics else setup.reword(find_protocol(name or DEFAULT.name))
-    found = found if settings.target_crop is None else cropping(found, settings.target_crop)
-    found = found if settings.tells is None else telling(found, settings.tells)
-    return found if settings.our_notes else without_ours(found)
+    found = found if settings.target_crop is None else override_crops(found, settings.target_crop)
+    found = found if settings.tells is None else override_tells(found, settings.tells)
+    return found if settings.our_notes else drop_our_notes(found)
 
 
 def reword_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setup | None = None) -> Protocol:

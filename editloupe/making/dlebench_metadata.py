@@ -32,7 +32,7 @@ from editloupe.making.folder import question_key
 from editloupe.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, PictureQuestion
 from editloupe.making.settings import MakingSettings
 from editloupe.rubrics.dlebench.paper import QUESTIONS
-from editloupe.rubrics.rubric_files import bundled_yaml
+from editloupe.rubrics.rubric_files import load_bundled_yaml
 
 LONGEST_INSTRUCTION = 60
 """Words; the prompt requests a short sentence."""
@@ -49,7 +49,7 @@ SCHEMA: Mapping[str, Any] = {
 @cache
 def load_prompts() -> dict[str, Any]:
     """Return the texts of the prompts."""
-    content: dict[str, Any] = bundled_yaml(files(__package__) / "dlebench_prompts.yaml")
+    content: dict[str, Any] = load_bundled_yaml(files(__package__) / "dlebench_prompts.yaml")
     return content
 
 

@@ -29,7 +29,7 @@ from editloupe.making.records import LeftOutSample, ReferenceImage, content_key
 from editloupe.pictures.decode import Picture, decode, open_picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import ImageError, hash_pixels
-from editloupe.rubrics.case_pictures import crop_box, union
+from editloupe.rubrics.case_pictures import compute_crop, union_box
 from editloupe.tools import drawing
 from editloupe.tools.contract import ToolError
 from editloupe.types import Box, Usage
@@ -86,7 +86,7 @@ class ReferenceMaker:
         assert sample.boxes is not None
         attempt = self.next_attempt(sample)
         source = await asyncio.to_thread(self._source, sample)
-        crop = crop_box(union(sample.boxes.boxes), *source.size)
+        crop = compute_crop(union_box(sample.boxes.boxes), *source.size)
         problem = ""
         for _ in range(TRIES):
             name = self.name_file(sample, attempt)
@@ -236,7 +236,7 @@ def write_crop(folder: Path, sample: Sample, name: str) -> WaitingCrop:
     """Write the crop of a sample for editing by hand. An existing file is kept."""
     assert sample.metadata is not None
     assert sample.boxes is not None
-    crop = crop_box(union(sample.boxes.boxes), *sample.question.size)
+    crop = compute_crop(union_box(sample.boxes.boxes), *sample.question.size)
     path = folder / CROPS / f"{name}.png"
     if not path.exists():
         write_bytes(path, encode(drawing.crop(open_picture(folder / sample.question.picture).pixels, crop)))

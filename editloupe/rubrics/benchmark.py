@@ -14,14 +14,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.files import read_text
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, UserError
 
 LANGUAGES = ("en", "cn")
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 
-def _unheard(sentence: str) -> None:
+def _ignore_note(sentence: str) -> None:
     """Take a note that nobody asked for."""
 
 
@@ -34,7 +34,7 @@ class Benchmark:
     languages: tuple[str, ...] = LANGUAGES
     model: str | None = None
     """The name under which the results are filed; else the name of their folder."""
-    note: Callable[[str], object] = _unheard
+    note: Callable[[str], object] = _ignore_note
     """Is told what of the benchmark is passed over."""
 
     @property
@@ -97,7 +97,7 @@ def picture_in(folder: Path, stem: str) -> Path | None:
     return None
 
 
-def folders_in(folder: Path) -> list[Path]:
+def list_folders(folder: Path) -> list[Path]:
     """Return the folders in a folder by name, hidden ones left out; one that cannot be read is the user's mistake."""
     if not folder.is_dir():
         return []
@@ -112,4 +112,4 @@ def make_edit(where: str, **fields: Any) -> Edit:
     try:
         return Edit(**fields)
     except ValidationError as error:
-        raise UserError(f"{where}: {mistake(error)}") from None
+        raise UserError(f"{where}: {describe_validation_error(error)}") from None

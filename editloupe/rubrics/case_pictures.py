@@ -30,7 +30,7 @@ ROLES: Mapping[str, str] = {
 OPTIONAL = "?"
 
 
-def role_of(name: str) -> str:
+def name_to_role(name: str) -> str:
     """Return the role a picture's name stands for.
 
     >>> role_of("Annotated Image"), role_of("Depth Map"), role_of("Reference Images?")
@@ -40,7 +40,7 @@ def role_of(name: str) -> str:
     return ROLES.get(name) or "_".join(name.removesuffix(" Images").removesuffix(" Image").lower().split())
 
 
-def name_of(role: str) -> str:
+def role_to_name(role: str) -> str:
     """Return the name a role's picture is shown under.
 
     >>> name_of("source"), name_of("depth_map")
@@ -50,7 +50,7 @@ def name_of(role: str) -> str:
     return known.get(role) or f"{role.replace('_', ' ').title()} Image"
 
 
-def paths_in(edit: Edit, role: str) -> tuple[PictureSource, ...]:
+def list_pictures(edit: Edit, role: str) -> tuple[PictureSource, ...]:
     """Return the pictures of an edit in one role; `inputs` begins with the source, `references` with the reference."""
     found = edit.files.get(role, ())
     if role == "inputs":
@@ -60,32 +60,32 @@ def paths_in(edit: Edit, role: str) -> tuple[PictureSource, ...]:
     return found
 
 
-def gather(edit: Edit, wanted: Sequence[str], album: Album) -> dict[str, Sha]:
+def open_pictures(edit: Edit, wanted: Sequence[str], album: Album) -> dict[str, Sha]:
     """Return the pictures a rubric asks for by name, in its order; one that is missing is told in one sentence."""
     found: dict[str, Sha] = {}
     for entry in wanted:
-        name, role = entry.removesuffix(OPTIONAL), role_of(entry)
-        paths = paths_in(edit, role)
+        name, role = entry.removesuffix(OPTIONAL), name_to_role(entry)
+        paths = list_pictures(edit, role)
         if not paths and not entry.endswith(OPTIONAL):
             raise MissingInput(
                 f'edit {edit.id} has no picture in the role "{role}"; give it with --image {role}=FILE '
                 f'or under "more_images" in the manifest'
             )
-        for label, path in zip(_labels(name, len(paths)), paths, strict=True):
+        for label, path in zip(_number_names(name, len(paths)), paths, strict=True):
             found[label] = album.open(path).sha
     return found
 
 
-def _labels(name: str, count: int) -> list[str]:
+def _number_names(name: str, count: int) -> list[str]:
     if not name.endswith(" Images"):
         return [name] if count == 1 else [f"{name} {number}" for number in range(1, count + 1)]
     single = name.removesuffix("s")
     return [single] if count == 1 else [f"{single} {number}" for number in range(1, count + 1)]
 
 
-def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
+def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
     """Return the one case of a rubric that shows whole pictures by role."""
-    pictures = gather(edit, rubric.modes[mode].images, album)
+    pictures = open_pictures(edit, rubric.modes[mode].images, album)
     return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures)]
 
 
@@ -97,7 +97,7 @@ BOX_SLACK = 2
 """Pixels an annotated box may reach over the border before it counts as lying outside: annotators round."""
 
 
-def expansion(shorter_side: float) -> float:
+def compute_expansion(shorter_side: float) -> float:
     """Return λ(s), how much context a crop gets around its target (DLEBench, Equation 1).
 
     >>> expansion(20), expansion(144), expansion(300)
@@ -108,7 +108,7 @@ def expansion(shorter_side: float) -> float:
     return (1 - alpha) * LARGEST_EXPANSION + alpha * SMALLEST_EXPANSION
 
 
-def crop_box(target: Box, width: int, height: int, how: TargetCrop = "adaptive") -> Box:
+def compute_crop(target: Box, width: int, height: int, how: TargetCrop = "adaptive") -> Box:
     """Return the crop around a target: each side grows by λ(s) of itself, half at either end, within the picture.
 
     >>> crop_box(Box.model_validate([100, 100, 132, 132]), 1000, 1000)
@@ -119,13 +119,13 @@ def crop_box(target: Box, width: int, height: int, how: TargetCrop = "adaptive")
     if how == "box":
         return target
     target_width, target_height = target.size
-    ratio = expansion(min(target_width, target_height)) * (1.0 if how == "each_end" else 0.5)
+    ratio = compute_expansion(min(target_width, target_height)) * (1.0 if how == "each_end" else 0.5)
     dx, dy = target_width * ratio, target_height * ratio
     grown = Box(x1=round(target.x1 - dx), y1=round(target.y1 - dy), x2=round(target.x2 + dx), y2=round(target.y2 + dy))
     return grown.clamped(width, height) or target
 
 
-def union(boxes: Sequence[Box]) -> Box:
+def union_box(boxes: Sequence[Box]) -> Box:
     """Return the smallest box around several."""
     return Box(
         x1=min(b.x1 for b in boxes),
@@ -135,13 +135,13 @@ def union(boxes: Sequence[Box]) -> Box:
     )
 
 
-def mapped(box: Box, source: Picture, other: Picture) -> Box:
+def map_to_picture(box: Box, source: Picture, other: Picture) -> Box:
     """Return a source box in the pixels of another picture of the same scene, whatever its size."""
     scaled = box.scaled(other.size[0] / source.size[0], other.size[1] / source.size[1])
     return scaled.clamped(*other.size) or Box(x1=0, y1=0, x2=1, y2=1)
 
 
-def painted_white(pixels: Pixels, boxes: Sequence[Box]) -> Pixels:
+def paint_white(pixels: Pixels, boxes: Sequence[Box]) -> Pixels:
     """Return the picture with these boxes painted white (DLEBench, Section 4.2)."""
     masked = pixels.copy()
     for box in boxes:
@@ -149,7 +149,7 @@ def painted_white(pixels: Pixels, boxes: Sequence[Box]) -> Pixels:
     return masked
 
 
-def checked_boxes(edit: Edit, source: Picture) -> tuple[Box, ...]:
+def check_boxes(edit: Edit, source: Picture) -> tuple[Box, ...]:
     """Return the targets within the source picture; a box that lies outside is the user's mistake."""
     width, height = source.size
     inside = []
@@ -164,7 +164,7 @@ def checked_boxes(edit: Edit, source: Picture) -> tuple[Box, ...]:
     return tuple(inside)
 
 
-def masked_case(
+def build_masked_case(
     edit: Edit,
     rubric: Rubric,
     pictures: dict[str, Picture],
@@ -174,13 +174,13 @@ def masked_case(
 ) -> Case:
     """Return a case that shows whole pictures with all targets painted white."""
     source = source or pictures[SOURCE]
-    places = {name: tuple(mapped(box, source, picture) for box in boxes) for name, picture in pictures.items()}
-    masked = {name: album.add(painted_white(picture.pixels, places[name])) for name, picture in pictures.items()}
+    places = {name: tuple(map_to_picture(box, source, picture) for box in boxes) for name, picture in pictures.items()}
+    masked = {name: album.add(paint_white(picture.pixels, places[name])) for name, picture in pictures.items()}
     shas = {name: picture.sha for name, picture in masked.items()}
     return Case(edit=edit, rubric=rubric, mode="oracle", pictures=shas, target_boxes=places)
 
 
-def crop_case(
+def build_crop_case(
     edit: Edit,
     rubric: Rubric,
     pictures: dict[str, Picture],
@@ -191,14 +191,14 @@ def crop_case(
 ) -> Case:
     """Return a case that shows one crop of each picture around these targets; boxes are in the source's pixels."""
     source = source or pictures[SOURCE]
-    frame = crop_box(union(boxes), *source.size, rubric.modes["oracle"].crop)
+    frame = compute_crop(union_box(boxes), *source.size, rubric.modes["oracle"].crop)
     shas, places = {}, {}
     for name, picture in pictures.items():
-        part = mapped(frame, source, picture)
+        part = map_to_picture(frame, source, picture)
         crop = np.ascontiguousarray(picture.pixels[part.y1 : part.y2, part.x1 : part.x2])
         shas[name] = album.add(crop).sha
         width, height = part.size
-        local = [mapped(box, source, picture) for box in boxes]
+        local = [map_to_picture(box, source, picture) for box in boxes]
         moved = [Box(x1=b.x1 - part.x1, y1=b.y1 - part.y1, x2=b.x2 - part.x1, y2=b.y2 - part.y1) for b in local]
         places[name] = tuple(b.clamped(width, height) or Box(x1=0, y1=0, x2=width, y2=height) for b in moved)
     return Case(edit=edit, rubric=rubric, mode="oracle", pictures=shas, target=target, target_boxes=places)

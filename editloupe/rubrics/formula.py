@@ -43,13 +43,13 @@ def evaluate(formula: str, values: Mapping[str, Value]) -> Value:
     >>> evaluate("mean(a, b)", {"a": 1.0, "b": None})
     1.0
     """
-    result = value_of(parse(formula, values), values)
+    result = evaluate_tree(parse(formula, values), values)
     if result is not None and not math.isfinite(result):
         raise FormulaError(f'the formula "{formula}" has no finite value for {dict(values)}')
     return result
 
 
-def value_of(tree: ast.expr, values: Mapping[str, Value]) -> Value:
+def evaluate_tree(tree: ast.expr, values: Mapping[str, Value]) -> Value:
     """Work out a checked expression; what has no finite value is infinite or not a number."""
     try:
         return _value(tree, values)
@@ -71,7 +71,7 @@ def parse(formula: str, names: Iterable[str]) -> ast.expr:
     return tree
 
 
-def names_in(formula: str) -> tuple[str, ...]:
+def list_names(formula: str) -> tuple[str, ...]:
     """Return the values a formula speaks of, in the order they occur.
 
     >>> names_in("cbrt(a * b * mean(c, a))")

@@ -31,7 +31,7 @@ class Range(NamedTuple):
     high: float
 
 
-def range_of(tree: ast.expr, given: Mapping[str, Sequence[Value]]) -> Range | None:
+def find_range(tree: ast.expr, given: Mapping[str, Sequence[Value]]) -> Range | None:
     """Return bounds of a checked formula's value over all values its names may take; None where none can be shown.
 
     Every operation is monotone in each of its values within the bounds, and so is rounding: the ends decide.
@@ -41,13 +41,13 @@ def range_of(tree: ast.expr, given: Mapping[str, Sequence[Value]]) -> Range | No
     >>> range_of(ast.parse("1 / a", mode="eval").body, {"a": [0.0, 1.0]})
     """
     try:
-        found = _range(tree, given)
+        found = _find_range(tree, given)
     except (ArithmeticError, RecursionError):
         return None
     return found if found and all(map(math.isfinite, found)) else None
 
 
-def _range(node: ast.expr, given: Mapping[str, Sequence[Value]]) -> Range | None:
+def _find_range(node: ast.expr, given: Mapping[str, Sequence[Value]]) -> Range | None:
     if isinstance(node, ast.Constant):
         value = float(node.value)  # type: ignore[arg-type]
         return Range(value, value)
@@ -55,43 +55,43 @@ def _range(node: ast.expr, given: Mapping[str, Sequence[Value]]) -> Range | None
         known = [value for value in given[node.id] if value is not None]
         return Range(min(known, default=0.0), max(known, default=0.0))
     if isinstance(node, ast.BinOp):
-        left, right = _range(node.left, given), _range(node.right, given)
-        return _operation(node.op, left, right) if left and right else None
+        left, right = _find_range(node.left, given), _find_range(node.right, given)
+        return _range_of_operation(node.op, left, right) if left and right else None
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Name)
-    parts = [_range(argument, given) for argument in node.args]
+    parts = [_find_range(argument, given) for argument in node.args]
     inner = [part for part in parts if part]
-    return _function(node.func.id, inner) if len(inner) == len(parts) else None
+    return _range_of_function(node.func.id, inner) if len(inner) == len(parts) else None
 
 
-def _operation(operator: ast.operator, left: Range, right: Range) -> Range | None:
+def _range_of_operation(operator: ast.operator, left: Range, right: Range) -> Range | None:
     if isinstance(operator, ast.Div) and right.low <= 0 <= right.high:
         return None
     if isinstance(operator, ast.Pow) and (
         left.low < 0 or (left.low == 0 and right.low < 0) or max(map(abs, right)) > HIGHEST_POWER
     ):
         return None
-    return _ends([OPERATORS[type(operator)](a, b) for a in left for b in right])
+    return _finite_range([OPERATORS[type(operator)](a, b) for a in left for b in right])
 
 
-def _function(name: str, inner: Sequence[Range]) -> Range | None:
+def _range_of_function(name: str, inner: Sequence[Range]) -> Range | None:
     lows, highs = [part.low for part in inner], [part.high for part in inner]
     if name == "mean":
         # Any of the values may not apply; a mean of the others lies between the lowest and the highest, but for rounding.
         low, high = min(lows), max(highs)
         sums = sum(map(abs, lows)) + sum(map(abs, highs))
-        return _ends([low - ROUNDING * abs(low), high + ROUNDING * abs(high)]) if math.isfinite(sums) else None
+        return _finite_range([low - ROUNDING * abs(low), high + ROUNDING * abs(high)]) if math.isfinite(sums) else None
     if name == "product":
         ends = inner[0]
         for part in inner[1:]:
-            ends = _ends([a * b for a in ends for b in part]) or Range(math.nan, math.nan)
-        return _ends(list(ends))
+            ends = _finite_range([a * b for a in ends for b in part]) or Range(math.nan, math.nan)
+        return _finite_range(list(ends))
     if name == "sqrt" and lows[0] < 0:
         return None
-    return _ends([FUNCTIONS[name](lows), FUNCTIONS[name](highs)])
+    return _finite_range([FUNCTIONS[name](lows), FUNCTIONS[name](highs)])
 
 
-def _ends(values: Sequence[float]) -> Range | None:
+def _finite_range(values: Sequence[float]) -> Range | None:
     return Range(min(values), max(values)) if all(map(math.isfinite, values)) else None
 
 
@@ -242,7 +242,7 @@ class ChecksAnswer(Record):
     def _check_formula(self, tree: ast.expr) -> None:
         """Raise where some answers give the formula no finite value; the judge's replies are paid for by then."""
         possible = {c.key: [*c.values.values(), *([0.0] if c.only_if else [])] for c in self.checks}
-        if range_of(tree, possible):
+        if find_range(tree, possible):
             return
         named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         asked = [c for c in self.checks if c.key in named or any(c.key in other.only_if for other in self.checks)]
@@ -253,7 +253,7 @@ class ChecksAnswer(Record):
             )
         others = {c.key: next(iter(c.values)) for c in self.checks}
         for answers in itertools.product(*(c.values for c in asked)):
-            value = formula.value_of(
+            value = formula.evaluate_tree(
                 tree, self.values({**others, **dict(zip((c.key for c in asked), answers, strict=True))})
             )
             if value is not None and not math.isfinite(value):
@@ -332,7 +332,7 @@ class ModeText(Record):
     """How much such a crop shows."""
 
 
-class Stage(Record):
+class PreliminaryQuestion(Record):
     """A question that is asked before the rubric's own; its answer, a text, is told with the rubric's question."""
 
     title: str
@@ -383,7 +383,7 @@ class Rubric(Record):
     modes: Mapping[Mode, ModeText]
     tells: tuple[Telling, ...] = ("instruction", "type", "hint")
     """What of the edit's own text the judge is given."""
-    stage: Stage | None = None
+    stage: PreliminaryQuestion | None = None
     wording: Wording = Wording()
     """The sentences around the rubric."""
     parts: Mapping[str, PartText] = Field(default_factory=dict, exclude_if=lambda given: not given)

@@ -15,7 +15,7 @@ from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
 Choice = Callable[[Edit, Sequence[Rubric]], Rubric | None]
 """Picks one of a criterion's variants for an edit; None where the edit is not asked this criterion."""
-EditScore = Callable[[Edit, Mapping[str, float]], float | None]
+EditScoreFunction = Callable[[Edit, Mapping[str, float]], float | None]
 """Puts an edit's criteria (0 to 100) into its own score (0 to 100); None where one that it needs is missing."""
 OUTPUT, MISSING_OUTPUT = "output", "missing"
 """The field in `Edit.extra`, and its value, by which a reader says that the editing model left no picture."""
@@ -29,12 +29,12 @@ class MissingInput(UserError):
     """The edit lacks something the mode needs; the sentence says what."""
 
 
-def first_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
+def choose_first_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Ask every edit every criterion, in its first wording."""
     return variants[0]
 
 
-def letters(text: str) -> str:
+def normalize_name(text: str) -> str:
     """Return what tells two spellings of a name apart: its letters and digits, without case.
 
     >>> letters("Change-Color"), letters("change_color")
@@ -43,24 +43,24 @@ def letters(text: str) -> str:
     return "".join(c for c in text.casefold() if c.isalnum())
 
 
-def undecided(edit: Edit, rubric: Rubric) -> Verdict | None:
+def leave_undecided(edit: Edit, rubric: Rubric) -> Verdict | None:
     """Leave every criterion to the judge."""
     return None
 
 
-def all_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
+def collect_all_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
     """Take everything an edit says for something its cases depend on, as for a paper that does not say."""
     given: dict[str, Any] = edit.model_dump(mode="json", include={"instruction_type", "target_boxes", "hint", "extra"})
     return given
 
 
-def no_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
+def collect_no_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
     """Say that cases are made of the rubric's pictures and texts alone."""
     return {}
 
 
 @dataclass(frozen=True)
-class Untouched:
+class UneditedScore:
     """What the source itself, handed in as the edited picture, is given by the protocol's own words, where they decide it."""
 
     criteria: Mapping[str, float]
@@ -95,17 +95,17 @@ class Protocol:
     types: tuple[str, ...] = ()
     """Instruction types of the benchmark, in the paper's order."""
     type_names: Mapping[str, str] = field(default_factory=dict)
-    """Further names of types, by their letters (see `letters`)."""
+    """Further names of types, by their letters (see `normalize_name`)."""
     families: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Types that the paper counts together when it tells what its benchmark holds; they have no part in any score."""
     type_of: Callable[[Edit], str | None] | None = None
     """Returns an edit's type as the paper spells it; raises MissingInput where what it says is none of them. For protocols
     whose questions and arithmetic hang on the type; without it an unknown type is a type of its own."""
-    choose: Choice = first_variant
+    choose: Choice = choose_first_variant
     """Raises MissingInput where the edit does not say what the choice depends on."""
-    settle: Callable[[Edit, Rubric], Verdict | None] = undecided
+    settle: Callable[[Edit, Rubric], Verdict | None] = leave_undecided
     """Decides a criterion by the paper's rule, where nobody need be asked."""
-    edit_score: EditScore | None = None
+    edit_score: EditScoreFunction | None = None
     """None: an edit's score is the mean of its criteria."""
     reported: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None
     """Applies the paper's gates: turns an edit's criteria (0 to 100) into those that are reported; None where there are none."""
@@ -126,7 +126,7 @@ class Protocol:
     """Questions about parts of an edit that an engine asks in a rubric's place, by name, so that they can be reworded."""
     pairs: PairRules | None = None
     """How two candidates are set against each other, where the paper does that."""
-    untouched: Untouched | None = None
+    untouched: UneditedScore | None = None
     """What an output that is the unedited source scores; None where only a judge can tell."""
     rule_settings: Callable[[Mapping[str, Any]], Record] | None = None
     """Reads what is set about rules of the paper's own; a wrong name or value is the user's mistake. None: it has none."""
@@ -179,8 +179,8 @@ class Protocol:
     def _own_type(self, said: str) -> str:
         if said in self.types:
             return said
-        by_letters = {**self.type_names, **{letters(name): name for name in self.types}}
-        return by_letters.get(letters(said), said)
+        by_letters = {**self.type_names, **{normalize_name(name): name for name in self.types}}
+        return by_letters.get(normalize_name(said), said)
 
     def score_of(self, edit: Edit, scores: Mapping[str, float]) -> float | None:
         """Return an edit's own score, 0 to 100, from its criteria's; None where one is missing.
@@ -194,13 +194,13 @@ class Protocol:
         return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None
 
 
-def telling(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:
+def override_tells(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:
     """Return the protocol with every judge given this of an edit's own text, whatever its rubrics say."""
     rubrics = tuple(rubric.model_copy(update={"tells": tuple(tells)}) for rubric in protocol.rubrics)
     return replace(protocol, rubrics=rubrics)
 
 
-def cropping(protocol: Protocol, crop: TargetCrop) -> Protocol:
+def override_crops(protocol: Protocol, crop: TargetCrop) -> Protocol:
     """Return the protocol with crops round targets that show so much, in every mode that shows such crops."""
     rubrics = []
     for rubric in protocol.rubrics:
@@ -212,12 +212,12 @@ def cropping(protocol: Protocol, crop: TargetCrop) -> Protocol:
     return replace(protocol, rubrics=tuple(rubrics))
 
 
-def without_ours(protocol: Protocol) -> Protocol:
+def drop_our_notes(protocol: Protocol) -> Protocol:
     """Return the protocol with no more in its rubrics than the paper has."""
     return replace(protocol, rubrics=tuple(rubric.without_ours() for rubric in protocol.rubrics))
 
 
-def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
+def find_worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
     """Return the worst of several targets' labels: each target is judged on its own (DLEBench, Section 7.3)."""
     if not isinstance(rubric.answer, LabelAnswer):
         raise TypeError(f"{rubric.criterion} has no labels to take the worst of")
@@ -229,18 +229,18 @@ __all__ = [
     "OUTPUT",
     "CaseFacts",
     "Choice",
-    "EditScore",
+    "EditScoreFunction",
     "MissingInput",
     "Protocol",
-    "Untouched",
-    "all_facts",
-    "cropping",
-    "first_variant",
-    "letters",
+    "UneditedScore",
+    "choose_first_variant",
+    "collect_all_facts",
+    "collect_no_facts",
+    "drop_our_notes",
+    "find_worst_label",
+    "leave_undecided",
     "load_rubric",
-    "no_facts",
-    "telling",
-    "undecided",
-    "without_ours",
-    "worst_label",
+    "normalize_name",
+    "override_crops",
+    "override_tells",
 ]

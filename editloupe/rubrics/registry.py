@@ -65,7 +65,7 @@ def register(paper: Paper) -> None:
     """
     if not isinstance(paper, Paper):
         raise UserError(f"a paper is a record `editloupe.rubrics.Paper`, not {type(paper).__name__}")
-    if fault := _fault(paper.protocol):
+    if fault := _find_fault(paper.protocol):
         raise UserError(fault)
     _registered[paper.name] = paper
 
@@ -88,15 +88,15 @@ def installed_papers() -> tuple[Paper, ...]:
 
 def papers() -> tuple[Paper, ...]:
     """Return all papers, the bundled ones first."""
-    return (*PAPERS, *_added().values())
+    return (*PAPERS, *_list_added().values())
 
 
-def known_paper(name: str | None) -> Paper | None:
+def find_paper(name: str | None) -> Paper | None:
     """Return a paper by the name of its protocol; None for rubrics without a paper and a paper no longer installed."""
     if name is None or name == OWN:
         return None
     bundled = next((paper for paper in PAPERS if paper.name == name), None)
-    return bundled or _registered.get(name) or _added().get(name)
+    return bundled or _registered.get(name) or _list_added().get(name)
 
 
 def protocols() -> tuple[Protocol, ...]:
@@ -104,25 +104,25 @@ def protocols() -> tuple[Protocol, ...]:
     return tuple(paper.protocol for paper in papers())
 
 
-def known_protocol(name: str | None) -> Protocol | None:
+def find_protocol(name: str | None) -> Protocol | None:
     """Return a protocol by name; None for rubric files and for papers no longer installed."""
-    paper = known_paper(name)
+    paper = find_paper(name)
     return paper.protocol if paper else None
 
 
-def protocol(name: str) -> Protocol:
+def get_protocol(name: str) -> Protocol:
     """Return a protocol by name; an unknown one is the user's mistake."""
-    if known := known_protocol(name):
+    if known := find_protocol(name):
         return known
     raise UserError(f'there is no protocol "{name}"; there are: {", ".join(p.name for p in protocols())}')
 
 
-def type_reader(protocol: str | None, note: Note | None = None) -> Callable[[Edit], Edit]:
+def make_type_reader(protocol: str | None, note: Note | None = None) -> Callable[[Edit], Edit]:
     """Return what gives an edit its type as a protocol spells it; a type that the protocol cannot do with is a UserError.
 
     Where a protocol takes types of the user's own, `note` is told once of each of the first few.
     """
-    known = known_protocol(protocol)
+    known = find_protocol(protocol)
     if known is None:
         return lambda edit: edit
     told: set[str] = set()
@@ -143,29 +143,29 @@ def type_reader(protocol: str | None, note: Note | None = None) -> Callable[[Edi
 
 def usual_repeats(name: str | None) -> int:
     """Return how often a protocol's paper has every edit judged; 1 for rubrics of the user's own."""
-    known = known_protocol(name)
+    known = find_protocol(name)
     return known.repeats if known else 1
 
 
-def pair_rules(name: str | None = None) -> PairRules:
+def find_pair_rules(name: str | None = None) -> PairRules:
     """Return how a protocol judges pairs; one without rules for them goes by those of DEFAULT_FOR_PAIRS."""
-    known = known_protocol(name)
+    known = find_protocol(name)
     rules = (known.pairs if known else None) or DEFAULT_FOR_PAIRS.pairs
     assert rules is not None
     return rules
 
 
-def _added() -> dict[str, Paper]:
+def _list_added() -> dict[str, Paper]:
     installed = {}
     for paper in installed_papers():
-        if fault := _fault(paper.protocol):
+        if fault := _find_fault(paper.protocol):
             warnings.warn(f"an installed paper is left out: {fault}", PaperLeftOut, stacklevel=2)
         else:
             installed[paper.name] = paper
     return installed | _registered
 
 
-def _fault(added: Protocol) -> str | None:
+def _find_fault(added: Protocol) -> str | None:
     if not _NAME.fullmatch(added.name):
         return f'"{added.name}" is no name of a protocol; write small letters, digits and dashes'
     if added.name == OWN or any(known.name == added.name for known in PROTOCOLS):

@@ -18,8 +18,8 @@ from editloupe.rubrics.model import (
     ModeText,
     NumberAnswer,
     PartText,
+    PreliminaryQuestion,
     Rubric,
-    Stage,
     Telling,
     TextAnswer,
 )
@@ -117,7 +117,7 @@ def _holds_text(words: object) -> bool:
     return isinstance(words, str) and ("{lines}" in words or "{quoted}" in words)
 
 
-def checked_wording(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def check_wording(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return fields of a wording; raises ValueError where one is unknown, or a name in braces is misspelt."""
     for name, words in given.items():
         if name not in Wording.model_fields:
@@ -170,7 +170,7 @@ class Rewording(Record):
     @field_validator("wording")
     @classmethod
     def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return checked_wording(given)
+        return check_wording(given)
 
     @property
     def protocol(self) -> str:
@@ -188,12 +188,12 @@ class Rewording(Record):
         raise UserError(f'{file}: "{self.extends}" is not one rubric; there are: {choices}')
 
 
-def reworded(rubric: Rubric, rewording: Rewording, parts: Mapping[str, PartText] = NO_PARTS) -> Rubric:
+def reword_rubric(rubric: Rubric, rewording: Rewording, parts: Mapping[str, PartText] = NO_PARTS) -> Rubric:
     """Return the rubric in other words; raises ValueError where they do not fit it. `parts` are its protocol's own."""
     names = ("title", "question", "steps", "notes", "type_notes", "examples", "tells")
     plain = {name: given for name in names if (given := getattr(rewording, name)) is not None}
-    answer = _with_findings(_answer(rubric.answer, rewording.meanings), rewording.findings)
-    answer = _with_shape(_with_band_names(answer, rewording.band_names), rewording.answer_shape)
+    answer = _replace_findings(_reword_answer(rubric.answer, rewording.meanings), rewording.findings)
+    answer = _replace_shape(_rename_bands(answer, rewording.band_names), rewording.answer_shape)
     # What the user wrote is the user's, and stays where parts of ours are left out.
     ours = tuple(part for part in rubric.ours if getattr(rewording, part) in (None, getattr(rubric, part)))
     return rubric.model_copy(
@@ -202,9 +202,9 @@ def reworded(rubric: Rubric, rewording: Rewording, parts: Mapping[str, PartText]
             "ours": ours,
             "answer": answer,
             "modes": reword_modes(rubric, rewording.settings, rewording.mode_notes),
-            "stage": _stage(rubric, rewording.stage),
+            "stage": _reword_stage(rubric, rewording.stage),
             "wording": rubric.wording.model_copy(update=dict(rewording.wording)),
-            "parts": {**rubric.parts, **_parts(parts, rewording.parts)},
+            "parts": {**rubric.parts, **_reword_parts(parts, rewording.parts)},
         }
     )
 
@@ -236,7 +236,7 @@ def reword_modes(
     return modes
 
 
-def _stage(rubric: Rubric, words: StageWords | None) -> Stage | None:
+def _reword_stage(rubric: Rubric, words: StageWords | None) -> PreliminaryQuestion | None:
     if words is None:
         return rubric.stage
     if rubric.stage is None:
@@ -244,27 +244,27 @@ def _stage(rubric: Rubric, words: StageWords | None) -> Stage | None:
     return rubric.stage.model_copy(update=words.model_dump(exclude_none=True))
 
 
-def _with_findings(answer: Answer, findings: Mapping[str, tuple[str, ...]]) -> Answer:
+def _replace_findings(answer: Answer, findings: Mapping[str, tuple[str, ...]]) -> Answer:
     if not findings:
         return answer
     if not isinstance(answer, LabelAnswer):
         raise ValueError("findings: this rubric's answer has no labels")
-    _known(findings, [label.name for label in answer.labels], "findings")
+    _check_names(findings, [label.name for label in answer.labels], "findings")
     labels = tuple(x.model_copy(update={"when": findings.get(x.name, x.when)}) for x in answer.labels)
     return answer.model_copy(update={"labels": labels})
 
 
-def _with_band_names(answer: Answer, names: Mapping[str, str]) -> Answer:
+def _rename_bands(answer: Answer, names: Mapping[str, str]) -> Answer:
     if not names:
         return answer
     if not isinstance(answer, NumberAnswer):
         raise ValueError("band_names: this rubric's answer has no bands")
-    _known(names, [band.name for band in answer.bands], "band_names")
+    _check_names(names, [band.name for band in answer.bands], "band_names")
     bands = tuple(x.model_copy(update={"name": names.get(x.name, x.name)}) for x in answer.bands)
     return answer.model_copy(update={"bands": bands})
 
 
-def _with_shape(answer: Answer, shape: str | None) -> Answer:
+def _replace_shape(answer: Answer, shape: str | None) -> Answer:
     if shape is None:
         return answer
     if not isinstance(answer, TextAnswer):
@@ -272,16 +272,16 @@ def _with_shape(answer: Answer, shape: str | None) -> Answer:
     return answer.model_copy(update={"shape": shape})
 
 
-def _parts(own: Mapping[str, PartText], given: Mapping[str, PartWords]) -> dict[str, PartText]:
+def _reword_parts(own: Mapping[str, PartText], given: Mapping[str, PartWords]) -> dict[str, PartText]:
     """Return the parts whose words are others than the protocol's own."""
     if given and not own:
         raise ValueError("parts: this rubric is asked whole")
-    _known(given, list(own), "parts")
+    _check_names(given, list(own), "parts")
     changed = {name: own[name].model_copy(update=words.model_dump(exclude_none=True)) for name, words in given.items()}
     return {name: text for name, text in changed.items() if text != own[name]}
 
 
-def words_of(rubric: Rubric, parts: Mapping[str, PartText] = NO_PARTS) -> dict[str, Any]:
+def list_words(rubric: Rubric, parts: Mapping[str, PartText] = NO_PARTS) -> dict[str, Any]:
     """Return all words of a rubric as a rewording has them, without the sentences around it; read back, nothing changes."""
     answer = rubric.answer
     words: dict[str, Any] = {"extends": f"{rubric.protocol}/{rubric.name}", "title": rubric.title}
@@ -309,25 +309,25 @@ def words_of(rubric: Rubric, parts: Mapping[str, PartText] = NO_PARTS) -> dict[s
     return words
 
 
-def _answer(answer: Answer, meanings: Mapping[str, str]) -> Answer:
+def _reword_answer(answer: Answer, meanings: Mapping[str, str]) -> Answer:
     if not meanings:
         return answer
     if isinstance(answer, LabelAnswer):
-        _known(meanings, [label.name for label in answer.labels])
+        _check_names(meanings, [label.name for label in answer.labels])
         labels = tuple(x.model_copy(update={"meaning": meanings.get(x.name, x.meaning)}) for x in answer.labels)
         return answer.model_copy(update={"labels": labels})
     if isinstance(answer, NumberAnswer):
-        _known(meanings, [band.name for band in answer.bands])
+        _check_names(meanings, [band.name for band in answer.bands])
         bands = tuple(x.model_copy(update={"meaning": meanings.get(x.name, x.meaning)}) for x in answer.bands)
         return answer.model_copy(update={"bands": bands})
     if isinstance(answer, ChecksAnswer):
-        _known(meanings, [check.key for check in answer.checks])
+        _check_names(meanings, [check.key for check in answer.checks])
         checks = tuple(x.model_copy(update={"question": meanings.get(x.key, x.question)}) for x in answer.checks)
         return answer.model_copy(update={"checks": checks})
     raise ValueError("meanings: this rubric's answer has nothing to explain")
 
 
-def _known(given: Mapping[str, Any], names: Sequence[str], field: str = "meanings") -> None:
+def _check_names(given: Mapping[str, Any], names: Sequence[str], field: str = "meanings") -> None:
     for name in given:
         if name not in names:
             raise ValueError(f'{field}: there is no "{name}"; there are: {", ".join(names)}')

@@ -31,7 +31,7 @@ class CarefulLoader(yaml.SafeLoader):
     def get_single_node(self) -> Any:
         """Return the file's one document, measured before anything is made of it."""
         node = super().get_single_node()
-        if node is not None and _size(node, {}) > MAX_NODES:
+        if node is not None and _count_nodes(node, {}) > MAX_NODES:
             raise yaml.YAMLError(f"it has more than {MAX_NODES} values, aliases counted as often as they are used")
         return node
 
@@ -75,15 +75,15 @@ class BundledLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ign
     yaml_implicit_resolvers = CarefulLoader.yaml_implicit_resolvers
 
 
-def bundled_documents(file: Traversable) -> Iterator[Any]:
+def load_bundled_documents(file: Traversable) -> Iterator[Any]:
     """Return what the documents of a YAML file hold that comes with a package."""
     found: Iterator[Any] = yaml.load_all(file.read_text(encoding="utf-8"), BundledLoader)
     return found
 
 
-def bundled_yaml(file: Traversable) -> Any:
+def load_bundled_yaml(file: Traversable) -> Any:
     """Return what a YAML file holds that comes with a package."""
-    return next(bundled_documents(file))
+    return next(load_bundled_documents(file))
 
 
 def parse_yaml(text: str) -> Any:
@@ -115,13 +115,13 @@ def read_yaml(file: Traversable | Path) -> Any:
         raise UserError(f"{file.name} is not valid YAML: {' '.join(str(error).split())[:300]}") from None
 
 
-def _size(node: Any, known: dict[int, int]) -> int:
+def _count_nodes(node: Any, known: dict[int, int]) -> int:
     """Return how many values a node stands for once aliases are written out; one that holds itself has no end."""
     if id(node) not in known:
         known[id(node)] = MAX_NODES + 1  # seen again before it is known: it holds itself
         inner = node.value if isinstance(node.value, list) else ()
         parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
-        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+        known[id(node)] = 1 + sum(_count_nodes(part, known) for part in parts)
     return known[id(node)]
 
 
@@ -139,21 +139,21 @@ def load_rubric(file: Traversable | Path) -> Rubric:
     try:
         return Rubric.model_validate(read_yaml(file))
     except ValidationError as error:
-        raise UserError(f"{file.name}: {mistake(error)}") from None
+        raise UserError(f"{file.name}: {describe_validation_error(error)}") from None
 
 
-def bundled_rubric(file: Traversable) -> Rubric:
+def load_bundled_rubric(file: Traversable) -> Rubric:
     """Read a rubric that comes with a package."""
-    return Rubric.model_validate(bundled_yaml(file))
+    return Rubric.model_validate(load_bundled_yaml(file))
 
 
 def load_rubrics(folder: Traversable, names: Iterable[str]) -> tuple[Rubric, ...]:
     """Read a protocol's rubrics in this order; a file may hold several, one document each. Each gets a tools mode."""
-    contents = (content for name in names for content in bundled_documents(folder / f"{name}.yaml"))
-    return tuple(with_tools(Rubric.model_validate(content)) for content in contents)
+    contents = (content for name in names for content in load_bundled_documents(folder / f"{name}.yaml"))
+    return tuple(add_tools_mode(Rubric.model_validate(content)) for content in contents)
 
 
-def with_tools(rubric: Rubric) -> Rubric:
+def add_tools_mode(rubric: Rubric) -> Rubric:
     """Return the rubric with a tools mode made from its plain one, where it has none of its own."""
     plain = rubric.modes.get("plain")
     if plain is None or "tools" in rubric.modes:
@@ -164,7 +164,7 @@ def with_tools(rubric: Rubric) -> Rubric:
     return rubric.model_copy(update={"modes": {**rubric.modes, "tools": closer}})
 
 
-def mistake(error: ValidationError, whole: str = "the file") -> str:
+def describe_validation_error(error: ValidationError, whole: str = "the file") -> str:
     """Return the first mistake of a record in words, its place in front; `whole` is what the record is called, if anything."""
     first = first_error(error)
     where = first.place or whole

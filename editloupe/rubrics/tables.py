@@ -109,7 +109,7 @@ class Layout:
     notes: tuple[str, ...] = ()
 
 
-def means_in(value: Value) -> Iterator[Mean]:
+def list_means(value: Value) -> Iterator[Mean]:
     """Yield the means that a value is made of.
 
     >>> [mean.measure for mean in means_in(Average((Mean("a", ("x",)), Average((Mean("b", ("x",)),)))))]
@@ -119,9 +119,9 @@ def means_in(value: Value) -> Iterator[Mean]:
         yield value
         return
     for part in value.parts:
-        yield from means_in(part)
+        yield from list_means(part)
 
 
-def averages(title: str, values: Iterable[Value], complete: bool = False) -> Column:
+def average_column(title: str, values: Iterable[Value], complete: bool = False) -> Column:
     """Return the column that averages others."""
     return Column(title, Average(tuple(values), complete))

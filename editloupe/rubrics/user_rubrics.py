@@ -15,13 +15,12 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from editloupe.pictures.decode import Album
 from editloupe.rubrics import case_pictures as roles
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.case_pictures import checked_boxes, crop_case, masked_case
+from editloupe.rubrics.case_pictures import build_crop_case, build_masked_case, check_boxes
 from editloupe.rubrics.model import Answer, Example, LabelAnswer, ModeText, Rubric, Telling
-from editloupe.rubrics.protocol import MissingInput, Protocol, first_variant, undecided
-from editloupe.rubrics.registry import OWN
-from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.rubrics.rewording import Rewording, checked_wording, reworded
-from editloupe.rubrics.rubric_files import mistake, read_yaml, with_tools
+from editloupe.rubrics.protocol import MissingInput, Protocol, choose_first_variant, leave_undecided
+from editloupe.rubrics.registry import OWN, get_protocol
+from editloupe.rubrics.rewording import Rewording, check_wording, reword_rubric
+from editloupe.rubrics.rubric_files import add_tools_mode, describe_validation_error, read_yaml
 from editloupe.rubrics.wording import Wording
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
@@ -41,7 +40,7 @@ class OwnOracle(Record):
 
     def mode(self) -> ModeText:
         """Return the mode as a rubric has it."""
-        images = tuple(roles.name_of(role) for role in self.pictures)
+        images = tuple(roles.role_to_name(role) for role in self.pictures)
         return ModeText(setting=self.setting, images=images, tools=self.tools, notes=self.notes, targets=self.targets)
 
 
@@ -80,7 +79,7 @@ class OwnRubric(Record):
     @field_validator("wording")
     @classmethod
     def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return checked_wording(given)
+        return check_wording(given)
 
     @field_validator("pictures", "optional_pictures")
     @classmethod
@@ -93,7 +92,7 @@ class OwnRubric(Record):
     @field_validator("answer", mode="before")
     @classmethod
     def _in_short(cls, given: Any) -> Any:
-        return _long_form(given)
+        return _expand_answer(given)
 
     @field_validator("answer")
     @classmethod
@@ -114,11 +113,11 @@ class OwnRubric(Record):
 
     def rubric(self, source: str, protocol: str = OWN) -> Rubric:
         """Return the rubric as the judge is asked it."""
-        names = [roles.name_of(role) for role in self.pictures]
-        maybe = [roles.name_of(role) for role in self.optional_pictures]
-        shown = f"You see {_listed(names)}."
+        names = [roles.role_to_name(role) for role in self.pictures]
+        maybe = [roles.role_to_name(role) for role in self.optional_pictures]
+        shown = f"You see {_join_names(names)}."
         if maybe:
-            shown += f" After that comes {_listed(maybe)}, where the edit has it."
+            shown += f" After that comes {_join_names(maybe)}, where the edit has it."
         images = (*names, *(f"{name}{roles.OPTIONAL}" for name in maybe))
         modes: dict[Mode, ModeText] = {"plain": ModeText(setting=self.setting or shown, images=images)}
         if self.tools:
@@ -139,21 +138,21 @@ class OwnRubric(Record):
             tells=self.tells,
             wording=Wording.model_validate(self.wording),
         )
-        return with_tools(made)
+        return add_tools_mode(made)
 
 
 def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
     """Return a protocol of the user's own rubrics, or a bundled one in the user's words, or with own rubrics beside it."""
-    read = [(Path(file), one) for file in files for one in _read(Path(file))]
+    read = [(Path(file), one) for file in files for one in _read_file(Path(file))]
     rewordings = [(file, one) for file, one in read if isinstance(one, Rewording)]
     own = [(file, one) for file, one in read if isinstance(one, OwnRubric)]
     if not rewordings and protocol in (None, OWN):
-        return _protocol_of(own)
-    found = _reworded_protocol(protocol, rewordings) if rewordings else find_protocol(str(protocol))
-    return _with_own(found, own) if own else found
+        return _build_own_protocol(own)
+    found = _reword_protocol(protocol, rewordings) if rewordings else get_protocol(str(protocol))
+    return _add_own_rubrics(found, own) if own else found
 
 
-def _with_own(found: Protocol, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
+def _add_own_rubrics(found: Protocol, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
     """Return a protocol that asks own criteria beside the paper's; where it has an oracle mode, they see whole pictures in it."""
     for file, one in read:
         if one.name in found.criteria:
@@ -163,10 +162,10 @@ def _with_own(found: Protocol, read: Sequence[tuple[Path, OwnRubric]]) -> Protoc
             )
     added = tuple(
         rubric.model_copy(update={"modes": {"oracle": rubric.modes["plain"], **rubric.modes}})
-        for rubric in _rubrics(read, OWN)
+        for rubric in _build_rubrics(read, OWN)
     )
     sources = ", ".join(file.name for file, _ in read)
-    asked = _AskedBeside(found, frozenset(rubric.criterion for rubric in added))
+    asked = _PaperWithOwnRubrics(found, frozenset(rubric.criterion for rubric in added))
     return replace(
         found,
         source=f"{found.source}; beside it {sources}",
@@ -179,7 +178,7 @@ def _with_own(found: Protocol, read: Sequence[tuple[Path, OwnRubric]]) -> Protoc
 
 
 @dataclass(frozen=True)
-class _AskedBeside:
+class _PaperWithOwnRubrics:
     """Asks own criteria of every edit by whole pictures, and leaves a paper's criteria to the paper."""
 
     paper: Protocol
@@ -187,36 +186,36 @@ class _AskedBeside:
 
     def choose(self, edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
         mine = variants[0].criterion in self.own
-        return first_variant(edit, variants) if mine else self.paper.choose(edit, variants)
+        return choose_first_variant(edit, variants) if mine else self.paper.choose(edit, variants)
 
     def settle(self, edit: Edit, rubric: Rubric) -> Verdict | None:
-        return undecided(edit, rubric) if rubric.criterion in self.own else self.paper.settle(edit, rubric)
+        return leave_undecided(edit, rubric) if rubric.criterion in self.own else self.paper.settle(edit, rubric)
 
     def make_cases(self, edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
-        make = make_own_cases if rubric.criterion in self.own else self.paper.make_cases
+        make = build_own_cases if rubric.criterion in self.own else self.paper.make_cases
         return make(edit, rubric, mode, album)
 
 
-def make_own_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
+def build_own_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
     """Return the cases of a rubric of one's own: whole pictures by role, or what its oracle mode makes of the targets."""
     text = rubric.modes[mode]
     if mode != "oracle" or text.targets == "whole":
-        return roles.make_cases(edit, rubric, mode, album)
-    pictures = {name: album[sha] for name, sha in roles.gather(edit, text.images, album).items()}
+        return roles.build_cases(edit, rubric, mode, album)
+    pictures = {name: album[sha] for name, sha in roles.open_pictures(edit, text.images, album).items()}
     source = album.open(edit.source)
-    boxes = checked_boxes(edit, source)
+    boxes = check_boxes(edit, source)
     if not boxes:
         raise MissingInput(f"oracle mode needs target boxes for edit {edit.id}")
     if text.targets == "white":
-        return [masked_case(edit, rubric, pictures, boxes, album, source)]
+        return [build_masked_case(edit, rubric, pictures, boxes, album, source)]
     several = len(boxes) > 1
     return [
-        crop_case(edit, rubric, pictures, (box,), album, number if several else None, source)
+        build_crop_case(edit, rubric, pictures, (box,), album, number if several else None, source)
         for number, box in enumerate(boxes)
     ]
 
 
-def own_case_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
+def collect_own_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
     """Return the targets, where the pictures of a case depend on them."""
     if mode != "oracle" or rubric.modes[mode].targets == "whole":
         return {}
@@ -231,43 +230,43 @@ def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: s
     files = sorted(Path(folder).glob("*.yaml"))
     if not files:
         raise UserError(f"{folder} holds no rubric, a file that ends in .yaml")
-    read = [(file, one) for file in files for one in _read(file) if isinstance(one, OwnRubric)]
+    read = [(file, one) for file in files for one in _read_file(file) if isinstance(one, OwnRubric)]
     if len(read) < len(files):
         raise UserError(f"{folder} holds a file that rewords another rubric; a paper has rubrics of its own")
-    rubrics = _rubrics(read, name)
-    given = {"default_mode": "plain", "make_cases": make_own_cases, "case_facts": own_case_facts, **more}
+    rubrics = _build_rubrics(read, name)
+    given = {"default_mode": "plain", "make_cases": build_own_cases, "case_facts": collect_own_facts, **more}
     return Protocol(name=name, title=title, source=source, rubrics=rubrics, **given)
 
 
-def _protocol_of(read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
+def _build_own_protocol(read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
     return Protocol(
         name=OWN,
         title="Your rubric" if len(read) == 1 else "Your rubrics",
         source=", ".join(file.name for file, _ in read),
-        rubrics=_rubrics(read, OWN),
+        rubrics=_build_rubrics(read, OWN),
         default_mode="plain",
-        make_cases=make_own_cases,
-        case_facts=own_case_facts,
+        make_cases=build_own_cases,
+        case_facts=collect_own_facts,
     )
 
 
-def _rubrics(read: Sequence[tuple[Path, OwnRubric]], protocol: str) -> tuple[Rubric, ...]:
+def _build_rubrics(read: Sequence[tuple[Path, OwnRubric]], protocol: str) -> tuple[Rubric, ...]:
     names = [one.name for _, one in read]
     if len(set(names)) < len(names):
         raise UserError(f'two rubric files have the name "{next(n for n in names if names.count(n) > 1)}"')
     return tuple(one.rubric(file.name, protocol) for file, one in read)
 
 
-def _reworded_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
+def _reword_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
     names = {one.protocol for _, one in read} | ({protocol} if protocol else set())
     if len(names) > 1:
         raise UserError(f"the rubric files reword {' and '.join(sorted(names))}; one run is judged by one protocol")
-    found = find_protocol(names.pop())
+    found = get_protocol(names.pop())
     rubrics = list(found.rubrics)
     for file, one in read:
         place = one.place(rubrics, file.name)
         try:
-            rubrics[place] = reworded(rubrics[place], one, found.parts)
+            rubrics[place] = reword_rubric(rubrics[place], one, found.parts)
         except ValueError as error:
             raise UserError(f"{file.name}: {error}") from None
     return replace(found, rubrics=tuple(rubrics))
@@ -283,10 +282,10 @@ class RewordingFile(Record):
     @field_validator("wording")
     @classmethod
     def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return checked_wording(given)
+        return check_wording(given)
 
 
-def _read(file: Path) -> Sequence[OwnRubric | Rewording]:
+def _read_file(file: Path) -> Sequence[OwnRubric | Rewording]:
     content = read_yaml(file)
     if not isinstance(content, dict):
         raise UserError(f"{file.name} must hold fields with values, such as question: …")
@@ -297,34 +296,34 @@ def _read(file: Path) -> Sequence[OwnRubric | Rewording]:
             return [one.model_copy(update={"wording": {**shared, **one.wording}}) for one in several.rewordings]
         return [(Rewording if "extends" in content else OwnRubric).model_validate(content)]
     except ValidationError as error:
-        raise UserError(f"{file.name}: {mistake(error)}") from None
+        raise UserError(f"{file.name}: {describe_validation_error(error)}") from None
 
 
-def _long_form(given: Any) -> Any:
+def _expand_answer(given: Any) -> Any:
     """Return an answer in full, where bands, labels or checks were given as a mapping from name to text."""
     if not isinstance(given, Mapping):
         return given
     full = dict(given)
     if isinstance(bands := full.get("bands"), Mapping):
-        full["bands"] = [_band(str(numbers), str(text)) for numbers, text in bands.items()]
+        full["bands"] = [_parse_band(str(numbers), str(text)) for numbers, text in bands.items()]
     if isinstance(labels := full.get("labels"), Mapping):
         full["labels"] = [
-            {"name": _word(name, "label"), "score": number, "meaning": str(text)}
+            {"name": _check_word(name, "label"), "score": number, "meaning": str(text)}
             for number, (name, text) in enumerate(labels.items(), start=1)
         ]
     if isinstance(checks := full.get("checks"), Mapping):
-        full["checks"] = [{"key": _word(key, "check"), "question": str(text)} for key, text in checks.items()]
+        full["checks"] = [{"key": _check_word(key, "check"), "question": str(text)} for key, text in checks.items()]
     return full
 
 
-def _word(name: Any, what: str) -> str:
+def _check_word(name: Any, what: str) -> str:
     """Return a name as it was written; what YAML takes for something else cannot be known as it was written."""
     if isinstance(name, bool) or not isinstance(name, (str, int)):
         raise ValueError(f'{str(name).lower()} is no word in YAML; write the {what} in quotes, such as "true"')
     return str(name)
 
 
-def _band(numbers: str, text: str) -> dict[str, Any]:
+def _parse_band(numbers: str, text: str) -> dict[str, Any]:
     low, _, high = numbers.replace("–", "-").partition("-")
     try:
         ends = int(low), int(high or low)
@@ -340,5 +339,5 @@ def _band(numbers: str, text: str) -> dict[str, Any]:
     }
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', then '.join(names[:-1])}, then {names[-1]}"

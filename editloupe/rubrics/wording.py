@@ -23,12 +23,12 @@ ROLE = (
 )
 
 
-def _sentence(usual: str) -> Any:
+def _default_sentence(usual: str) -> Any:
     """Return a sentence that is no part of a question's key while it is the usual one."""
     return Field(default=usual, exclude_if=lambda given: given == usual)
 
 
-def _by_name() -> Any:
+def _empty_mapping() -> Any:
     """Return words by name that are no part of a question's key while there are none."""
     return Field(default_factory=dict, exclude_if=lambda given: not given)
 
@@ -87,38 +87,38 @@ class Wording(Record):
     insist: str = "Your turns are used up and no tool may be called any more. Answer with what you have seen: {form}"
     tool_descriptions: Mapping[str, str] = Field(default_factory=dict)
     """Other descriptions of tools, by their names."""
-    tool_parameters: Mapping[str, Mapping[str, str]] = _by_name()
+    tool_parameters: Mapping[str, Mapping[str, str]] = _empty_mapping()
     """Other descriptions of their parameters, by tool and parameter; {unit} is what positions are counted in."""
-    box_units: Mapping[str, str] = _by_name()
+    box_units: Mapping[str, str] = _empty_mapping()
     """Other words for what positions are counted in: `pixels` and `per_mille`."""
-    tool_results: Mapping[str, str] = _by_name()
+    tool_results: Mapping[str, str] = _empty_mapping()
     """What is told after a call, by tool; {said} is the tool's own sentence."""
-    tool_captions: Mapping[str, str] = _by_name()
+    tool_captions: Mapping[str, str] = _empty_mapping()
     """The line before each picture that a tool shows, by tool; {said} is the tool's own."""
-    tool_error: str = _sentence("{said}")
+    tool_error: str = _default_sentence("{said}")
     """What is told where a call could not be carried out."""
-    not_carried_out: str = _sentence("Not carried out.")
-    too_many_calls: str = _sentence("Not carried out: at most {most} calls a turn.")
-    picture: str = _sentence("{name} ({width} × {height} pixels):")
+    not_carried_out: str = _default_sentence("Not carried out.")
+    too_many_calls: str = _default_sentence("Not carried out: at most {most} calls a turn.")
+    picture: str = _default_sentence("{name} ({width} × {height} pixels):")
     """The line before every picture."""
-    example: str = _sentence("## Example {number}")
-    example_thought: str = _sentence("<Start Thinking>{thought}</Start Thinking>")
-    example_thought_aside: str = _sentence("(Thinks: {thought})")
+    example: str = _default_sentence("## Example {number}")
+    example_thought: str = _default_sentence("<Start Thinking>{thought}</Start Thinking>")
+    example_thought_aside: str = _default_sentence("(Thinks: {thought})")
     """The same where replies are nothing but JSON."""
-    example_call: str = _sentence("{name} with {parameters}")
-    example_calls: str = _sentence("(Calls {calls}, and waits.)")
+    example_call: str = _default_sentence("{name} with {parameters}")
+    example_calls: str = _default_sentence("(Calls {calls}, and waits.)")
     """Calls where tools are functions; text calls are shown as they are written."""
-    between_calls: str = _sentence(" and ")
-    whole_number: str = _sentence("a whole number from {low} to {high}")
-    yes_or_no: str = _sentence("yes or no")
-    between_answers: str = _sentence(" or ")
-    only_if: str = _sentence(" Only if {item} is {answer}; otherwise 0.")
+    between_calls: str = _default_sentence(" and ")
+    whole_number: str = _default_sentence("a whole number from {low} to {high}")
+    yes_or_no: str = _default_sentence("yes or no")
+    between_answers: str = _default_sentence(" or ")
+    only_if: str = _default_sentence(" Only if {item} is {answer}; otherwise 0.")
 
 
 USUAL_WORDING = Wording()
 
 
-def filled(template: str, **values: object) -> str:
+def fill_in(template: str, **values: object) -> str:
     """Return a sentence with its names in braces filled in; other braces stay, and what is filled in is not read again.
 
     >>> filled("Judge {title}: {x}", title="{low}", low=1)

@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import write_wiseedit, write_wiseedit_results
 from tests.evals.samples import write_picture
@@ -76,7 +76,7 @@ def test_a_papers_layout_is_judged_by_its_protocol_and_a_language_that_was_not_r
     left_out = {("Awareness_1", "en", 3)}
     for number, model in enumerate(("one", "two")):
         write_wiseedit_results(tmp_path / "out" / model, ("Awareness_1",), ("en",), left_out if number else ())
-    server = scripted(lambda request: say(reply_for(protocol("wiseedit"), request.system)))
+    server = scripted(lambda request: say(reply_for(get_protocol("wiseedit"), request.system)))
     given = ["batch", str(tmp_path / "data"), "--layout", "wiseedit", "--results", str(tmp_path / "out"), "--json"]
     given += ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--out", str(tmp_path / "run"), "--quiet"]
     assert run(given) == 0

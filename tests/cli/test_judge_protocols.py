@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import get_protocol as find_protocol
 from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured
 from tests.rubrics.samples import reply_for

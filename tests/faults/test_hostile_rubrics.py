@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editloupe.rubrics import formula
-from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, range_of
+from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, find_range
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import UserError
 
@@ -176,8 +176,8 @@ def test_a_formula_that_is_let_through_has_a_finite_value_for_all_answers(
 ) -> None:
     possible = dict(zip(NAMES, values, strict=True))
     tree = formula.parse(text, NAMES)
-    bounds = range_of(tree, possible)
-    found = [formula.value_of(tree, dict(zip(NAMES, one, strict=True))) for one in itertools.product(*values)]
+    bounds = find_range(tree, possible)
+    found = [formula.evaluate_tree(tree, dict(zip(NAMES, one, strict=True))) for one in itertools.product(*values)]
     known = [value for value in found if value is not None]
     if bounds is not None:
         assert all(math.isfinite(value) and bounds.low <= value <= bounds.high for value in known), (bounds, found)

@@ -28,7 +28,7 @@ from editloupe.generators.billiards import (
 )
 from editloupe.generators.scenes import write_billiards
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import get_protocol as find_protocol
 
 SEEDS = range(40)
 

@@ -11,7 +11,7 @@ import pytest
 from editloupe import Judge, JudgeSettings, Reason, Unjudged, Verdict
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.registry import PROTOCOLS
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import get_protocol as find_protocol
 from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured
 from tests.rubrics.samples import edit_for, good_reply, reply_for

@@ -10,7 +10,7 @@ import pytest
 from editloupe import Edit, Judge
 from editloupe.cli.main import run
 from editloupe.judge.settings import find_setup
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured
 from tests.rubrics.test_paper_conditions import conditions, setups_of
@@ -57,7 +57,7 @@ def sent_text(edit: Edit, setup: str, mode: str, criterion: str, scripted: Start
 
 
 @pytest.mark.parametrize("criterion", [IF, VC])
-@pytest.mark.parametrize("mode", protocol("dlebench").modes)
+@pytest.mark.parametrize("mode", get_protocol("dlebench").modes)
 @pytest.mark.parametrize("setup", setups_of("dlebench"))
 def test_every_condition_of_the_paper_is_sent_in_its_modes(
     setup: str, mode: str, criterion: str, edit: Edit, scripted: StartServer

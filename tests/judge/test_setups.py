@@ -11,8 +11,8 @@ import pytest
 from editloupe import Edit, Judge, JudgeSettings, UserError
 from editloupe.cli.main import run
 from editloupe.judge.settings import Setup, find_setup, setup_names
-from editloupe.rubrics.edival.settings import paper
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.edival.settings import load_paper_settings
+from editloupe.rubrics.registry import get_protocol as find_protocol
 from editloupe.rubrics.rewording import NoteChanges
 from editloupe.tools.settings import GROUNDING_DINO, ToolSettings
 from tests.conftest import StartServer
@@ -108,7 +108,7 @@ def test_the_papers_tools_are_set_as_the_paper_has_them() -> None:
 
 def test_objects_are_matched_as_the_paper_does() -> None:
     chosen = find_setup("edival-paper")
-    assert chosen.rule_settings() == paper()
+    assert chosen.rule_settings() == load_paper_settings()
     assert chosen.tool_settings().detector == GROUNDING_DINO == "IDEA-Research/grounding-dino-tiny"
     with Judge("rules", setup="edival-paper") as judge, Judge("rules", protocol="edival") as other:
         assert judge.protocol == "edival"

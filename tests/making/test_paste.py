@@ -20,7 +20,7 @@ from editloupe.making.paste import (
 )
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.case_pictures import crop_box
+from editloupe.rubrics.case_pictures import compute_crop
 from editloupe.tools import drawing
 from editloupe.types import Box
 from tests.making.demo_questions import DEMO
@@ -52,7 +52,7 @@ def one_crop(source: Pixels, chance: random.Random, side: int) -> tuple[float, f
     size = chance.randint(8, 140), chance.randint(8, 140)
     x, y = chance.randint(0, width - size[0]), chance.randint(0, height - size[1])
     target = Box(x1=x, y1=y, x2=x + size[0], y2=y + size[1])
-    crop = crop_box(target, width, height)
+    crop = compute_crop(target, width, height)
     frame = frame_crop(drawing.crop(source, crop), side)
     part = frame.extract_crop(like_an_editor(frame, target, crop, chance))
     result, facts = paste_crop(source, part, crop, [target])

@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.case_pictures import crop_box, expansion
+from editloupe.rubrics.case_pictures import compute_crop, compute_expansion
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Box, Edit, Mode
@@ -21,13 +21,13 @@ from tests.drawn_pictures import save, textured
     ("side", "ratio"), [(8, 6.0), (32, 6.0), (88, 4.575), (144, 3.15), (200, 1.725), (256, 0.3), (900, 0.3)]
 )
 def test_the_expansion_follows_equation_1(side: int, ratio: float) -> None:
-    assert expansion(side) == pytest.approx(ratio)
+    assert compute_expansion(side) == pytest.approx(ratio)
 
 
 def test_a_crop_grows_by_its_expansion_and_stays_inside_the_picture() -> None:
-    assert list(crop_box(Box.model_validate([500, 500, 532, 564]), 2000, 2000)) == [404, 308, 628, 756]
-    assert list(crop_box(Box.model_validate([0, 0, 32, 32]), 2000, 2000)) == [0, 0, 128, 128]
-    assert list(crop_box(Box.model_validate([0, 0, 300, 300]), 310, 320)) == [0, 0, 310, 320]
+    assert list(compute_crop(Box.model_validate([500, 500, 532, 564]), 2000, 2000)) == [404, 308, 628, 756]
+    assert list(compute_crop(Box.model_validate([0, 0, 32, 32]), 2000, 2000)) == [0, 0, 128, 128]
+    assert list(compute_crop(Box.model_validate([0, 0, 300, 300]), 310, 320)) == [0, 0, 310, 320]
 
 
 @pytest.fixture

@@ -9,8 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editloupe.rubrics.editcompass import EDIT_COMPASS
-from editloupe.rubrics.editcompass.scoring import dimension, item_score, on_five, on_hundred, overall
-from editloupe.rubrics.editcompass.tasks import IC, IF, PARTS, TASKS, URC, VQ, WA, family_of, part_of, task_of
+from editloupe.rubrics.editcompass.scoring import score_dimension, score_item, score_overall, to_five, to_hundred
+from editloupe.rubrics.editcompass.tasks import (
+    IC,
+    IF,
+    PARTS,
+    TASKS,
+    URC,
+    VQ,
+    WA,
+    find_family,
+    find_part_number,
+    find_task,
+)
 from editloupe.types import Edit
 
 FIVE = st.floats(1, 5)
@@ -62,7 +73,7 @@ def test_an_items_own_booleans_decide_what_is_asked() -> None:
 )
 def test_the_wording_follows_the_family(kind: str, extra: dict[str, object], wordings: dict[str, str]) -> None:
     assert {r.criterion: r.variant for r in EDIT_COMPASS.rubrics_for(edit(kind, **extra))} == wordings
-    assert family_of(edit("Remove")) == "other"
+    assert find_family(edit("Remove")) == "other"
 
 
 def test_unedited_regions_are_asked_in_two_stages_and_nothing_else_is() -> None:
@@ -85,34 +96,34 @@ def test_unedited_regions_are_asked_in_two_stages_and_nothing_else_is() -> None:
     ],
 )
 def test_an_items_overall_score_by_hand(kind: str, metrics: dict[str, float], by_hand: float) -> None:
-    assert overall(metrics, kind) == pytest.approx(by_hand, abs=1e-5)
-    scores = {name: on_hundred(value) for name, value in metrics.items()}
+    assert score_overall(metrics, kind) == pytest.approx(by_hand, abs=1e-5)
+    scores = {name: to_hundred(value) for name, value in metrics.items()}
     flags = {flag: name in metrics for flag, name in (("IF", IF), ("WA", WA), ("URC", URC), ("IC", IC), ("VQ", VQ))}
-    found = item_score(edit(kind, **flags), scores)
+    found = score_item(edit(kind, **flags), scores)
     assert found is not None
-    assert on_five(found) == pytest.approx(by_hand, abs=1e-5)
+    assert to_five(found) == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_unedited_regions_belong_to_visual_consistency() -> None:
     """The public summary script drops them by mistake; the paper's formula has them."""
-    assert dimension("VC", {URC: 2, IC: 4}) == 3
-    assert dimension("VC", {URC: 2}) == 2
-    assert overall({IF: 5, URC: 1, IC: 5, VQ: 5}, "Move") == pytest.approx(5**0.4 * 3**0.4 * 5**0.2)
-    assert overall({IF: 5, URC: 1, VQ: 5}, "ADD") == 1
+    assert score_dimension("VC", {URC: 2, IC: 4}) == 3
+    assert score_dimension("VC", {URC: 2}) == 2
+    assert score_overall({IF: 5, URC: 1, IC: 5, VQ: 5}, "Move") == pytest.approx(5**0.4 * 3**0.4 * 5**0.2)
+    assert score_overall({IF: 5, URC: 1, VQ: 5}, "ADD") == 1
 
 
 def test_a_missing_metric_leaves_the_item_without_a_score() -> None:
-    assert item_score(edit("ADD"), {IF: 100.0, VQ: 100.0}) is None
-    assert overall({IF: 5, VQ: 5}, "ADD") is None
+    assert score_item(edit("ADD"), {IF: 100.0, VQ: 100.0}) is None
+    assert score_overall({IF: 5, VQ: 5}, "ADD") is None
 
 
 @given(st.sampled_from(TASKS), FIVE, FIVE, FIVE, FIVE)
 def test_the_overall_score_is_bounded_and_grows(kind: str, a: float, b: float, c: float, more: float) -> None:
     metrics = {IF: a, URC: b, VQ: c}
-    found = overall(metrics, kind)
+    found = score_overall(metrics, kind)
     assert found is not None
     assert 1 - 1e-9 <= found <= 5 + 1e-9
-    raised = overall({**metrics, IF: max(a, more)}, kind)
+    raised = score_overall({**metrics, IF: max(a, more)}, kind)
     assert raised is not None
     assert raised >= found - 1e-9
 
@@ -120,11 +131,11 @@ def test_the_overall_score_is_bounded_and_grows(kind: str, a: float, b: float, c
 @given(FIVE)
 def test_a_metric_at_its_worst_makes_the_item_worst(other: float) -> None:
     for name in (IF, URC, VQ):
-        assert overall({IF: other, URC: other, VQ: other, name: 1.0}, "ADD") == 1.0
+        assert score_overall({IF: other, URC: other, VQ: other, name: 1.0}, "ADD") == 1.0
 
 
 def test_tasks_are_known_however_they_are_spelt() -> None:
-    assert task_of(edit("global longest word")) == "Global_Longest_Word"
-    assert part_of("Casual") == "Part3"
+    assert find_task(edit("global longest word")) == "Global_Longest_Word"
+    assert find_part_number("Casual") == "Part3"
     with pytest.raises(Exception, match="no task"):
-        task_of(edit("Knitting"))
+        find_task(edit("Knitting"))

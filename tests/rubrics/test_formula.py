@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.rubrics.formula import FormulaError, evaluate, names_in, parse
+from editloupe.rubrics.formula import FormulaError, evaluate, list_names, parse
 
 SHARE = st.floats(0, 1)
 
@@ -61,7 +61,7 @@ def test_a_formula_without_a_finite_value_is_an_error_and_no_score() -> None:
 
 
 def test_names_are_listed_in_the_order_they_occur() -> None:
-    assert names_in("sqrt(mean(path, collision) * context)") == ("path", "collision", "context")
+    assert list_names("sqrt(mean(path, collision) * context)") == ("path", "collision", "context")
 
 
 @given(SHARE, SHARE, SHARE)

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from editloupe.judge.settings import build_protocol, find_setup, setup_names
-from editloupe.rubrics.edival.settings import sources
+from editloupe.rubrics.edival.settings import load_sources
 from editloupe.rubrics.edival.tasks import prompts
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 
 FOLDERS = {
     "dlebench": "dlebench",
@@ -64,7 +64,7 @@ def asked_protocol(name: str, setup: str) -> Protocol:
 
 def own_rubrics(name: str, setup: str = "default") -> list[Rubric]:
     """The rubrics of a protocol, without those it shares with another one."""
-    shared = {rubric.name for rubric in protocol("edit-compass").rubrics} if name == "editreward-compass" else set()
+    shared = {rubric.name for rubric in get_protocol("edit-compass").rubrics} if name == "editreward-compass" else set()
     return [rubric for rubric in asked_protocol(name, setup).rubrics if rubric.name not in shared]
 
 
@@ -130,7 +130,7 @@ def edival_texts(setup: str = "default") -> dict[str, dict[str, str]]:
     for name, part in {**asked.parts, **rubric.parts}.items():
         texts[name] = {"question": part.question, "notes": " ".join(part.notes), "setting": part.setting}
     texts["listing"], texts["proposals"] = prompts()["listing"], prompts()["proposals"]
-    texts["rules"] = {name: f"{entry['value']} {entry['source']}" for name, entry in sources().items()}
+    texts["rules"] = {name: f"{entry['value']} {entry['source']}" for name, entry in load_sources().items()}
     return {name: {part: " ".join(text.split()) for part, text in given.items()} for name, given in texts.items()}
 
 
@@ -152,7 +152,7 @@ def test_every_question_and_prompt_of_edival_has_its_list() -> None:
 
 
 def test_what_is_ours_can_be_left_out() -> None:
-    for rubric in protocol("dlebench").rubrics:
+    for rubric in get_protocol("dlebench").rubrics:
         assert rubric.ours == ("type_notes",)
         assert rubric.type_notes
         assert not rubric.without_ours().type_notes

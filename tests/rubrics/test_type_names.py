@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.rubrics.registry import protocol, type_reader
+from editloupe.rubrics.registry import get_protocol, make_type_reader
 from editloupe.types import Edit, UserError
 
 
@@ -37,12 +37,12 @@ def edit(kind: str | None, **fields: Any) -> Edit:
     ],
 )
 def test_a_type_is_spelt_as_its_paper_spells_it(name: str, said: str, own: str) -> None:
-    assert protocol(name).typed(edit(said)).instruction_type == own
+    assert get_protocol(name).typed(edit(said)).instruction_type == own
 
 
 @pytest.mark.parametrize("name", ["wiseedit", "vibe", "edit-compass", "editreward-compass"])
 def test_a_type_that_decides_what_is_asked_must_be_known(name: str) -> None:
-    known = protocol(name)
+    known = get_protocol(name)
     with pytest.raises(UserError, match='"Painting"') as caught:
         known.typed(edit("Painting"))
     assert all(kind in str(caught.value) for kind in known.types)
@@ -50,17 +50,17 @@ def test_a_type_that_decides_what_is_asked_must_be_known(name: str) -> None:
 
 
 def test_a_task_in_a_column_of_its_own_is_the_type() -> None:
-    assert protocol("vibe").typed(edit(None, extra={"task": "billiards"})).instruction_type == "BI"
-    assert protocol("dlebench").typed(edit(None, extra={"task": "anything"})).instruction_type is None
+    assert get_protocol("vibe").typed(edit(None, extra={"task": "billiards"})).instruction_type == "BI"
+    assert get_protocol("dlebench").typed(edit(None, extra={"task": "anything"})).instruction_type is None
 
 
 def test_types_of_the_users_own_are_told_once_each_and_not_without_end() -> None:
     told: list[str] = []
-    read = type_reader("dlebench", told.append)
+    read = make_type_reader("dlebench", told.append)
     assert [read(edit(kind)).instruction_type for kind in ("Zoom", "Zoom", "color")] == ["Zoom", "Zoom", "Change Color"]
     assert told == ['"Zoom" is no type of DLEBench; it is counted as a type of its own']
     for number in range(20):
         read(edit(f"kind {number}"))
     assert len(told) == 6
-    assert type_reader("own", told.append)(edit("Zoom")).instruction_type == "Zoom"
+    assert make_type_reader("own", told.append)(edit("Zoom")).instruction_type == "Zoom"
     assert len(told) == 6

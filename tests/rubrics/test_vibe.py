@@ -16,7 +16,7 @@ from PIL import Image
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.vibe import VIBE
-from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, formula_of, gated, sample_score, task_of
+from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, apply_gates, find_formula, find_task, score_sample
 from editloupe.types import Edit
 from tests.drawn_pictures import save, textured
 
@@ -57,7 +57,7 @@ def total(criterion: str, variant: str = "", /, **answers: str) -> float | None:
 
 
 def score(kind: str, **metrics: float) -> float | None:
-    return sample_score(edit(kind), {name: 100 * value for name, value in metrics.items()})
+    return score_sample(edit(kind), {name: 100 * value for name, value in metrics.items()})
 
 
 def test_metrics_are_means_of_their_checks() -> None:
@@ -87,11 +87,11 @@ def test_a_gated_check_counts_only_behind_its_gate() -> None:
 
 
 def test_coherence_counts_nothing_where_nothing_was_adhered_to() -> None:
-    assert gated({"instruction_adherence": 0.0, "visual_coherence": 100.0}) == {
+    assert apply_gates({"instruction_adherence": 0.0, "visual_coherence": 100.0}) == {
         "instruction_adherence": 0.0,
         "visual_coherence": 0.0,
     }
-    assert gated({"instruction_adherence": 33.0, "visual_coherence": 100.0})["visual_coherence"] == 100.0
+    assert apply_gates({"instruction_adherence": 33.0, "visual_coherence": 100.0})["visual_coherence"] == 100.0
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ def test_a_samples_score_is_bounded_grows_with_its_metrics_and_is_zero_where_one
 ) -> None:
     names = [rubric.criterion for rubric in VIBE.rubrics_for(edit(kind))]
     values = {name: data.draw(st.floats(0, 100)) for name in names}
-    found = sample_score(edit(kind), values)
+    found = score_sample(edit(kind), values)
     assert found is not None
     assert -1e-9 <= found <= 100 + 1e-9
     for name in names:
-        higher = sample_score(edit(kind), {**values, name: data.draw(st.floats(values[name], 100))})
+        higher = score_sample(edit(kind), {**values, name: data.draw(st.floats(values[name], 100))})
         assert higher is not None
         assert higher >= found - 1e-6
-        assert sample_score(edit(kind), {**values, name: 0.0}) == pytest.approx(0, abs=1e-9)
+        assert score_sample(edit(kind), {**values, name: 0.0}) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
@@ -156,17 +156,17 @@ def test_published_levels_and_overall_come_out(model: str) -> None:
 
 
 def test_tasks_are_known_by_letters_or_by_name_and_deictic_ones_may_be_joined() -> None:
-    assert task_of(edit("Pose Control")) == task_of(edit("pc")) == "PC"
-    assert task_of(edit("Translation+removal + AD")) == "AD+RM+TR"
+    assert find_task(edit("Pose Control")) == find_task(edit("pc")) == "PC"
+    assert find_task(edit("Translation+removal + AD")) == "AD+RM+TR"
     for wrong in ("Painting", "AD+PC", ""):
         with pytest.raises(Exception, match="edit e"):
-            task_of(edit(wrong))
+            find_task(edit(wrong))
 
 
 def test_each_task_is_asked_the_metrics_of_its_formula() -> None:
     for kind in FORMULAS:
         chosen = VIBE.rubrics_for(edit(kind))
-        assert {r.criterion for r in chosen} == {n for n in VIBE.criteria if n in formula_of(kind)}
+        assert {r.criterion for r in chosen} == {n for n in VIBE.criteria if n in find_formula(kind)}
     light = next(r for r in VIBE.rubrics_for(edit("LC")) if r.criterion == "contextual_preservation")
     assert light.variant == "light"
     assert {len(names) for names in LEVELS.values()} == {4, 3}

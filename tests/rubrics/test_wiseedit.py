@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from editloupe.agent.replies.answers import parse_reply
 from editloupe.rubrics.model import NumberAnswer
 from editloupe.rubrics.wiseedit import WISEEDIT
-from editloupe.rubrics.wiseedit.scoring import METRICS, MISSING, average, settle, task_of
+from editloupe.rubrics.wiseedit.scoring import METRICS, MISSING, average_metrics, find_task, settle_missing
 from editloupe.types import Edit
 
 PUBLISHED = """
@@ -55,9 +55,9 @@ def test_the_wording_follows_the_number_of_input_pictures(inputs: int, variant: 
 
 
 def test_a_task_may_be_spelt_loosely_but_must_be_known() -> None:
-    assert task_of(edit("complex")) == task_of(edit("WISEEDIT_COMPLEX")) == "WiseEdit-Complex"
+    assert find_task(edit("complex")) == find_task(edit("WISEEDIT_COMPLEX")) == "WiseEdit-Complex"
     with pytest.raises(Exception, match="which task of WiseEdit"):
-        task_of(edit("Painting"))
+        find_task(edit("Painting"))
 
 
 @pytest.mark.parametrize(("number", "hundred"), [(1, 0), (2, 100 / 9), (5, 400 / 9), (10, 100)])
@@ -77,10 +77,10 @@ def test_the_bands_are_the_papers() -> None:
 
 def test_a_cases_average_is_the_mean_of_its_tasks_metrics() -> None:
     scores = {"instruction_following": 100.0, "detail_preserving": 50.0, "visual_quality": 75.0}
-    assert average(edit("Awareness"), {**scores, "knowledge_fidelity": 0.0, "creative_fusion": 9.0}) == pytest.approx(
-        56.25
-    )
-    assert average(edit("Imagination"), {**scores, "knowledge_fidelity": 0.0}) is None
+    assert average_metrics(
+        edit("Awareness"), {**scores, "knowledge_fidelity": 0.0, "creative_fusion": 9.0}
+    ) == pytest.approx(56.25)
+    assert average_metrics(edit("Imagination"), {**scores, "knowledge_fidelity": 0.0}) is None
 
 
 @pytest.mark.parametrize("line", PUBLISHED.strip().splitlines())
@@ -88,26 +88,26 @@ def test_published_task_averages_come_out(line: str) -> None:
     name, *_ = line.split()
     for task, part in zip(("Awareness", "Imagination"), line.removeprefix(name).split("|"), strict=True):
         *metrics, published = (float(number) for number in re.findall(r"[\d.]+", part))
-        mean = average(edit(task), dict(zip(METRICS[task], metrics, strict=True)))
+        mean = average_metrics(edit(task), dict(zip(METRICS[task], metrics, strict=True)))
         assert mean == pytest.approx(published, abs=0.08), (name, task)
 
 
 @given(st.lists(st.floats(0, 100), min_size=5, max_size=5), st.sampled_from(list(METRICS)), st.floats(0, 100))
 def test_an_average_is_bounded_and_grows_with_every_metric(values: list[float], task: str, more: float) -> None:
     scores = dict(zip(METRICS["WiseEdit-Complex"], values, strict=True))
-    mean = average(edit(task), scores)
+    mean = average_metrics(edit(task), scores)
     assert mean is not None
     assert 0 <= mean <= 100
     for name in METRICS[task]:
-        raised = average(edit(task), {**scores, name: max(more, scores[name])})
+        raised = average_metrics(edit(task), {**scores, name: max(more, scores[name])})
         assert raised is not None
         assert raised >= mean - 1e-9
 
 
 def test_only_an_edit_marked_missing_is_settled_without_a_judge() -> None:
     rubric = WISEEDIT.rubrics[0]
-    assert settle(edit("Awareness"), rubric) is None
-    assert settle(edit("Awareness", extra={"output": "present"}), rubric) is None
-    verdict = settle(edit("Awareness", extra={"output": "missing"}), rubric)
+    assert settle_missing(edit("Awareness"), rubric) is None
+    assert settle_missing(edit("Awareness", extra={"output": "present"}), rubric) is None
+    verdict = settle_missing(edit("Awareness", extra={"output": "missing"}), rubric)
     assert verdict is not None
     assert (verdict.label, verdict.score_100, verdict.usage.requests) == (MISSING, 0.0, 0)

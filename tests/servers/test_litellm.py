@@ -12,7 +12,7 @@ import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, UserError, Verdict
 from editloupe.agent.chat_interface import RetryPolicy
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from tests.drawn_pictures import edit_pair
 from tests.rubrics.samples import reply_for
 from tests.scripted import Request, ScriptedServer, call, calls, fault, final, out_of_quota, say, think_and_call_text
@@ -137,7 +137,7 @@ def test_tools_are_called_natively_and_in_the_text(
 
 def test_the_answers_schema_arrives(judging: Judging, upstream: ScriptedServer) -> None:
     options = {"protocol": "vibe", "criteria": ["lighting_direction"], "mode": "plain"}
-    script = lambda request: say(reply_for(protocol("vibe"), request.system))  # noqa: E731
+    script = lambda request: say(reply_for(get_protocol("vibe"), request.system))  # noqa: E731
     (verdict,) = judging(script, **options).verdicts
     assert isinstance(verdict, Verdict), verdict
     assert upstream.requests[0].body["response_format"]["json_schema"]["strict"] is True

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from editloupe.rubrics.rubric_files import bundled_yaml
+from editloupe.rubrics.rubric_files import load_bundled_yaml
 from editloupe.types import Record
 
 
@@ -86,14 +86,14 @@ class Thresholds(Record):
 @cache
 def load_vocabulary() -> dict[str, Any]:
     """Return the bundled words: those of instructions, and those for measured numbers."""
-    data: dict[str, Any] = bundled_yaml(files("editloupe.agent.rules") / "vocabulary.yaml")
+    data: dict[str, Any] = load_bundled_yaml(files("editloupe.agent.rules") / "vocabulary.yaml")
     return data
 
 
 @cache
 def load_thresholds() -> Thresholds:
     """Return the bundled thresholds."""
-    return Thresholds.model_validate(bundled_yaml(files("editloupe.agent.rules") / "thresholds.yaml"))
+    return Thresholds.model_validate(load_bundled_yaml(files("editloupe.agent.rules") / "thresholds.yaml"))
 
 
 VERSION = "1"

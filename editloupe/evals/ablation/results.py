@@ -27,7 +27,7 @@ from editloupe.evals.stats.scores.run_units import RunUnit
 from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
 from editloupe.judge import Judge
 from editloupe.judge.settings import find_setup
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Edit, Record, Usage, UserError
 
 MEASURES = ("spearman", "accuracy", "mae")
@@ -182,7 +182,7 @@ def measure_run(
         usage, cost = run.read_spending()
         damage = run.damage.sentences()
     protocol = judged[0].plan.protocol
-    own_protocol = known_protocol(protocol)
+    own_protocol = find_protocol(protocol)
     for criterion in judged[0].plan.questions:
         titles.setdefault(criterion, own_protocol.rubric(criterion).title if own_protocol else criterion)
     if people is None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from editloupe.evals.edival.files import ChainFile, SceneFile
     from editloupe.evals.edival.instruct import Instructor
     from editloupe.evals.edival.judge import EdivalJudge
-    from editloupe.evals.edival.metrics import EdivalFigures, figures_of
+    from editloupe.evals.edival.metrics import EdivalFigures, compute_figures
 
 __all__ = [
     "ChainFile",
@@ -25,7 +25,7 @@ __all__ = [
     "Evaluation",
     "Instructor",
     "SceneFile",
-    "figures_of",
+    "compute_figures",
     "find_evaluation",
 ]
 

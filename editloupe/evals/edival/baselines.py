@@ -24,7 +24,7 @@ from editloupe.graphs.edival import FOLLOWING
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.edival.pools import Turn, read_turn
-from editloupe.rubrics.edival.tasks import TYPES, captions
+from editloupe.rubrics.edival.tasks import TYPES, build_captions
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.tables import Cell, PrintedTable
 from editloupe.tools.models.features import ClipEncoder
@@ -51,7 +51,7 @@ class People(NamedTuple):
     notes: tuple[str, ...]
 
 
-def labelled_edits(table: RunTable, files: Sequence[Path]) -> People:
+def find_labelled_edits(table: RunTable, files: Sequence[Path]) -> People:
     """Return the pictures of one instruction that a majority of people labelled yes or no."""
     human = load_human_labels(table, files)
     found: list[Labelled] = []
@@ -87,7 +87,7 @@ def labelled_edits(table: RunTable, files: Sequence[Path]) -> People:
     return People(tuple(found), alike / pairs if pairs else None, tuple(notes))
 
 
-def compared(
+def score_labelled_edits(
     people: People, alone: Path | None, configuration: str | None, directions: Mapping[str, float | None] | None
 ) -> BaselineTable:
     """Compare EdiVal-IF with the baselines there are: the LMM alone in a run of its own, CLIP's directions by name."""
@@ -141,7 +141,7 @@ class ClipDirections:
         """Return the direction of every edit by its name; None where a picture cannot be opened."""
         found: dict[str, float | None] = {}
         for number, (row, turn, _) in enumerate(edits, start=1):
-            said = captions(turn.tasks[0])
+            said = build_captions(turn.tasks[0])
             key = file_key({"clip": self._encoder.fingerprint, "pictures": _picture(row)[1:], "captions": said})
             if key not in self._known:
                 value = self._direction(row.edit, *said)
@@ -181,7 +181,7 @@ class LabelledEdit:
     """By method: 1 or 0, or CLIP's direction; None where it has no outcome."""
 
 
-class Agreement(Record):
+class MethodAgreement(Record):
     """One method on one type, or on all of them together."""
 
     kind: str
@@ -203,7 +203,7 @@ class BaselineTable(Record):
     compared: int
     left_out: Mapping[str, int]
     """By method: labelled edits it has no outcome for."""
-    agreements: tuple[Agreement, ...]
+    agreements: tuple[MethodAgreement, ...]
     people: float | None = None
     """The share of pairs of people that say the same of an edit (85.5 % in the paper)."""
     notes: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ def compare_methods(
     if CLIP_DIR in said:
         for kind, here in places.items():
             scores = said[CLIP_DIR][here]
-            thresholds[kind] = best_threshold(scores, human[here])
+            thresholds[kind] = find_best_threshold(scores, human[here])
             said[CLIP_DIR][here] = scores >= thresholds[kind]
     places[OVERALL] = np.ones(len(both), bool)
     found = [
@@ -246,8 +246,8 @@ def compare_methods(
     )
 
 
-def _agreement(kind: str, method: str, said: Floats, human: Floats, threshold: float | None) -> Agreement:
-    return Agreement(
+def _agreement(kind: str, method: str, said: Floats, human: Floats, threshold: float | None) -> MethodAgreement:
+    return MethodAgreement(
         kind=kind,
         method=method,
         edits=len(said),
@@ -269,7 +269,7 @@ def f1_score(said: Floats, human: Floats) -> float | None:
     return 2 * float((said * human).sum()) / either if either else None
 
 
-def best_threshold(scores: Floats, human: Floats) -> float:
+def find_best_threshold(scores: Floats, human: Floats) -> float:
     """Return the lowest threshold of those that agree most often with people; infinite where nothing should pass.
 
     >>> best_threshold(np.array([0.1, 0.2, 0.3]), np.array([0.0, 1.0, 1.0]))
@@ -284,7 +284,7 @@ def best_threshold(scores: Floats, human: Floats) -> float:
     return float(ranked[place]) if place < len(ranked) else float("inf")
 
 
-def sections(found: BaselineTable) -> list[PrintedTable]:
+def build_tables(found: BaselineTable) -> list[PrintedTable]:
     """Return accuracy by type (Figure 4) and the further measures (Table 13)."""
     kinds = tuple(dict.fromkeys(one.kind for one in found.agreements))
     by = {(one.kind, one.method): one for one in found.agreements}
@@ -311,10 +311,10 @@ def _standing(found: BaselineTable) -> tuple[str, ...]:
     return (*told, *found.notes)
 
 
-def blocks(found: BaselineTable) -> list[Block]:
+def build_blocks(found: BaselineTable) -> list[Block]:
     """Tell the comparison."""
     told: list[Block] = [Heading("EdiVal-IF and its baselines against people", 1)]
-    for one in sections(found):
+    for one in build_tables(found):
         told += [Heading(one.title, 2), one]
         if one.notes:
             told.append(Points(one.notes))

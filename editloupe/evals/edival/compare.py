@@ -45,7 +45,7 @@ class SettingsComparison(Record):
     correlations: tuple[Correlation, ...]
 
 
-def compare(
+def compare_settings(
     a: EdivalFigures, b: EdivalFigures, settings: tuple[Mapping[str, object], Mapping[str, object]], mode: str
 ) -> SettingsComparison:
     """Correlate what two runs say of the models and turns both have."""
@@ -58,7 +58,7 @@ def compare(
         a=a.run,
         b=b.run,
         mode=mode,
-        differs=tuple(differences(*settings)),
+        differs=tuple(list_differences(*settings)),
         correlations=tuple(_correlation(metric, pick, pairs) for metric, pick in METRICS.items()),
     )
 
@@ -77,7 +77,7 @@ def correlate(metric: str, x: Sequence[float], y: Sequence[float]) -> Correlatio
     return Correlation(metric=metric, points=len(left), pearson=r, spearman=rho, why=why)
 
 
-def differences(a: Mapping[str, object], b: Mapping[str, object], within: str = "") -> list[str]:
+def list_differences(a: Mapping[str, object], b: Mapping[str, object], within: str = "") -> list[str]:
     """Name the settings that differ between two descriptions.
 
     >>> differences({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}})
@@ -89,13 +89,13 @@ def differences(a: Mapping[str, object], b: Mapping[str, object], within: str = 
         if left == right:
             continue
         if isinstance(left, Mapping) and isinstance(right, Mapping):
-            found += differences(left, right, f"{within}{name}.")
+            found += list_differences(left, right, f"{within}{name}.")
         elif name not in ("first_used", "name", "questions", "versions"):
             found.append(f"{within}{name}: {left} → {right}")
     return found
 
 
-def section(found: SettingsComparison) -> PrintedTable:
+def build_table(found: SettingsComparison) -> PrintedTable:
     """Return the correlations as a table."""
     rows = tuple(
         (one.metric, one.points, _cell(one.pearson), _cell(one.spearman), one.why or "") for one in found.correlations
@@ -104,7 +104,7 @@ def section(found: SettingsComparison) -> PrintedTable:
     return PrintedTable(f"Table 6: {found.a} against {found.b}, {found.mode}", columns, rows)
 
 
-def blocks(found: SettingsComparison) -> list[Block]:
+def build_blocks(found: SettingsComparison) -> list[Block]:
     """Tell a comparison."""
     rows = tuple(
         (one.metric, str(one.points), _cell(one.pearson), _cell(one.spearman), one.why or "")

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from editloupe.agent.asker import Asker
 from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
-from editloupe.evals.edival.files import SceneFile, file_key, held, relative_name, write_bytes, write_json
+from editloupe.evals.edival.files import SceneFile, file_key, is_held, relative_name, write_bytes, write_json
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode
-from editloupe.rubrics.edival.rules import Hit, grounded, usable
-from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_objects, read_listing
+from editloupe.rubrics.edival.rules import Hit, filter_usable, find_grounded
+from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, join_object_names, read_listing
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import prompts
 from editloupe.tools.drawing import draw_boxes, resize
@@ -61,7 +61,7 @@ class Decomposer:
         picture = await asyncio.to_thread(album.open, path)
         key = self.key(picture)
         file = self.out / f"{name}.json"
-        if await asyncio.to_thread(held, file, SceneFile, key):
+        if await asyncio.to_thread(is_held, file, SceneFile, key):
             return False
         texts = prompts()["listing"]
         answered = await self.asker.ask(
@@ -73,7 +73,7 @@ class Decomposer:
             album=album,
         )
         kept = await asyncio.to_thread(self.ground, picture, answered.value)
-        await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", picture_with_boxes(picture, kept))
+        await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", render_boxes(picture, kept))
         scene = SceneFile(
             id=name,
             image=relative_name(path, self.out),
@@ -84,7 +84,7 @@ class Decomposer:
             detector=self.detector,
             listed=answered.value,
             objects=kept,
-            filtered_all_objects=all_objects(item.name for item in kept),
+            filtered_all_objects=join_object_names(item.name for item in kept),
             usage=answered.usage,
         )
         await asyncio.to_thread(write_json, file, scene)
@@ -99,8 +99,8 @@ class Decomposer:
             found = self.finder.find(small, item.name)
             hits = [_hit(f.box, f.score, f.label, side) for f in found]
             # The large-box filter of the evaluation plays no part here: a box too large drops its object.
-            hits = usable(hits, settings.decompose_threshold, 1.0)
-            if grounded(hits, settings.decompose_max_side, settings.decompose_max_area):
+            hits = filter_usable(hits, settings.decompose_threshold, 1.0)
+            if find_grounded(hits, settings.decompose_max_side, settings.decompose_max_area):
                 kept.append(GroundedObject(**item.model_dump(), hits=tuple(hits)))
         return tuple(kept)
 
@@ -118,7 +118,7 @@ class Decomposer:
         )
 
 
-def picture_with_boxes(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:
+def render_boxes(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:
     """Return the picture as a JPEG file with every box drawn and named, for the eye."""
     width, height = picture.size
     boxes, labels = [], []

@@ -12,11 +12,18 @@ from editloupe.agent.transport.usage import CHARACTERS_PER_TOKEN
 from editloupe.evals.batch.progress import TOKENS_A_PICTURE, TOKENS_A_REPLY
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.judge import EdivalJudge, Instruments, open_instruments
-from editloupe.evals.edival.results import Expected, Result, edits_of, expected, find_results, find_results_of
+from editloupe.evals.edival.results import (
+    Expected,
+    Result,
+    build_edits,
+    find_model_results,
+    find_results,
+    list_expected,
+)
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge.settings import JudgeSettings
 from editloupe.rubrics.edival.pools import read_turn
-from editloupe.rubrics.edival.questions import precheck, question
+from editloupe.rubrics.edival.questions import build_precheck, build_question
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
@@ -35,11 +42,11 @@ class Evaluation:
 
     def edits(self) -> Iterator[Edit]:
         """Yield the edits from the first on."""
-        return edits_of(self.results, self.chains, self.chain_folder)
+        return build_edits(self.results, self.chains, self.chain_folder)
 
     def expected(self) -> list[Expected]:
         """Say how complete each model's results are."""
-        return expected(self.results, self.chains)
+        return list_expected(self.results, self.chains)
 
 
 def find_evaluation(
@@ -58,7 +65,7 @@ def find_evaluation(
     for model, folder in (by_model or {}).items():
         if any(result.model == model for result in found):
             raise UserError(f"{results} and {folder} both hold results of {model}; give one of them another name")
-        found += find_results_of(model, folder, known)
+        found += find_model_results(model, folder, known)
     have = {"model": {result.model for result in found}, "mode": {result.mode for result in found}}
     for what, wanted in (("model", models), ("mode", modes)):
         for name in wanted:
@@ -121,8 +128,8 @@ def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[
     except MissingInput:
         return {"requests": 0.0}
     checked = description.get("rules", {}).get("precheck", ())
-    asked = [question(task) for task in tasks if not task.by_detector]
-    confirmed = [precheck(task) for task in tasks if task.type in checked]
+    asked = [build_question(task) for task in tasks if not task.by_detector]
+    confirmed = [build_precheck(task) for task in tasks if task.type in checked]
     pictures = len(asked) + 2 * len(confirmed)
     asked += confirmed
     texts = sum(len(rubric.model_dump_json()) for rubric in asked) / CHARACTERS_PER_TOKEN

@@ -101,7 +101,7 @@ def read_json(path: Path, kind: type[T]) -> T:
         raise UserError(f"{path} is not a file of this program: {why}") from None
 
 
-def held(path: Path, kind: type[T], key: str) -> T | None:
+def is_held(path: Path, kind: type[T], key: str) -> T | None:
     """Return what a file holds where it was made from exactly the same things; None where it has to be made."""
     if not path.is_file():
         return None
@@ -119,7 +119,7 @@ def read_folder(folder: Path, kind: type[T]) -> list[T]:
     return found
 
 
-def pictures_in(places: Iterable[Path]) -> dict[str, Path]:
+def list_pictures(places: Iterable[Path]) -> dict[str, Path]:
     """Return the pictures of folders and files by id, the file's stem; two files of one stem are the user's mistake."""
     found: dict[str, Path] = {}
     for place in places:
@@ -148,6 +148,6 @@ def relative_name(path: Path, folder: Path) -> str:
     return os.path.relpath(path.resolve(), folder.resolve())
 
 
-def picture_of(record: SceneFile | ChainFile, folder: Path) -> Path:
+def find_picture(record: SceneFile | ChainFile, folder: Path) -> Path:
     """Return where the picture of a record lies."""
     return (folder / record.image).resolve()

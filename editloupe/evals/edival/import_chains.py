@@ -21,7 +21,7 @@ from editloupe.evals.edival.files import (
     ChainFile,
     ChainTurn,
     file_key,
-    held,
+    is_held,
     relative_name,
     write_bytes,
     write_json,
@@ -142,7 +142,7 @@ def import_chains(file: Path, images: Path, out: Path) -> ImportTally:
             photograph = photographs.find(image)
             sha = Album().open(photograph).sha
             path = out / f"{image}.json"
-            known = held(path, ChainFile, key)
+            known = is_held(path, ChainFile, key)
             if known is not None and known.sha == sha:
                 tally.held += 1
                 continue
@@ -180,8 +180,8 @@ def read_row(row: Row) -> ReleasedTurn:
         turn = int(str(values["turns"]))
     except ValueError:
         raise UnreadableRow(f"turns is {json.dumps(values['turns'], default=str)}, not a number") from None
-    types, instructions = (_listed(values, name) for name in ("task_type", "instructions"))
-    bracketed = _listed(values, "format_instructions") if values.get("format_instructions") else None
+    types, instructions = (_read_list(values, name) for name in ("task_type", "instructions"))
+    bracketed = _read_list(values, "format_instructions") if values.get("format_instructions") else None
     for name, found in (("task_type", types), ("instructions", instructions), ("format_instructions", bracketed)):
         if found is not None and len(found) != turn:
             raise UnreadableRow(f"{name} has {len(found)} entries, turns says {turn}")
@@ -192,15 +192,15 @@ def read_row(row: Row) -> ReleasedTurn:
         types,
         instructions,
         bracketed,
-        _listed(values, "unchanged_objects"),
-        _listed(values, "available_objects"),
-        _listed(values, "all_objects"),
+        _read_list(values, "unchanged_objects"),
+        _read_list(values, "available_objects"),
+        _read_list(values, "all_objects"),
         background=_yes_or_no(values.get("bg_consistency", True)),
         extra={name: value for name, value in values.items() if name not in KNOWN},
     )
 
 
-def _listed(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _read_list(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
     given = values[name]
     if isinstance(given, str):
         if len(given) > LONGEST_CELL:

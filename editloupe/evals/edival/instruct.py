@@ -20,8 +20,8 @@ from editloupe.evals.edival.files import (
     ChainTurn,
     SceneFile,
     file_key,
-    held,
-    picture_of,
+    find_picture,
+    is_held,
     relative_name,
     write_json,
 )
@@ -30,14 +30,14 @@ from editloupe.rubrics.edival.instructions import (
     CONNECTORS,
     BadProposal,
     Plan,
-    complete,
-    compressed,
+    complete_task,
+    compress_instructions,
+    draw_next_type,
     draw_task,
-    feasible,
-    next_type,
-    plan,
+    list_feasible_types,
+    plan_task,
 )
-from editloupe.rubrics.edival.pools import Pools, start, update
+from editloupe.rubrics.edival.pools import Pools, start_pools, update_pools
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import Form, Task, TaskType, prompts, texts, wording
@@ -80,24 +80,24 @@ class Instructor:
     async def one(self, scene: SceneFile) -> bool:
         """Make one chain; False where that was done before. The same seed makes the same choices, picture by picture."""
         file, key = self.out / f"{scene.id}.json", self.key(scene)
-        if await asyncio.to_thread(held, file, ChainFile, key):
+        if await asyncio.to_thread(is_held, file, ChainFile, key):
             return False
         chance = random.Random(f"{self.seed}:{scene.id}")
         boxes = {item.name: item.hits for item in scene.objects}
-        first = pools = start(item.plain for item in scene.objects)
+        first = pools = start_pools(item.plain for item in scene.objects)
         used: list[TaskType] = []
         turns: list[ChainTurn] = []
         usage = Usage()
         for turn in range(1, (len(self.types) or self.settings.max_turns) + 1):
-            kind = self.types[turn - 1] if self.types else next_type(pools, used, chance)
-            kind = kind if feasible(kind, pools) else "subject_add"
-            task, spent = await self._task(scene, plan(kind, pools, self.settings, chance), pools, boxes, chance)
-            pools, usage = update(pools, task), usage + spent
+            kind = self.types[turn - 1] if self.types else draw_next_type(pools, used, chance)
+            kind = kind if list_feasible_types(kind, pools) else "subject_add"
+            task, spent = await self._task(scene, plan_task(kind, pools, self.settings, chance), pools, boxes, chance)
+            pools, usage = update_pools(pools, task), usage + spent
             used.append(task.type)
             turns.append(ChainTurn(turn=turn, task=task, instruction=wording(task, self.form), pools=pools))
         chain = ChainFile(
             id=scene.id,
-            image=relative_name(picture_of(scene, self.scenes), self.out),
+            image=relative_name(find_picture(scene, self.scenes), self.out),
             sha=scene.sha,
             seed=self.seed,
             key=key,
@@ -114,20 +114,20 @@ class Instructor:
         self, scene: SceneFile, planned: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chance: random.Random
     ) -> tuple[Task, Usage]:
         if not planned.keys:
-            return complete(planned, {}, pools, boxes), Usage()
+            return complete_task(planned, {}, pools, boxes), Usage()
         if self.asker is None:
             try:
                 return draw_task(planned, pools, boxes, chance), Usage()
             except BadProposal as problem:
                 raise NoAnswer(f"no entry of the lists will do for {planned.type}: {problem}") from None
         album = Album()
-        picture = await asyncio.to_thread(album.open, picture_of(scene, self.scenes))
+        picture = await asyncio.to_thread(album.open, find_picture(scene, self.scenes))
         form = json.dumps(dict.fromkeys(planned.keys, "…"), ensure_ascii=False)
         proposal_texts = prompts()["proposals"]
         answered = await self.asker.ask(
             system=proposal_texts["system"],
             task="\n".join((asked(planned, pools), inventory(pools), proposal_texts["form"].format(form=form))),
-            read=lambda text: complete(planned, parse_object(text), pools, boxes),
+            read=lambda text: complete_task(planned, parse_object(text), pools, boxes),
             repair=lambda problem: str(proposal_texts["repair"]).format(problem=problem, form=form),
             picture=picture,
             album=album,
@@ -191,7 +191,7 @@ def complex_prompts(
     levels = range(1, len(turns) + 1)
     return {
         connector: tuple(
-            compressed(
+            compress_instructions(
                 [t.instruction for t in turns[:level]], turns[level - 1].pools.unchanged, connector, chance, form
             )
             for level in levels

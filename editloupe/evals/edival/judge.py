@@ -23,8 +23,8 @@ from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixel_budget import reserve_pixels
 from editloupe.rubrics.edival import ASKED, PRECHECKS
 from editloupe.rubrics.edival.pools import KEY, read_turn
-from editloupe.rubrics.edival.questions import precheck, question
-from editloupe.rubrics.edival.settings import EdivalSettings, published
+from editloupe.rubrics.edival.questions import build_precheck, build_question
+from editloupe.rubrics.edival.settings import EdivalSettings, load_published
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.tools.models.detectors import Finder, WholePictureFinder
@@ -100,7 +100,7 @@ class EdivalJudge(BaseJudge):
             raise UserError(f'EdiVal-Agent has no criterion "{unknown[0]}"; it has: {", ".join(CRITERIA)}')
         self.criteria = tuple(criteria)
         self.instruments = instruments
-        self.rules = rules or published()
+        self.rules = rules or load_published()
         self._worded = worded
         self.settings: JudgeSettings = settings or JudgeSettings()
         self._chat = open_chat(spec, base_url, self.settings, replies, traffic)
@@ -211,9 +211,9 @@ class EdivalJudge(BaseJudge):
             "features": features.fingerprint if features else None,
             "quality": quality.fingerprint if quality else None,
             "questions": [
-                *(question(task, self._worded).model_dump(mode="json") for task in ASKED),
+                *(build_question(task, self._worded).model_dump(mode="json") for task in ASKED),
                 *(
-                    precheck(task, self._worded).model_dump(mode="json")
+                    build_precheck(task, self._worded).model_dump(mode="json")
                     for task in PRECHECKS
                     if task.type in self.rules.precheck
                 ),

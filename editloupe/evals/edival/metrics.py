@@ -21,7 +21,7 @@ from editloupe.rubrics.edival.scoring import (
     TurnScore,
     chain_success,
     consistency,
-    counted,
+    count_turns,
     marginal_success,
     mean,
     mean_consistency,
@@ -121,7 +121,7 @@ def _last(value: float | None) -> float:
     return 1.0 if value is None else -value
 
 
-def models_of(scores: Iterable[TurnScore], turns: int, missing: Missing) -> tuple[ModelFigures, ...]:
+def group_by_model(scores: Iterable[TurnScore], turns: int, missing: Missing) -> tuple[ModelFigures, ...]:
     """Return the figures of every model and mode."""
     groups: dict[tuple[str, str], list[TurnScore]] = {}
     for score in scores:
@@ -135,8 +135,8 @@ def models_of(scores: Iterable[TurnScore], turns: int, missing: Missing) -> tupl
 def _model(
     model: str, mode: str, scores: Sequence[TurnScore], turns: int, missing: Missing, expected: int
 ) -> ModelFigures:
-    kept = counted(scores, turns, missing)
-    by_turn = tuple(turn_figures(kept, turn) for turn in range(1, turns + 1))
+    kept = count_turns(scores, turns, missing)
+    by_turn = tuple(compute_turn(kept, turn) for turn in range(1, turns + 1))
     return ModelFigures(
         model=model,
         mode=mode,
@@ -148,7 +148,7 @@ def _model(
     )
 
 
-def turn_figures(scores: Sequence[TurnScore], turn: int) -> TurnFigures:
+def compute_turn(scores: Sequence[TurnScore], turn: int) -> TurnFigures:
     """Work out the figures of one turn of one model and mode."""
     of_turn = [score for score in scores if score.turn == turn]
     chain = chain_success(scores, turn)
@@ -206,13 +206,13 @@ class RunOfChains:
     notes: list[str] = field(default_factory=list)
 
 
-def figures_of(
+def compute_figures(
     runs: Path | Sequence[Path], missing: Missing = "complete", configuration: str | None = None
 ) -> EdivalFigures:
     """Work out all figures of runs that `edival evaluate` made, every model of every run beside the others."""
     folders = [runs] if isinstance(runs, Path) else list(dict.fromkeys(runs))
     read = [read_run(folder, configuration) for folder in folders]
-    scores = _told_apart(read)
+    scores = _name_configurations(read)
     turns = max(score.turn for score in scores)
     both = {True, False} <= {score.square for score in scores}
     many = len(read) > 1
@@ -227,9 +227,9 @@ def figures_of(
         configurations=tuple(one.configuration for one in read if one.configuration),
         missing=missing,
         turns=turns,
-        models=models_of(scores, turns, missing),
-        square=models_of([s for s in scores if s.square], turns, missing) if both else (),
-        oblong=models_of([s for s in scores if s.square is False], turns, missing) if both else (),
+        models=group_by_model(scores, turns, missing),
+        square=group_by_model([s for s in scores if s.square], turns, missing) if both else (),
+        oblong=group_by_model([s for s in scores if s.square is False], turns, missing) if both else (),
         unjudged=unjudged,
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -325,7 +325,7 @@ def _score(edit: Edit, values: Mapping[str, Any]) -> TurnScore:
     )
 
 
-def _told_apart(read: Sequence[RunOfChains]) -> list[TurnScore]:
+def _name_configurations(read: Sequence[RunOfChains]) -> list[TurnScore]:
     """Join the scores of several runs; a model and mode that several have goes by its run's name too."""
     have: dict[tuple[str, str], set[int]] = {}
     for number, one in enumerate(read):

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from editloupe.evals.edival.metrics import ModelFigures, TurnFigures
-from editloupe.evals.edival.tables import SHORT, percent
+from editloupe.evals.edival.tables import SHORT, to_percent
 from editloupe.evals.report.figures.style import (
     BLUE,
     GRID,
@@ -25,32 +25,32 @@ from editloupe.evals.report.figures.style import (
     shorten_names,
     use_style,
 )
-from editloupe.rubrics.edival.scoring import pareto
+from editloupe.rubrics.edival.scoring import find_pareto_front
 from editloupe.rubrics.edival.tasks import TYPES
 
 Point = tuple[float | None, float | None]
 
 
-def marginal_curves(models: Sequence[ModelFigures]) -> Figure:
+def draw_marginal_curves(models: Sequence[ModelFigures]) -> Figure:
     """Draw the marginal success of every model over the turns (Figure 5); a turn without a figure is a gap."""
     with use_style():
         figure, (axes,) = new_figure(_height(models))
-        _curves(axes, models, lambda turn: percent(turn.marginal))
+        _curves(axes, models, lambda turn: to_percent(turn.marginal))
         axes.set_ylabel("marginal success, %")
         axes.set_title("Marginal success over turns")
     return figure
 
 
-def luminance_curves(models: Sequence[ModelFigures]) -> Figure:
+def draw_luminance_curves(models: Sequence[ModelFigures]) -> Figure:
     """Draw the 99.9 % quantile of luminance over the turns (Figure 26): means, and for few models the middle half.
 
     Where the runs know it, turn 0 is the base picture, so that a picture that grows lighter can be told from one that was light.
     """
-    base = [value for one in models if (value := percent(one.turns[0].p999_base)) is not None]
+    base = [value for one in models if (value := to_percent(one.turns[0].p999_base)) is not None]
     with use_style():
         figure, (axes,) = new_figure(_height(models))
-        starts = [percent(one.turns[0].p999_base) for one in models] if base else None
-        _curves(axes, models, lambda turn: percent(turn.p999), starts)
+        starts = [to_percent(one.turns[0].p999_base) for one in models] if base else None
+        _curves(axes, models, lambda turn: to_percent(turn.p999), starts)
         if len(models) <= 6:
             _quartiles(axes, models)
         axes.set_ylabel("99.9 % quantile of luminance, %")
@@ -108,7 +108,7 @@ def _quartiles(axes: Axes, models: Sequence[ModelFigures]) -> None:
                 axes.plot([x, x], [low, high], color=SERIES[place % len(SERIES)], linewidth=1, alpha=0.6)
 
 
-def types_by_turn(models: Sequence[ModelFigures]) -> Figure:
+def draw_types_by_turn(models: Sequence[ModelFigures]) -> Figure:
     """Draw success by instruction type, one panel a model, one mark a turn (Figure 6); a type that never came has none."""
     across = min(2, len(models))
     down = -(-len(models) // across)
@@ -119,7 +119,7 @@ def types_by_turn(models: Sequence[ModelFigures]) -> Figure:
         for axes, one in zip(panels, models, strict=False):
             offsets = np.linspace(0.28, -0.28, len(one.turns)) if len(one.turns) > 1 else [0.0]
             for number, turn in enumerate(one.turns):
-                values = [percent(turn.types[kind]) for kind in TYPES]
+                values = [to_percent(turn.types[kind]) for kind in TYPES]
                 axes.plot(
                     [nan if value is None else value for value in values],
                     places + offsets[number],
@@ -145,7 +145,7 @@ def types_by_turn(models: Sequence[ModelFigures]) -> Figure:
     return figure
 
 
-def multi_against_complex(last: Mapping[str, Mapping[str, float | None]], turns: int) -> Figure:
+def draw_multi_against_complex(last: Mapping[str, Mapping[str, float | None]], turns: int) -> Figure:
     """Draw the share of pictures with every instruction followed: turn by turn, or in one prompt (Figure 9).
 
     One row a model, one mark a way, a line from the lowest to the highest of them.
@@ -178,7 +178,7 @@ def multi_against_complex(last: Mapping[str, Mapping[str, float | None]], turns:
     return figure
 
 
-def pareto_panels(panels: Mapping[tuple[str, str], Mapping[str, Point]], title: str) -> Figure:
+def draw_pareto_panels(panels: Mapping[tuple[str, str], Mapping[str, Point]], title: str) -> Figure:
     """Draw one panel a pair of figures: all models as numbered points, the front joined by a line (Figure 10)."""
     names = list(dict.fromkeys(name for points in panels.values() for name in points))
     with use_style():
@@ -194,7 +194,7 @@ def pareto_panels(panels: Mapping[tuple[str, str], Mapping[str, Point]], title: 
 
 
 def _panel(axes: Axes, x: str, y: str, points: Mapping[str, Point], names: Sequence[str]) -> None:
-    front = pareto(points)
+    front = find_pareto_front(points)
     known = {name: (left, up) for name, (left, up) in points.items() if left is not None and up is not None}
     line = [known[name] for name in front]
     axes.plot([p[0] for p in line], [p[1] for p in line], "-", color=BLUE, linewidth=1)

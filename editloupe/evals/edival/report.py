@@ -7,11 +7,11 @@ from types import ModuleType
 
 from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.edival.results import MULTI
-from editloupe.evals.edival.tables import at_last_turn, tables_across_modes, tables_of_mode
+from editloupe.evals.edival.tables import build_mode_tables, build_tables_across_modes, select_last_turn
 from editloupe.evals.report.block_types import Block, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.figures.report_figures import Draw
 from editloupe.evals.report.table_formats import NONE
-from editloupe.rubrics.edival.scoring import pareto
+from editloupe.rubrics.edival.scoring import find_pareto_front
 from editloupe.rubrics.tables import PrintedTable
 
 PAIRS = (("EdiVal-IF", "EdiVal-CC"), ("EdiVal-IF", "EdiVal-VQ"), ("EdiVal-CC", "EdiVal-VQ"))
@@ -21,12 +21,12 @@ _RULES = {
 }
 
 
-def blocks(figures: EdivalFigures) -> list[Block]:
+def build_blocks(figures: EdivalFigures) -> list[Block]:
     """Tell runs in order: what was judged, the tables of every mode, fronts, and multi-turn against complex."""
     found: list[Block] = [Heading(f"EdiVal-Agent: {figures.run}", 1), *_standing(figures)]
     for mode in figures.modes:
         found += _mode_blocks(figures, mode)
-    if across := tables_across_modes(figures):
+    if across := build_tables_across_modes(figures):
         found += [Heading("Multi-turn against complex", 2), *_printed(across)]
     return found
 
@@ -67,7 +67,7 @@ def _mode_blocks(figures: EdivalFigures, mode: str) -> Iterator[Block]:
     models = figures.of(mode)
     what = "turn" if mode == MULTI else "instructions in one prompt"
     yield Heading(f"{mode}: by {what}", 2)
-    yield from _printed(tables_of_mode(figures, mode))
+    yield from _printed(build_mode_tables(figures, mode))
     if len(models) > 1:
         yield Heading("Pareto fronts (Figures 10, 14 and 15)", 3)
         yield _fronts(models, figures.turns)
@@ -90,12 +90,12 @@ def _fronts(models: Sequence[ModelFigures], turns: int) -> PrintedTable:
     rows = []
     for turn in range(1, turns + 1):
         for pair in PAIRS:
-            front = pareto(points(models, turn, pair))
+            front = find_pareto_front(list_points(models, turn, pair))
             rows.append((f"turn {turn}: {pair[0]} and {pair[1]}", ", ".join(front) or NONE))
     return PrintedTable("", ("figures", "models on the front"), tuple(rows))
 
 
-def points(
+def list_points(
     models: Sequence[ModelFigures], turn: int, pair: tuple[str, str]
 ) -> dict[str, tuple[float | None, float | None]]:
     """Return two figures of every model at one turn."""
@@ -107,12 +107,14 @@ def _axes(turn: TurnFigures) -> Mapping[str, float | None]:
     return {"EdiVal-IF": turn.chain.value, "EdiVal-CC": turn.consistency, "EdiVal-VQ": turn.quality}
 
 
-def drawings(figures: EdivalFigures) -> dict[str, Draw]:
+def build_figures(figures: EdivalFigures) -> dict[str, Draw]:
     """Return the report's figures by name; each is drawn when it is asked for."""
     found: dict[str, Draw] = {}
     for mode in figures.modes:
         found |= dict(_of_mode(figures.of(mode), mode, figures.turns))
-    last = {name: by_mode for name, by_mode in at_last_turn(figures).items() if MULTI in by_mode and len(by_mode) > 1}
+    last = {
+        name: by_mode for name, by_mode in select_last_turn(figures).items() if MULTI in by_mode and len(by_mode) > 1
+    }
     if last:
         found["multi-against-complex"] = lambda: _plots().multi_against_complex(last, figures.turns)
     return found
@@ -129,7 +131,7 @@ def _of_mode(models: Sequence[ModelFigures], mode: str, turns: int) -> Iterator[
 
 
 def _panels(models: Sequence[ModelFigures], turn: int, mode: str) -> Draw:
-    panels = {pair: points(models, turn, pair) for pair in PAIRS}
+    panels = {pair: list_points(models, turn, pair) for pair in PAIRS}
     kept = {
         pair: by_model for pair, by_model in panels.items() if any(None not in point for point in by_model.values())
     }

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from editloupe.evals.edival.files import SUFFIXES, ChainFile, picture_of
+from editloupe.evals.edival.files import SUFFIXES, ChainFile, find_picture
 from editloupe.rubrics.edival.instructions import CONNECTORS
-from editloupe.rubrics.edival.pools import BASE, KEY, Pools, Turn, turn_of
+from editloupe.rubrics.edival.pools import BASE, KEY, Pools, Turn, build_turn
 from editloupe.types import Edit, UserError
 
 MULTI = "multi"
@@ -47,7 +47,7 @@ class Expected:
     expected: int
 
 
-def connector_of(mode: str) -> str:
+def find_connector(mode: str) -> str:
     """Return the connector of a complex mode.
 
     >>> connector_of("complex"), connector_of("complex-keep")
@@ -61,23 +61,23 @@ def find_results(folder: Path, chains: Iterable[ChainFile]) -> list[Result]:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder of results")
     known = {chain.id: len(chain.turns) for chain in chains}
-    found = [result for model in _folders(folder) for result in _of_model(model, model.name, known)]
+    found = [result for model in _folders(folder) for result in _find_in_folder(model, model.name, known)]
     if not found:
         raise UserError(f"{folder} holds no pictures as MODEL/MODE/IMAGE/TURN.png")
     return found
 
 
-def find_results_of(model: str, folder: Path, chains: Iterable[ChainFile]) -> list[Result]:
+def find_model_results(model: str, folder: Path, chains: Iterable[ChainFile]) -> list[Result]:
     """Return all pictures of one model's own folder, MODE/IMAGE/TURN.png."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder of results of {model}")
-    found = _of_model(folder, model, {chain.id: len(chain.turns) for chain in chains})
+    found = _find_in_folder(folder, model, {chain.id: len(chain.turns) for chain in chains})
     if not found:
         raise UserError(f"{folder} holds no pictures of {model} as MODE/IMAGE/TURN.png")
     return found
 
 
-def _of_model(folder: Path, model: str, known: Mapping[str, int]) -> list[Result]:
+def _find_in_folder(folder: Path, model: str, known: Mapping[str, int]) -> list[Result]:
     found: list[Result] = []
     for mode in _folders(folder):
         if mode.name in RELEASED and all(one.mode != RELEASED[mode.name] for one in found):
@@ -92,7 +92,7 @@ def _of_model(folder: Path, model: str, known: Mapping[str, int]) -> list[Result
     return found
 
 
-def expected(results: Sequence[Result], chains: Sequence[ChainFile]) -> list[Expected]:
+def list_expected(results: Sequence[Result], chains: Sequence[ChainFile]) -> list[Expected]:
     """Say how complete each model and mode is."""
     whole = sum(len(chain.turns) for chain in chains)
     groups: dict[tuple[str, str], int] = {}
@@ -101,13 +101,13 @@ def expected(results: Sequence[Result], chains: Sequence[ChainFile]) -> list[Exp
     return [Expected(model, mode, there, whole) for (model, mode), there in groups.items()]
 
 
-def edits_of(results: Iterable[Result], chains: Iterable[ChainFile], chain_folder: Path) -> Iterator[Edit]:
+def build_edits(results: Iterable[Result], chains: Iterable[ChainFile], chain_folder: Path) -> Iterator[Edit]:
     """Yield the edits to judge; a turn whose own picture or whose picture before is missing is none."""
     by_id = {chain.id: chain for chain in chains}
     paths = {(r.model, r.mode, r.image, r.turn): r.path for r in results}
     for (model, mode, image, turn), path in paths.items():
         chain = by_id[image]
-        base = picture_of(chain, chain_folder)
+        base = find_picture(chain, chain_folder)
         this_turn = chain.turns[turn - 1]
         if mode == MULTI:
             before = base if turn == 1 else paths.get((model, mode, image, turn - 1))
@@ -117,8 +117,8 @@ def edits_of(results: Iterable[Result], chains: Iterable[ChainFile], chain_folde
         else:
             before, pools = base, chain.start
             tasks = [t.task for t in chain.turns[:turn]]
-            instruction = chain.complex[connector_of(mode)][turn - 1]
-        asked = _as_given(chain, turn, mode) if chain.pools_given else turn_of(pools, tasks, mode, image)
+            instruction = chain.complex[find_connector(mode)][turn - 1]
+        asked = _keep_order(chain, turn, mode) if chain.pools_given else build_turn(pools, tasks, mode, image)
         yield Edit(
             id=f"{model}/{mode}/{image}/{turn}",
             source=before,
@@ -132,7 +132,7 @@ def edits_of(results: Iterable[Result], chains: Iterable[ChainFile], chain_folde
         )
 
 
-def _as_given(chain: ChainFile, turn: int, mode: str) -> Turn:
+def _keep_order(chain: ChainFile, turn: int, mode: str) -> Turn:
     """Return the turn of a chain whose pools stand in its file; a complex one has all instructions up to it."""
     first = turn if mode == MULTI else 1
     steps = [chain.start, *(one.pools for one in chain.turns)]

@@ -26,12 +26,14 @@ SHORT = {
 }
 
 
-def tables(figures: EdivalFigures) -> list[PrintedTable]:
+def build_tables(figures: EdivalFigures) -> list[PrintedTable]:
     """Return every table that can be made from what was judged."""
-    return [table for mode in figures.modes for table in tables_of_mode(figures, mode)] + tables_across_modes(figures)
+    return [table for mode in figures.modes for table in build_mode_tables(figures, mode)] + build_tables_across_modes(
+        figures
+    )
 
 
-def chosen(found: Sequence[PrintedTable], wanted: Sequence[str]) -> list[PrintedTable]:
+def choose_tables(found: Sequence[PrintedTable], wanted: Sequence[str]) -> list[PrintedTable]:
     """Return the tables of these numbers, all where none is named; a number that is not there is the user's mistake."""
     known = sorted({number for one in found for number in one.numbers}, key=int)
     for number in wanted:
@@ -40,7 +42,7 @@ def chosen(found: Sequence[PrintedTable], wanted: Sequence[str]) -> list[Printed
     return [one for one in found if not wanted or set(one.numbers) & set(wanted)]
 
 
-def tables_of_mode(figures: EdivalFigures, mode: str) -> Iterator[PrintedTable]:
+def build_mode_tables(figures: EdivalFigures, mode: str) -> Iterator[PrintedTable]:
     """Yield the tables of one mode; other modes than the paper's have no numbers."""
     models, multi = figures.of(mode), mode == MULTI
 
@@ -97,9 +99,9 @@ def _overall(models: Sequence[ModelFigures]) -> tuple[tuple[str, ...], _Rows, st
     rows: list[tuple[Cell, ...]] = []
     ends = [one.last.overall for one in models]
     for one in models:
-        cells = [percent(pick(one.turns[n])) for pick in picks for n in turns]
+        cells = [to_percent(pick(one.turns[n])) for pick in picks for n in turns]
         place = ends.index(one.last.overall) + 1 if one.last.overall is not None else None
-        rows.append((one.model, *cells, percent(one.overall), place, one.last.chain.judged, one.expected))
+        rows.append((one.model, *cells, to_percent(one.overall), place, one.last.chain.judged, one.expected))
     note = (
         "Rank by EdiVal-O at the last turn, equal ones alike; O without a turn is √(mean IF · mean CC) over the turns. "
         "Judged: chains whose outcome at the last turn is known; expected: base pictures of the run."
@@ -109,7 +111,7 @@ def _overall(models: Sequence[ModelFigures]) -> tuple[tuple[str, ...], _Rows, st
 
 def _types(models: Sequence[ModelFigures], number: int) -> tuple[tuple[str, ...], _Rows]:
     """Return one turn by type; the long names of types are said in a word each."""
-    rows = [(one.model, *(percent(one.turns[number].types[kind]) for kind in TYPES)) for one in models]
+    rows = [(one.model, *(to_percent(one.turns[number].types[kind]) for kind in TYPES)) for one in models]
     return (f"T{number + 1}", *(SHORT[kind] for kind in TYPES)), rows
 
 
@@ -119,14 +121,15 @@ def _by_turn(
     turns = range(len(models[0].turns)) if models else range(0)
     columns = [f"{name} T{n + 1}" for name in picks for n in turns]
     rows = [
-        (one.model, *(percent(pick(one.turns[n]), scale) for pick in picks.values() for n in turns)) for one in models
+        (one.model, *(to_percent(pick(one.turns[n]), scale) for pick in picks.values() for n in turns))
+        for one in models
     ]
     return ("model", *columns), rows
 
 
-def tables_across_modes(figures: EdivalFigures) -> list[PrintedTable]:
+def build_tables_across_modes(figures: EdivalFigures) -> list[PrintedTable]:
     """Set the last turn of multi-turn editing against one prompt with all instructions, connector by connector."""
-    last = at_last_turn(figures)
+    last = select_last_turn(figures)
     complex_modes = [mode for mode in figures.modes if mode != MULTI]
     if not complex_modes:
         return []
@@ -146,16 +149,16 @@ def tables_across_modes(figures: EdivalFigures) -> list[PrintedTable]:
     return printed
 
 
-def at_last_turn(figures: EdivalFigures) -> dict[str, dict[str, float | None]]:
+def select_last_turn(figures: EdivalFigures) -> dict[str, dict[str, float | None]]:
     """Return EdiVal-IF of the last turn in percent, by model and mode; models in the order of the first table they are in."""
     found: dict[str, dict[str, float | None]] = {}
     for mode in MODES:
         for one in figures.of(mode):
-            found.setdefault(one.model, {})[mode] = percent(one.last.chain)
+            found.setdefault(one.model, {})[mode] = to_percent(one.last.chain)
     return found
 
 
-def percent(value: float | Rate | None, scale: float = 100.0) -> float | None:
+def to_percent(value: float | Rate | None, scale: float = 100.0) -> float | None:
     """Return a share in percent; None where there is none.
 
     >>> percent(Rate(successes=3, judged=4)), percent(None)

@@ -16,7 +16,7 @@ from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.registry import DEFAULT
-from editloupe.rubrics.registry import protocol as protocol_named
+from editloupe.rubrics.registry import get_protocol as protocol_named
 from editloupe.types import Edit, Judgement, Reason, Unjudged, UserError
 
 NO_JUDGE = "nobody"

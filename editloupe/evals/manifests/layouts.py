@@ -22,7 +22,7 @@ from editloupe.evals.manifests.outputs import (
 )
 from editloupe.rubrics.benchmark import LANGUAGES, Benchmark
 from editloupe.rubrics.paper import Paper
-from editloupe.rubrics.registry import Note, known_paper, papers, type_reader
+from editloupe.rubrics.registry import Note, find_paper, make_type_reader, papers
 from editloupe.types import Edit, UserError
 
 PLAIN = "editloupe"
@@ -87,7 +87,7 @@ def _manifest(path: str | Path, allow_outside: bool, layout: str, protocol: str 
     if layout not in (known := sample_layouts()):
         raise UserError(f'a manifest has no layout "{layout}"; there are: {", ".join(known)}')
     fields = next((paper.fields for paper in papers() if paper.name == layout), None)
-    return Manifest(Path(path), allow_outside, fields, type_reader(protocol or layout, note))
+    return Manifest(Path(path), allow_outside, fields, make_type_reader(protocol or layout, note))
 
 
 def load_benchmark(
@@ -123,11 +123,11 @@ def load_outputs(
     if wrong := [language for language in languages if language not in LANGUAGES]:
         raise UserError(f'the languages are {" and ".join(LANGUAGES)}, not "{wrong[0]}"')
     told: dict[str, None] = {}
-    paper = known_paper(layout)
+    paper = find_paper(layout)
     read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, told.setdefault)
     given = _given(results)
     _check_folders(given)
-    judged_by = known_paper(protocol or layout)
+    judged_by = find_paper(protocol or layout)
     parts = BenchmarkParts(part, judged_by.absent_part if judged_by else None)
     surveys, passed_over = resolve_models(given, models, read, parts)
     notes = [*told, *passed_over]
@@ -169,7 +169,7 @@ def _reading(
 ) -> tuple[Read, PartOf, Callable[[Path, str], Iterator[str]]]:
     """Return how edits are read with a model's outputs, which part an edit belongs to, and notes on how outputs are named."""
     if paper and paper.read and (not paper.fields or data.is_dir()):
-        read, typed = paper.read, type_reader(protocol or layout, note)
+        read, typed = paper.read, make_type_reader(protocol or layout, note)
         if not data.is_dir():
             raise UserError(f"there is no folder of benchmark at {data}")
 

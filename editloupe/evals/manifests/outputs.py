@@ -14,7 +14,7 @@ from editloupe._util.text import number_of
 from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.readers import Row
 from editloupe.pictures.memory import require_path
-from editloupe.rubrics.benchmark import PICTURES, folders_in, picture_in
+from editloupe.rubrics.benchmark import PICTURES, list_folders, picture_in
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.types import Edit, UserError
 
@@ -131,7 +131,7 @@ def describe_missing_outputs(surveyed: OutputSurvey) -> str:
     folder, held = surveyed.of.folder, next(iter(surveyed.parts.values()), None)
     if held is None:
         return "the benchmark has no edit"
-    names = sorted(path.name for path in folders_in(folder))
+    names = sorted(path.name for path in list_folders(folder))
     there = f"there are the folders {_listed(names)}" if names else f"there is {_listed(_names(folder)) or 'nothing'}"
     wanted = held.first.relative_to(folder) if held.first.is_relative_to(folder) else held.first
     return (
@@ -216,7 +216,7 @@ def _misspelt(surveyed: OutputSurvey, part: Part, known: set[Path]) -> str | Non
     missing = [path for path in (place, *place.parents) if path.is_relative_to(folder) and not path.is_dir()]
     if not missing:
         return None
-    others = [path.name for path in folders_in(missing[-1].parent) if path not in known]
+    others = [path.name for path in list_folders(missing[-1].parent) if path not in known]
     return next(iter(get_close_matches(missing[-1].name, others, 1, 0.75)), None)
 
 
@@ -271,7 +271,7 @@ def existing_folder(folder: Path, model: str | None = None) -> Path:
     of = f" of model {model}" if model else ""
     what = "is no folder" if folder.exists() else "does not exist"
     parent = folder.parent
-    names = [path.name for path in folders_in(parent)]
+    names = [path.name for path in list_folders(parent)]
     raise UserError(f"the folder of results{of}, {folder}, {what}{_instead(folder.name, names, str(parent))}")
 
 
@@ -338,7 +338,7 @@ def _models_in(
         shared += files.add(str(path))
 
     mine = survey_outputs(read, ModelFolder(folder.resolve().name, folder), parts, own)
-    inner = [survey_outputs(read, ModelFolder(place.name, place), parts, of_a_folder) for place in folders_in(folder)]
+    inner = [survey_outputs(read, ModelFolder(place.name, place), parts, of_a_folder) for place in list_folders(folder)]
     models = [one for one in inner if one.found]
     if mine.found and shared == sum(one.found for one in models):
         yield mine

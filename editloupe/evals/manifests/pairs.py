@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.rubrics.benchmark import read_json_list
 from editloupe.rubrics.pairs import PairRules
-from editloupe.rubrics.registry import known_protocol, pair_rules
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.registry import find_pair_rules, find_protocol
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, Record, UserError
 
 LABELS = ("preference", "tie")
@@ -103,8 +103,8 @@ def load_pairs(file: str | Path, protocol: str | None = None, way: Way | None = 
     by candidate, what a pair is asked must be known: one of which it is not raises UserError with its place. Asked both
     at once, or where scores come from elsewhere (`way` None), that does not matter.
     """
-    file, rules = Path(file), pair_rules(protocol)
-    known = known_protocol(protocol)
+    file, rules = Path(file), find_pair_rules(protocol)
+    known = find_protocol(protocol)
     own_rules = protocol is None or (known is not None and known.pairs is not None)
     if not file.is_file():
         raise UserError(f"there is no file of pairs at {file}")
@@ -202,5 +202,5 @@ def _pair(item: Mapping[str, Any], number: int, where: str, file: Path, rules: P
         )
         pair.candidate("winner")  # what an edit cannot hold is said here, where its place is known
     except ValidationError as error:
-        raise UserError(f"{where}: {mistake(error)}") from None
+        raise UserError(f"{where}: {describe_validation_error(error)}") from None
     return pair

@@ -19,7 +19,7 @@ from editloupe.evals.runs.run_folder import PICTURES, PictureFolder
 from editloupe.evals.stats.comparison.model_comparison import split_by_model
 from editloupe.evals.stats.comparison.run_comparison import edited_picture_key
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
-from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, find_pair_rules
 from editloupe.types import UserError, Verdict
 
 LABEL_STEP = 25.0
@@ -122,7 +122,7 @@ def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path)
 
 def _find_criteria(tables: Sequence[RunTable], settings: DrawSettings, named: str) -> dict[str, dict[str, str]]:
     """Return the criteria of every dimension that is wanted, each with its flag."""
-    dimensions = pair_rules().criteria
+    dimensions = find_pair_rules().criteria
     has = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
     for dimension in (*settings.dimensions, *settings.criteria):
         if dimension not in dimensions:
@@ -193,7 +193,7 @@ def _build_output_pair(
     files: PictureFiles,
 ) -> OpenPair:
     first, second = sorted(sides, key=lambda side: side.key)
-    rules = pair_rules()
+    rules = find_pair_rules()
     rubric = DEFAULT_FOR_PAIRS.rubric(rules.dimensions[dimension])
     return OpenPair(
         id=f"pair_{content_id(row.case, dimension, first.key, second.key)}",
@@ -243,7 +243,7 @@ def _mean_score(row: RunRow, criteria: Mapping[str, str]) -> float | None:
 
 
 def _build_fields(row: RunRow, dimension: str, criteria: Mapping[str, str], files: PictureFiles) -> dict[str, Any]:
-    rules, kind = pair_rules(), row.edit.instruction_type
+    rules, kind = find_pair_rules(), row.edit.instruction_type
     flags = {flag for name, flag in criteria.items() if name in row.units}
     fields: dict[str, Any] = {flag: flag in flags for flag in rules.criteria[dimension].values()}
     if kind:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from editloupe._util.files import make_folder, text_file
 from editloupe._util.json_safe import content_key
 from editloupe.evals.manifests.readers import read_jsonl
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Record, UserError
 
 PairKind = Literal["outputs", "rationales"]
@@ -128,5 +128,5 @@ def read_open_pairs(pairs: Path) -> list[OpenPair]:
         try:
             records.append(OpenPair.model_validate(row.values))
         except ValidationError as error:
-            raise row.error(mistake(error)) from None
+            raise row.error(describe_validation_error(error)) from None
     return records

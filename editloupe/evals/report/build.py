@@ -41,7 +41,7 @@ from editloupe.evals.stats.scores.score_matrix import (
 )
 from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.evals.stats.trust.corrected_scores import CorrectedScores
-from editloupe.rubrics.registry import OWN, known_protocol
+from editloupe.rubrics.registry import OWN, find_protocol
 from editloupe.rubrics.tables import NO_MODEL, Cell, PrintedTable
 from editloupe.types import UserError
 
@@ -358,7 +358,7 @@ def _note_mixed_judges(table: RunTable) -> list[str]:
 
 def _note_missing_paper(table: RunTable) -> list[str]:
     """Return a note if the run's paper is not installed, so its formulas are not applied."""
-    if table.protocol == OWN or known_protocol(table.protocol):
+    if table.protocol == OWN or find_protocol(table.protocol):
         return []
     return [f"No paper called {table.protocol} is installed, so its own arithmetic and tables are left out."]
 

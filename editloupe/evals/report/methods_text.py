@@ -12,7 +12,7 @@ from editloupe.evals.stats.agreement.judge_vs_human import Agreement
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_scores import Scores
 from editloupe.evals.stats.scores.run_table import RunTable
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 
 _MODES: Mapping[str, str] = {
     "tools": "tool-driven mode (the judge sees source, edit and instruction and may call visual tools)",
@@ -42,7 +42,7 @@ def _describe_judging(table: RunTable, configurations: list[Mapping[str, Any]]) 
     versions = dict.fromkeys(str(c.get("versions", {}).get("editloupe", "")) for c in configurations)
     version = " and ".join(filter(None, versions))
     modes = " and ".join(_MODES.get(mode, f"{mode} mode") for mode in table.modes)
-    protocol = known_protocol(table.protocol)
+    protocol = find_protocol(table.protocol)
     paper = f"{protocol.title} ({protocol.source})" if protocol else table.protocol
     criteria = _join_words([table.title_of(name) for name in table.criteria])
     times = f", each {len(table.repeats)} times" if len(table.repeats) > 1 else ""

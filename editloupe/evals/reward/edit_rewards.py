@@ -12,10 +12,10 @@ from editloupe._util.text import number_of, verb
 from editloupe.agent.transport.secrets import redact_text
 from editloupe.judge import Judge
 from editloupe.judge.edit_score import EditScore, score_edit
-from editloupe.rubrics.registry import pair_rules
+from editloupe.rubrics.registry import find_pair_rules
 from editloupe.types import Edit, Judgement, UserError
 
-SAME = pair_rules().same / 100
+SAME = find_pair_rules().same / 100
 """Rewards that differ by less are equal: the tolerance of scores from 0 to 100, on the scale of rewards."""
 LISTED_REASONS = 3
 """The most reasons that a warning lists."""

@@ -14,7 +14,7 @@ from editloupe.evals.manifests.pairs import Pair
 from editloupe.evals.manifests.readers import READERS, Row
 from editloupe.evals.stats.comparison.preference_results import PairReport, PairResult
 from editloupe.rubrics.pairs import PairRules, is_right
-from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, find_pair_rules
 from editloupe.types import UserError
 
 PAIR, PICTURE, SCORE = ("pair", "id", "pair_id"), ("picture", "image", "edited"), "score"
@@ -50,7 +50,7 @@ def judge_by_scores(pairs: Sequence[Pair], file: str | Path, name: str | None = 
     Raises:
         UserError: If the file cannot be read, or no pair has both scores.
     """
-    file, rules = Path(file), pair_rules()
+    file, rules = Path(file), find_pair_rules()
     scores_of_file = read_scores(file, pairs, rules)
     results = [_build_result(pair, scores_of_file, rules) for pair in pairs]
     report = PairReport.of(

@@ -27,13 +27,13 @@ from editloupe.evals.stats.comparison.preference_results import (
 from editloupe.evals.stats.scores.paper_tables import WAYS, JudgeAccuracy, count_judge_accuracy, group_by_way
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.judge import Judge
-from editloupe.rubrics.registry import known_protocol, pair_rules
+from editloupe.rubrics.registry import find_pair_rules, find_protocol
 from editloupe.types import Edit, Usage, UserError
 
 
 def pair_edits(pairs: Iterable[Pair], protocol: str, way: Way = "pointwise") -> list[Edit]:
     """Return the edits to judge for these pairs. An edit shared by several pairs is listed once."""
-    own_protocol = known_protocol(protocol)
+    own_protocol = find_protocol(protocol)
     return merge_pair_edits(
         (edit for pair in pairs for edit in pair.edits(way)),
         own_protocol is not None and own_protocol.pairs is not None,
@@ -85,7 +85,7 @@ def report_pairs(
 def _build_report(
     pairs: Sequence[Pair], members: Iterable[PairMember], way: Way, usage: Usage, about: dict[str, str]
 ) -> PairReport:
-    rules = pair_rules(about["protocol"])
+    rules = find_pair_rules(about["protocol"])
     results_by_key = decide_pairs(members, rules)
     results = [
         results_by_key.get(PairKey(*pair.key, way)) or _unjudged_result(pair, about["protocol"], way) for pair in pairs
@@ -95,7 +95,7 @@ def _build_report(
 
 def _unjudged_result(pair: Pair, protocol: str, way: Way) -> PairResult:
     """Return the result of a pair without any judgement: not judged yet, or no metric applies."""
-    own_protocol = known_protocol(protocol)
+    own_protocol = find_protocol(protocol)
     is_asked = own_protocol is None or any(own_protocol.rubrics_for(edit) for edit in pair.edits(way))
     return PairResult(
         id=pair.id,
@@ -126,7 +126,7 @@ def find_rows(table: RunTable, edits: Iterable[Edit]) -> dict[str, RunRow]:
 
 def list_assumptions(pairs: Iterable[Pair], protocol: str) -> list[str]:
     """Return the assumptions about pairs that are judged pointwise, with the number of pairs each applies to."""
-    own_protocol = known_protocol(protocol)
+    own_protocol = find_protocol(protocol)
     if own_protocol is None or own_protocol.pairs is None:
         return []
     rules = own_protocol.pairs
@@ -169,7 +169,7 @@ def _read_run_lines(folder: Path) -> list[tuple[JudgeAccuracy, str]]:
     lines = []
     for table in tables:
         members = (member for row in table.rows for member in score_pair_members(table.protocol, row, table.criteria))
-        results = decide_pairs(members, pair_rules(table.protocol))
+        results = decide_pairs(members, find_pair_rules(table.protocol))
         judge = " + ".join(table.judges)
         lines += [
             (count_judge_accuracy(_format_name(judge, way), own), table.configuration)

@@ -14,8 +14,8 @@ from editloupe.evals.stats.comparison.preference_results import PairKey, PairMem
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.score_matrix import SEPARATOR, find_shared_slice_fields, group_rows
 from editloupe.pictures.memory import require_path
-from editloupe.rubrics.case_pictures import paths_in
-from editloupe.rubrics.registry import known_protocol, pair_rules
+from editloupe.rubrics.case_pictures import list_pictures
+from editloupe.rubrics.registry import find_pair_rules, find_protocol
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Edit, UserError, Verdict
 
@@ -59,7 +59,7 @@ def _build_pair(first: Edit, second: Edit, dimension: str, number: int, file: st
         dimension=dimension,
         label="open",
         task=first.instruction_type,
-        references=tuple(map(require_path, paths_in(first, "references"))),
+        references=tuple(map(require_path, list_pictures(first, "references"))),
         hint=first.hint or second.hint,
         file=file,
         models=(str(first.model), str(second.model)),
@@ -136,7 +136,7 @@ def _find_direct_comparisons(tables: Sequence[RunTable]) -> dict[str, list[Pairw
                     about[key] = (str(models[0]), str(models[1]), row.source)
                     comparisons.setdefault(key.dimension, [])
             members += score_pair_members(table.protocol, row, table.criteria)
-        for key, result in decide_pairs(members, pair_rules(table.protocol)).items():
+        for key, result in decide_pairs(members, find_pair_rules(table.protocol)).items():
             if key in about and result.decision is not None:
                 first, second, source = about[key]
                 comparisons[key.dimension].append(PairwiseJudgement(first, second, _OUTCOMES[result.decision], source))
@@ -146,8 +146,8 @@ def _find_direct_comparisons(tables: Sequence[RunTable]) -> dict[str, list[Pairw
 def _rank_by_scores(
     tables: Sequence[RunTable], protocol: str, dimension: str, resampling: Resampling | None
 ) -> Ranking:
-    rules = pair_rules(protocol)
-    own_protocol = known_protocol(protocol)
+    rules = find_pair_rules(protocol)
+    own_protocol = find_protocol(protocol)
     criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
     by_formula = own_protocol is not None and own_protocol.pairs is not None and dimension in rules.dimensions
     if dimension != OVERALL and not by_formula and dimension not in criteria:

@@ -223,10 +223,10 @@ def recorded_rubrics(about: Mapping[str, Any], protocol: str | None = None) -> d
 
 def rubric_records(about: Mapping[str, Any], protocol: str) -> dict[str, Mapping[str, Any]]:
     """Return the rubrics of a protocol by criterion: as recorded in run.json, else as in this version."""
-    from editloupe.rubrics.registry import known_protocol  # the store loads without the rubrics
+    from editloupe.rubrics.registry import find_protocol  # the store loads without the rubrics
 
     records = recorded_rubrics(about, protocol)
-    current = known_protocol(protocol)
+    current = find_protocol(protocol)
     if current:
         for criterion in current.criteria:
             records.setdefault(criterion, current.rubric(criterion).model_dump(mode="json"))

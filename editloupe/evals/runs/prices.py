@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from editloupe.agent.spec_names import RULES
-from editloupe.rubrics.rubric_files import bundled_yaml, mistake, read_yaml
+from editloupe.rubrics.rubric_files import describe_validation_error, load_bundled_yaml, read_yaml
 from editloupe.types import Opinion, Outcome, Record, Usage, UserError
 
 MILLION = 1_000_000
@@ -121,7 +121,7 @@ def _is_dated(model: str, name: str) -> bool:
 
 @cache
 def _table(path: Path | None) -> Mapping[str, Price]:
-    data = read_yaml(path) if path else bundled_yaml(files(__package__) / "prices.yaml")
+    data = read_yaml(path) if path else load_bundled_yaml(files(__package__) / "prices.yaml")
     entries = data.get("prices") if isinstance(data, dict) else None
     if not isinstance(entries, dict) or not all(isinstance(name, str) for name in entries):
         raise UserError(f'{path} is not a price file: it needs "prices:" with input and output by model')
@@ -130,5 +130,5 @@ def _table(path: Path | None) -> Mapping[str, Price]:
         try:
             prices[name] = Price.model_validate(entry)
         except ValidationError as error:
-            raise UserError(f"{path}: the price of {name}: {mistake(error)}") from None
+            raise UserError(f"{path}: the price of {name}: {describe_validation_error(error)}") from None
     return prices

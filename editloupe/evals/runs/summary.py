@@ -16,8 +16,8 @@ from editloupe.evals.runs.prices import PanelPrice, Price
 from editloupe.evals.runs.reader import OF_CONFIGURATION, RunReader
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
-from editloupe.rubrics.protocol import Protocol, first_variant
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.protocol import Protocol, choose_first_variant
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Edit, Opinion, Record, Usage, UserError
 
 _USAGE = tuple(Usage.model_fields)
@@ -182,8 +182,8 @@ def expected_units(
         waiting_edits: These edits; read only if the protocol does not ask every edit every criterion.
         repeats: How often every edit is judged.
     """
-    own = known_protocol(protocol)
-    if own is not None and own.choose is first_variant:
+    own = find_protocol(protocol)
+    if own is not None and own.choose is choose_first_variant:
         return len(criteria) * (edits + waiting) * repeats
     if own is None:
         return (answered + len(criteria) * waiting) * repeats

@@ -7,10 +7,10 @@ from typing import Any
 
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
-from editloupe.rubrics.case_pictures import checked_boxes, crop_case, masked_case
+from editloupe.rubrics.case_pictures import build_crop_case, build_masked_case, check_boxes
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, Untouched, letters
-from editloupe.rubrics.rubric_files import bundled_rubric
+from editloupe.rubrics.protocol import MissingInput, Protocol, UneditedScore, normalize_name
+from editloupe.rubrics.rubric_files import load_bundled_rubric
 from editloupe.types import Edit, Mode
 
 COUNTING = ("changecount", "count")
@@ -21,18 +21,18 @@ def case_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
     """Return the targets, where they are known; the boxes of a count are judged together."""
     if mode != "oracle":
         return {}
-    return {"target_boxes": [list(box) for box in edit.target_boxes], "together": _together(edit)}
+    return {"target_boxes": [list(box) for box in edit.target_boxes], "together": _judges_targets_together(edit)}
 
 
-def _together(edit: Edit) -> bool:
+def _judges_targets_together(edit: Edit) -> bool:
     """True where all targets are judged at once: a count is a fact about all instances."""
-    return letters(edit.instruction_type or "") in COUNTING
+    return normalize_name(edit.instruction_type or "") in COUNTING
 
 
-def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
+def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
     """Return the cases of one rubric: one in general, one a target where targets are judged one by one."""
     source, edited = album.open(edit.source), album.open(edit.edited)
-    boxes = checked_boxes(edit, source)
+    boxes = check_boxes(edit, source)
     if mode != "oracle":
         return [Case(edit=edit, rubric=rubric, mode=mode, pictures={SOURCE: source.sha, EDITED: edited.sha})]
     missing = [what for what, there in (("target boxes", boxes), ("a reference picture", edit.reference)) if not there]
@@ -41,10 +41,12 @@ def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Cas
     assert edit.reference is not None
     pictures = {SOURCE: source, EDITED: edited, REFERENCE: album.open(edit.reference)}
     if rubric.criterion == "visual_consistency":
-        return [masked_case(edit, rubric, pictures, boxes, album)]
-    groups = [boxes] if _together(edit) else [(box,) for box in boxes]
+        return [build_masked_case(edit, rubric, pictures, boxes, album)]
+    groups = [boxes] if _judges_targets_together(edit) else [(box,) for box in boxes]
     several = len(groups) > 1
-    return [crop_case(edit, rubric, pictures, group, album, i if several else None) for i, group in enumerate(groups)]
+    return [
+        build_crop_case(edit, rubric, pictures, group, album, i if several else None) for i, group in enumerate(groups)
+    ]
 
 
 __all__ = ["DLEBENCH", "TYPES", "TYPE_NAMES"]
@@ -91,11 +93,11 @@ DLEBENCH = Protocol(
     title="DLEBench",
     source="Hong et al., DLEBench: Evaluating Small-scale Object Editing Ability for Instruction-based Image Editing Model",
     rubrics=(
-        bundled_rubric(_HERE / "instruction_following.yaml"),
-        bundled_rubric(_HERE / "visual_consistency.yaml"),
+        load_bundled_rubric(_HERE / "instruction_following.yaml"),
+        load_bundled_rubric(_HERE / "visual_consistency.yaml"),
     ),
     default_mode="tools",
-    make_cases=make_cases,
+    make_cases=build_cases,
     case_facts=case_facts,
     types=TYPES,
     type_names=TYPE_NAMES,
@@ -114,7 +116,7 @@ DLEBENCH = Protocol(
             "between them (1 - α) * 6.0 + α * 0.3 with α = (s - 32) / 224"
         ),
     },
-    untouched=Untouched(
+    untouched=UneditedScore(
         criteria={"instruction_following": 0.0, "visual_consistency": 100.0},
         why="A target left as it was is Localization Failure, and nothing else changed is Perfect Consistency (Tables 3 and 5).",
     ),

@@ -12,8 +12,8 @@ from typing import Any
 
 from editloupe.rubrics.dlebench import DLEBENCH, TYPES
 from editloupe.rubrics.paper import Paper
-from editloupe.rubrics.protocol import letters
-from editloupe.rubrics.tables import Average, Column, Layout, Mean, Value, averages
+from editloupe.rubrics.protocol import normalize_name
+from editloupe.rubrics.tables import Average, Column, Layout, Mean, Value, average_column
 from editloupe.types import Edit, UserError
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ PIPELINE = ("q_type", "edit_ops", "modified_object", "prompt_clean", "prompt_adv
 of the reference are `prompt_clean` and `prompt_adv`."""
 
 
-def with_our_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def rename_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a DLEBench sample with our field names; captions and all other fields are kept under their own names.
 
     >>> with_our_fields({"source_image": "a.png", "edit_type": "change_color", "bbox": [1, 2, 3, 4], "caption": "a cup"})
@@ -70,9 +70,9 @@ def with_our_fields(values: Mapping[str, Any]) -> dict[str, Any]:
                 break
     for ours in ("instruction", "instruction_type"):
         if ours in found:
-            found[ours] = _one(ours, found[ours])
+            found[ours] = _first_value(ours, found[ours])
     kept = {name: value for name, value in values.items() if name not in used}
-    kept |= {name: _unlisted(kept[name]) for name in PIPELINE if name in kept}
+    kept |= {name: _unwrap_list(kept[name]) for name in PIPELINE if name in kept}
     if not found.get("instruction_type") and (kind := _type_made(kept)):
         found["instruction_type"] = kind
     boxes = found.get("target_boxes")
@@ -81,13 +81,13 @@ def with_our_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, **kept}
 
 
-def _unlisted(value: Any) -> Any:
+def _unwrap_list(value: Any) -> Any:
     """Return what a list holds where it holds one thing, as the pipeline writes its values."""
     return value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
 
 
-def _one(name: str, value: Any) -> Any:
-    value = _unlisted(value)
+def _first_value(name: str, value: Any) -> Any:
+    value = _unwrap_list(value)
     if isinstance(value, (list, tuple)):
         raise UserError(f'"{name}" must be one an edit, not a list of {len(value)}')
     return value
@@ -97,10 +97,11 @@ def _type_made(values: Mapping[str, Any]) -> str | None:
     """Return the type that question and operation make; one that neither names is kept as it is written."""
     asked, done = values.get("q_type"), values.get("edit_ops")
     if asked:
-        asked = _one("q_type", asked)
-        return QUESTIONS.get(letters(str(asked)), str(asked))
+        asked = _first_value("q_type", asked)
+        return QUESTIONS.get(normalize_name(str(asked)), str(asked))
     kinds = {
-        OPERATIONS.get(letters(str(one)), str(one)) for one in (done if isinstance(done, (list, tuple)) else [done])
+        OPERATIONS.get(normalize_name(str(one)), str(one))
+        for one in (done if isinstance(done, (list, tuple)) else [done])
     }
     if len(kinds) > 1:
         raise UserError(f'"edit_ops" names operations of several types ({", ".join(sorted(kinds))}); an edit has one')
@@ -110,7 +111,7 @@ def _type_made(values: Mapping[str, Any]) -> str | None:
 AVERAGE = "Average"
 
 
-def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     """Yield Tables 1 and 4; a type is the mean of its criteria, the average the plain mean over the types that are there.
 
     Types of the user's own come behind the paper's seven. Table 1 needs both criteria and is left out where one was not asked.
@@ -119,15 +120,15 @@ def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     asked = [rubric for rubric in DLEBENCH.rubrics if rubric.criterion in criteria]
     if len(asked) == len(DLEBENCH.rubrics):
         finals = [Average(tuple(Mean(rubric.criterion, (kind,)) for rubric in asked), complete=True) for kind in types]
-        yield _layout("DLEBench, Table 1: final scores", types, finals)
+        yield _build_layout("DLEBench, Table 1: final scores", types, finals)
     for rubric in asked:
         means = [Mean(rubric.criterion, (kind,)) for kind in types]
-        yield _layout(f"DLEBench, Table 4: {rubric.title}", types, means)
+        yield _build_layout(f"DLEBench, Table 4: {rubric.title}", types, means)
 
 
-def _layout(title: str, types: Sequence[str], values: Sequence[Value]) -> Layout:
+def _build_layout(title: str, types: Sequence[str], values: Sequence[Value]) -> Layout:
     columns = [Column(kind, value) for kind, value in zip(types, values, strict=True)]
-    return Layout(title, (*columns, averages(AVERAGE, values)), kind=lambda edit: edit.instruction_type)
+    return Layout(title, (*columns, average_column(AVERAGE, values)), kind=lambda edit: edit.instruction_type)
 
 
-PAPER = Paper(DLEBENCH, fields=with_our_fields, layouts=layouts, question_types=QUESTIONS)
+PAPER = Paper(DLEBENCH, fields=rename_fields, layouts=build_layouts, question_types=QUESTIONS)

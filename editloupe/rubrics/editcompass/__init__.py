@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from editloupe.rubrics.case_pictures import make_cases
-from editloupe.rubrics.editcompass.scoring import STYLE_WEIGHTS, WEIGHTS, item_score
-from editloupe.rubrics.editcompass.tasks import PART_NAMES, TASKS, choose, task_of
-from editloupe.rubrics.protocol import Protocol, Untouched
+from editloupe.rubrics.case_pictures import build_cases
+from editloupe.rubrics.editcompass.scoring import STYLE_WEIGHTS, WEIGHTS, score_item
+from editloupe.rubrics.editcompass.tasks import PART_NAMES, TASKS, choose_variant, find_task
+from editloupe.rubrics.protocol import Protocol, UneditedScore
 from editloupe.rubrics.rubric_files import load_rubrics
 
 __all__ = ["EDIT_COMPASS"]
@@ -20,11 +20,11 @@ EDIT_COMPASS = Protocol(
     source="Bai et al., Edit-Compass & EditReward-Compass: A Unified Benchmark for Image Editing and Reward Modeling",
     rubrics=load_rubrics(files(__package__), FILES),
     default_mode="plain",
-    make_cases=make_cases,
+    make_cases=build_cases,
     types=TASKS,
-    type_of=task_of,
-    choose=choose,
-    edit_score=item_score,
+    type_of=find_task,
+    choose=choose_variant,
+    edit_score=score_item,
     apart=("language",),
     weighting="edits",
     arithmetic=(
@@ -33,7 +33,7 @@ EDIT_COMPASS = Protocol(
         "weighted geometric mean; parts and the overall are means over items. Scores of 1 to 5 are shown as 0 to 100: "
         "1 + score / 25 leads back."
     ),
-    untouched=Untouched(
+    untouched=UneditedScore(
         criteria={
             "instruction_following": 0.0,
             "world_awareness": 0.0,

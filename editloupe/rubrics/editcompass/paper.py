@@ -11,10 +11,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from editloupe.rubrics.benchmark import Benchmark, folders_in, further_columns, make_edit, picture_in, read_json_list
+from editloupe.rubrics.benchmark import (
+    Benchmark,
+    further_columns,
+    list_folders,
+    make_edit,
+    picture_in,
+    read_json_list,
+)
 from editloupe.rubrics.editcompass import EDIT_COMPASS
-from editloupe.rubrics.editcompass.scoring import DIMENSIONS, dimension, on_five
-from editloupe.rubrics.editcompass.tasks import PART_NAMES, PARTS, TASKS, asked, part_of, task_of, unmarked
+from editloupe.rubrics.editcompass.scoring import DIMENSIONS, score_dimension, to_five
+from editloupe.rubrics.editcompass.tasks import (
+    PART_NAMES,
+    PARTS,
+    TASKS,
+    find_part_number,
+    find_task,
+    find_unmarked,
+    is_asked,
+)
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean, Measure
 from editloupe.types import Edit, UserError
@@ -24,23 +39,23 @@ READ = re.compile(r"save_id|source_image|reference_image_path|prompt_en|prompt_c
 """Fields that are read into an edit's own; the others, the booleans among them, are kept under their names."""
 
 
-def read(benchmark: Benchmark) -> Iterator[Edit]:
+def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
     """Stream the items of every task found, in every language."""
     tasks = [(part, task) for part, names in PARTS.items() for task in names if _file(benchmark, part, task).is_file()]
     if not tasks:
         raise UserError(f"{benchmark.data} holds no task of the form Part1/ADD/ADD.json")
     for part, names in PARTS.items():
-        for path in folders_in(benchmark.data / part):
+        for path in list_folders(benchmark.data / part):
             if path.name not in names and (path / f"{path.name}.json").is_file():
                 benchmark.note(f"{path} is no task of {part} ({', '.join(names)}): left out")
     for language in benchmark.languages:
         for part, task in tasks:
             for item in read_json_list(_file(benchmark, part, task)):
-                if edit := _edit(benchmark, part, task, item, language):
+                if edit := _build_edit(benchmark, part, task, item, language):
                     yield edit
 
 
-def part_read(edit: Edit) -> tuple[str, ...]:
+def find_part(edit: Edit) -> tuple[str, ...]:
     """Name the language and the task of an item: a model is run on a task in a language as a whole."""
     return edit.extra["language"], str(edit.instruction_type)
 
@@ -49,7 +64,7 @@ def _file(benchmark: Benchmark, part: str, task: str) -> Path:
     return benchmark.data / part / task / f"{task}.json"
 
 
-def _edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], language: str) -> Edit | None:
+def _build_edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], language: str) -> Edit | None:
     """Return an item in a language; None where it has no instruction in that language, nor a result."""
     number, said = str(item.get("save_id") or "").strip(), str(item.get("source_image") or "").strip()
     instruction = str(item.get(f"prompt_{language}") or "").strip()
@@ -60,10 +75,10 @@ def _edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], l
         if number and said and not edited and any(str(item.get(prompt) or "").strip() for prompt in PROMPTS):
             return None
         raise UserError(f'{where}: "save_id", "source_image" or "prompt_{language}" is missing')
-    references = tuple(benchmark.path(name) for name in _listed(item.get("reference_image_path")))
+    references = tuple(benchmark.path(name) for name in _list_files(item.get("reference_image_path")))
     more = {"references": references}
     source = benchmark.path(said)
-    if clean := unmarked(said):
+    if clean := find_unmarked(said):
         more["annotated"] = (source,)
         source = benchmark.path(clean)
     return make_edit(
@@ -80,7 +95,7 @@ def _edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], l
     )
 
 
-def _listed(value: Any) -> list[str]:
+def _list_files(value: Any) -> list[str]:
     listed = value if isinstance(value, list) else [value] if value else []
     return [str(item).strip() for item in listed if str(item).strip()]
 
@@ -106,24 +121,24 @@ UNNAMED = "(no task)"
 """The kind of items that name no task; they count as General."""
 
 
-def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     """Yield the tables of every language there is; the averages are means over items."""
-    present = {part_of(_named(edit)) for edit in edits if _kind(edit) is not None}
+    present = {find_part_number(_named(edit)) for edit in edits if _kind(edit) is not None}
     spoken = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
     for language in sorted(
         spoken, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
     ):
         table, words = LANGUAGES.get(str(language), ("Tables 3 and 4", "no language given"))
-        keep = _speaks(language)
+        keep = _has_language(language)
         columns = [Column(f"{HEADS[part]} {name}", Mean(name, _items(part))) for part in PARTS for name in DIMENSIONS]
         everything = (*TASKS, UNNAMED)
         columns.append(Column("Overall AVG", Mean(TOTAL, everything)))
-        yield _layout(f"Edit-Compass, {table}: {words}", columns, keep)
+        yield _build_layout(f"Edit-Compass, {table}: {words}", columns, keep)
         for title, parts in BY_TASK.items():
             if present.intersection(parts):
                 names = " and ".join(PART_NAMES[part] for part in parts)
                 by_task = [column for part in parts for column in _tasks(part)]
-                yield _layout(f"Edit-Compass, {title}: {names}, {words}", by_task, keep)
+                yield _build_layout(f"Edit-Compass, {title}: {names}, {words}", by_task, keep)
 
 
 def _tasks(part: str) -> list[Column]:
@@ -132,20 +147,20 @@ def _tasks(part: str) -> list[Column]:
 
 
 def _items(part: str) -> tuple[str, ...]:
-    return (*PARTS[part], UNNAMED) if part == part_of(None) else PARTS[part]
+    return (*PARTS[part], UNNAMED) if part == find_part_number(None) else PARTS[part]
 
 
-def _layout(title: str, columns: Sequence[Column], keep: Callable[[Edit], bool]) -> Layout:
-    return Layout(title, tuple(columns), kind=_kind, keep=keep, measures=_MEASURES, scale=on_five)
+def _build_layout(title: str, columns: Sequence[Column], keep: Callable[[Edit], bool]) -> Layout:
+    return Layout(title, tuple(columns), kind=_kind, keep=keep, measures=_MEASURES, scale=to_five)
 
 
 def _measure(name: str) -> Measure:
     def measure(edit: Edit, scores: Mapping[str, float]) -> float | None:
         """Return an item's dimension; None where one of its metrics was asked and is unjudged."""
-        wanted = [metric for metric in DIMENSIONS[name] if asked(edit, metric)]
+        wanted = [metric for metric in DIMENSIONS[name] if is_asked(edit, metric)]
         if not all(metric in scores for metric in wanted):
             return None
-        return dimension(name, {metric: on_five(scores[metric]) for metric in wanted})
+        return score_dimension(name, {metric: to_five(scores[metric]) for metric in wanted})
 
     return measure
 
@@ -155,20 +170,20 @@ _MEASURES = {name: _measure(name) for name in DIMENSIONS}
 
 def _named(edit: Edit) -> str | None:
     try:
-        return task_of(edit)
+        return find_task(edit)
     except UserError:
         return None
 
 
 def _kind(edit: Edit) -> str | None:
     try:
-        return task_of(edit) or UNNAMED
+        return find_task(edit) or UNNAMED
     except UserError:
         return None
 
 
-def _speaks(language: object) -> Callable[[Edit], bool]:
+def _has_language(language: object) -> Callable[[Edit], bool]:
     return lambda edit: edit.extra.get("language") == language
 
 
-PAPER = Paper(EDIT_COMPASS, read=read, part=part_read, layouts=layouts)
+PAPER = Paper(EDIT_COMPASS, read=read_benchmark, part=find_part, layouts=build_layouts)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from editloupe.rubrics.editcompass.tasks import IC, IF, STYLE_TRANSFER, URC, VQ, WA, asked, part_of, task_of
+from editloupe.rubrics.editcompass.tasks import (
+    IC,
+    IF,
+    STYLE_TRANSFER,
+    URC,
+    VQ,
+    WA,
+    find_part_number,
+    find_task,
+    is_asked,
+)
 from editloupe.types import Edit
 
 LOW, HIGH = 1.0, 5.0
@@ -23,7 +33,7 @@ STYLE_WEIGHTS = (0.7, 0.3)
 DIMENSIONS: Mapping[str, tuple[str, ...]] = {"IA": (IF, WA), "VC": (URC, IC), "VQ": (VQ,)}
 
 
-def dimension(name: str, metrics: Mapping[str, float]) -> float | None:
+def score_dimension(name: str, metrics: Mapping[str, float]) -> float | None:
     """Return a dimension, 1 to 5: the mean of those of its metrics that apply; None where none does.
 
     >>> dimension("VC", {"unedited_region_consistency": 4, "identity_consistency": 3})
@@ -33,17 +43,17 @@ def dimension(name: str, metrics: Mapping[str, float]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def overall(metrics: Mapping[str, float], task: str | None = None) -> float | None:
+def score_overall(metrics: Mapping[str, float], task: str | None = None) -> float | None:
     """Return an item's overall score, 1 to 5; None where a dimension is missing that its task has.
 
     >>> round(overall({"instruction_following": 4, "unedited_region_consistency": 5, "visual_quality": 3}), 4)
     4.1289
     """
-    ia, vc, vq = (dimension(name, metrics) for name in DIMENSIONS)
+    ia, vc, vq = (score_dimension(name, metrics) for name in DIMENSIONS)
     if task == STYLE_TRANSFER:
         parts, weights = (ia, vq), STYLE_WEIGHTS
     else:
-        parts, weights = (ia, vc, vq), WEIGHTS[part_of(task)]  # type: ignore[assignment]
+        parts, weights = (ia, vc, vq), WEIGHTS[find_part_number(task)]  # type: ignore[assignment]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -55,20 +65,20 @@ def overall(metrics: Mapping[str, float], task: str | None = None) -> float | No
     return min(max(known), max(min(known), total))  # rounding must not carry it past its own parts
 
 
-def on_hundred(value: float) -> float:
+def to_hundred(value: float) -> float:
     """Return a score of 1 to 5 as 0 to 100."""
     return (value - LOW) / (HIGH - LOW) * 100
 
 
-def on_five(value: float) -> float:
+def to_five(value: float) -> float:
     """Return a score of 0 to 100 as 1 to 5."""
     return LOW + value / 100 * (HIGH - LOW)
 
 
-def item_score(edit: Edit, scores: Mapping[str, float]) -> float | None:
+def score_item(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return an item's overall score as 0 to 100; None where a metric is missing that it is asked."""
-    wanted = [name for name in (IF, WA, URC, IC, VQ) if asked(edit, name)]
+    wanted = [name for name in (IF, WA, URC, IC, VQ) if is_asked(edit, name)]
     if not all(name in scores for name in wanted):
         return None
-    value = overall({name: on_five(scores[name]) for name in wanted}, task_of(edit))
-    return None if value is None else on_hundred(value)
+    value = score_overall({name: to_five(scores[name]) for name in wanted}, find_task(edit))
+    return None if value is None else to_hundred(value)

@@ -71,7 +71,7 @@ def _key(said: str) -> str:
 _BY_KEY = {_key(task): task for task in TASKS}
 
 
-def task_of(edit: Edit) -> str | None:
+def find_task(edit: Edit) -> str | None:
     """Return an item's task; None where it names none, which is judged like a general edit."""
     said = str(edit.instruction_type or edit.extra.get("task") or "").strip()
     if not said:
@@ -81,7 +81,7 @@ def task_of(edit: Edit) -> str | None:
     raise MissingInput(f'edit {edit.id}: Edit-Compass has no task "{said}"; its tasks are: {", ".join(TASKS)}')
 
 
-def task_in_path(said: str) -> str | None:
+def find_task_in_path(said: str) -> str | None:
     """Return the task whose folder a path leads through; None where it leads through none.
 
     >>> task_in_path("data/Part3/Chemical/images/7.png"), task_in_path("Part3/ADD/7.png")
@@ -89,12 +89,12 @@ def task_in_path(said: str) -> str | None:
     """
     for part, folder in pairwise(PurePosixPath(said.replace("\\", "/")).parts):
         task = _BY_KEY.get(_key(folder))
-        if task is not None and part.capitalize() == part_of(task):
+        if task is not None and part.capitalize() == find_part_number(task):
             return task
     return None
 
 
-def task_of_item(item: Mapping[str, Any]) -> str | None:
+def find_task_of_item(item: Mapping[str, Any]) -> str | None:
     """Return an item's task by its own fields, else by the paths of its pictures; None where none of them tells.
 
     A field `task` is returned as it is written, so that one the paper does not have is not passed over.
@@ -105,14 +105,14 @@ def task_of_item(item: Mapping[str, Any]) -> str | None:
         if task := _BY_KEY.get(_key(str(item.get(name) or ""))):
             return task
     for name in ("source_image", "winner", "loser"):
-        if task := task_in_path(str(item.get(name) or "")):
+        if task := find_task_in_path(str(item.get(name) or "")):
             return task
     if _key(str(item.get("edit_type") or "")) == _key(PAINT):
         return f"{PAINT}_en"  # the public script's reading of a paint item that does not say cn
     return None
 
 
-def unmarked(said: str) -> str | None:
+def find_unmarked(said: str) -> str | None:
     """Return the picture without marks that belongs to an annotated one; None for other pictures.
 
     >>> unmarked("Part6/Complex_Paint_en/EN/7.png")
@@ -124,52 +124,52 @@ def unmarked(said: str) -> str | None:
     return str(PurePosixPath(*(CLEAN if part in MARKED else part for part in parts)))
 
 
-def unmarked_source(item: Mapping[str, Any]) -> str | None:
+def find_unmarked_source(item: Mapping[str, Any]) -> str | None:
     """Return the source without marks of an item that is asked by marks drawn on its source; None for other items."""
-    task = task_of_item(item) or ""
-    return unmarked(str(item.get("source_image") or "")) if task.startswith(PAINT) else None
+    task = find_task_of_item(item) or ""
+    return find_unmarked(str(item.get("source_image") or "")) if task.startswith(PAINT) else None
 
 
-def part_of(task: str | None) -> str:
+def find_part_number(task: str | None) -> str:
     """Return the part a task belongs to; an item without a task counts as General."""
     return next((part for part, tasks in PARTS.items() if task in tasks), "Part1")
 
 
-def asked(edit: Edit, criterion: str) -> bool:
+def is_asked(edit: Edit, criterion: str) -> bool:
     """Say whether an item is asked a criterion: by its own boolean, else by its task (Appendix D)."""
     flag = edit.extra.get(FLAGS[criterion])
     if isinstance(flag, bool):
         return flag
-    task = task_of(edit)
+    task = find_task(edit)
     if criterion == WA:
-        return part_of(task) in ("Part3", "Part4")
+        return find_part_number(task) in ("Part3", "Part4")
     if criterion == URC:
         return task != STYLE_TRANSFER
     return criterion != IC or task in IDENTITY_TASKS
 
 
-def undecided(edit: Edit, criteria: Sequence[str]) -> tuple[str, ...]:
+def find_undecided(edit: Edit, criteria: Sequence[str]) -> tuple[str, ...]:
     """Return the criteria of which nothing tells whether an item is asked them: neither its booleans nor its task."""
-    if task_of(edit) is not None:
+    if find_task(edit) is not None:
         return ()
     always = (IF, VQ)
     return tuple(name for name in criteria if name not in always and not isinstance(edit.extra.get(FLAGS[name]), bool))
 
 
-def family_of(edit: Edit) -> str:
+def find_family(edit: Edit) -> str:
     """Return the family of wordings an item belongs to: complex instruction, complex paint, multi-image or other."""
-    task = task_of(edit)
+    task = find_task(edit)
     if _key(str(edit.extra.get("edit_type", ""))) == _key(PAINT) or (task or "").startswith(PAINT):
         return "complex_paint"
-    if part_of(task) == "Part5" or (task is None and edit.more_images.get("references")):
+    if find_part_number(task) == "Part5" or (task is None and edit.more_images.get("references")):
         return "multi_image"
     return "complex_instruction" if task == "Complex_Instruction" else "other"
 
 
-def choose(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
+def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Pick the wording of the item's family, or the one for all others, if the item is asked the criterion."""
-    if not asked(edit, variants[0].criterion):
+    if not is_asked(edit, variants[0].criterion):
         return None
-    family = family_of(edit)
+    family = find_family(edit)
     by_name = {rubric.variant: rubric for rubric in variants}
     return by_name.get(family) or by_name.get("other") or variants[0]

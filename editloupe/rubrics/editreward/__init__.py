@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from editloupe.rubrics.case_pictures import make_cases
+from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.editcompass import EDIT_COMPASS
-from editloupe.rubrics.editcompass.tasks import TASKS, task_of
-from editloupe.rubrics.editreward.scoring import PAIRS, choose, reward
+from editloupe.rubrics.editcompass.tasks import TASKS, find_task
+from editloupe.rubrics.editreward.scoring import PAIRS, choose_variant, score_candidate
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.rubric_files import load_rubrics
@@ -25,11 +25,11 @@ EDITREWARD_COMPASS = Protocol(
         *load_rubrics(files(__package__), ("pairs",)),
     ),
     default_mode="plain",
-    make_cases=make_cases,
+    make_cases=build_cases,
     types=TASKS,
-    type_of=task_of,
-    choose=choose,
-    edit_score=reward,
+    type_of=find_task,
+    choose=choose_variant,
+    edit_score=score_candidate,
     weighting="edits",
     arithmetic=(
         "A candidate's reward is the mean of its dimension's metrics; a pair is right if the winner's reward is strictly higher, "

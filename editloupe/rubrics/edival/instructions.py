@@ -15,11 +15,11 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from editloupe._util.errors import first_error
-from editloupe.rubrics.edival.pools import Pools, update
-from editloupe.rubrics.edival.rules import Hit, related
+from editloupe.rubrics.edival.pools import Pools, update_pools
+from editloupe.rubrics.edival.rules import Hit, is_related
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.tasks import CJK, POSITIONS, TYPES, Form, Position, Task, TaskType, listed, texts
+from editloupe.rubrics.edival.tasks import CJK, POSITIONS, TYPES, Form, Position, Task, TaskType, join_names, texts
 
 Connector = Literal["plain", "shuffled", "ordered", "keep"]
 CONNECTORS: tuple[Connector, ...] = get_args(Connector)
@@ -43,14 +43,14 @@ class Plan:
     """What a proposal must name."""
 
 
-def feasible(kind: TaskType, pools: Pools) -> bool:
+def list_feasible_types(kind: TaskType, pools: Pools) -> bool:
     """Whether an instruction of this type can be made from what is available."""
     if kind in ("subject_add", "text_change", "background_change"):
         return True
     return len(pools.available) >= (2 if kind == "position_change" else 1)
 
 
-def next_type(pools: Pools, used: Collection[TaskType], chance: random.Random) -> TaskType:
+def draw_next_type(pools: Pools, used: Collection[TaskType], chance: random.Random) -> TaskType:
     """Return the type of the next turn: one not used yet, subject_add where it cannot be done or nothing is available.
 
     Once all nine are used they all count as unused again.
@@ -59,10 +59,10 @@ def next_type(pools: Pools, used: Collection[TaskType], chance: random.Random) -
         return "subject_add"
     open_types = [kind for kind in TYPES if kind not in used] or list(TYPES)
     kind = chance.choice(open_types)
-    return kind if feasible(kind, pools) else "subject_add"
+    return kind if list_feasible_types(kind, pools) else "subject_add"
 
 
-def plan(kind: TaskType, pools: Pools, settings: EdivalSettings, chance: random.Random) -> Plan:
+def plan_task(kind: TaskType, pools: Pools, settings: EdivalSettings, chance: random.Random) -> Plan:
     """Decide by chance what the paper decides by chance: the object, the reference and its side, the count."""
     match kind:
         case "subject_add":
@@ -90,7 +90,7 @@ def plan(kind: TaskType, pools: Pools, settings: EdivalSettings, chance: random.
     return Plan("background_change", keys=("background",))
 
 
-def complete(plan: Plan, proposal: Mapping[str, Any], pools: Pools, boxes: Mapping[str, Sequence[Hit]]) -> Task:
+def complete_task(plan: Plan, proposal: Mapping[str, Any], pools: Pools, boxes: Mapping[str, Sequence[Hit]]) -> Task:
     """Return the task a plan and a proposal make; raises BadProposal with one sentence where they make none.
 
     `boxes` are those of the base picture: a place that an untouched object has already is no change.
@@ -106,7 +106,7 @@ def complete(plan: Plan, proposal: Mapping[str, Any], pools: Pools, boxes: Mappi
     _check(plan, values, pools, boxes)
     try:
         task = Task(type=plan.type, **values)
-        update(pools, task)
+        update_pools(pools, task)
     except ValidationError as error:
         raise BadProposal(f"{first_error(error).message}.") from None
     except (KeyError, ValueError) as error:
@@ -134,13 +134,13 @@ def draw_task(plan: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chan
     last = BadProposal("nothing needs to be proposed.")
     for _ in range(200 if plan.keys else 1):
         try:
-            return complete(plan, {key: chance.choice(choices[key]) for key in plan.keys}, pools, boxes)
+            return complete_task(plan, {key: chance.choice(choices[key]) for key in plan.keys}, pools, boxes)
         except BadProposal as problem:
             last = problem
     raise last
 
 
-def compressed(
+def compress_instructions(
     instructions: Sequence[str],
     unchanged: Sequence[str],
     connector: Connector,
@@ -164,7 +164,7 @@ def compressed(
         marks = [words["first"], *[words["then"]] * (len(sentences) - 2), words["last"]]
         sentences = [f"{mark}: {s[:1].lower()}{s[1:]}" for mark, s in zip(marks, sentences, strict=True)]
     if connector == "keep" and unchanged:
-        sentences.append(words["keep"].format(unchanged=listed(unchanged)))
+        sentences.append(words["keep"].format(unchanged=join_names(unchanged)))
     return " ".join(sentences)
 
 
@@ -237,4 +237,4 @@ def _holds(values: Mapping[str, Any], pools: Pools, boxes: Mapping[str, Sequence
     if not all(name in pools.unchanged and boxes.get(name) for name in names):
         return False
     best = [max(boxes[name], key=lambda hit: hit.score) for name in names]
-    return related(best[0], best[1], values["position"], 0.0)
+    return is_related(best[0], best[1], values["position"], 0.0)

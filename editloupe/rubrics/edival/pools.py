@@ -41,7 +41,7 @@ class Pools(Record):
         return any(item.name == name for item in self.available)
 
 
-def start(objects: Iterable[SceneObject]) -> Pools:
+def start_pools(objects: Iterable[SceneObject]) -> Pools:
     """Return the pools before the first turn: everything is there, unchanged and available."""
     found = tuple(objects)
     names = tuple(item.name for item in found)
@@ -51,29 +51,29 @@ def start(objects: Iterable[SceneObject]) -> Pools:
 def subject_add(pools: Pools, task: Task) -> Pools:
     """A further object is there; nothing else is touched, the reference object neither."""
     name = str(task.new_object)
-    return _with(pools, available=(*pools.available, SceneObject(name=name, object=name)), appeared=name)
+    return _replace_pools(pools, available=(*pools.available, SceneObject(name=name, object=name)), appeared=name)
 
 
 def subject_remove(pools: Pools, task: Task) -> Pools:
     """The object is no longer there."""
-    return _with(pools, available=_without(pools, task), touched=task.object)
+    return _replace_pools(pools, available=_remove(pools, task), touched=task.object)
 
 
 def subject_replace(pools: Pools, task: Task) -> Pools:
     """Another object stands in its place, in the foreground or not as the old one was."""
     old, name = pools.find(str(task.object)), str(task.new_object)
     put = SceneObject(name=name, object=name, foreground=old.foreground)
-    return _with(pools, available=_in_place(pools, old, put), touched=old.name, appeared=name)
+    return _replace_pools(pools, available=_substitute(pools, old, put), touched=old.name, appeared=name)
 
 
 def color_alter(pools: Pools, task: Task) -> Pools:
     """The object has another color, and by it another name."""
-    return _altered(pools, task, color=task.color)
+    return _alter(pools, task, color=task.color)
 
 
 def material_alter(pools: Pools, task: Task) -> Pools:
     """The object has another material, and by it another name."""
-    return _altered(pools, task, material=task.material)
+    return _alter(pools, task, material=task.material)
 
 
 def text_change(pools: Pools, task: Task) -> Pools:
@@ -83,23 +83,23 @@ def text_change(pools: Pools, task: Task) -> Pools:
     """
     if task.object is None:
         appeared = None if task.text in pools.all else task.text
-        return _with(pools, available=pools.available, appeared=appeared)
+        return _replace_pools(pools, available=pools.available, appeared=appeared)
     old = pools.find(task.object)
     changed = old.model_copy(update={"text": task.text})
-    return _with(pools, available=_in_place(pools, old, changed), touched=old.name)
+    return _replace_pools(pools, available=_substitute(pools, old, changed), touched=old.name)
 
 
 def position_change(pools: Pools, task: Task) -> Pools:
     """The object is elsewhere: still available, no longer unchanged; the reference object is not touched."""
     pools.find(str(task.object))
-    return _with(pools, available=pools.available, touched=task.object)
+    return _replace_pools(pools, available=pools.available, touched=task.object)
 
 
 def count_change(pools: Pools, task: Task) -> Pools:
     """There are more or fewer of the object."""
     old = pools.find(str(task.object))
     changed = old.model_copy(update={"count": task.count})
-    return _with(pools, available=_in_place(pools, old, changed), touched=old.name)
+    return _replace_pools(pools, available=_substitute(pools, old, changed), touched=old.name)
 
 
 def background_change(pools: Pools, task: Task) -> Pools:
@@ -123,7 +123,7 @@ UPDATES: Mapping[TaskType, Callable[[Pools, Task], Pools]] = {
 }
 
 
-def update(pools: Pools, task: Task) -> Pools:
+def update_pools(pools: Pools, task: Task) -> Pools:
     """Return the pools after an instruction.
 
     An object that is not available raises KeyError; one that appears under a name that was used before, ValueError.
@@ -131,13 +131,13 @@ def update(pools: Pools, task: Task) -> Pools:
     return UPDATES[task.type](pools, task)
 
 
-def _altered(pools: Pools, task: Task, **changes: str | None) -> Pools:
+def _alter(pools: Pools, task: Task, **changes: str | None) -> Pools:
     old = pools.find(str(task.object))
     changed = old.but(**changes)
-    return _with(pools, available=_in_place(pools, old, changed), touched=old.name, appeared=changed.name)
+    return _replace_pools(pools, available=_substitute(pools, old, changed), touched=old.name, appeared=changed.name)
 
 
-def _with(
+def _replace_pools(
     pools: Pools, available: tuple[SceneObject, ...], touched: str | None = None, appeared: str | None = None
 ) -> Pools:
     if appeared is not None and appeared in pools.all:
@@ -147,12 +147,12 @@ def _with(
     return Pools(all=known, unchanged=unchanged, available=available, background=pools.background)
 
 
-def _without(pools: Pools, task: Task) -> tuple[SceneObject, ...]:
+def _remove(pools: Pools, task: Task) -> tuple[SceneObject, ...]:
     gone = pools.find(str(task.object))
     return tuple(item for item in pools.available if item is not gone)
 
 
-def _in_place(pools: Pools, old: SceneObject, put: SceneObject) -> tuple[SceneObject, ...]:
+def _substitute(pools: Pools, old: SceneObject, put: SceneObject) -> tuple[SceneObject, ...]:
     return tuple(put if item is old else item for item in pools.available)
 
 
@@ -187,11 +187,11 @@ class Turn(Record):
         return self.names_after[number] if self.names_after else None
 
 
-def turn_of(pools: Pools, tasks: Sequence[Task], mode: str, image: str) -> Turn:
+def build_turn(pools: Pools, tasks: Sequence[Task], mode: str, image: str) -> Turn:
     """Return the turn that these tasks make from the pools before the first of them."""
     names: list[str | None] = []
     for task in tasks:
-        after = update(pools, task)
+        after = update_pools(pools, task)
         names.append(next((name for name in after.all if name not in pools.all), None))
         pools = after
     return Turn(

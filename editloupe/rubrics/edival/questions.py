@@ -11,10 +11,10 @@ from typing import Any
 from editloupe._util.text import quoted
 from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.tasks import CJK, Task, with_article
+from editloupe.rubrics.edival.tasks import CJK, Task, add_article
 from editloupe.rubrics.model import PartText, Rubric, TextAnswer
-from editloupe.rubrics.rubric_files import bundled_rubric
-from editloupe.rubrics.wording import filled
+from editloupe.rubrics.rubric_files import load_bundled_rubric
+from editloupe.rubrics.wording import fill_in
 
 TEXT_ANYWHERE = "text_change_anywhere"
 _WHERE = {"text_change": "on the {object}", TEXT_ANYWHERE: "in the picture"}
@@ -32,17 +32,17 @@ _FILES = {
 
 @cache
 def _text(name: str) -> Rubric:
-    return bundled_rubric(files(__package__) / f"{name}.yaml")
+    return load_bundled_rubric(files(__package__) / f"{name}.yaml")
 
 
 @cache
-def parts() -> Mapping[str, PartText]:
+def build_parts() -> Mapping[str, PartText]:
     """Return the words of every question an LMM is asked here, by name; names in braces are of the task."""
     texts = {name: _text(file) for name, file in _FILES.items()}
     return {
         name: PartText(
             title=rubric.title,
-            question=filled(rubric.question, where=_WHERE.get(name, ""), asked=_CONFIRMED.get(name, "")),
+            question=fill_in(rubric.question, where=_WHERE.get(name, ""), asked=_CONFIRMED.get(name, "")),
             notes=rubric.notes,
             setting=rubric.modes["tools"].setting,
             shape=rubric.answer.shape if isinstance(rubric.answer, TextAnswer) else None,
@@ -51,33 +51,33 @@ def parts() -> Mapping[str, PartText]:
     }
 
 
-def question(task: Task, worded: Rubric | None = None) -> Rubric:
+def build_question(task: Task, worded: Rubric | None = None) -> Rubric:
     """Return the rubric of a task that an LMM answers, its question filled in; in the words of a rubric that has others."""
     if task.by_detector:
         raise ValueError(f"{task.type} is settled by boxes")
     name = TEXT_ANYWHERE if task.type == "text_change" and not task.object else task.type
-    return _asked(name, task, worded)
+    return _fill_in(name, task, worded)
 
 
-def precheck(task: Task, worded: Rubric | None = None) -> Rubric:
+def build_precheck(task: Task, worded: Rubric | None = None) -> Rubric:
     """Return the rubric by which an LMM confirms on both pictures what boxes say of an addition or a replacement."""
     if (name := f"precheck_{task.type}") not in _CONFIRMED:
         raise ValueError(f"{task.type} has no pre-check")
-    return _asked(name, task, worded)
+    return _fill_in(name, task, worded)
 
 
-def _asked(name: str, task: Task, worded: Rubric | None) -> Rubric:
-    words = worded.parts.get(name, parts()[name]) if worded else parts()[name]
+def _fill_in(name: str, task: Task, worded: Rubric | None) -> Rubric:
+    words = worded.parts.get(name, build_parts()[name]) if worded else build_parts()[name]
     values = {key: getattr(task, key) for key in ("object", "color", "material", "background", "new_object")}
     said = {key: quoted(str(value)) for key, value in values.items() if value is not None}
     if task.new_object is not None:
-        said["new_object"] = quoted(with_article(task.new_object))
+        said["new_object"] = quoted(add_article(task.new_object))
     rubric = _text(_FILES[name])
     mode = rubric.modes["tools"].model_copy(update={"setting": words.setting})
     changes: dict[str, Any] = {
         "title": words.title,
-        "question": filled(words.question, **said),
-        "notes": tuple(filled(note, **said) for note in words.notes),
+        "question": fill_in(words.question, **said),
+        "notes": tuple(fill_in(note, **said) for note in words.notes),
         "modes": {"tools": mode},
         **({"wording": worded.wording} if worded else {}),
     }
@@ -86,7 +86,7 @@ def _asked(name: str, task: Task, worded: Rubric | None) -> Rubric:
     return rubric.model_copy(update=changes)
 
 
-def crop_queries(task: Task, name_after: str | None = None) -> tuple[DetectorQuery, ...]:
+def list_crop_queries(task: Task, name_after: str | None = None) -> tuple[DetectorQuery, ...]:
     """Return where to look for the object a question is about, until one of the queries finds it.
 
     After the edit under its old name, then under the name it should have by then, then where it was before the edit. A
@@ -98,19 +98,19 @@ def crop_queries(task: Task, name_after: str | None = None) -> tuple[DetectorQue
     return (*(DetectorQuery("after", name) for name in names), DetectorQuery("before", task.object))
 
 
-def enlarged(hit: Hit, settings: EdivalSettings) -> tuple[float, float, float, float]:
+def enlarge(hit: Hit, settings: EdivalSettings) -> tuple[float, float, float, float]:
     """Return the part of the picture that is cut out for a box: the box, or a larger part around a small one.
 
     >>> from editloupe.rubrics.edival.settings import published
     >>> [round(v, 3) for v in enlarged(Hit(x1=0.5, y1=0.2, x2=0.52, y2=0.6, score=1), published())]
     [0.46, 0.2, 0.56, 0.6]
     """
-    x1, x2 = _grown(hit.x1, hit.x2, settings)
-    y1, y2 = _grown(hit.y1, hit.y2, settings)
+    x1, x2 = _grow(hit.x1, hit.x2, settings)
+    y1, y2 = _grow(hit.y1, hit.y2, settings)
     return x1, y1, x2, y2
 
 
-def _grown(low: float, high: float, settings: EdivalSettings) -> tuple[float, float]:
+def _grow(low: float, high: float, settings: EdivalSettings) -> tuple[float, float]:
     if high - low >= settings.small_box - 1e-9:  # shares of pixels are not exact in binary
         return low, high
     side = max(settings.enlarged_box, high - low)
@@ -122,11 +122,11 @@ def compare_text(read: str, task: Task, cropped: bool, settings: EdivalSettings)
     """Compare a text that was read with the asked one: equal on an object's crop, occurring in a whole picture."""
     rule = settings.text_match if settings.text_match != "auto" else "equal" if cropped else "contains"
     asked = str(task.text)
-    matches = same_text(read, asked) if rule == "equal" else occurs_in(asked, read)
+    matches = is_same_text(read, asked) if rule == "equal" else occurs_in(asked, read)
     return Finding(matches, f'read "{read}", asked "{asked}"')
 
 
-def normalised(text: str) -> list[str]:
+def normalize(text: str) -> list[str]:
     """Return the words of a text without capitals and punctuation.
 
     >>> normalised(" Wild-Path,\\n2nd EDITION! ")
@@ -137,13 +137,13 @@ def normalised(text: str) -> list[str]:
     return kept.split()
 
 
-def same_text(a: str, b: str) -> bool:
+def is_same_text(a: str, b: str) -> bool:
     """Whether two texts are the same but for capitals, punctuation and spaces.
 
     >>> same_text("WILDPATH", "wild path!"), same_text("wild", "wild path")
     (True, False)
     """
-    return "".join(normalised(a)) == "".join(normalised(b))
+    return "".join(normalize(a)) == "".join(normalize(b))
 
 
 def occurs_in(part: str, whole: str) -> bool:
@@ -152,7 +152,7 @@ def occurs_in(part: str, whole: str) -> bool:
     >>> occurs_in("open", "We are OPEN."), occurs_in("open", "Copenhagen")
     (True, False)
     """
-    words, among = normalised(part), normalised(whole)
+    words, among = normalize(part), normalize(whole)
     if CJK.search(part):
         return "".join(words) in "".join(among)
     return any(among[i : i + len(words)] == words for i in range(len(among) - len(words) + 1)) and bool(words)

@@ -119,13 +119,13 @@ _FORMS: tuple[tuple[TaskType, str], ...] = (
 """How other benchmarks word their instructions; tried in this order, after our own wording."""
 
 
-def turn_for(edit: Edit) -> Turn:
+def find_turn(edit: Edit) -> Turn:
     """Return what an edit asks for; raises MissingInput where neither its manifest line nor its instruction says it."""
     given: Any = edit.extra.get(KEY)
     if isinstance(given, Mapping) and "tasks" in given:
         return read_turn(edit)
     if given is not None:
-        return Turn(tasks=(_given(edit, given),))
+        return Turn(tasks=(_read_given_task(edit, given),))
     return Turn(tasks=(read_instruction(edit),))
 
 
@@ -138,7 +138,7 @@ def read_instruction(edit: Edit) -> Task:
             f"it has: {', '.join(TYPES)}"
         )
     sentence = " ".join(edit.instruction.split()).strip(" .!")
-    for kind, form in forms() if len(sentence) <= LONGEST else ():
+    for kind, form in list_forms() if len(sentence) <= LONGEST else ():
         match = form.fullmatch(sentence) if wanted in (None, kind) else None
         if match and (task := _task(kind, match.groupdict())):
             return task
@@ -149,13 +149,13 @@ def read_instruction(edit: Edit) -> Task:
 
 
 @cache
-def forms() -> tuple[tuple[TaskType, re.Pattern[str]], ...]:
+def list_forms() -> tuple[tuple[TaskType, re.Pattern[str]], ...]:
     """Return all forms: our own wording first."""
-    found = [*_own_forms(), *_FORMS]
+    found = [*_build_own_forms(), *_FORMS]
     return tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in found)
 
 
-def _own_forms() -> Iterator[tuple[TaskType, str]]:
+def _build_own_forms() -> Iterator[tuple[TaskType, str]]:
     """Turn the templates of texts.yaml round; the longer forms of a type come first."""
     types = {"text_on_object": "text_change", "text_add": "text_change", "subject_add_anywhere": "subject_add"}
     types["background_change_but"] = "background_change"
@@ -188,7 +188,7 @@ def _task(kind: TaskType, found: Mapping[str, str | None]) -> Task | None:
         return None
 
 
-def _given(edit: Edit, given: Any) -> Task:
+def _read_given_task(edit: Edit, given: Any) -> Task:
     try:
         return Task.model_validate(given)
     except ValidationError as error:

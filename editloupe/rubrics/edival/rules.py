@@ -80,13 +80,13 @@ def iou(a: Hit, b: Hit) -> float:
     return shared / (aw * ah + bw * bh - shared)
 
 
-def usable(hits: Iterable[Hit], threshold: float, large: float) -> list[Hit]:
+def filter_usable(hits: Iterable[Hit], threshold: float, large: float) -> list[Hit]:
     """Return the boxes at or above a threshold, best first, without those that fill the picture (Section C.2)."""
     kept = (hit for hit in hits if hit.score >= threshold and not (hit.size[0] > large and hit.size[1] > large))
     return sorted(kept, key=lambda hit: -hit.score)
 
 
-def unique(hits: Sequence[Hit], limit: float) -> list[Hit]:
+def merge_duplicates(hits: Sequence[Hit], limit: float) -> list[Hit]:
     """Return the boxes, best first, without those that overlap a better one by more than a limit; 1.0 keeps all.
 
     >>> twice = [Hit(x1=0, y1=0, x2=0.5, y2=1, score=0.9), Hit(x1=0, y1=0, x2=0.5, y2=0.9, score=0.8)]
@@ -100,18 +100,18 @@ def unique(hits: Sequence[Hit], limit: float) -> list[Hit]:
     return kept
 
 
-def holds(outer: Hit, inner: Hit) -> bool:
+def contains(outer: Hit, inner: Hit) -> bool:
     """Whether a box lies wholly inside another."""
     return outer.x1 <= inner.x1 and outer.y1 <= inner.y1 and outer.x2 >= inner.x2 and outer.y2 >= inner.y2
 
 
-def grounded(hits: Sequence[Hit], max_side: float, max_area: float) -> bool:
+def find_grounded(hits: Sequence[Hit], max_side: float, max_area: float) -> bool:
     """Whether an object counts as grounded: found, and none of its boxes too large (Algorithm 1)."""
     sizes = [hit.size for hit in hits]
     return bool(sizes) and all(w < max_side and h < max_side and w * h <= max_area for w, h in sizes)
 
 
-def related(a: Hit, b: Hit, position: Position, margin: float) -> bool:
+def is_related(a: Hit, b: Hit, position: Position, margin: float) -> bool:
     """Whether the center of a box lies left of, right of, above or below another's by more than a margin."""
     (ax, ay), (bx, by) = a.center, b.center
     return {
@@ -195,7 +195,7 @@ def position_change(
     if len(after) > len(before):
         return Finding(False, f"there are more instances than before ({len(before)} before, {len(after)} after)")
     one, other = _best(after), _best(reference_after)
-    if contained_fails and (holds(one, other) or holds(other, one)):
+    if contained_fails and (contains(one, other) or contains(other, one)):
         return Finding(False, "one of the two objects' boxes holds the other whole")
     return _placed(after, reference_after, position, margin)
 
@@ -205,7 +205,7 @@ def count_change(after: Sequence[Hit], count: int) -> Finding:
     return Finding(len(after) == count, f"{_boxes(len(after))} after the edit, {count} asked")
 
 
-def detector_queries(task: Task, settings: EdivalSettings) -> tuple[DetectorQuery, ...]:
+def list_detector_queries(task: Task, settings: EdivalSettings) -> tuple[DetectorQuery, ...]:
     """Return what a detector must be asked for this task, in the order the rule needs it."""
     match task.type:
         case "subject_replace":
@@ -227,13 +227,15 @@ def detector_queries(task: Task, settings: EdivalSettings) -> tuple[DetectorQuer
 
 
 def decide(task: Task, seen: DetectorHits, settings: EdivalSettings) -> Finding:
-    """Apply the rule of a task's type to what the detector found; `seen` holds everything `detector_queries` asks for."""
+    """Apply the rule of a task's type to what the detector found; `seen` holds everything `list_detector_queries` asks for."""
     if not task.by_detector:
         raise ValueError(f"{task.type} is not decided by boxes")
     threshold = settings.threshold_of(task.type)
-    hits = [usable(seen[query], threshold, settings.large_box) for query in detector_queries(task, settings)]
+    hits = [
+        filter_usable(seen[query], threshold, settings.large_box) for query in list_detector_queries(task, settings)
+    ]
     if task.type in ("position_change", "count_change"):
-        hits = [unique(found, settings.duplicate_iou) for found in hits]
+        hits = [merge_duplicates(found, settings.duplicate_iou) for found in hits]
     match task.type:
         case "subject_replace":
             return subject_replace_absent(*hits) if settings.replace_rule == "absent" else subject_replace(*hits)
@@ -261,7 +263,7 @@ def _placed(after: Sequence[Hit], reference: Sequence[Hit], position: Position, 
     best, other = _best(after), _best(reference)
     (x, y), (u, v) = best.center, other.center
     where = f"its center is at ({x:.2f}, {y:.2f}), the other's at ({u:.2f}, {v:.2f}); asked: {position}"
-    return Finding(related(best, other, position, margin), where)
+    return Finding(is_related(best, other, position, margin), where)
 
 
 def _boxes(number: int) -> str:

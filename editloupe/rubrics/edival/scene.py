@@ -56,7 +56,7 @@ class SceneObject(Record):
         'tin red box'
         """
         values = {**self.model_dump(), **changes}
-        values["name"] = named(values["material"], values["color"], values["object"])
+        values["name"] = build_object_name(values["material"], values["color"], values["object"])
         return SceneObject(**values)
 
 
@@ -71,7 +71,7 @@ class GroundedObject(SceneObject):
         return SceneObject(**{name: getattr(self, name) for name in SceneObject.model_fields})
 
 
-def named(material: str | None, color: str | None, object: str) -> str:
+def build_object_name(material: str | None, color: str | None, object: str) -> str:
     """Return an object's name: material, color, object, unknown parts left out.
 
     >>> named(None, "red", "scarf")
@@ -93,12 +93,12 @@ def read_listing(content: Any) -> tuple[SceneObject, ...]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise BadListing(f'"{twice}" is listed twice; list it once and say how many there are in "count".')
-    if content[ALL_OBJECTS] != all_objects(names):
-        raise BadListing(f'"{ALL_OBJECTS}" must be exactly "{all_objects(names)}".')
+    if content[ALL_OBJECTS] != join_object_names(names):
+        raise BadListing(f'"{ALL_OBJECTS}" must be exactly "{join_object_names(names)}".')
     return tuple(found)
 
 
-def all_objects(names: Iterable[str]) -> str:
+def join_object_names(names: Iterable[str]) -> str:
     """Return the string that closes a listing.
 
     >>> all_objects(["red scarf", "leather bag"])
@@ -127,7 +127,7 @@ def _read_object(name: str, value: Any) -> SceneObject:
         raise BadListing(f'"count" of "{name}" must be a whole number from 1.')
     if not isinstance(foreground, bool):
         raise BadListing(f'"foreground" of "{name}" must be true or false.')
-    expected = named(strings["material"], strings["color"], kind)
+    expected = build_object_name(strings["material"], strings["color"], kind)
     if name != expected:
         raise BadListing(f'The key "{name}" must be "{expected}": material, color and object, unknown parts left out.')
     return SceneObject(

@@ -61,7 +61,7 @@ class Rate(Record):
         return self.successes / self.judged if self.judged else None
 
 
-def rate(outcomes: Iterable[bool | None]) -> Rate:
+def compute_rate(outcomes: Iterable[bool | None]) -> Rate:
     """Count successes among what was judged.
 
     >>> rate([True, False, None]).value
@@ -72,7 +72,7 @@ def rate(outcomes: Iterable[bool | None]) -> Rate:
     return Rate(successes=sum(judged), judged=len(judged), unjudged=len(found) - len(judged))
 
 
-def all_of(outcomes: Iterable[bool | None]) -> bool | None:
+def all_succeed(outcomes: Iterable[bool | None]) -> bool | None:
     """Return the logical AND of what may be unknown: a failure decides it, else one unjudged part leaves it open.
 
     >>> all_of([True, True]), all_of([True, False]), all_of([False, None]), all_of([True, None])
@@ -84,7 +84,7 @@ def all_of(outcomes: Iterable[bool | None]) -> bool | None:
     return None if None in found else True
 
 
-def counted(scores: Iterable[TurnScore], turns: int, missing: Missing = "complete") -> list[TurnScore]:
+def count_turns(scores: Iterable[TurnScore], turns: int, missing: Missing = "complete") -> list[TurnScore]:
     """Return the scores of one model and mode that the tables count (Section O.4).
 
     `complete` keeps pictures that have all turns; the paper's tables have one denominator for all turns, so this is its
@@ -112,23 +112,23 @@ def chain_success(scores: Iterable[TurnScore], turn: int) -> Rate:
             chains.setdefault(score.image, []).append(score.last)
         elif score.mode != "multi" and score.turn == turn:
             chains.setdefault(score.image, []).extend(score.follows)
-    return rate(all_of(outcomes) for outcomes in chains.values() if len(outcomes) == turn)
+    return compute_rate(all_succeed(outcomes) for outcomes in chains.values() if len(outcomes) == turn)
 
 
 def marginal_success(scores: Iterable[TurnScore], turn: int) -> Rate:
     """Return the share of pictures whose instruction of this turn alone was followed (Figure 5)."""
-    return rate(score.last for score in scores if score.turn == turn)
+    return compute_rate(score.last for score in scores if score.turn == turn)
 
 
 def task_success(scores: Iterable[TurnScore], turn: int) -> Rate:
     """Return the share of followed instructions among all judged on the pictures of this turn (Tables 16 and 19)."""
-    return rate(outcome for score in scores if score.turn == turn for outcome in score.follows)
+    return compute_rate(outcome for score in scores if score.turn == turn for outcome in score.follows)
 
 
 def type_success(scores: Iterable[TurnScore], turn: int, kind: TaskType) -> Rate:
     """Return the same for one instruction type (Tables 17, 18, 20 and 21)."""
     pairs = (pair for s in scores if s.turn == turn for pair in zip(s.types, s.follows, strict=True))
-    return rate(outcome for own, outcome in pairs if own == kind)
+    return compute_rate(outcome for own, outcome in pairs if own == kind)
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -176,7 +176,7 @@ def overall(following: float | None, consistent: float | None) -> float | None:
     return math.sqrt(following * consistent)
 
 
-def pareto(points: Mapping[str, tuple[float | None, float | None]]) -> tuple[str, ...]:
+def find_pareto_front(points: Mapping[str, tuple[float | None, float | None]]) -> tuple[str, ...]:
     """Return the names on the Pareto front of two figures of which more is better, from left to right.
 
     >>> pareto({"a": (1, 3), "b": (2, 2), "c": (1, 2), "d": (3, 1)})

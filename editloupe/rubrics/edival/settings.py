@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from editloupe._util.errors import describe_error
 from editloupe.rubrics.edival.tasks import TaskType
-from editloupe.rubrics.rubric_files import bundled_yaml, read_yaml
+from editloupe.rubrics.rubric_files import load_bundled_yaml, read_yaml
 from editloupe.types import Record, UserError
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -80,21 +80,21 @@ class EdivalSettings(Record):
 
 
 @cache
-def published() -> EdivalSettings:
+def load_published() -> EdivalSettings:
     """Return the settings of the paper, and ours where it prints none."""
-    return EdivalSettings(**_values(sources()))
+    return EdivalSettings(**_values(load_sources()))
 
 
 @cache
-def paper() -> EdivalSettings:
+def load_paper_settings() -> EdivalSettings:
     """Return the settings of the paper with everything known of its own matching; paper.yaml says where from."""
-    return published().but(_values(sources(PAPER)))
+    return load_published().but(_values(load_sources(PAPER)))
 
 
 @cache
-def sources(table: str = "thresholds") -> dict[str, dict[str, Any]]:
-    """Return the table with the source of every value, or that of what `paper` changes in it."""
-    content: dict[str, dict[str, Any]] = bundled_yaml(files(__package__) / f"{table}.yaml")
+def load_sources(table: str = "thresholds") -> dict[str, dict[str, Any]]:
+    """Return the table with the source of every value, or that of what `load_paper_settings` changes in it."""
+    content: dict[str, dict[str, Any]] = load_bundled_yaml(files(__package__) / f"{table}.yaml")
     return content
 
 
@@ -103,12 +103,12 @@ def _values(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def load_settings(file: Path | None) -> EdivalSettings:
-    """Return the published settings, those called `paper`, or the published ones with the values of a YAML file."""
+    """Return the published settings, those called `load_paper_settings`, or the published ones with the values of a YAML file."""
     if file is None:
-        return published()
+        return load_published()
     if str(file) == PAPER:
-        return paper()
+        return load_paper_settings()
     content = read_yaml(file)
     if not isinstance(content, dict):
         raise UserError(f"{file} must map names of settings to values")
-    return published().but(content)
+    return load_published().but(content)

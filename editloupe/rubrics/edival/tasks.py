@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import model_validator
 
-from editloupe.rubrics.rubric_files import bundled_yaml
+from editloupe.rubrics.rubric_files import load_bundled_yaml
 from editloupe.types import Record
 
 
@@ -23,11 +23,11 @@ class Captions(NamedTuple):
 
 @cache
 def _forms() -> dict[str, dict[str, str]]:
-    content: dict[str, dict[str, str]] = bundled_yaml(files(__package__) / "captions.yaml")
+    content: dict[str, dict[str, str]] = load_bundled_yaml(files(__package__) / "captions.yaml")
     return content
 
 
-def captions(task: Task) -> Captions:
+def build_captions(task: Task) -> Captions:
     """Return the captions of a task.
 
     >>> captions(Task(type="color_alter", object="paper cup", color="blue"))
@@ -135,14 +135,14 @@ class Task(Record):
 @cache
 def texts(form: Form = "ours") -> dict[str, Any]:
     """Return the wording of instructions and connectors; ours has the lists proposals can be drawn from as well."""
-    content: dict[str, Any] = bundled_yaml(files(__package__) / _FILES[form])
+    content: dict[str, Any] = load_bundled_yaml(files(__package__) / _FILES[form])
     return content
 
 
 @cache
 def prompts() -> dict[str, Any]:
     """Return the texts that ask a model for the objects of a picture and for proposals."""
-    content: dict[str, Any] = bundled_yaml(files(__package__) / "prompts.yaml")
+    content: dict[str, Any] = load_bundled_yaml(files(__package__) / "prompts.yaml")
     return content
 
 
@@ -166,8 +166,8 @@ def wording(task: Task, form: Form = "ours") -> str:
         name = "background_change_but"
     values = task.model_dump(exclude_none=True)
     if form == "ours":
-        values["unchanged"] = listed(task.unchanged)
-        values["new_object"] = with_article(task.new_object) if task.new_object else ""
+        values["unchanged"] = join_names(task.unchanged)
+        values["new_object"] = add_article(task.new_object) if task.new_object else ""
     else:
         values["unchanged"] = ", ".join(task.unchanged)
     if task.position:
@@ -178,7 +178,7 @@ def wording(task: Task, form: Form = "ours") -> str:
     return sentence.format(**values)
 
 
-def with_article(noun: str) -> str:
+def add_article(noun: str) -> str:
     """Return a noun behind a or an, by its first letter.
 
     >>> with_article("umbrella"), with_article("wooden fence")
@@ -187,7 +187,7 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return names as a list in a sentence.
 
     >>> listed(["cup", "book", "lamp"])

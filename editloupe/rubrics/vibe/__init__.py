@@ -13,9 +13,9 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics import case_pictures as roles
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import Protocol, Untouched, no_facts
+from editloupe.rubrics.protocol import Protocol, UneditedScore, collect_no_facts
 from editloupe.rubrics.rubric_files import load_rubrics
-from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, choose, gated, sample_score, task_of
+from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, apply_gates, choose_variant, find_task, score_sample
 from editloupe.types import Edit, Mode, Sha
 
 ANNOTATED = "Annotated Image"
@@ -23,20 +23,20 @@ LAYER = "layer"
 """The role of marks that come as a transparent picture of their own, as in the benchmark's files."""
 
 
-def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
+def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
     """Return the one case of a rubric."""
     wanted = rubric.modes[mode].images
     layers = edit.more_images.get(LAYER, ())
     if ANNOTATED not in wanted or edit.more_images.get("annotated") or not layers:
-        return roles.make_cases(edit, rubric, mode, album)
-    marked = album.add(overlaid(album.open(edit.source).pixels, layers[0])).sha
+        return roles.build_cases(edit, rubric, mode, album)
+    marked = album.add(overlay(album.open(edit.source).pixels, layers[0])).sha
     pictures: dict[str, Sha] = {}
     for name in wanted:
-        pictures |= {ANNOTATED: marked} if name == ANNOTATED else roles.gather(edit, [name], album)
+        pictures |= {ANNOTATED: marked} if name == ANNOTATED else roles.open_pictures(edit, [name], album)
     return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures)]
 
 
-def overlaid(pixels: Pixels, layer: PictureSource) -> Pixels:
+def overlay(pixels: Pixels, layer: PictureSource) -> Pixels:
     """Return the picture with a transparent layer over it, stretched to its size."""
     marks = open_layer(layer)
     base = Image.fromarray(pixels).convert("RGBA")
@@ -56,14 +56,14 @@ VIBE = Protocol(
     "Instruction-Driven Image Editing",
     rubrics=tuple(sorted(_RUBRICS, key=lambda rubric: [r.criterion for r in _RUBRICS].index(rubric.criterion))),
     default_mode="plain",
-    make_cases=make_cases,
-    case_facts=no_facts,
+    make_cases=build_cases,
+    case_facts=collect_no_facts,
     further_roles=(LAYER,),
     types=tuple(FORMULAS),
-    type_of=task_of,
-    choose=choose,
-    edit_score=sample_score,
-    reported=gated,
+    type_of=find_task,
+    choose=choose_variant,
+    edit_score=score_sample,
+    reported=apply_gates,
     levels=tuple(LEVELS.values()),
     arithmetic=(
         "A metric is the mean of its checks, 0 or 1 each; a sample's score is its task's geometric mean of metrics, times 100; "
@@ -77,7 +77,7 @@ VIBE = Protocol(
         "overall": f"mean({', '.join(LEVELS)})",
     },
     repeats=3,
-    untouched=Untouched(
+    untouched=UneditedScore(
         criteria={
             "instruction_adherence": 0.0,
             "visual_coherence": 0.0,

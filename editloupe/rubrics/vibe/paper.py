@@ -13,9 +13,9 @@ from typing import Any
 
 from editloupe.rubrics.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 from editloupe.rubrics.paper import Paper
-from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean, Value, averages
+from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean, Value, average_column
 from editloupe.rubrics.vibe import VIBE
-from editloupe.rubrics.vibe.scoring import LEVELS, NAMES, task_of
+from editloupe.rubrics.vibe.scoring import LEVELS, NAMES, find_task
 from editloupe.types import Edit, UserError
 
 FOLDERS: Mapping[str, tuple[str, ...]] = {
@@ -35,7 +35,7 @@ READ = re.compile("id|file_paths|text_prompt|style")
 """Fields that are read into an edit's own; the others are kept under their names."""
 
 
-def read(benchmark: Benchmark) -> Iterator[Edit]:
+def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
     """Stream the samples of every task of the benchmark."""
     found = False
     known = {name for names in FOLDERS.values() for name in names}
@@ -50,14 +50,14 @@ def read(benchmark: Benchmark) -> Iterator[Edit]:
             raise UserError(f"{data} holds no JSON file with the task's samples")
         found = True
         results = _folder(benchmark.results, task) or benchmark.results / data.parent.name / data.name
-        saved = _saved(results)
+        saved = _find_saved(results)
         for item in read_json_list(files[0]):
-            yield _edit(benchmark, task, data, results, item, saved)
+            yield _build_edit(benchmark, task, data, results, item, saved)
     if not found:
         raise UserError(f"{benchmark.data} and {benchmark.results} have no task folder in common, such as */Addition")
 
 
-def part(edit: Edit) -> tuple[str, ...]:
+def find_part(edit: Edit) -> tuple[str, ...]:
     """Name the task of a sample: a model is run on a task as a whole."""
     kind = str(edit.instruction_type)
     return (NAMES.get(kind, kind),)
@@ -71,13 +71,13 @@ def _folder(root: Path, task: str) -> Path | None:
     return None
 
 
-def _saved(results: Path) -> dict[str, str]:
+def _find_saved(results: Path) -> dict[str, str]:
     file = next(iter(sorted(results.glob("*_results.json"))), None)
     items = read_json_list(file) if file else []
     return {str(item.get("id")): str(item["saved_image_path"]) for item in items if item.get("saved_image_path")}
 
 
-def _edit(
+def _build_edit(
     benchmark: Benchmark, task: str, data: Path, results: Path, item: Mapping[str, Any], saved: Mapping[str, str]
 ) -> Edit:
     number, paths, text = str(item.get("id") or "").strip(), item.get("file_paths"), item.get("text_prompt")
@@ -126,7 +126,7 @@ RULE = "A level that lacks a task has no average, and the overall is the mean of
 ONCE = {1: "Single Task", 2: "Double Tasks", 3: "Triple Tasks"}
 
 
-def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     """Yield the tables that the run has the edits for: 1 and 3 of single tasks, 2 of several at once, 4 and 5 of styles."""
     kinds = {_task(edit) for edit in edits}
     columns: list[Column] = []
@@ -136,7 +136,7 @@ def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
         levels.append(Average(tuple(Mean(TOTAL, (task,)) for task in tasks), complete=True))
         columns.append(Column(f"{level} Avg", levels[-1]))
     if kinds & NAMES.keys():
-        yield Layout("VIBE, Table 1", (*columns, averages("Overall", levels)), kind=_task, notes=(RULE,))
+        yield Layout("VIBE, Table 1", (*columns, average_column("Overall", levels)), kind=_task, notes=(RULE,))
         single = tuple(Column(task, Mean(TOTAL, (task,))) for task in NAMES)
         yield Layout("VIBE, Table 3: mean and standard deviation over repeats", single, kind=_task, spread=True)
     several = {n: tuple(kind for kind in kinds if kind and kind.count("+") == n - 1) for n in (2, 3)}
@@ -153,7 +153,7 @@ def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
 
 def _task(edit: Edit) -> str | None:
     try:
-        return task_of(edit)
+        return find_task(edit)
     except UserError:
         return None
 
@@ -162,4 +162,4 @@ def _style(edit: Edit) -> str:
     return str(edit.extra.get("style") or "").lower()
 
 
-PAPER = Paper(VIBE, read=read, part=part, layouts=layouts)
+PAPER = Paper(VIBE, read=read_benchmark, part=find_part, layouts=build_layouts)

@@ -44,7 +44,7 @@ WORDINGS: Mapping[str, Mapping[str, str]] = {"LC": {"contextual_preservation": "
 """Where a task has its own wording of a metric; else it is the one for marks."""
 
 
-def task_of(edit: Edit) -> str:
+def find_task(edit: Edit) -> str:
     """Return a sample's task by its two letters, or several joined by + for multi-task edits (Section 4.2).
 
     >>> from pathlib import Path
@@ -70,21 +70,21 @@ def _letters(text: str) -> str:
     return "".join(c for c in text.lower() if c.isalpha())
 
 
-def formula_of(task: str) -> str:
+def find_formula(task: str) -> str:
     """Return the formula of a task; multi-task edits are scored like their parts."""
     return FORMULAS[task.split("+")[0]]
 
 
-def choose(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
+def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Pick the wording of a metric for the edit's task, if the task has it."""
-    task, criterion = task_of(edit), variants[0].criterion
-    if criterion not in formula.names_in(formula_of(task)):
+    task, criterion = find_task(edit), variants[0].criterion
+    if criterion not in formula.list_names(find_formula(task)):
         return None
     wanted = WORDINGS.get(task, {}).get(criterion, "marks")
     return next(rubric for rubric in variants if rubric.variant in (wanted, ""))
 
 
-def gated(scores: Mapping[str, float]) -> dict[str, float]:
+def apply_gates(scores: Mapping[str, float]) -> dict[str, float]:
     """Return the metrics as the paper reports them: Visual Coherence is 0 where Instruction Adherence is 0 (Section 2.3).
 
     That holds whatever was said of the coherence, and where nothing was.
@@ -94,11 +94,11 @@ def gated(scores: Mapping[str, float]) -> dict[str, float]:
     return dict(scores)
 
 
-def sample_score(edit: Edit, scores: Mapping[str, float]) -> float | None:
+def score_sample(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return a sample's score by its task's formula, 0 to 100; None where a metric is missing."""
-    wanted = formula_of(task_of(edit))
-    names = formula.names_in(wanted)
-    shares = gated(scores)
+    wanted = find_formula(find_task(edit))
+    names = formula.list_names(wanted)
+    shares = apply_gates(scores)
     if not all(name in shares for name in names):
         return None
     value = formula.evaluate(wanted, {name: shares[name] / 100 for name in names})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from editloupe.rubrics.case_pictures import make_cases
+from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.wiseedit.scoring import (
@@ -19,10 +19,10 @@ from editloupe.rubrics.wiseedit.scoring import (
     KF,
     METRICS,
     VQ,
-    average,
-    choose,
-    settle,
-    task_of,
+    average_metrics,
+    choose_variant,
+    find_task,
+    settle_missing,
 )
 
 __all__ = ["WISEEDIT"]
@@ -33,12 +33,12 @@ WISEEDIT = Protocol(
     source="Pan et al., WiseEdit: Benchmarking Cognition- and Creativity-Informed Image Editing",
     rubrics=load_rubrics(files(__package__), (IF, DP, VQ, KF, CF)),
     default_mode="plain",
-    make_cases=make_cases,
+    make_cases=build_cases,
     types=tuple(METRICS),
-    type_of=task_of,
-    choose=choose,
-    settle=settle,
-    edit_score=average,
+    type_of=find_task,
+    choose=choose_variant,
+    settle=settle_missing,
+    edit_score=average_metrics,
     apart=("language",),
     levels=((AWARENESS, INTERPRETATION, IMAGINATION),),
     arithmetic=(

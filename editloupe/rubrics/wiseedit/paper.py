@@ -16,10 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.files import open_file
-from editloupe.rubrics.benchmark import Benchmark, folders_in, further_columns, make_edit, picture_in, read_json_list
+from editloupe.rubrics.benchmark import (
+    Benchmark,
+    further_columns,
+    list_folders,
+    make_edit,
+    picture_in,
+    read_json_list,
+)
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
-from editloupe.rubrics.tables import NO_MODEL, TOTAL, Column, Layout, Mean, averages
+from editloupe.rubrics.tables import NO_MODEL, TOTAL, Column, Layout, Mean, average_column
 from editloupe.rubrics.wiseedit import WISEEDIT
 from editloupe.rubrics.wiseedit.scoring import (
     ABBREVIATIONS,
@@ -29,8 +36,8 @@ from editloupe.rubrics.wiseedit.scoring import (
     INTERPRETATION,
     METRICS,
     MISSING,
-    inputs_of,
-    task_of,
+    find_task,
+    list_inputs,
 )
 from editloupe.types import Edit, UserError
 
@@ -40,27 +47,27 @@ READ = re.compile(r"idx|prompt|promptcn|input_\d+|hint|ref")
 """Columns that are read into an edit's own fields; the others, such as the type of knowledge, are kept under their names."""
 
 
-def read(benchmark: Benchmark) -> Iterator[Edit]:
+def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
     """Stream the cases, each language on its own; where the model left no picture the edit says so."""
     subsets = list(_subsets(benchmark.data))
     if not subsets:
         raise UserError(f"{benchmark.data} holds neither WiseEdit/<Task>/<Subset> nor WiseEdit-Complex/<Subset>")
-    others = [path for path in folders_in(benchmark.data / "WiseEdit") if path.name not in METRICS and _folders(path)]
+    others = [path for path in list_folders(benchmark.data / "WiseEdit") if path.name not in METRICS and _folders(path)]
     for path in others:
         benchmark.note(f"{path} is no task of WiseEdit ({', '.join(METRICS)}): left out")
     for task, folder in subsets:
         for row in _rows(folder):
             for language in benchmark.languages:
-                if edit := _edit(benchmark, task, folder, row, language):
+                if edit := _build_edit(benchmark, task, folder, row, language):
                     yield edit
 
 
-def part(edit: Edit) -> tuple[str, ...]:
+def find_part(edit: Edit) -> tuple[str, ...]:
     """Name the language and the subset of a case, as a model's results are laid out."""
     return edit.extra["language"], edit.extra["subset"]
 
 
-def absent_part(edit: Edit) -> tuple[str, ...]:
+def find_absent_part(edit: Edit) -> tuple[str, ...]:
     """Name the language of a case: within a language every case without an output counts 0 (Supplement C)."""
     language = edit.extra.get("language")
     return (str(language),) if language else ()
@@ -76,7 +83,7 @@ def _subsets(data: Path) -> Iterator[tuple[str, Path]]:
 
 def _folders(parent: Path) -> list[Path]:
     return [
-        path for path in folders_in(parent) if (path / f"{path.name}.csv").is_file() or (path / "ins.json").is_file()
+        path for path in list_folders(parent) if (path / f"{path.name}.csv").is_file() or (path / "ins.json").is_file()
     ]
 
 
@@ -94,7 +101,7 @@ def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
         raise UserError(f"{file} is not a CSV file in UTF-8 ({error})") from None
 
 
-def _edit(benchmark: Benchmark, task: str, folder: Path, row: Mapping[str, Any], language: str) -> Edit | None:
+def _build_edit(benchmark: Benchmark, task: str, folder: Path, row: Mapping[str, Any], language: str) -> Edit | None:
     """Return a case in a language; None where it has no instruction in that language, nor a result."""
     number = str(row.get("idx") or "").strip()
     where = f"{folder.name}, case {number or '?'}"
@@ -155,22 +162,22 @@ OVERALL = (AWARENESS, INTERPRETATION, IMAGINATION)
 """What the overall is the mean of (Supplement C)."""
 
 
-def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     """Yield the tables of the languages there are: of all cases, of those with one input picture, and of the other tasks."""
     spoken = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
     for language in sorted(
         spoken, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
     ):
         title, word = LANGUAGES.get(str(language), ("Tables 5 and 6: no language given", "no language given"))
-        here = _speaks(language)
-        single = _both(here, lambda edit: inputs_of(edit) == 1)
+        here = _has_language(language)
+        single = _both(here, lambda edit: list_inputs(edit) == 1)
         for words, keep in (("all cases", here), ("cases with one input picture", single)):
             columns = [*_task(AWARENESS), *_task(IMAGINATION), _overall()]
-            yield _layout(f"WiseEdit, {title}, {words}", columns, keep, OVERALL, edits)
+            yield _build_layout(f"WiseEdit, {title}, {words}", columns, keep, OVERALL, edits)
         columns = [*_task(INTERPRETATION), *_task(COMPLEX)]
         others = (INTERPRETATION, COMPLEX)
         title = f"WiseEdit, {INTERPRETATION} and {COMPLEX} (Table 2), {word}"
-        yield _layout(title, columns, here, others, edits)
+        yield _build_layout(title, columns, here, others, edits)
 
 
 def _task(task: str) -> list[Column]:
@@ -180,10 +187,10 @@ def _task(task: str) -> list[Column]:
 
 
 def _overall() -> Column:
-    return averages("Overall AVG", [Mean(TOTAL, (task,)) for task in OVERALL], complete=True)
+    return average_column("Overall AVG", [Mean(TOTAL, (task,)) for task in OVERALL], complete=True)
 
 
-def _layout(
+def _build_layout(
     title: str, columns: Sequence[Column], keep: Callable[[Edit], bool], tasks: Sequence[str], edits: Sequence[Edit]
 ) -> Layout:
     inside = _both(keep, lambda edit: _kind(edit) in tasks)
@@ -200,12 +207,12 @@ def _layout(
 
 def _kind(edit: Edit) -> str | None:
     try:
-        return task_of(edit)
+        return find_task(edit)
     except UserError:
         return None
 
 
-def _speaks(language: object) -> Callable[[Edit], bool]:
+def _has_language(language: object) -> Callable[[Edit], bool]:
     return lambda edit: edit.extra.get("language") == language
 
 
@@ -213,4 +220,11 @@ def _both(one: Callable[[Edit], bool], two: Callable[[Edit], bool]) -> Callable[
     return lambda edit: one(edit) and two(edit)
 
 
-PAPER = Paper(WISEEDIT, read=read, part=part, absent_part=absent_part, layouts=layouts, missing_output=MISSING)
+PAPER = Paper(
+    WISEEDIT,
+    read=read_benchmark,
+    part=find_part,
+    absent_part=find_absent_part,
+    layouts=build_layouts,
+    missing_output=MISSING,
+)

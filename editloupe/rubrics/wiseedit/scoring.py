@@ -31,7 +31,7 @@ TASKS: Mapping[str, str] = {
 """Tasks by their letters alone, so that a subset's name (`Awareness_1`) says its task, too."""
 
 
-def task_of(edit: Edit) -> str:
+def find_task(edit: Edit) -> str:
     """Return an edit's task; the task decides which metrics it is asked."""
     said = str(edit.instruction_type or edit.extra.get("task") or "").strip()
     if task := TASKS.get("".join(c for c in said.lower() if c.isalpha())):
@@ -43,20 +43,20 @@ def task_of(edit: Edit) -> str:
     )
 
 
-def inputs_of(edit: Edit) -> int:
+def list_inputs(edit: Edit) -> int:
     """Return how many input pictures an edit has."""
     return 1 + len([path for path in edit.more_images.get("inputs", ()) if path != edit.source])
 
 
-def choose(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
+def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Pick the wording for one or several input pictures, if the edit's task has this metric."""
-    if variants[0].criterion not in METRICS[task_of(edit)]:
+    if variants[0].criterion not in METRICS[find_task(edit)]:
         return None
-    wanted = "multi" if inputs_of(edit) > 1 else "single"
+    wanted = "multi" if list_inputs(edit) > 1 else "single"
     return next((rubric for rubric in variants if rubric.variant in (wanted, "")), None)
 
 
-def settle(edit: Edit, rubric: Rubric) -> Verdict | None:
+def settle_missing(edit: Edit, rubric: Rubric) -> Verdict | None:
     """Give a case without an output 0 on every metric (Supplement C), shown as missing; nobody is asked."""
     if edit.extra.get(OUTPUT) != MISSING_OUTPUT:
         return None
@@ -69,7 +69,7 @@ def settle(edit: Edit, rubric: Rubric) -> Verdict | None:
     )
 
 
-def average(edit: Edit, scores: Mapping[str, float]) -> float | None:
+def average_metrics(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return a case's AVG: the mean of its task's metrics, 0 to 100; None where one is missing."""
-    wanted = METRICS[task_of(edit)]
+    wanted = METRICS[find_task(edit)]
     return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None

@@ -20,8 +20,8 @@ from editloupe.evals.runs.writer import save_judgement
 from editloupe.judge import Judge
 from editloupe.judge.edit_score import explain_outcome
 from editloupe.pictures.decode import Album
-from editloupe.rubrics.registry import type_reader
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.registry import make_type_reader
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.results import JudgeResult, ShownPicture, VerdictNote, build_result, error_result
 from editloupe.servers.mcp.visual_tools import PictureText
@@ -128,7 +128,7 @@ class JudgeTool:
                 target_boxes=target_boxes,
                 hint=hint or None,
             )
-            edit = type_reader(self._judge.protocol, notes.append)(edit)
+            edit = make_type_reader(self._judge.protocol, notes.append)(edit)
             async with self._slots:
                 return await _finish_before_cancelling(self._judge_and_store(edit, criteria, ctx, notes))
         except UserError as error:
@@ -150,7 +150,7 @@ class JudgeTool:
         try:
             return Edit(**fields)
         except ValidationError as error:
-            raise UserError(mistake(error, whole="")) from None
+            raise UserError(describe_validation_error(error, whole="")) from None
 
     def _build_result(self, judgement: Judgement, album: Album, notes: Sequence[str]) -> CallToolResult:
         verdicts = [describe_outcome(outcome) for outcome in judgement.verdicts]

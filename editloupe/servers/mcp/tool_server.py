@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from editloupe.agent.transport.errors import clean
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.judge import Judge
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.servers.mcp.judge_tool import JudgementStore, JudgeTool
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.results import error_result
@@ -77,7 +77,7 @@ class ToolServer(MCPServer[Any]):
             return error_result(f"{name} failed: {type(cause).__name__}: {clean(str(cause))}")
         except ToolError as error:
             invalid = error.__cause__
-            problem = mistake(invalid, whole="") if isinstance(invalid, ValidationError) else error
+            problem = describe_validation_error(invalid, whole="") if isinstance(invalid, ValidationError) else error
             return error_result(f"{name}: {problem}")
 
     def close(self) -> None:

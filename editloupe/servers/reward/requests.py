@@ -16,7 +16,7 @@ from editloupe.judge.edit_score import EditScore
 from editloupe.pictures.decode import declared_pixels
 from editloupe.pictures.input import as_memory_picture, from_base64
 from editloupe.pictures.memory import MemoryPicture
-from editloupe.rubrics.rubric_files import mistake
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.servers.reward.scoring import EditScorer, edit_key
 from editloupe.types import Edit
 
@@ -108,7 +108,7 @@ def read_json(body: bytes, model: type[M], limits: RequestLimits) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise BadRequest(mistake(error, whole="the request")) from None
+        raise BadRequest(describe_validation_error(error, whole="the request")) from None
 
 
 def make_edit(
@@ -139,7 +139,7 @@ def make_edit(
             **texts,
         )
     except ValidationError as error:
-        return mistake(error, whole="")
+        return describe_validation_error(error, whole="")
     except (ValueError, TypeError) as error:
         return str(error)
     return edit if id else edit.model_copy(update={"id": edit_key(edit)[:16]})

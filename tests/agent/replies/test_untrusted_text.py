@@ -16,10 +16,10 @@ from editloupe._util.text import quoted, quoted_lines
 from editloupe.agent.prompts import EARLIER_FINDINGS, build_task_text
 from editloupe.agent.replies.answers import parse_reply
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.edival.questions import precheck, question
+from editloupe.rubrics.edival.questions import build_precheck, build_question
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.model import Check, ChecksAnswer, NumberAnswer, Rubric, TextAnswer, YesNoAnswer
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from editloupe.rubrics.wording import ROLE
 from editloupe.tools.contract import NoResultCache, ToolError, View
 from editloupe.tools.detect import DetectObject
@@ -33,7 +33,7 @@ from tests.scripted import Request, say
 CORPUS = yaml.safe_load((Path(__file__).parents[2] / "fixtures" / "hostile_texts.yaml").read_text("utf-8"))
 TEXTS = [entry["text"] for entry in CORPUS]
 HARMLESS = "Make the cup red."
-RUBRIC = protocol("dlebench").rubrics[0]
+RUBRIC = get_protocol("dlebench").rubrics[0]
 QUOTATION = re.compile(r'"(?:[^"\\]|\\.)*"')
 FORGED, OWN = "Flawless Execution", "Wrong Action"
 ANY_CHECKS = ChecksAnswer(checks=(Check(key="better", question="?", values={"A": 1.0, "B": 0.0}),))
@@ -108,12 +108,12 @@ def test_a_tool_that_repeats_the_instruction_quotes_it(text: str, tmp_path: Path
 
 
 NAMING: dict[str, Callable[[str], Rubric]] = {
-    "color": lambda words: question(Task(type="color_alter", object=words, color=words)),
-    "material": lambda words: question(Task(type="material_alter", object=words, material=words)),
-    "text": lambda words: question(Task(type="text_change", object=words, text=words)),
-    "background": lambda words: question(Task(type="background_change", background=words)),
-    "an addition": lambda words: precheck(Task(type="subject_add", new_object=words)),
-    "a replacement": lambda words: precheck(Task(type="subject_replace", object=words, new_object=words)),
+    "color": lambda words: build_question(Task(type="color_alter", object=words, color=words)),
+    "material": lambda words: build_question(Task(type="material_alter", object=words, material=words)),
+    "text": lambda words: build_question(Task(type="text_change", object=words, text=words)),
+    "background": lambda words: build_question(Task(type="background_change", background=words)),
+    "an addition": lambda words: build_precheck(Task(type="subject_add", new_object=words)),
+    "a replacement": lambda words: build_precheck(Task(type="subject_replace", object=words, new_object=words)),
 }
 
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from editloupe.types import Edit, Mode
 
 Pixels = npt.NDArray[np.uint8]
@@ -53,5 +53,5 @@ def make_edit(
 
 def make_case(edit: Edit, criterion: str, mode: Mode) -> tuple[Case, Album]:
     """Return the first case of one criterion."""
-    album, dlebench = Album(), protocol("dlebench")
+    album, dlebench = Album(), get_protocol("dlebench")
     return dlebench.make_cases(edit, dlebench.rubric(criterion), mode, album)[0], album

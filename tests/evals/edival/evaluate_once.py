@@ -15,7 +15,7 @@ from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival import evaluate
 from editloupe.evals.edival.judge import EdivalJudge, Instruments
 from editloupe.judge import JudgeSettings
-from editloupe.rubrics.edival.settings import EdivalSettings, published
+from editloupe.rubrics.edival.settings import EdivalSettings, load_published
 from tests.evals.edival.stand_ins import Brightness, ColorFinder, MeanColor
 
 QUICK = JudgeSettings(retry=RetryPolicy(first_wait=0.01, longest_wait=0.02), timeout=20.0)
@@ -40,7 +40,7 @@ def run(
 
     def open_judge(**hooks: Any) -> EdivalJudge:
         looking = instruments or stand_ins()
-        given = {"base_url": url, "rules": rules or published(), "settings": QUICK}
+        given = {"base_url": url, "rules": rules or load_published(), "settings": QUICK}
         return EdivalJudge("openai:gpt-4.1", looking, **given, **hooks)
 
     wanted = evaluate.find_evaluation(chains, results)

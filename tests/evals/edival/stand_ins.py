@@ -14,7 +14,7 @@ from editloupe.evals.edival.files import ChainFile, ChainTurn, relative_name, wr
 from editloupe.evals.edival.instruct import complex_prompts
 from editloupe.pictures.decode import decode
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.edival.pools import start, update
+from editloupe.rubrics.edival.pools import start_pools, update_pools
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.tools.models.features import Vectors
@@ -116,7 +116,7 @@ def kitchen_chain(chains: Path, base: Path) -> ChainFile:
         Task(type="subject_add", new_object="lamp", reference="ceramic blue cup", position="right"),
         Task(type="subject_remove", object="wooden box"),
     ]
-    first = pools = start(
+    first = pools = start_pools(
         [
             SceneObject(name="ceramic white cup", object="cup", color="white", material="ceramic"),
             SceneObject(name="wooden box", object="box", material="wooden"),
@@ -125,7 +125,7 @@ def kitchen_chain(chains: Path, base: Path) -> ChainFile:
     )
     turns = []
     for number, task in enumerate(tasks, 1):
-        pools = update(pools, task)
+        pools = update_pools(pools, task)
         turns.append(ChainTurn(turn=number, task=task, instruction=wording(task), pools=pools))
     chain = ChainFile(
         id="kitchen",

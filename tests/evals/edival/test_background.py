@@ -11,22 +11,22 @@ import pytest
 
 from editloupe.evals.edival.judge import EdivalJudge
 from editloupe.graphs.edival import CONSISTENCY
-from editloupe.rubrics.edival.pools import KEY, start, turn_of
+from editloupe.rubrics.edival.pools import KEY, build_turn, start_pools
 from editloupe.rubrics.edival.scene import SceneObject
-from editloupe.rubrics.edival.settings import EdivalSettings, published
+from editloupe.rubrics.edival.settings import EdivalSettings, load_published
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.types import Edit, Verdict
 from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s
 from tests.evals.edival.evaluate_once import stand_ins
 
-POOLS = start([SceneObject(name="wooden box", object="box", material="wooden")])
+POOLS = start_pools([SceneObject(name="wooden box", object="box", material="wooden")])
 WORDS = (130, 10, 190, 30)
 BEFORE = s.scene(("wooden box", s.BOX))
 
 
 def compared(root: Path, after: Any, task: Task, rules: EdivalSettings | None = None) -> Verdict:
-    turn = turn_of(POOLS, [task], "multi", "kitchen")
+    turn = build_turn(POOLS, [task], "multi", "kitchen")
     edit = Edit(
         source=save(BEFORE, root / "before.png"),
         edited=save(after, root / "after.png"),
@@ -67,7 +67,7 @@ def test_the_way_of_masking_is_a_setting(tmp_path: Path, way: str, blue: float) 
     after = BEFORE.copy()
     after[:, :40] = (0, 0, 180)
     found = compared(
-        tmp_path, after, Task(type="text_change", text="HELLO"), published().but({"background_features": way})
+        tmp_path, after, Task(type="text_change", text="HELLO"), load_published().but({"background_features": way})
     )
     became = np.array([14400 * 90, 14400 * 90, blue])
     assert found.values["background"] == pytest.approx(became.sum() / np.sqrt(3) / np.linalg.norm(became))

@@ -11,14 +11,14 @@ from editloupe.evals.edival.baselines import (
     LMM,
     OVERALL,
     LabelledEdit,
-    best_threshold,
-    blocks,
+    build_blocks,
+    build_tables,
     compare_methods,
     f1_score,
-    sections,
+    find_best_threshold,
 )
 from editloupe.evals.report.text_renderer import as_text
-from editloupe.rubrics.edival.tasks import TYPES, Task, captions
+from editloupe.rubrics.edival.tasks import TYPES, Task, build_captions
 
 
 def edit(kind: str, followed: bool, **said: float | None) -> LabelledEdit:
@@ -84,14 +84,14 @@ def test_the_direction_gets_the_best_threshold_of_each_type() -> None:
     ids=["in order", "in another order", "all pass", "none passes", "equal scores stay together", "nothing"],
 )
 def test_a_threshold_is_found_that_no_other_beats(scores: list[float], human: list[float], threshold: float) -> None:
-    assert best_threshold(np.array(scores, float), np.array(human, float)) == threshold
+    assert find_best_threshold(np.array(scores, float), np.array(human, float)) == threshold
 
 
 def test_no_threshold_beats_the_one_found_on_random_scores() -> None:
     chance = np.random.default_rng(0)
     for _ in range(50):
         scores, human = chance.integers(0, 6, 12) / 10, chance.integers(0, 2, 12).astype(float)
-        best = best_threshold(scores, human)
+        best = find_best_threshold(scores, human)
         tried = [np.mean((scores >= t) == human) for t in (*scores, np.inf)]
         assert np.mean((scores >= best) == human) == max(tried)
 
@@ -99,14 +99,14 @@ def test_no_threshold_beats_the_one_found_on_random_scores() -> None:
 def test_only_edits_that_every_method_judged_are_compared_and_the_rest_is_told() -> None:
     found = compare_methods([*ADD, edit("subject_add", True, rule=1, lmm=None)], [EDIVAL_IF, LMM], people=0.855)
     assert (found.labelled, found.compared, found.left_out) == (5, 4, {EDIVAL_IF: 0, LMM: 1})
-    told = as_text(blocks(found), 120)
+    told = as_text(build_blocks(found), 120)
     assert "4 of 5 labelled edits" in told
     assert "LMM alone has no outcome for 1 of them." in told
     assert "85.5 %" in told
 
 
 def test_the_tables_have_the_papers_columns() -> None:
-    figure, table = sections(compare_methods([*ADD, *COUNT], [EDIVAL_IF, LMM, CLIP_DIR]))
+    figure, table = build_tables(compare_methods([*ADD, *COUNT], [EDIVAL_IF, LMM, CLIP_DIR]))
     assert figure.columns == ("type", "edits", EDIVAL_IF, LMM, CLIP_DIR)
     assert figure.rows[0] == ("subject_add", 4, 75.0, 75.0, 75.0)
     assert table.columns[2:5] == ("PLCC", "κ", "F1")
@@ -135,7 +135,7 @@ TASKS = {
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_every_type_has_captions_that_differ_by_what_is_asked(kind: str) -> None:
-    before, after = captions(Task(type=kind, **TASKS[kind]))  # type: ignore[arg-type]
+    before, after = build_captions(Task(type=kind, **TASKS[kind]))  # type: ignore[arg-type]
     assert before != after
     assert "{" not in before + after
     asked = {"subject_remove": "cup", "position_change": "left"}.get(kind, list(TASKS[kind].values())[-1])

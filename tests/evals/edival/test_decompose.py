@@ -15,9 +15,9 @@ from editloupe.agent.model_settings import ModelSettings
 from editloupe.agent.open_model import open_chat
 from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.decompose import Decomposer
-from editloupe.evals.edival.files import SceneFile, pictures_in, read_json
+from editloupe.evals.edival.files import SceneFile, list_pictures, read_json
 from editloupe.pictures.decode import open_picture
-from editloupe.rubrics.edival.settings import EdivalSettings, published
+from editloupe.rubrics.edival.settings import EdivalSettings, load_published
 from editloupe.types import UserError
 from tests.conftest import StartServer
 from tests.drawn_pictures import save
@@ -52,7 +52,7 @@ class Kitchen:
         quick = ModelSettings(retry=RetryPolicy(first_wait=0.01, longest_wait=0.02, max_attempts=2))
         chat = open_chat("openai:gpt-4.1", self.server.openai_url, quick)
         finder = s.ColorFinder()
-        worker = Decomposer(Asker(chat), "openai:gpt-4.1", finder, "patches", rules or published(), self.out)
+        worker = Decomposer(Asker(chat), "openai:gpt-4.1", finder, "patches", rules or load_published(), self.out)
         return asyncio.run(worker.all(pictures or {"kitchen": self.base}, 2))
 
     @property
@@ -149,7 +149,7 @@ def test_what_is_there_is_not_asked_again_unless_something_it_depends_on_changed
         raise AssertionError("asked again")
 
     assert kitchen.run(never).held == 1
-    assert kitchen.run(FINE, rules=published().but({"decompose_max_area": 0.07})).made == 1
+    assert kitchen.run(FINE, rules=load_published().but({"decompose_max_area": 0.07})).made == 1
     assert [item.name for item in kitchen.scene.objects] == ["ceramic white cup"], "box and sign cover 0.08 each"
     save(s.scene(("wooden box", s.BOX)), kitchen.base)
     assert kitchen.run(FINE).made == 1, "another picture under the same name"
@@ -159,6 +159,6 @@ def test_pictures_of_one_name_are_the_users_mistake(tmp_path: Path) -> None:
     for name in ("a", "b"):
         s.save_base(tmp_path / name)
     with pytest.raises(UserError, match="would both be called kitchen"):
-        pictures_in([tmp_path / "a", tmp_path / "b"])
+        list_pictures([tmp_path / "a", tmp_path / "b"])
     with pytest.raises(UserError, match="nothing at"):
-        pictures_in([tmp_path / "c"])
+        list_pictures([tmp_path / "c"])

@@ -14,10 +14,10 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.edival.judge import Instruments
-from editloupe.evals.edival.metrics import figures_of
+from editloupe.evals.edival.metrics import compute_figures
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
-from editloupe.rubrics.edival.settings import published
+from editloupe.rubrics.edival.settings import load_published
 from editloupe.tools.contract import ToolError
 from editloupe.types import Reason, Unjudged, UserError, Verdict
 from tests.conftest import StartServer
@@ -73,7 +73,7 @@ def test_a_model_that_does_nothing_fails_every_turn_and_keeps_everything(place: 
     s.put(place.results, "lazy", "multi", turns(s.BASE, s.BASE, s.BASE))
     evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
     assert [place.label(f"lazy/multi/kitchen/{n}") for n in (1, 2, 3)] == ["no", "no", "no"]
-    figures = figures_of(place.out).of("multi")[0]
+    figures = compute_figures(place.out).of("multi")[0]
     assert [t.chain.value for t in figures.turns] == [0, 0, 0]
     assert [t.consistency for t in figures.turns] == pytest.approx([1, 1, 1])
     assert figures.last.overall == 0
@@ -118,7 +118,7 @@ def test_without_instruments_the_figures_are_left_out_and_said_so(place: Place, 
     assert alike.score is None
     assert alike.values["background_l1"] == 1
     assert place.outcome("good/multi/kitchen/1", QUALITY).score is None
-    figures = figures_of(place.out)
+    figures = compute_figures(place.out)
     assert figures.models[0].last.consistency is None
     assert figures.models[0].last.consistency_l1 == 1
     assert len(figures.notes) == 2
@@ -136,10 +136,10 @@ def test_a_turn_after_a_missing_one_is_not_judged_and_the_picture_does_not_count
             "gaps/multi/kitchen/1",
             *(f"good/multi/kitchen/{n}" for n in (1, 2, 3)),
         }
-    by_model = {one.model: one for one in figures_of(place.out).models}
+    by_model = {one.model: one for one in compute_figures(place.out).models}
     assert (by_model["gaps"].pictures, by_model["gaps"].counted) == (1, 0)
     assert by_model["gaps"].turns[0].chain.value is None
-    as_far = {one.model: one for one in figures_of(place.out, "per_turn").models}
+    as_far = {one.model: one for one in compute_figures(place.out, "per_turn").models}
     assert [t.chain.value for t in as_far["gaps"].turns] == [1, None, None]
 
 
@@ -154,7 +154,7 @@ def test_complex_pictures_are_judged_for_all_their_instructions_against_the_base
     assert last.label == "no"
     assert last.values["follows"] == [True, True, False], "the box is still there"
     assert last.values["by"] == ["lmm", "detector", "detector"]
-    figures = figures_of(place.out).of("complex")[0]
+    figures = compute_figures(place.out).of("complex")[0]
     assert [t.chain.value for t in figures.turns] == [1, 1, 0]
     assert figures.last.tasks.value == pytest.approx(2 / 3)
     with Run.open(place.out) as run:
@@ -205,7 +205,7 @@ def test_an_unreadable_lmm_leaves_its_turn_unjudged_and_the_others_judged(place:
     assert isinstance(first, Unjudged)
     assert first.reason is Reason.UNREADABLE
     assert place.label("good/multi/kitchen/2") == "yes"
-    figures = figures_of(place.out).models[0]
+    figures = compute_figures(place.out).models[0]
     assert [t.marginal.value for t in figures.turns] == [None, 1, 1]
     assert [t.chain.unjudged for t in figures.turns] == [1, 1, 1]
     assert figures.last.chain.value is None
@@ -221,7 +221,7 @@ def test_in_complex_mode_a_certain_failure_decides_what_the_lmm_left_open(place:
     second = place.outcome("good/complex/kitchen/2", FOLLOWING)
     assert (second.label, second.values["follows"]) == ("no", [None, False])
     assert isinstance(place.outcome("good/complex/kitchen/3", FOLLOWING), Unjudged), "what is known was followed"
-    (model,) = figures_of(place.out).models
+    (model,) = compute_figures(place.out).models
     assert [(t.chain.successes, t.chain.judged, t.chain.unjudged) for t in model.turns] == [
         (0, 0, 1),
         (0, 1, 0),
@@ -271,7 +271,7 @@ def test_the_same_call_again_asks_nothing_and_other_settings_ask_anew(place: Pla
     evaluate(place.chains, place.results, place.out, server.openai_url)
     again = evaluate(place.chains, place.results, place.out, server.openai_url)
     assert (again.tally.held, again.tally.judged, server.served) == (9, 0, 1)
-    other = published().but({"threshold": 0.95})
+    other = load_published().but({"threshold": 0.95})
     changed = evaluate(place.chains, place.results, place.out, server.openai_url, rules=other)
     assert changed.tally.judged > 0
     with Run.open(place.out) as run:

@@ -17,7 +17,7 @@ from editloupe.cli.protocols import build_rewording_file
 from editloupe.evals.edival import evaluate
 from editloupe.evals.edival.judge import Instruments
 from editloupe.evals.runs.store import Run
-from editloupe.rubrics.edival.settings import published
+from editloupe.rubrics.edival.settings import load_published
 from editloupe.tools.contract import ToolError
 from editloupe.tools.models.features import FeatureSettings
 from editloupe.tools.settings import ToolSettings
@@ -105,7 +105,7 @@ def test_a_dry_run_asks_nothing_writes_nothing_and_knows_what_boxes_settle(
 
 
 def test_what_opens_the_judge_can_be_sent_to_a_cluster() -> None:
-    sent = evaluate.OpenEdivalJudge("rules", published(), ToolSettings(), FeatureSettings("dino"), "none")
+    sent = evaluate.OpenEdivalJudge("rules", load_published(), ToolSettings(), FeatureSettings("dino"), "none")
     assert pickle.loads(pickle.dumps(sent)) == sent
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.edival.files import ChainFile, read_folder
-from editloupe.evals.edival.results import edits_of, find_results
+from editloupe.evals.edival.results import build_edits, find_results
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.edival.pools import read_turn
 from editloupe.types import UserError
@@ -98,7 +98,7 @@ def test_a_published_chain_is_judged_by_its_own_pools_in_the_public_layout(tmp_p
         for name in ("7_input_raw", *(f"7_input_raw_turn_{turn}" for turn in (1, 2, 3))):
             save(s.BASE, tmp_path / "results/m" / mode / f"{name}.png")
     chains = read_folder(tmp_path / "chains", ChainFile)
-    edits = list(edits_of(find_results(tmp_path / "results", chains), chains, tmp_path / "chains"))
+    edits = list(build_edits(find_results(tmp_path / "results", chains), chains, tmp_path / "chains"))
     assert [edit.id for edit in edits] == [f"m/{mode}/7/{turn}" for mode in ("multi", "complex") for turn in (1, 2, 3)]
     turns = [read_turn(edit) for edit in edits]
     assert [turn.all for turn in turns[:3]] == [tuple(pool[3]) for pool in POOLS]

@@ -15,10 +15,10 @@ from editloupe.agent.open_model import open_chat
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
-from editloupe.rubrics.edival.pools import update
+from editloupe.rubrics.edival.pools import update_pools
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
-from editloupe.rubrics.edival.settings import published
+from editloupe.rubrics.edival.settings import load_published
 from editloupe.rubrics.edival.tasks import TYPES, wording
 from tests.conftest import StartServer
 from tests.evals.edival import stand_ins as s
@@ -54,7 +54,7 @@ def scene(tmp_path: Path) -> SceneFile:
 
 
 def make(tmp_path: Path, scene: SceneFile, name: str = "chains", **options: Any) -> tuple[ItemTally, ChainFile | None]:
-    rules = published().but({"max_turns": options.pop("turns", 3)})
+    rules = load_published().but({"max_turns": options.pop("turns", 3)})
     worker = Instructor(rules, tmp_path / "objects", tmp_path / name, **options)
     tally = asyncio.run(worker.all([scene]))
     file = tmp_path / name / "kitchen.json"
@@ -82,7 +82,7 @@ def test_a_model_fills_in_every_type(kind: Any, tmp_path: Path, scene: SceneFile
     (turn,) = chain.turns
     assert turn.task.type == kind
     assert turn.instruction == wording(turn.task)
-    assert turn.pools == update(chain.start, turn.task)
+    assert turn.pools == update_pools(chain.start, turn.task)
     assert chain.usage.requests == (0 if kind == "subject_remove" else 1)
 
 
@@ -140,7 +140,7 @@ def test_pools_of_a_chain_lead_from_one_turn_to_the_next(tmp_path: Path, scene: 
         assert chain is not None
         pools = chain.start
         for turn in chain.turns:
-            pools = update(pools, turn.task)
+            pools = update_pools(pools, turn.task)
             assert pools == turn.pools
 
 

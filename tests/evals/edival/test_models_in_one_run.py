@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.edival import evaluate
-from editloupe.evals.edival.metrics import figures_of
+from editloupe.evals.edival.metrics import compute_figures
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 from tests.conftest import StartServer
@@ -89,7 +89,7 @@ def test_a_model_that_comes_later_joins_the_run_and_nothing_is_judged_again(plac
     assert asked == before + 1, "the color of one more first turn"
     assert place.evaluate(str(place.root / "outputs"), "--model", "all", "--model", "none") == 0
     assert place.server.served == asked, "the same pictures in a folder of results are the same edits"
-    found = figures_of(place.root / "run")
+    found = compute_figures(place.root / "run")
     assert [one.model for one in found.of("multi")] == ["all", "none"]
 
 
@@ -106,7 +106,7 @@ def test_two_settings_in_one_run_are_never_mixed(place: Place, capsys: Any) -> N
     assert len(told.strip().splitlines()) == 1
     with Run.open(place.root / "run") as opened:
         first, second = (one.name for one in opened.configurations("edival"))
-    one, other = (figures_of(place.root / "run", configuration=name).of("multi")[0] for name in (first, second))
+    one, other = (compute_figures(place.root / "run", configuration=name).of("multi")[0] for name in (first, second))
     assert [turn.marginal.value for turn in one.turns] == [1, 1, 1]
     assert [turn.marginal.value for turn in other.turns] == [0, 0, 1], "removal has a threshold of its own"
     assert run(["edival", "compare", str(place.root / "run")]) == 0
@@ -117,10 +117,10 @@ def test_two_settings_in_one_run_are_never_mixed(place: Place, capsys: Any) -> N
 def test_runs_of_one_model_each_make_one_table(place: Place) -> None:
     for name in ("all", "half"):
         assert place.evaluate(*place.of(name), out=name) == 0
-    found = figures_of([place.root / "all", place.root / "half"])
+    found = compute_figures([place.root / "all", place.root / "half"])
     assert [one.model for one in found.of("multi")] == ["all", "half"]
     assert place.evaluate("--results", f"all={place.root / 'outputs/none'}", out="again") == 0
-    found = figures_of([place.root / "all", place.root / "again"])
+    found = compute_figures([place.root / "all", place.root / "again"])
     assert [one.model for one in found.of("multi")] == ["all (all)", "all (again)"], "told apart by their runs"
 
 
@@ -129,7 +129,7 @@ def test_of_a_picture_that_was_made_again_the_last_form_counts_and_is_told(place
     assert place.evaluate(*place.of("half")) == 0
     save(s.GOOD[1], place.root / "outputs/half/multi/kitchen/2.png")
     assert place.evaluate(*place.of("half")) == 0
-    found = figures_of(place.root / "run")
+    found = compute_figures(place.root / "run")
     (model,) = found.models
     assert [turn.marginal.value for turn in model.turns] == [1, 1, 0]
     assert model.last.chain.judged == 1
@@ -164,4 +164,4 @@ def test_folders_that_cannot_be_meant_are_one_sentence(
 def test_an_unknown_configuration_is_told_with_those_there_are(place: Place) -> None:
     assert place.evaluate(*place.of("none"), "--criterion", "visual_quality") == 0
     with pytest.raises(UserError, match='has no configuration "other"; it has'):
-        figures_of(place.root / "run", configuration="other")
+        compute_figures(place.root / "run", configuration="other")

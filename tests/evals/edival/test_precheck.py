@@ -12,8 +12,8 @@ from editloupe.evals.edival.judge import EdivalJudge
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.rubrics.edival.pools import KEY
-from editloupe.rubrics.edival.questions import precheck
-from editloupe.rubrics.edival.settings import paper, published
+from editloupe.rubrics.edival.questions import build_precheck
+from editloupe.rubrics.edival.settings import load_paper_settings, load_published
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.types import Edit, Reason, Unjudged, Verdict
 from tests.conftest import StartServer
@@ -22,7 +22,7 @@ from tests.evals.edival.evaluate_once import run as evaluate
 from tests.evals.edival.evaluate_once import stand_ins
 from tests.scripted import Answer, Request, say
 
-CHECKED = published().but({"precheck": ["subject_add"]})
+CHECKED = load_published().but({"precheck": ["subject_add"]})
 
 
 class Place:
@@ -89,17 +89,18 @@ def test_an_answer_that_cannot_be_read_leaves_the_picture_unjudged(place: Place,
 
 
 def test_a_replacement_is_asked_by_both_names() -> None:
-    asked = precheck(Task(type="subject_replace", object="stone railing", new_object="oak fence")).question
+    asked = build_precheck(Task(type="subject_replace", object="stone railing", new_object="oak fence")).question
     assert "an oak fence" in asked
     assert 'the "stone railing"' in asked
     with pytest.raises(ValueError, match="has no pre-check"):
-        precheck(Task(type="subject_remove", object="cup"))
+        build_precheck(Task(type="subject_remove", object="cup"))
 
 
 def test_the_forecast_and_the_unit_know_of_it(scripted: StartServer, tmp_path: Path) -> None:
     url = scripted([]).openai_url
     with_it, without = (
-        EdivalJudge("openai:gpt-4.1", stand_ins(), base_url=url, rules=r) for r in (paper(), published())
+        EdivalJudge("openai:gpt-4.1", stand_ins(), base_url=url, rules=r)
+        for r in (load_paper_settings(), load_published())
     )
     task = {"type": "subject_replace", "object": "cup", "new_object": "mug"}
     edit = Edit(source=tmp_path / "a", edited=tmp_path / "b", instruction="x", extra={KEY: {"tasks": [task]}})

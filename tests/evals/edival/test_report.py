@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from editloupe.evals.edival import compare as comparing
-from editloupe.evals.edival.metrics import EdivalFigures, models_of
-from editloupe.evals.edival.report import blocks, drawings, points
+from editloupe.evals.edival.metrics import EdivalFigures, group_by_model
+from editloupe.evals.edival.report import build_blocks, build_figures, list_points
 from editloupe.evals.edival.tables import SHORT
 from editloupe.evals.report.block_types import Drawing, Heading
 from editloupe.evals.report.figures import as_svg
@@ -86,7 +86,7 @@ def figures(*sets: list[TurnScore], name: str = "run", **more: Any) -> EdivalFig
         judge="openai:gpt-4.1",
         missing="complete",
         turns=3,
-        models=models_of(every, 3, "complete"),
+        models=group_by_model(every, 3, "complete"),
         unjudged=more.pop("unjudged", {}),
         **more,
     )
@@ -109,7 +109,7 @@ def cells(table: PrintedTable) -> list[tuple[str, ...]]:
 
 def grid(heading: str, told: list[Any] | None = None) -> PrintedTable:
     """The first table under a heading."""
-    told = told or blocks(ALL)
+    told = told or build_blocks(ALL)
     place = next(n for n, block in enumerate(told) if isinstance(block, Heading) and heading in block.text)
     return next(block for block in told[place:] if isinstance(block, PrintedTable))
 
@@ -132,7 +132,7 @@ def test_models_stand_in_the_order_of_their_overall_score_at_the_last_turn() -> 
 
 def test_every_type_has_its_column_and_a_type_that_never_came_a_dash() -> None:
     one = figures([s for s in scores("m", "multi", 1.0, 1.0) if s.types != ("count_change",)])
-    told = blocks(one)
+    told = build_blocks(one)
     grids = [b for b in told if isinstance(b, PrintedTable)]
     by_type = next(g for g in grids if g.columns[0] == "T1")
     assert by_type.columns[1:] == tuple(SHORT[kind] for kind in TYPES)
@@ -146,25 +146,27 @@ def test_fronts_name_the_models_no_other_beats() -> None:
     front = found["turn 1: EdiVal-IF and EdiVal-CC"]
     assert set(front.split(", ")) == {"keen", "calm"}
     multi = ALL.of("multi")
-    assert points(multi, 1, ("EdiVal-IF", "EdiVal-CC"))["calm"][1] == pytest.approx(0.95)
+    assert list_points(multi, 1, ("EdiVal-IF", "EdiVal-CC"))["calm"][1] == pytest.approx(0.95)
 
 
 def test_multi_turn_stands_beside_every_complex_form() -> None:
     table = grid("Table 15")
     assert table.columns == ("model", "multi-turn T3", "complex C3", "complex-ordered C3")
     assert [row[0] for row in table.rows] == ["keen"]
-    assert not any("against" in b.text for b in blocks(figures(scores("a", "multi", 1, 1))) if isinstance(b, Heading))
+    assert not any(
+        "against" in b.text for b in build_blocks(figures(scores("a", "multi", 1, 1))) if isinstance(b, Heading)
+    )
 
 
 def test_what_is_unjudged_and_the_rule_for_missing_pictures_are_said() -> None:
-    text = as_text(blocks(ALL), 160)
+    text = as_text(build_blocks(ALL), 160)
     assert "2 no_answer" in text
     assert "result at every turn" in text
 
 
 @pytest.mark.long
 def test_the_report_comes_as_text_markdown_and_a_page_with_its_figures_inside() -> None:
-    told, drawn = blocks(ALL), drawings(ALL)
+    told, drawn = build_blocks(ALL), build_figures(ALL)
     assert set(drawn) == {
         "marginal-multi",
         "marginal-complex",
@@ -190,7 +192,7 @@ def test_curves_and_fronts_are_drawn_even_with_gaps() -> None:
         [s.model_copy(update={"follows": (None,), "quality": None}) for s in scores("a", "multi", 1, 1)],
         scores("b", "multi", 1, 1),
     )
-    for draw in drawings(gaps).values():
+    for draw in build_figures(gaps).values():
         assert as_svg(draw()).startswith(b"<?xml")
 
 
@@ -201,18 +203,18 @@ def test_two_settings_are_compared_over_the_models_and_turns_both_have() -> None
     b = figures(
         *(scores(m, "multi", g, c) for m, g, c in (("x", 0.8, 0.8), ("y", 0.5, 0.6), ("w", 0.1, 0.6))), name="b"
     )
-    found = comparing.compare(a, b, ({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}}), "multi")
+    found = comparing.compare_settings(a, b, ({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}}), "multi")
     by_metric = {one.metric: one for one in found.correlations}
     assert by_metric["IF, tasks of the turn"].points == 6
     assert by_metric["CC"].pearson == pytest.approx(1)
     assert found.differs == ("rules.threshold: 0.35 → 0.4",)
-    assert "threshold" in as_text(comparing.blocks(found))
+    assert "threshold" in as_text(comparing.build_blocks(found))
 
 
 def test_runs_without_a_common_model_cannot_be_compared() -> None:
     a, b = (figures(scores(name, "multi", 1, 1), name=name) for name in "ab")
     with pytest.raises(UserError, match="no model in common"):
-        comparing.compare(a, b, ({}, {}), "multi")
+        comparing.compare_settings(a, b, ({}, {}), "multi")
 
 
 def test_figures_that_never_vary_have_no_correlation_and_say_so() -> None:
@@ -222,10 +224,10 @@ def test_figures_that_never_vary_have_no_correlation_and_say_so() -> None:
 
 
 def test_a_folder_that_holds_no_chains_is_the_users_mistake(tmp_path: Path) -> None:
-    from editloupe.evals.edival.metrics import figures_of
+    from editloupe.evals.edival.metrics import compute_figures
     from editloupe.evals.runs.store import Run
 
     with Run.write(tmp_path / "run"):
         pass
     with pytest.raises(UserError, match="holds no chains"):
-        figures_of(tmp_path / "run")
+        compute_figures(tmp_path / "run")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.edival.files import ChainFile, read_folder
-from editloupe.evals.edival.results import edits_of, expected, find_results
+from editloupe.evals.edival.results import build_edits, find_results, list_expected
 from editloupe.rubrics.edival.pools import read_turn
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.types import UserError
@@ -32,7 +32,7 @@ def test_an_edit_goes_from_the_turn_before_to_the_turn_and_knows_its_base(
     tmp_path: Path, chains: list[ChainFile]
 ) -> None:
     s.put(tmp_path / "results", "m", "multi", {1: s.GOOD[0], 2: s.GOOD[1]})
-    first, second = edits_of(find_results(tmp_path / "results", chains), chains, tmp_path / "chains")
+    first, second = build_edits(find_results(tmp_path / "results", chains), chains, tmp_path / "chains")
     assert first.source == tmp_path / "photos/kitchen.png"
     assert second.source == first.edited
     assert second.more_images["base"] == (tmp_path / "photos/kitchen.png",)
@@ -49,7 +49,7 @@ def test_text_that_was_put_anywhere_is_no_background_from_its_turn_on(tmp_path: 
     put = chain.turns[0].model_copy(update={"task": Task(type="text_change", text="HELLO"), "pools": chain.start})
     old = [chain.model_copy(update={"turns": (put, *chain.turns[1:])})]
     s.put(tmp_path / "results", "m", "multi", {1: s.GOOD[0], 2: s.GOOD[1]})
-    first, second = edits_of(find_results(tmp_path / "results", old), old, tmp_path / "chains")
+    first, second = build_edits(find_results(tmp_path / "results", old), old, tmp_path / "chains")
     assert read_turn(first).all == (*chain.start.all, "HELLO")
     assert read_turn(second).all == (*chain.start.all, "HELLO", "lamp")
 
@@ -59,7 +59,7 @@ def test_a_complex_picture_has_all_tasks_and_the_prompt_of_its_connector(
     mode: str, tmp_path: Path, chains: list[ChainFile]
 ) -> None:
     s.put(tmp_path / "results", "m", mode, {3: s.GOOD[2]})
-    (edit,) = edits_of(find_results(tmp_path / "results", chains), chains, tmp_path / "chains")
+    (edit,) = build_edits(find_results(tmp_path / "results", chains), chains, tmp_path / "chains")
     assert len(read_turn(edit).tasks) == 3
     connector = mode.removeprefix("complex-") if "-" in mode else "plain"
     assert edit.instruction == chains[0].complex[connector][2]
@@ -67,7 +67,7 @@ def test_a_complex_picture_has_all_tasks_and_the_prompt_of_its_connector(
 
 def test_how_complete_the_results_are_is_known(tmp_path: Path, chains: list[ChainFile]) -> None:
     s.put(tmp_path / "results", "m", "multi", {1: s.GOOD[0]})
-    (one,) = expected(find_results(tmp_path / "results", chains), chains)
+    (one,) = list_expected(find_results(tmp_path / "results", chains), chains)
     assert (one.there, one.expected) == (1, 3)
 
 

@@ -8,8 +8,8 @@ from math import sqrt
 
 import pytest
 
-from editloupe.evals.edival.metrics import EdivalFigures, models_of
-from editloupe.evals.edival.tables import at_last_turn, chosen, tables
+from editloupe.evals.edival.metrics import EdivalFigures, group_by_model
+from editloupe.evals.edival.tables import build_tables, choose_tables, select_last_turn
 from editloupe.evals.report.table_formats import to_csv, to_latex
 from editloupe.rubrics.edival.scoring import TurnScore
 from editloupe.rubrics.tables import PrintedTable
@@ -54,12 +54,12 @@ def figures() -> EdivalFigures:
         scores += [score("keen", mode, "a", turn, *([True] * turn)) for turn in (1, 2, 3)]
         scores += [score("keen", mode, "b", turn, *last[:turn]) for turn in (1, 2, 3)]
     return EdivalFigures(
-        run="run", judge="j", missing="complete", turns=3, models=models_of(scores, 3, "complete"), unjudged={}
+        run="run", judge="j", missing="complete", turns=3, models=group_by_model(scores, 3, "complete"), unjudged={}
     )
 
 
 def numbered(number: str) -> PrintedTable:
-    return chosen(tables(figures()), [number])[0]
+    return choose_tables(build_tables(figures()), [number])[0]
 
 
 def rows(number: str) -> dict[str, tuple[object, ...]]:
@@ -97,9 +97,9 @@ def test_models_with_the_same_score_share_a_rank_and_one_without_a_score_stands_
         *(idle.model_copy(update={"turn": turn, "model": "blind", "follows": (None,)}) for turn in (1, 2, 3)),
     ]
     found = EdivalFigures(
-        run="r", judge="j", missing="complete", turns=3, models=models_of(scores, 3, "complete"), unjudged={}
+        run="r", judge="j", missing="complete", turns=3, models=group_by_model(scores, 3, "complete"), unjudged={}
     )
-    table = chosen(tables(found), ["3"])[0]
+    table = choose_tables(build_tables(found), ["3"])[0]
     places = [(row[0], row[table.columns.index("rank")]) for row in table.rows]
     assert places == [("keen", 1), ("idle", 1), ("blind", None)], (
         "0 at the last turn is a score, and equal ones share it"
@@ -117,7 +117,7 @@ def test_table_5_has_a_column_a_connector_and_leaves_out_who_was_not_asked_so() 
     assert table.columns == ("model", "complex C3", "complex-keep C3")
     assert table.rows == (("keen", 50.0, 100.0),), "b: a failure, and with the other connector two open instructions"
     assert numbered("15").rows == (("keen", 50.0, 50.0, 100.0),)
-    assert at_last_turn(figures())["idle"] == {"multi": 0.0}
+    assert select_last_turn(figures())["idle"] == {"multi": 0.0}
 
 
 def test_table_16_has_chain_task_and_marginal_rates() -> None:
@@ -127,7 +127,7 @@ def test_table_16_has_chain_task_and_marginal_rates() -> None:
 
 def test_a_table_that_is_not_there_is_the_users_mistake() -> None:
     with pytest.raises(UserError, match='no Table "99"; it has 3, 4, 5, 15'):
-        chosen(tables(figures()), ["99"])
+        choose_tables(build_tables(figures()), ["99"])
 
 
 def test_every_cell_arrives_in_latex_and_csv() -> None:

@@ -21,7 +21,7 @@ from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.pruning import prune
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.forking import NO_RESULT
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from tests.evals.forks.kept_runs import CRITERION, DIFFER, ZOOM, Keep, Kept, script, turns
 from tests.rubrics.samples import reply_for
 from tests.scripted import Request, final, say, think_and_call_text, wrong_key
@@ -276,7 +276,7 @@ class TestTwoQuestions:
     CRITERION = "unedited_region_consistency"
 
     def kept(self, keep: Keep, **options: Any) -> Kept:
-        paper = protocol("edit-compass")
+        paper = get_protocol("edit-compass")
         return keep(
             replies=lambda request: say(reply_for(paper, request.system)),
             kind="ADD",

@@ -15,7 +15,7 @@ from editloupe.cli.main import run
 from editloupe.evals.manifests.layouts import layout_help, load_benchmark
 from editloupe.evals.stats.scores.paper_tables import build_paper_tables
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import get_protocol as find_protocol
 from editloupe.types import UserError
 from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.manifests import load_outputs
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import get_protocol as find_protocol
 from editloupe.types import UserError
 from tests.evals.manifests.benchmarks import (
     VIBE_TASKS,

@@ -11,7 +11,7 @@ import pytest
 from editloupe.cli.main import run
 from editloupe.evals.reward import Accuracy
 from editloupe.evals.stats.scores.paper_tables import JudgeAccuracy, build_pair_table
-from editloupe.rubrics.editreward.scoring import PAIRS, published
+from editloupe.rubrics.editreward.scoring import PAIRS, read_published_rows
 from tests.conftest import StartServer
 from tests.evals.reward.samples import asked, brightness, fair, write_pairs
 from tests.scripted import Request, say
@@ -92,7 +92,7 @@ def test_kept_results_are_rows_beside_runs(
     assert ours == {"method": "Ours", "IA": 0, "VC": None, "VQ": 1, "AVG": 0.5, "judged": 2, "pairs": 4}
     assert run(["reward", str(kept), "--table", "--published"]) == 0
     rows = cells(capsys.readouterr().out)
-    assert len(rows) == 1 + len(published())
+    assert len(rows) == 1 + len(read_published_rows())
     assert rows[-6][:4] == ["Gemini", "3", "Flash", "(paper)"]
     assert rows[-6][4:] == ["0.8042", "0.5981", "0.4865", "0.7268"]
 
@@ -116,8 +116,8 @@ def test_the_table_is_written_for_papers_and_spreadsheets(tmp_path: Path, capsys
 
 def test_the_published_averages_lie_between_their_dimensions() -> None:
     """An average over all pairs cannot leave the range of its parts: guards the numbers against slips of typing."""
-    assert len(published()) == 28
-    for name, (*parts, average) in published().items():
+    assert len(read_published_rows()) == 28
+    for name, (*parts, average) in read_published_rows().items():
         known = [part for part in parts if part is not None]
         assert average is not None
         assert min(known) <= average <= max(known), name

@@ -14,7 +14,7 @@ from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import clock_seconds, count_completion, expected_units
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, final
@@ -78,7 +78,7 @@ def test_a_stopped_run_says_how_much_is_not_judged_yet(
 
 def test_a_criterion_of_the_users_own_is_expected_of_every_edit_that_waits() -> None:
     edit = Edit(id="x", source="s.png", edited="e.png", instruction="Do it", instruction_type="ADD")
-    protocol = known_protocol("edit-compass")
+    protocol = find_protocol("edit-compass")
     assert protocol is not None
     asked = {rubric.criterion for rubric in protocol.rubrics_for(edit)}
 

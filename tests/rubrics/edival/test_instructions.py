@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 from editloupe.rubrics.edival.instructions import (
     BadProposal,
     Plan,
-    complete,
-    compressed,
+    complete_task,
+    compress_instructions,
+    draw_next_type,
     draw_task,
-    feasible,
-    next_type,
-    plan,
+    list_feasible_types,
+    plan_task,
 )
-from editloupe.rubrics.edival.pools import Pools, start, update
+from editloupe.rubrics.edival.pools import Pools, start_pools, update_pools
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.scene import SceneObject
-from editloupe.rubrics.edival.settings import published
+from editloupe.rubrics.edival.settings import load_published
 from editloupe.rubrics.edival.tasks import TYPES, Task, TaskType
 
 CUP = SceneObject(name="ceramic white cup", object="cup", color="white", material="ceramic", text="JOE")
 BOX = SceneObject(name="wooden box", object="box", material="wooden", count=2)
 SIGN = SceneObject(name="red sign", object="sign", color="red", foreground=False)
-POOLS = start([CUP, BOX, SIGN])
-EMPTY, ONE = start([]), start([BOX])
+POOLS = start_pools([CUP, BOX, SIGN])
+EMPTY, ONE = start_pools([]), start_pools([BOX])
 BOXES = {
     "ceramic white cup": [Hit(x1=0.1, y1=0.4, x2=0.2, y2=0.6, score=0.9)],
     "wooden box": [Hit(x1=0.6, y1=0.4, x2=0.8, y2=0.6, score=0.9)],
@@ -39,44 +39,44 @@ BOXES = {
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_feasibility_follows_from_what_is_available(kind: TaskType) -> None:
-    assert feasible(kind, POOLS)
+    assert list_feasible_types(kind, POOLS)
     always = kind in ("subject_add", "text_change", "background_change")
-    assert feasible(kind, EMPTY) is always
-    assert feasible(kind, ONE) is (kind != "position_change")
+    assert list_feasible_types(kind, EMPTY) is always
+    assert list_feasible_types(kind, ONE) is (kind != "position_change")
 
 
 def test_with_nothing_available_something_is_added() -> None:
-    assert {next_type(EMPTY, [], random.Random(seed)) for seed in range(50)} == {"subject_add"}
+    assert {draw_next_type(EMPTY, [], random.Random(seed)) for seed in range(50)} == {"subject_add"}
 
 
 def test_a_type_that_cannot_be_done_becomes_subject_add() -> None:
     used = [kind for kind in TYPES if kind != "position_change"]
-    assert next_type(ONE, used, random.Random(0)) == "subject_add"
-    assert next_type(POOLS, used, random.Random(0)) == "position_change"
+    assert draw_next_type(ONE, used, random.Random(0)) == "subject_add"
+    assert draw_next_type(POOLS, used, random.Random(0)) == "position_change"
 
 
 def test_types_are_not_repeated_until_all_are_used() -> None:
     chance, used = random.Random(3), list[TaskType]()
     for _ in range(9):
-        used.append(next_type(POOLS, used, chance))
+        used.append(draw_next_type(POOLS, used, chance))
     assert Counter(used) == dict.fromkeys(TYPES, 1)
-    assert next_type(POOLS, used, chance) in TYPES
+    assert draw_next_type(POOLS, used, chance) in TYPES
 
 
 def test_the_count_asked_for_is_at_most_ten_and_never_what_every_object_has() -> None:
-    two = start([BOX])
-    counts = {plan("count_change", two, published(), random.Random(seed)).count for seed in range(300)}
+    two = start_pools([BOX])
+    counts = {plan_task("count_change", two, load_published(), random.Random(seed)).count for seed in range(300)}
     assert counts == set(range(1, 11)) - {2}
 
 
 def test_a_text_is_changed_where_there_is_one_and_added_where_there_is_none() -> None:
-    assert plan("text_change", POOLS, published(), random.Random(0)).object == CUP
-    assert plan("text_change", ONE, published(), random.Random(0)).object is None
+    assert plan_task("text_change", POOLS, load_published(), random.Random(0)).object == CUP
+    assert plan_task("text_change", ONE, load_published(), random.Random(0)).object is None
 
 
 def test_a_change_of_background_keeps_the_foreground_objects() -> None:
-    task = complete(
-        plan("background_change", POOLS, published(), random.Random(0)), {"background": "Forest"}, POOLS, {}
+    task = complete_task(
+        plan_task("background_change", POOLS, load_published(), random.Random(0)), {"background": "Forest"}, POOLS, {}
     )
     assert task == Task(type="background_change", background="forest", unchanged=("ceramic white cup", "wooden box"))
 
@@ -116,31 +116,31 @@ def test_a_change_of_background_keeps_the_foreground_objects() -> None:
 )
 def test_a_proposal_that_makes_no_edit_is_refused(wish: Plan, proposal: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadProposal) as refused:
-        complete(wish, proposal, POOLS, BOXES)
+        complete_task(wish, proposal, POOLS, BOXES)
     assert sentence in str(refused.value)
 
 
 def test_a_recolored_object_must_not_take_the_name_of_another() -> None:
-    pools = start([CUP, CUP.but(color="blue")])
+    pools = start_pools([CUP, CUP.but(color="blue")])
     with pytest.raises(BadProposal, match="was there already"):
-        complete(Plan("color_alter", CUP, keys=("color",)), {"color": "blue"}, pools, {})
+        complete_task(Plan("color_alter", CUP, keys=("color",)), {"color": "blue"}, pools, {})
 
 
 def test_a_place_is_only_known_of_objects_nobody_moved() -> None:
-    moved = update(
+    moved = update_pools(
         POOLS, Task(type="position_change", object="ceramic white cup", reference="wooden box", position="right")
     )
     wish = Plan("position_change", keys=("object", "reference", "position"))
     proposal = {"object": "ceramic white cup", "reference": "wooden box", "position": "left"}
-    assert complete(wish, proposal, moved, BOXES).position == "left"
+    assert complete_task(wish, proposal, moved, BOXES).position == "left"
 
 
 def chain(pools: Pools, seed: int, turns: int) -> list[Task]:
     chance, used, tasks = random.Random(seed), list[TaskType](), list[Task]()
     for _ in range(turns):
-        kind = next_type(pools, used, chance)
-        task = draw_task(plan(kind, pools, published(), chance), pools, BOXES, chance)
-        pools = update(pools, task)
+        kind = draw_next_type(pools, used, chance)
+        task = draw_task(plan_task(kind, pools, load_published(), chance), pools, BOXES, chance)
+        pools = update_pools(pools, task)
         used.append(task.type)
         tasks.append(task)
     return tasks
@@ -163,15 +163,19 @@ def test_chains_never_ask_for_what_is_not_there(seed: int, turns: int, pools: Po
             assert all(item.foreground for item in pools.available)
         assert task.count is None or 1 <= task.count <= 10
         background = background or task.type == "background_change"
-        pools = update(pools, task)
+        pools = update_pools(pools, task)
 
 
 def test_the_four_connectors() -> None:
     three, chance = ["Do one.", "Do two.", "Do three."], random.Random(1)
-    assert compressed(three, ["cup"], "plain", chance) == "Do one. Do two. Do three."
-    assert compressed(three, ["cup"], "ordered", chance) == "First: do one. Then: do two. Last: do three."
-    assert compressed(three, ["cup", "box"], "keep", chance).endswith("Do three. Leave the cup and the box as before.")
-    assert compressed(three, [], "keep", chance) == "Do one. Do two. Do three.", "nothing to keep, nothing said"
-    orders = {compressed(three, [], "shuffled", random.Random(seed)) for seed in range(40)}
+    assert compress_instructions(three, ["cup"], "plain", chance) == "Do one. Do two. Do three."
+    assert compress_instructions(three, ["cup"], "ordered", chance) == "First: do one. Then: do two. Last: do three."
+    assert compress_instructions(three, ["cup", "box"], "keep", chance).endswith(
+        "Do three. Leave the cup and the box as before."
+    )
+    assert compress_instructions(three, [], "keep", chance) == "Do one. Do two. Do three.", (
+        "nothing to keep, nothing said"
+    )
+    orders = {compress_instructions(three, [], "shuffled", random.Random(seed)) for seed in range(40)}
     assert len(orders) == 6
-    assert compressed(three[:1], [], "ordered", chance) == "Do one."
+    assert compress_instructions(three[:1], [], "ordered", chance) == "Do one."

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editloupe.rubrics.edival.pools import UPDATES, Pools, start, update
-from editloupe.rubrics.edival.scene import SceneObject, named
+from editloupe.rubrics.edival.pools import UPDATES, Pools, start_pools, update_pools
+from editloupe.rubrics.edival.scene import SceneObject, build_object_name
 from editloupe.rubrics.edival.tasks import TYPES, Task
 
 CUP = SceneObject(name="ceramic white cup", object="cup", color="white", material="ceramic", text="JOE")
 BOX = SceneObject(name="wooden box", object="box", material="wooden", count=2)
 SIGN = SceneObject(name="red sign", object="sign", color="red", foreground=False)
-POOLS = start([CUP, BOX, SIGN])
+POOLS = start_pools([CUP, BOX, SIGN])
 NAMES = ("ceramic white cup", "wooden box", "red sign")
 
 
@@ -34,7 +34,7 @@ def test_there_is_one_update_a_type() -> None:
 
 def test_an_added_object_is_available_and_was_never_unchanged() -> None:
     task = Task(type="subject_add", new_object="lamp", reference="wooden box", position="left")
-    after = update(POOLS, task)
+    after = update_pools(POOLS, task)
     assert after.all == (*NAMES, "lamp")
     assert names(after) == (*NAMES, "lamp")
     assert after.unchanged == NAMES, "the reference object is not touched"
@@ -42,13 +42,13 @@ def test_an_added_object_is_available_and_was_never_unchanged() -> None:
 
 
 def test_a_removed_object_is_gone_but_was_there() -> None:
-    after = update(POOLS, Task(type="subject_remove", object="wooden box"))
+    after = update_pools(POOLS, Task(type="subject_remove", object="wooden box"))
     assert after.all == NAMES
     assert names(after) == after.unchanged == ("ceramic white cup", "red sign")
 
 
 def test_a_replacement_takes_the_place_and_the_depth_of_the_old_object() -> None:
-    after = update(POOLS, Task(type="subject_replace", object="red sign", new_object="clock"))
+    after = update_pools(POOLS, Task(type="subject_replace", object="red sign", new_object="clock"))
     assert after.all == (*NAMES, "clock")
     assert names(after) == ("ceramic white cup", "wooden box", "clock")
     assert after.unchanged == ("ceramic white cup", "wooden box")
@@ -63,7 +63,7 @@ def test_a_replacement_takes_the_place_and_the_depth_of_the_old_object() -> None
     ],
 )
 def test_an_altered_object_goes_by_its_other_name_and_both_names_count_as_objects(task: Task, name: str) -> None:
-    after = update(POOLS, task)
+    after = update_pools(POOLS, task)
     assert names(after) == (name, "wooden box", "red sign")
     assert after.all == (*NAMES, name)
     assert after.unchanged == ("wooden box", "red sign")
@@ -71,39 +71,41 @@ def test_an_altered_object_goes_by_its_other_name_and_both_names_count_as_object
 
 def test_a_text_on_an_object_touches_the_object_and_a_text_anywhere_touches_none() -> None:
     on_cup = Task(type="text_change", object="ceramic white cup", text="ANN", old_text="JOE")
-    after = update(POOLS, on_cup)
+    after = update_pools(POOLS, on_cup)
     assert after.find("ceramic white cup").text == "ANN"
     assert after.unchanged == ("wooden box", "red sign")
-    anywhere = update(POOLS, Task(type="text_change", text="HELLO"))
+    anywhere = update_pools(POOLS, Task(type="text_change", text="HELLO"))
     assert anywhere == POOLS.model_copy(update={"all": (*NAMES, "HELLO")}), "it is there, and it is no object to edit"
-    assert update(anywhere, Task(type="text_change", text="HELLO")) == anywhere
+    assert update_pools(anywhere, Task(type="text_change", text="HELLO")) == anywhere
 
 
 def test_a_moved_object_stays_available_and_its_reference_stays_unchanged() -> None:
-    after = update(POOLS, Task(type="position_change", object="red sign", reference="wooden box", position="left"))
+    after = update_pools(
+        POOLS, Task(type="position_change", object="red sign", reference="wooden box", position="left")
+    )
     assert names(after) == after.all == NAMES
     assert after.unchanged == ("ceramic white cup", "wooden box")
 
 
 def test_a_counted_object_has_its_count() -> None:
-    after = update(POOLS, Task(type="count_change", object="wooden box", count=5))
+    after = update_pools(POOLS, Task(type="count_change", object="wooden box", count=5))
     assert after.find("wooden box").count == 5
     assert after.unchanged == ("ceramic white cup", "red sign")
 
 
 def test_after_a_change_of_background_only_the_foreground_is_left() -> None:
-    after = update(POOLS, Task(type="background_change", background="forest"))
+    after = update_pools(POOLS, Task(type="background_change", background="forest"))
     assert after.all == NAMES
     assert names(after) == after.unchanged == ("ceramic white cup", "wooden box")
     assert not after.background
-    assert not update(after, Task(type="subject_add", new_object="lamp")).background, "and never comes back"
+    assert not update_pools(after, Task(type="subject_add", new_object="lamp")).background, "and never comes back"
 
 
 def test_an_object_that_is_not_available_cannot_be_edited() -> None:
-    gone = update(POOLS, Task(type="subject_remove", object="wooden box"))
+    gone = update_pools(POOLS, Task(type="subject_remove", object="wooden box"))
     for kind, more in (("subject_remove", {}), ("count_change", {"count": 2}), ("color_alter", {"color": "red"})):
         with pytest.raises(KeyError):
-            update(gone, Task(type=kind, object="wooden box", **more))  # type: ignore[arg-type]
+            update_pools(gone, Task(type=kind, object="wooden box", **more))  # type: ignore[arg-type]
 
 
 def test_two_objects_never_share_a_name() -> None:
@@ -112,7 +114,7 @@ def test_two_objects_never_share_a_name() -> None:
         Task(type="subject_replace", object="red sign", new_object="ceramic white cup"),
     ):
         with pytest.raises(ValueError, match="was there already"):
-            update(POOLS, task)
+            update_pools(POOLS, task)
 
 
 @dataclass
@@ -159,7 +161,7 @@ class Replay:
                 own: dict[str, object] = thing["o"]  # type: ignore[assignment]
                 own["color"] = task.color or own["color"]
                 own["material"] = task.material or own["material"]
-                thing["names"].append(named(own["material"], own["color"], own["object"]))  # type: ignore[attr-defined, arg-type]
+                thing["names"].append(build_object_name(own["material"], own["color"], own["object"]))  # type: ignore[attr-defined, arg-type]
         return found
 
     def all(self) -> set[object]:
@@ -184,10 +186,10 @@ def chains(draw: st.DrawFn) -> tuple[list[SceneObject], list[Task]]:
     for kind in kinds:
         color = draw(st.sampled_from([None, "red", "blue"]))
         material = draw(st.sampled_from([None, "wool", "tin"]))
-        name = named(material, color, kind)
+        name = build_object_name(material, color, kind)
         front = draw(st.booleans())
         objects.append(SceneObject(name=name, object=kind, color=color, material=material, foreground=front))
-    pools, tasks = start(objects), []
+    pools, tasks = start_pools(objects), []
     for number in range(draw(st.integers(0, 7))):
         there = [item.name for item in pools.available]
         kind = draw(st.sampled_from([k for k in TYPES if there or k in ("subject_add", "background_change")]))
@@ -210,7 +212,7 @@ def chains(draw: st.DrawFn) -> tuple[list[SceneObject], list[Task]]:
             continue  # things of the replay have no parts to be renamed by
         task = Task(type=kind, **values)  # type: ignore[arg-type]
         tasks.append(task)
-        pools = update(pools, task)
+        pools = update_pools(pools, task)
     return objects, tasks
 
 
@@ -219,9 +221,9 @@ def chains(draw: st.DrawFn) -> tuple[list[SceneObject], list[Task]]:
 @given(chains())
 def test_random_chains_agree_with_a_replay_of_their_history(chain: tuple[list[SceneObject], list[Task]]) -> None:
     objects, tasks = chain
-    pools, replay = start(objects), Replay(objects)
+    pools, replay = start_pools(objects), Replay(objects)
     for task in tasks:
-        pools = update(pools, task)
+        pools = update_pools(pools, task)
         replay.history.append(task)
         assert set(pools.all) == replay.all()
         assert set(pools.unchanged) == replay.unchanged()

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from editloupe.rubrics.edival.instructions import compressed
+from editloupe.rubrics.edival.instructions import compress_instructions
 from editloupe.rubrics.edival.reading import NotPublishedForm, read_published
 from editloupe.rubrics.edival.tasks import TYPES, Task, texts, wording
 from tests.rubrics.edival.test_tasks import FULL
@@ -65,13 +65,13 @@ def test_what_is_not_in_the_papers_form_is_said_so(kind: str, sentence: str, tol
 
 def test_the_connectors_of_section_3_6() -> None:
     three, chance = ["Remove cup", "Add lamp", "Remove box"], random.Random(0)
-    assert compressed(three, ["sign"], "plain", chance, "paper") == "Remove cup. Add lamp. Remove box"
-    assert compressed(three, ["sign"], "ordered", chance, "paper") == (
+    assert compress_instructions(three, ["sign"], "plain", chance, "paper") == "Remove cup. Add lamp. Remove box"
+    assert compress_instructions(three, ["sign"], "ordered", chance, "paper") == (
         "first, Remove cup, then, Add lamp, last, Remove box"
     )
-    assert compressed(three, ["sign", "mat"], "keep", chance, "paper") == (
+    assert compress_instructions(three, ["sign", "mat"], "keep", chance, "paper") == (
         "Remove cup. Add lamp. Remove box. Keep sign, mat unchanged."
     )
-    assert compressed(three, [], "keep", chance, "paper") == "Remove cup. Add lamp. Remove box"
-    orders = {compressed(three, [], "shuffled", random.Random(seed), "paper") for seed in range(40)}
+    assert compress_instructions(three, [], "keep", chance, "paper") == "Remove cup. Add lamp. Remove box"
+    orders = {compress_instructions(three, [], "shuffled", random.Random(seed), "paper") for seed in range(40)}
     assert len(orders) == 6

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from editloupe.agent.prompts import build_system_text
-from editloupe.rubrics.edival.questions import compare_text, crop_queries, enlarged, occurs_in, question, same_text
+from editloupe.rubrics.edival.questions import (
+    build_question,
+    compare_text,
+    enlarge,
+    is_same_text,
+    list_crop_queries,
+    occurs_in,
+)
 from editloupe.rubrics.edival.rules import Hit
-from editloupe.rubrics.edival.settings import published
+from editloupe.rubrics.edival.settings import load_published
 from editloupe.rubrics.edival.tasks import Task
 
 COLOR = Task(type="color_alter", object="metal white airplane", color="blue")
@@ -29,7 +36,7 @@ ANYWHERE = Task(type="text_change", text="OPEN")
     ids=lambda value: value.type if isinstance(value, Task) else None,
 )
 def test_the_question_is_filled_in(task: Task, words: list[str]) -> None:
-    text = build_system_text(question(task), "tools", (), native=False)
+    text = build_system_text(build_question(task), "tools", (), native=False)
     for word in words:
         assert word in text
     for name in ("{object}", "{color}", "{material}", "{background}", "{where}"):
@@ -37,7 +44,7 @@ def test_the_question_is_filled_in(task: Task, words: list[str]) -> None:
 
 
 def test_whoever_reads_a_text_is_not_told_what_it_should_say() -> None:
-    rubric = question(CAP)
+    rubric = build_question(CAP)
     assert rubric.tells == ()
     assert "WILD" not in build_system_text(rubric, "tools", (), native=False)
     assert rubric.answer.kind == "text"
@@ -45,27 +52,27 @@ def test_whoever_reads_a_text_is_not_told_what_it_should_say() -> None:
 
 def test_types_that_boxes_settle_are_not_asked() -> None:
     with pytest.raises(ValueError, match="settled by boxes"):
-        question(Task(type="subject_remove", object="cup"))
+        build_question(Task(type="subject_remove", object="cup"))
 
 
 def test_the_object_is_looked_for_after_the_edit_by_both_names_then_where_it_was() -> None:
-    assert crop_queries(COLOR, "metal blue airplane") == (
+    assert list_crop_queries(COLOR, "metal blue airplane") == (
         ("after", "metal white airplane"),
         ("after", "metal blue airplane"),
         ("before", "metal white airplane"),
     )
-    assert crop_queries(COLOR) == (("after", "metal white airplane"), ("before", "metal white airplane"))
-    assert crop_queries(PLACE) == crop_queries(ANYWHERE) == ()
+    assert list_crop_queries(COLOR) == (("after", "metal white airplane"), ("before", "metal white airplane"))
+    assert list_crop_queries(PLACE) == list_crop_queries(ANYWHERE) == ()
 
 
 def test_small_boxes_are_enlarged_about_their_center_and_stay_inside() -> None:
-    settings = published()
+    settings = load_published()
     fine = Hit(x1=0.1, y1=0.1, x2=0.15, y2=0.2, score=1)
-    assert enlarged(fine, settings) == (0.1, 0.1, 0.15, 0.2), "0.05 is not smaller than 0.05"
+    assert enlarge(fine, settings) == (0.1, 0.1, 0.15, 0.2), "0.05 is not smaller than 0.05"
     tiny = Hit(x1=0.50, y1=0.50, x2=0.52, y2=0.54, score=1)
-    assert enlarged(tiny, settings) == pytest.approx((0.46, 0.47, 0.56, 0.57))
+    assert enlarge(tiny, settings) == pytest.approx((0.46, 0.47, 0.56, 0.57))
     corner = Hit(x1=0.0, y1=0.98, x2=0.02, y2=1.0, score=1)
-    assert enlarged(corner, settings) == pytest.approx((0.0, 0.9, 0.1, 1.0))
+    assert enlarge(corner, settings) == pytest.approx((0.0, 0.9, 0.1, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -82,8 +89,8 @@ def test_small_boxes_are_enlarged_about_their_center_and_stay_inside() -> None:
     ],
 )
 def test_a_text_on_an_object_must_be_the_asked_one_but_for_case_punctuation_and_space(read: str, same: bool) -> None:
-    assert same_text(read, "WILD PATH") is same
-    assert compare_text(read, CAP, cropped=True, settings=published()).success is same
+    assert is_same_text(read, "WILD PATH") is same
+    assert compare_text(read, CAP, cropped=True, settings=load_published()).success is same
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,7 @@ def test_a_text_on_an_object_must_be_the_asked_one_but_for_case_punctuation_and_
     [("Café — open daily", True), ("OPEN", True), ("Copenhagen", False), ("", False), ("op en", False)],
 )
 def test_a_text_anywhere_must_occur_in_whole_words(read: str, found: bool) -> None:
-    assert compare_text(read, ANYWHERE, cropped=False, settings=published()).success is found
+    assert compare_text(read, ANYWHERE, cropped=False, settings=load_published()).success is found
 
 
 def test_scripts_without_spaces_are_searched_anywhere() -> None:
@@ -101,16 +108,16 @@ def test_scripts_without_spaces_are_searched_anywhere() -> None:
 
 def test_how_texts_are_compared_can_be_set() -> None:
     read = "THE WILD PATH"
-    assert compare_text(read, CAP, True, published().but({"text_match": "contains"})).success
-    assert not compare_text("we are OPEN", ANYWHERE, False, published().but({"text_match": "equal"})).success
+    assert compare_text(read, CAP, True, load_published().but({"text_match": "contains"})).success
+    assert not compare_text("we are OPEN", ANYWHERE, False, load_published().but({"text_match": "equal"})).success
 
 
 def test_the_protocol_shows_every_threshold_and_every_question_it_uses() -> None:
     from editloupe.rubrics.edival import ASKED, EDIVAL
 
     told = "\n".join(EDIVAL.rubrics[0].modes["tools"].notes)
-    for name in type(published()).model_fields:
+    for name in type(load_published()).model_fields:
         assert f"{name}: " in told
     for task in ASKED:
-        assert question(task).question in told
+        assert build_question(task).question in told
     assert {task.type for task in ASKED} == {COLOR.type, MATERIAL.type, PLACE.type, CAP.type}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.rubrics.edival.reading import read_instruction, turn_for
+from editloupe.rubrics.edival.reading import find_turn, read_instruction
 from editloupe.rubrics.edival.tasks import TYPES, Task, wording
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Edit
@@ -100,9 +100,9 @@ def test_an_instruction_that_does_not_fit_its_type_is_not_read_as_another() -> N
 
 def test_the_manifest_line_comes_first() -> None:
     own = {"type": "subject_remove", "object": "lid"}
-    assert turn_for(edit("Tidy up!", edival=own)).tasks == (Task(type="subject_remove", object="lid"),)
-    assert turn_for(edit("Tidy up!", edival={"tasks": [own, own]})).tasks[1].object == "lid"
+    assert find_turn(edit("Tidy up!", edival=own)).tasks == (Task(type="subject_remove", object="lid"),)
+    assert find_turn(edit("Tidy up!", edival={"tasks": [own, own]})).tasks[1].object == "lid"
     with pytest.raises(MissingInput, match="needs"):
-        turn_for(edit("Tidy up!", edival={"type": "subject_remove"}))
+        find_turn(edit("Tidy up!", edival={"type": "subject_remove"}))
     with pytest.raises(MissingInput, match="at least one task"):
-        turn_for(edit("Tidy up!", edival={"tasks": []}))
+        find_turn(edit("Tidy up!", edival={"tasks": []}))

@@ -12,14 +12,20 @@ from editloupe.rubrics.edival.rules import (
     DetectorQuery,
     Hit,
     decide,
-    detector_queries,
-    grounded,
+    filter_usable,
+    find_grounded,
     iou,
-    related,
-    unique,
-    usable,
+    is_related,
+    list_detector_queries,
+    merge_duplicates,
 )
-from editloupe.rubrics.edival.settings import EdivalSettings, load_settings, paper, published, sources
+from editloupe.rubrics.edival.settings import (
+    EdivalSettings,
+    load_paper_settings,
+    load_published,
+    load_settings,
+    load_sources,
+)
 from editloupe.rubrics.edival.tasks import TYPES, Position, Task
 from editloupe.types import UserError
 
@@ -42,8 +48,8 @@ def test_iou_is_shared_over_joint_area() -> None:
 def test_boxes_below_the_threshold_and_boxes_that_fill_the_picture_are_not_used() -> None:
     filling, wide = box(0, 0, 1, 0.99, 0.95), box(0, 0, 1, 0.5, 0.7)
     at, below = box(0.1, 0.1, 0.2, 0.2, 0.35), box(0.1, 0.1, 0.2, 0.2, 0.349)
-    assert usable([at, filling, below, wide], 0.35, 0.98) == [wide, at]
-    assert usable([filling], 0.35, 1.0) == [filling], "without the filter every box stays"
+    assert filter_usable([at, filling, below, wide], 0.35, 0.98) == [wide, at]
+    assert filter_usable([filling], 0.35, 1.0) == [filling], "without the filter every box stays"
 
 
 @pytest.mark.parametrize(
@@ -60,22 +66,22 @@ def test_boxes_below_the_threshold_and_boxes_that_fill_the_picture_are_not_used(
     ids=["none", "fine", "as wide as 0.9", "just narrower", "area 0.4", "area above 0.4", "one of two too wide"],
 )
 def test_an_object_is_grounded_if_it_is_found_and_no_box_is_too_large(hits: list[Hit], kept: bool) -> None:
-    settings = published()
-    assert grounded(hits, settings.decompose_max_side, settings.decompose_max_area) is kept
+    settings = load_published()
+    assert find_grounded(hits, settings.decompose_max_side, settings.decompose_max_area) is kept
 
 
 @pytest.mark.parametrize(("position", "hit"), [("left", LEFT), ("right", RIGHT), ("above", TOP), ("below", BOTTOM)])
 def test_a_relation_holds_for_its_own_side_and_for_no_other(position: Position, hit: Hit) -> None:
     for other in ("left", "right", "above", "below"):
-        assert related(hit, MIDDLE, other, 0.02) is (other == position)
+        assert is_related(hit, MIDDLE, other, 0.02) is (other == position)
 
 
 def test_a_relation_needs_more_than_the_margin() -> None:
     one, other = box(0.25, 0.25, 0.5, 0.5), box(0.5, 0.5, 0.75, 0.75)
-    assert related(one, other, "left", 0.24)
-    assert related(one, other, "above", 0.24)
-    assert not related(one, other, "left", 0.25), "exactly the margin is not enough"
-    assert not related(one, other, "above", 0.25)
+    assert is_related(one, other, "left", 0.24)
+    assert is_related(one, other, "above", 0.24)
+    assert not is_related(one, other, "left", 0.25), "exactly the margin is not enough"
+    assert not is_related(one, other, "above", 0.25)
 
 
 class TestReplace:
@@ -104,8 +110,8 @@ class TestReplace:
             DetectorQuery("after", "wooden fence"): [fence_after],
             DetectorQuery("after", "stone gray railing"): [railing_after],
         }
-        assert decide(task, seen, published()).success, "Algorithm 3 does not look for the old object afterwards"
-        strict = published().but({"replace_rule": "absent"})
+        assert decide(task, seen, load_published()).success, "Algorithm 3 does not look for the old object afterwards"
+        strict = load_published().but({"replace_rule": "absent"})
         finding = decide(task, seen, strict)
         assert not finding.success, "the rule as worded in Appendix K rejects the correct edit"
         assert "still found" in finding.why
@@ -199,27 +205,27 @@ TASKS: dict[str, dict[str, Any]] = {
     ],
 )
 def test_a_rule_asks_the_detector_for_exactly_what_it_needs(kind: str, asked: list[tuple[str, str]]) -> None:
-    assert list(detector_queries(Task(type=kind, **TASKS[kind]), published())) == asked  # type: ignore[arg-type]
+    assert list(list_detector_queries(Task(type=kind, **TASKS[kind]), load_published())) == asked  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("kind", "threshold"), [(kind, {"subject_remove": 0.30, "position_change": 0.40}.get(kind, 0.35)) for kind in TYPES]
 )
 def test_thresholds_by_type_are_the_published_ones(kind: Any, threshold: float) -> None:
-    assert published().threshold_of(kind) == threshold
+    assert load_published().threshold_of(kind) == threshold
 
 
 @pytest.mark.parametrize("kind", sorted(TASKS))
 def test_the_threshold_of_the_type_decides_which_boxes_count(kind: Any) -> None:
     """The same weak box of the decisive object counts at the threshold and does not count just below it."""
-    settings = published()
+    settings = load_published()
     task = Task(type=kind, **TASKS[kind])
     limit = settings.threshold_of(kind)
     name, when = ("n", "after") if kind in ("subject_add", "subject_replace") else ("a", "after")
     fine = {"a": MIDDLE, "n": MIDDLE, "r": RIGHT}
 
     def outcome(score: float) -> bool:
-        seen = {query: [fine[query.phrase]] for query in detector_queries(task, settings)}
+        seen = {query: [fine[query.phrase]] for query in list_detector_queries(task, settings)}
         if kind == "subject_add":
             seen[DetectorQuery("before", "n")] = []
         weak = fine[name].model_copy(update={"score": score})
@@ -232,28 +238,28 @@ def test_the_threshold_of_the_type_decides_which_boxes_count(kind: Any) -> None:
 def test_a_box_over_the_whole_picture_is_no_object() -> None:
     seen = {DetectorQuery("before", "a"): [MIDDLE], DetectorQuery("after", "a"): [box(0, 0, 1, 1)]}
     task = Task(type="subject_remove", object="a")
-    assert decide(task, seen, published()).success
-    assert not decide(task, seen, published().but({"large_box": 1.0})).success
+    assert decide(task, seen, load_published()).success
+    assert not decide(task, seen, load_published().but({"large_box": 1.0})).success
 
 
 def test_types_an_lmm_answers_have_no_rule() -> None:
     task = Task(type="color_alter", object="a", color="red")
-    assert detector_queries(task, published()) == ()
+    assert list_detector_queries(task, load_published()) == ()
     with pytest.raises(ValueError, match="not decided by boxes"):
-        decide(task, {}, published())
+        decide(task, {}, load_published())
 
 
 def test_every_setting_has_a_value_and_a_source() -> None:
-    assert set(sources()) == set(EdivalSettings.model_fields)
-    assert all(entry["source"] for table in (sources(), sources("paper")) for entry in table.values())
+    assert set(load_sources()) == set(EdivalSettings.model_fields)
+    assert all(entry["source"] for table in (load_sources(), load_sources("paper")) for entry in table.values())
 
 
 class TestThePapersOwnMatching:
     """What the paper's public code settles where the paper leaves it open, against what is done without it."""
 
     def test_each_value_differs_from_the_default_and_nothing_else_does(self) -> None:
-        ours, theirs = published().model_dump(), paper().model_dump()
-        assert {name for name in ours if ours[name] != theirs[name]} == set(sources("paper"))
+        ours, theirs = load_published().model_dump(), load_paper_settings().model_dump()
+        assert {name for name in ours if ours[name] != theirs[name]} == set(load_sources("paper"))
 
     @pytest.mark.parametrize(
         ("distance", "ours", "theirs"), [(0.01, False, False), (0.025, True, False), (0.04, True, True)]
@@ -265,8 +271,8 @@ class TestThePapersOwnMatching:
             DetectorQuery("after", "n"): [box(0.4 - distance, 0.4, 0.6 - distance, 0.6)],
             DetectorQuery("after", "r"): [MIDDLE],
         }
-        assert decide(task, seen, published()).success is ours
-        assert decide(task, seen, paper()).success is theirs
+        assert decide(task, seen, load_published()).success is ours
+        assert decide(task, seen, load_paper_settings()).success is theirs
 
     def test_a_moved_object_needs_no_margin(self) -> None:
         task = Task(type="position_change", object="a", reference="r", position="left")
@@ -275,8 +281,8 @@ class TestThePapersOwnMatching:
             DetectorQuery("after", "a"): [box(0.39, 0.4, 0.59, 0.6)],
             DetectorQuery("after", "r"): [MIDDLE],
         }
-        assert not decide(task, seen, published()).success
-        assert decide(task, seen, paper()).success
+        assert not decide(task, seen, load_published()).success
+        assert decide(task, seen, load_paper_settings()).success
 
     @pytest.mark.parametrize("inside", ["a", "r"])
     def test_a_box_inside_the_other_is_no_position(self, inside: str) -> None:
@@ -289,8 +295,8 @@ class TestThePapersOwnMatching:
             DetectorQuery("after", "a"): [small],
             DetectorQuery("after", "r"): [large],
         }
-        assert decide(task, seen, published()).success
-        finding = decide(task, seen, paper())
+        assert decide(task, seen, load_published()).success
+        finding = decide(task, seen, load_paper_settings())
         assert not finding.success
         assert "holds the other whole" in finding.why
 
@@ -299,10 +305,10 @@ class TestThePapersOwnMatching:
         again, beside = box(0.0, 0.4, 0.2, 0.59, 0.5), box(0.05, 0.4, 0.25, 0.6, 0.5)
         assert iou(LEFT, again) > 0.8 > iou(LEFT, beside)
         twice = {DetectorQuery("after", "a"): [LEFT, again, RIGHT]}
-        assert not decide(task, twice, published()).success
-        assert decide(task, twice, paper()).success
+        assert not decide(task, twice, load_published()).success
+        assert decide(task, twice, load_paper_settings()).success
         three = {DetectorQuery("after", "a"): [LEFT, beside, RIGHT]}
-        assert "3 boxes" in decide(task, three, paper()).why, "boxes that overlap less are two things"
+        assert "3 boxes" in decide(task, three, load_paper_settings()).why, "boxes that overlap less are two things"
 
     def test_a_box_found_twice_is_no_copy_of_a_moved_object(self) -> None:
         task = Task(type="position_change", object="a", reference="r", position="left")
@@ -311,19 +317,19 @@ class TestThePapersOwnMatching:
             DetectorQuery("after", "a"): [LEFT, box(0.0, 0.4, 0.2, 0.59, 0.5)],
             DetectorQuery("after", "r"): [MIDDLE],
         }
-        assert "more instances" in decide(task, seen, published()).why
-        assert decide(task, seen, paper()).success
+        assert "more instances" in decide(task, seen, load_published()).why
+        assert decide(task, seen, load_paper_settings()).success
 
     def test_the_best_of_several_boxes_of_one_thing_stays(self) -> None:
         weak, strong = box(0.0, 0.4, 0.2, 0.59, 0.5), box(0.0, 0.4, 0.2, 0.6, 0.9)
-        assert unique([weak, strong], 0.8) == [strong]
+        assert merge_duplicates([weak, strong], 0.8) == [strong]
 
     def test_it_goes_by_its_name_or_stands_in_a_file(self, tmp_path: Path) -> None:
-        assert load_settings(Path("paper")) == paper() != load_settings(None) == published()
+        assert load_settings(Path("paper")) == load_paper_settings() != load_settings(None) == load_published()
         (tmp_path / "own.yaml").write_text("precheck: [subject_replace, subject_add]\nduplicate_iou: 0.8\n")
         own = load_settings(tmp_path / "own.yaml")
         assert (own.precheck, own.duplicate_iou) == (("subject_add", "subject_replace"), 0.8)
 
     def test_a_type_without_a_precheck_is_the_users_mistake(self) -> None:
         with pytest.raises(UserError, match="count_change has no pre-check"):
-            published().but({"precheck": ["count_change"]})
+            load_published().but({"precheck": ["count_change"]})

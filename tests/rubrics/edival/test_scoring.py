@@ -8,14 +8,14 @@ import pytest
 
 from editloupe.rubrics.edival.scoring import (
     TurnScore,
-    all_of,
+    all_succeed,
     chain_success,
     consistency,
-    counted,
+    count_turns,
+    find_pareto_front,
     marginal_success,
     mean_consistency,
     overall,
-    pareto,
     quality_change,
     task_success,
     type_success,
@@ -102,7 +102,7 @@ def test_a_chain_that_broke_off_is_no_success_at_later_turns() -> None:
 
 
 def test_an_unjudged_turn_leaves_its_chain_unknown_and_counts_neither_way() -> None:
-    assert all_of([True, None]) is None
+    assert all_succeed([True, None]) is None
     scores = [turn("a", 1, True), turn("a", 2, None), turn("b", 1, True), turn("b", 2, True)]
     assert chain_success(scores, 1).value == 1
     second = chain_success(scores, 2)
@@ -112,9 +112,9 @@ def test_an_unjudged_turn_leaves_its_chain_unknown_and_counts_neither_way() -> N
 
 def test_a_chain_with_a_certain_failure_has_failed_whatever_is_unjudged_beside_it() -> None:
     """Chain by chain: a fails at 1 and is unknown at 2; b is unknown at 1 and fails at 2; c unknown at 1; d succeeds."""
-    assert all_of([False, None]) is False
-    assert all_of([None, False]) is False
-    assert all_of([None, None]) is None
+    assert all_succeed([False, None]) is False
+    assert all_succeed([None, False]) is False
+    assert all_succeed([None, None]) is None
     outcomes = {"a": (False, None, True), "b": (None, False, True), "c": (None, True, True), "d": (True, True, True)}
     scores = [turn(image, n, given) for image, chain in outcomes.items() for n, given in enumerate(chain, 1)]
     counts = [(r.successes, r.judged, r.unjudged) for r in (chain_success(scores, n) for n in (1, 2, 3))]
@@ -143,8 +143,8 @@ def test_in_complex_mode_one_picture_carries_all_instructions() -> None:
 def test_by_the_papers_rule_only_pictures_with_all_turns_count() -> None:
     scores = [turn("a", n, True) for n in (1, 2, 3)] + [turn("b", 1, False), turn("b", 2, False)]
     scores += [turn("c", 1, True), turn("c", 3, True)]
-    assert {(s.image, s.turn) for s in counted(scores, 3)} == {("a", 1), ("a", 2), ("a", 3)}
-    as_far = {(s.image, s.turn) for s in counted(scores, 3, "per_turn")}
+    assert {(s.image, s.turn) for s in count_turns(scores, 3)} == {("a", 1), ("a", 2), ("a", 3)}
+    as_far = {(s.image, s.turn) for s in count_turns(scores, 3, "per_turn")}
     assert as_far == {("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("c", 1)}
 
 
@@ -175,5 +175,5 @@ def test_the_front_holds_what_no_other_beats() -> None:
         "without y": (9.0, None),
         "twin": (3.0, 3.0),
     }
-    assert pareto(points) == ("best in y", "between", "twin", "best in x")
-    assert pareto({}) == ()
+    assert find_pareto_front(points) == ("best in y", "between", "twin", "best in x")
+    assert find_pareto_front({}) == ()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from editloupe.rubrics.edival.tasks import DETECTOR_TYPES, TYPES, Task, listed, wording
+from editloupe.rubrics.edival.tasks import DETECTOR_TYPES, TYPES, Task, join_names, wording
 
 FULL: dict[str, dict[str, Any]] = {
     "subject_add": {"new_object": "umbrella", "reference": "wooden bench", "position": "left"},
@@ -48,8 +48,8 @@ def test_forms_without_an_object_or_a_place_have_sentences_of_their_own() -> Non
 def test_a_change_of_background_says_what_must_stay() -> None:
     sentence = wording(Task(type="background_change", **FULL["background_change"]))
     assert sentence.endswith("make the brown bear and the hat unchanged.")
-    assert listed(("a",)) == "the a"
-    assert listed(()) == ""
+    assert join_names(("a",)) == "the a"
+    assert join_names(()) == ""
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -10,7 +10,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.pictures.decode import Album
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from editloupe.types import (
     Box,
     Edit,
@@ -28,10 +28,10 @@ from editloupe.types import (
 )
 from tests.drawn_pictures import save, textured
 
-TYPES = protocol("dlebench").types
+TYPES = get_protocol("dlebench").types
 LABELS = {
     rubric.criterion: [label.name for label in sorted(rubric.answer.labels, key=lambda label: label.score)]  # type: ignore[union-attr]
-    for rubric in protocol("dlebench").rubrics
+    for rubric in get_protocol("dlebench").rubrics
 }
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 PAIRS = 6

@@ -10,7 +10,7 @@ from editloupe import Edit, Judge, JudgeSettings
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.store import Run
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from editloupe.servers.studio.traces.trace_view import describe_request_source, format_reply, format_request
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
@@ -78,7 +78,7 @@ def test_every_request_is_shown_as_the_server_got_it(tmp_path: Path, scripted: S
 
 
 def test_both_stages_of_a_rubric_are_shown_with_their_own_texts(tmp_path: Path, scripted: StartServer) -> None:
-    compass = protocol("edit-compass")
+    compass = get_protocol("edit-compass")
     server = scripted(lambda request: say(reply_for(compass, request.system)))
     run = judged(
         tmp_path,

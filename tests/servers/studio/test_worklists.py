@@ -15,7 +15,7 @@ from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.trust.label_queue import LabelQueue, QueuedEdit
 from editloupe.pictures.decode import Album
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from editloupe.types import Edit, Judgement, Observation, Sent, Step, Trace, Verdict
 from tests.servers.studio.conftest import OpenStudio
 from tests.servers.studio.samples import LABELS, many_edits, pictures
@@ -168,7 +168,7 @@ def test_a_check_list_is_labelled_item_by_item_and_scored_by_the_rubric(studio: 
     assert state["complete"]
     assert state["checks"][criterion][keys[-1]] == "0"
     last = rows(tmp_path / "vibe.labels.jsonl")[-1]
-    answer = protocol("vibe").rubric(criterion).answer
+    answer = get_protocol("vibe").rubric(criterion).answer
     assert float(last["label"]) == answer.total({**dict.fromkeys(keys, "1"), keys[-1]: "0"})  # type: ignore[union-attr]
     assert last["unsure"] is True
     assert len(last["checks"]) == len(keys)
@@ -183,7 +183,7 @@ def test_scales_say_what_each_band_takes_and_notes_and_hints_are_shown(studio: O
     manifest = vibe_manifest(tmp_path, "Awareness")
     client = studio(runs=(manifest,), protocol="wiseedit")
     text = page(client, "vibe", annotator="ana")
-    rubric = protocol("wiseedit").rubric("visual_quality")
+    rubric = get_protocol("wiseedit").rubric("visual_quality")
     assert rubric.notes
     for sentence in (*rubric.notes, *(band.meaning for band in rubric.answer.bands)):  # type: ignore[union-attr]
         assert sentence.strip() in text

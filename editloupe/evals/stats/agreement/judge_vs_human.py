@@ -33,7 +33,7 @@ from editloupe.evals.stats.bootstrap import (
 from editloupe.evals.stats.scores.run_table import RunTable, find_warnings, read_run_table
 from editloupe.evals.stats.scores.run_units import row_lower_medians, row_means
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Record, UserError
 
 CONSENSUS_NOTE = (
@@ -295,7 +295,7 @@ def _measure_criterion(
 
 def _order_types(table: RunTable, kinds: list[Any]) -> list[Any]:
     """Return the types that occur, the protocol's own first and in its order."""
-    protocol = known_protocol(table.protocol)
+    protocol = find_protocol(table.protocol)
     own = protocol.types if protocol else ()
     present = dict.fromkeys(kind for kind in kinds if kind is not None)
     return [*(kind for kind in own if kind in present), *(kind for kind in present if kind not in own)]

@@ -11,7 +11,7 @@ from editloupe.evals.manifests.pairs import PAIRS, ROLES, Way
 from editloupe.evals.stats.scores.run_table import RunRow
 from editloupe.rubrics.pairs import Decision, PairRules, is_right
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Edit, Record, Unjudged, Usage, Verdict
 
 NOT_YET = "not judged yet"
@@ -122,7 +122,7 @@ def score_pair_members(protocol: str, row: RunRow, criteria: Sequence[str] = ())
 def _score_edit(
     protocol: str, edit: Edit, scores: Mapping[str, float], criteria: Sequence[str]
 ) -> tuple[float | None, str | None]:
-    rules = known_protocol(protocol)
+    rules = find_protocol(protocol)
     try:
         if rules is not None:
             wanted: Sequence[str] = [rubric.criterion for rubric in rules.rubrics_for(edit)]

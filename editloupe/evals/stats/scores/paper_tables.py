@@ -32,8 +32,8 @@ from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.evals.stats.scores.score_matrix import RunSlice, ScoreMatrix, split_into_slices
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper, Scored
-from editloupe.rubrics.registry import known_paper
-from editloupe.rubrics.tables import NO_MODEL, TOTAL, Cell, Layout, Mean, PrintedTable, Value, means_in
+from editloupe.rubrics.registry import find_paper
+from editloupe.rubrics.tables import NO_MODEL, TOTAL, Cell, Layout, Mean, PrintedTable, Value, list_means
 from editloupe.types import Verdict
 
 JUDGED, EXPECTED = "judged", "expected"
@@ -56,7 +56,7 @@ def build_paper_tables(
     Several runs of one protocol share their tables. With `how`, every mean has columns for its interval; `fill` stands for
     what is unjudged. `parts` are those of each table, where they were made before.
     """
-    paper = known_paper(tables[0].protocol)
+    paper = find_paper(tables[0].protocol)
     if paper is None:
         return ()
     slices = parts or [split_into_slices(table) for table in tables]
@@ -148,7 +148,7 @@ class _LayoutRow:
     def __init__(self, layout: Layout, part: RunSlice, fill: float | None) -> None:
         matrix = part.matrix
         self.layout, self.matrix, self.fill = layout, matrix, fill
-        named = {kind for column in layout.columns for mean in means_in(column.value) for kind in mean.kinds}
+        named = {kind for column in layout.columns for mean in list_means(column.value) for kind in mean.kinds}
         edits = [row.edit for row in matrix.table.rows]
         included = (
             range(len(edits)) if layout.keep is None else [at for at, edit in enumerate(edits) if layout.keep(edit)]
@@ -158,7 +158,7 @@ class _LayoutRow:
         self.kinds = [kind for _, kind in kinds]
         self.number = {kind: number for number, kind in enumerate(dict.fromkeys(self.kinds))}
         self.of_kind = np.array([self.number[kind] for kind in self.kinds], np.int64)
-        self.means = list(dict.fromkeys(mean for column in layout.columns for mean in means_in(column.value)))
+        self.means = list(dict.fromkeys(mean for column in layout.columns for mean in list_means(column.value)))
         criteria = self._criteria()
         positions = [matrix.criteria.index(name) for name in criteria]
         self.judged = int(matrix.judged[np.ix_(self.rows, range(matrix.judged.shape[1]), positions)].sum())
@@ -245,7 +245,7 @@ class _LayoutRow:
         return _divide(np.where(defined, parts, 0).sum(-1), defined.sum(-1).astype(float))
 
     def _scaled(self, value: Value, number: float | None) -> float | None:
-        own = all(mean.measure in self.layout.measures for mean in means_in(value))
+        own = all(mean.measure in self.layout.measures for mean in list_means(value))
         return number if number is None or own or self.layout.scale is None else self.layout.scale(number)
 
 

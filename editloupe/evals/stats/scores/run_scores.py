@@ -39,7 +39,7 @@ from editloupe.evals.stats.scores.score_matrix import (
     split_into_slices,
 )
 from editloupe.rubrics.model import ChecksAnswer
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Record, Verdict
 
@@ -366,7 +366,7 @@ def _build_notes(matrix: ScoreMatrix, by_type: Mapping[str, Score]) -> list[str]
     if matrix.table.own:
         mine = ", ".join(matrix.table.title_of(name) for name in matrix.table.own)
         notes.append(f"Asked beside the protocol's own criteria, and no part of any score: {mine}.")
-    protocol = known_protocol(matrix.table.protocol)
+    protocol = find_protocol(matrix.table.protocol)
     unasked = [name for name in (protocol.criteria if protocol else ()) if name not in matrix.criteria]
     if unasked and not matrix.aggregation.edit_score:
         notes.append(f"Not asked in this run, so not part of any score: {', '.join(unasked)}.")

@@ -29,7 +29,7 @@ from editloupe.evals.stats.scores.run_units import (
     read_units,
 )
 from editloupe.rubrics.model import Answer, LabelAnswer
-from editloupe.rubrics.registry import OWN, known_protocol
+from editloupe.rubrics.registry import OWN, find_protocol
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Edit, Record, Served, UserError
 
@@ -109,7 +109,7 @@ class RunTable:
     def criteria(self) -> tuple[str, ...]:
         """The criteria that were asked, in the protocol's order."""
         present = dict.fromkeys(kind.criterion for kind in self.unit_columns.counts)
-        protocol = known_protocol(self.protocol)
+        protocol = find_protocol(self.protocol)
         order = list(protocol.criteria) if protocol else []
         return tuple(sorted(present, key=lambda name: order.index(name) if name in order else len(order)))
 
@@ -273,7 +273,7 @@ class RunTable:
 
     def reported(self, values: Floats) -> Floats:
         """Return rows × repeats × criteria of scores (0 to 100) with the gates of the protocol applied."""
-        protocol = known_protocol(self.protocol)
+        protocol = find_protocol(self.protocol)
         if protocol is None or protocol.reported is None:
             return values
         values = values.copy()
@@ -391,7 +391,7 @@ class _EditShortener:
     """
 
     def __init__(self, protocol: str) -> None:
-        rules = known_protocol(protocol)
+        rules = find_protocol(protocol)
         self._needs_whole = rules is not None and rules.edit_score is not None
         self._apart = rules.apart if rules else ()
         self._short: dict[tuple[str, ...], StoredEdit] = {}

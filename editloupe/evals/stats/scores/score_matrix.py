@@ -16,7 +16,7 @@ import numpy as np
 from editloupe.evals.stats.bootstrap import Bools, Clusters, Floats, Ints, Resampling, build_clusterings, finite_or_none
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import row_means
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Edit, UserError
 
 NO_TYPE, ALL = "(no type)", "all edits"
@@ -48,7 +48,7 @@ PLAIN = Aggregation(
 
 def find_aggregation(name: str) -> Aggregation:
     """Return a protocol's arithmetic as its record says it; PLAIN where there is no such record."""
-    protocol = known_protocol(name)
+    protocol = find_protocol(name)
     if protocol is None:
         return PLAIN
     return Aggregation(
@@ -185,7 +185,7 @@ class ScoreMatrix:
         kinds = [row.edit.instruction_type for row in rows]
         self.typed = any(kind is not None for kind in kinds)
         names = [NO_TYPE if kind is None else str(kind) for kind in kinds] if self.typed else [ALL] * len(rows)
-        protocol = known_protocol(table.protocol)
+        protocol = find_protocol(table.protocol)
         self.known_types = protocol.types if protocol else ()
         present = dict.fromkeys(names)
         self.groups = [name for name in self.known_types if name in present]
@@ -397,7 +397,7 @@ class RunSlice:
 
 def find_slice_fields(table: RunTable) -> tuple[str, ...]:
     """Return the fields by which a run falls into parts: the model, and what the paper keeps apart and the run has several of."""
-    protocol = known_protocol(table.protocol)
+    protocol = find_protocol(table.protocol)
     fields = protocol.apart if protocol else ()
     return (MODEL, *(name for name in fields if _has_several(table, name)))
 
@@ -408,7 +408,7 @@ def _has_several(table: RunTable, field: str) -> bool:
 
 def find_shared_slice_fields(tables: Sequence[RunTable]) -> tuple[str, ...]:
     """Return what the paper keeps apart and these runs of one protocol have several values of; the model is not meant."""
-    protocol = known_protocol(tables[0].protocol)
+    protocol = find_protocol(tables[0].protocol)
     names = protocol.apart if protocol else ()
     return tuple(name for name in names if len({row.field(name) for table in tables for row in table.rows}) > 1)
 

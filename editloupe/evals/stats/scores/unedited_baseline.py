@@ -12,7 +12,7 @@ from editloupe.evals.stats.bootstrap import Bools, Estimate, Floats, Number, fin
 from editloupe.evals.stats.comparison.paired_differences import CaseGrid, SideScores
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.rubrics.protocol import Protocol
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Record, UserError
 
 CARRIED = 0.5
@@ -62,7 +62,7 @@ def split_off_reference(table: RunTable) -> tuple[RunTable, RunTable | None]:
 def score_by_protocol(grid: CaseGrid, table: RunTable, rows: Sequence[RunRow]) -> Floats:
     """Return cases × columns of what the protocol's own words give the unedited source; nan where they leave it open."""
     scores = np.full((len(rows), len(grid.criteria) + (grid.aggregation.edit_score is not None)), np.nan)
-    protocol = known_protocol(table.protocol)
+    protocol = find_protocol(table.protocol)
     if protocol is None or protocol.untouched is None:
         return scores
     for number, row in enumerate(rows):
@@ -89,7 +89,7 @@ def _edit_score(protocol: Protocol, row: RunRow) -> float:
 
 def build_reference(grid: CaseGrid, table: RunTable, columns: Floats, judged: bool) -> UneditedReference:
     """Make the reference row of cases × columns, judged or decided; half of an overall score is none."""
-    protocol = known_protocol(table.protocol)
+    protocol = find_protocol(table.protocol)
     why = "The judge was shown every source as its own output." if judged else _explain_source(protocol)
     point = grid.point(columns)
     present = np.unique(grid.of_row)

@@ -31,7 +31,7 @@ from editloupe.evals.stats.trust.label_queue import LabelledCells, LabelQueue, Q
 from editloupe.evals.stats.trust.prediction_powered import Correction, correct_mean, skewed_interval, skewness
 from editloupe.evals.stats.trust.yes_no import MIN_LABELS, YesShare, correct_yes_shares
 from editloupe.rubrics.model import Answer
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Record, UserError
 
 MIN_SOURCES = 10
@@ -287,7 +287,7 @@ def people_columns(matrix: ScoreMatrix, labels: HumanLabels) -> Floats:
     """
     table = matrix.table
     answers = {name: table.answer(name) for name in table.criteria}
-    protocol = known_protocol(table.protocol)
+    protocol = find_protocol(table.protocol)
     gated = protocol is not None and protocol.reported is not None
     rows, positions = [], []
     for position, row in enumerate(table.rows):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.rubrics.model import Answer, Band, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.rubrics.registry import known_protocol, protocols
+from editloupe.rubrics.registry import find_protocol, protocols
 from editloupe.types import Edit, UserError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class AnswerChoice:
 
 def find_rubric(protocol: str, criterion: str) -> Rubric | None:
     """Return a criterion's rubric in its first wording, None where this version does not know it."""
-    known = known_protocol(protocol)
+    known = find_protocol(protocol)
     rubrics = known.rubrics if known else ()
     return next((rubric for rubric in rubrics if rubric.criterion == criterion), None)
 
@@ -167,7 +167,7 @@ def parse_rubric(wording: Mapping[str, Any]) -> Rubric | None:
 
 def find_rubric_for(protocol: str, criterion: str, edit: Edit) -> Rubric | None:
     """Return the wording of a criterion that an edit is asked, None where this version does not know the rubric."""
-    known = known_protocol(protocol)
+    known = find_protocol(protocol)
     if known is None or criterion not in known.criteria:
         return None
     try:

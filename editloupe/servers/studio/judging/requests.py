@@ -23,7 +23,7 @@ from editloupe.evals.forks.fork_trace import ForkStop
 from editloupe.judge import Judge
 from editloupe.judge.plans import is_file_spec
 from editloupe.judge.settings import DEFAULT_SETUP, setup_names
-from editloupe.rubrics.case_pictures import OPTIONAL, role_of
+from editloupe.rubrics.case_pictures import OPTIONAL, name_to_role
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.servers.studio.judging.uploads import Uploads
@@ -125,7 +125,7 @@ def build_edit(request: JudgeRequest, uploads: Uploads) -> Edit:
 def list_further_roles(protocol: Protocol) -> dict[str, str]:
     """Return the pictures a protocol's rubrics show beside source, edit and reference: their roles and names."""
     named = (name for rubric in protocol.rubrics for mode in rubric.modes.values() for name in mode.images)
-    found = {role_of(name): name.removesuffix(OPTIONAL) for name in named}
+    found = {name_to_role(name): name.removesuffix(OPTIONAL) for name in named}
     return {role: name for role, name in found.items() if role not in _OWN_SLOTS}
 
 

@@ -20,7 +20,7 @@ from editloupe.evals.forks.stored_trace import StoredTrace, find_trace
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.graphs.forking import find_box_parameter
 from editloupe.judge.settings import setup_names
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.servers.studio.judging.requests import TOOL_SETTINGS, ForkRequest, read_fork_request
 from editloupe.servers.studio.routes.judge import json_only
 from editloupe.servers.studio.run_catalog import HERE, OpenRun
@@ -60,7 +60,7 @@ def form(
         have = f"{len(steps)} step{'s' * (len(steps) != 1)}"
         raise HTTPException(404, f"The trace has {have}, counted from 1; there is no step {step}.")
     view = build_steps(kept.parent.trace, _first(kept))[step - 1]
-    protocol = known_protocol(kept.protocol)
+    protocol = find_protocol(kept.protocol)
     calls = [
         {
             "call": call,

@@ -9,7 +9,7 @@ from editloupe.evals.stats.comparison.model_comparison import ModelComparison, c
 from editloupe.evals.stats.comparison.run_comparison import compare_runs
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import UserError
 from tests.evals.model_runs import model_run
 from tests.evals.sample_runs import IF, VC, Line, make_run
@@ -156,7 +156,7 @@ def test_the_numbers_can_be_had_as_rows(tmp_path: Path) -> None:
 
 def in_languages(run: Path) -> RunTable:
     """A run of WiseEdit whose cases are in two languages by turns; its units stand for the metrics, whatever they say."""
-    table, protocol = read_run_table(run), known_protocol("wiseedit")
+    table, protocol = read_run_table(run), find_protocol("wiseedit")
     assert protocol is not None
     rows = []
     for row in table.rows:

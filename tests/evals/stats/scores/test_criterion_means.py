@@ -11,7 +11,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.stats.scores.run_scores import compute_criterion_means, compute_scores
 from editloupe.evals.stats.scores.run_table import read_configuration_table, read_run_table
-from editloupe.rubrics.registry import protocol as registered
+from editloupe.rubrics.registry import get_protocol as registered
 from editloupe.types import Edit, Judgement, Verdict
 from tests.evals.sample_runs import IF, VC, Line, make_run
 

@@ -9,7 +9,7 @@ from editloupe.evals.stats.scores import unedited_baseline as ref
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
 from editloupe.evals.stats.scores.unedited_baseline import UneditedOutputs, UneditedReference
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Edit
 from tests.evals.model_runs import Scores, model_run
 from tests.evals.sample_runs import IF, VC
@@ -23,7 +23,7 @@ def referred(table: RunTable) -> UneditedReference:
 def as_protocol(tmp_path: Path, protocol: str, kinds: list[str]) -> RunTable:
     """A table of another protocol whose units stand for its criteria, whatever they say."""
     table = read_run_table(model_run(tmp_path / "run", {"x": [(4, 4)] * len(kinds)}))
-    known = known_protocol(protocol)
+    known = find_protocol(protocol)
     assert known is not None
     rows = []
     for row, kind in zip(table.rows, kinds, strict=True):
@@ -70,7 +70,7 @@ def test_numbers_that_only_a_judge_can_give_are_not_made_up(tmp_path: Path) -> N
 
 def test_every_criterion_of_the_records_exists() -> None:
     for name in ("dlebench", "vibe", "edit-compass", "edival"):
-        protocol = known_protocol(name)
+        protocol = find_protocol(name)
         assert protocol is not None
         assert protocol.untouched is not None
         assert set(protocol.untouched.criteria) <= set(protocol.criteria)

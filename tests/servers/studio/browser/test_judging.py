@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from editloupe.servers.studio.settings import UPLOAD_BYTES
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair, huge_png
@@ -223,7 +223,7 @@ def test_the_mode_and_the_types_follow_the_protocol(listen: Listen, new_page: Ne
 def test_a_protocol_with_further_pictures_has_slots_for_them(
     listen: Listen, new_page: NewPage, scripted: StartServer, tmp_path: Path
 ) -> None:
-    vibe = protocol("vibe")
+    vibe = get_protocol("vibe")
     server = scripted(lambda request: say(reply_for(vibe, request.system)))
     page = new_page(listen(judge="openai:gpt-5.1", base_urls=(server.openai_url,)))
     page.goto("/judge")

@@ -15,7 +15,7 @@ from PIL import Image
 
 from editloupe.cli.main import run
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import get_protocol
 from tests.conftest import StartServer
 from tests.evals.manifests import benchmarks as b
 from tests.scripted import Request, say
@@ -47,7 +47,7 @@ def judge(name: str) -> Callable[[Request], Any]:
             return say(json.dumps({"differences": "none"}))
         rubric = next(
             one
-            for one in protocol(name).rubrics
+            for one in get_protocol(name).rubrics
             if f"# Criterion: {one.title}\n{one.question.strip()}" in request.system
         )
         answer = rubric.answer

@@ -20,7 +20,7 @@ from editloupe.cli.main import run
 from editloupe.evals.manifests import load_benchmark, load_manifest, load_outputs
 from editloupe.evals.report import build_report
 from editloupe.rubrics import Paper, papers, register, registry
-from editloupe.rubrics.registry import DEFAULT, OWN, known_protocol
+from editloupe.rubrics.registry import DEFAULT, OWN, find_protocol
 from editloupe.rubrics.user_rubrics import protocol_from_folder
 from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured
@@ -183,7 +183,7 @@ def test_a_package_that_cannot_be_loaded_is_left_out_and_named(
     monkeypatch.syspath_prepend(str(package))
     with pytest.warns(UserWarning, match=f"the paper sketchbench cannot be loaded: {why}"):
         assert "sketchbench" not in [one.name for one in papers()]
-    assert known_protocol("sketchbench") is None
+    assert find_protocol("sketchbench") is None
 
 
 def test_the_command_says_so_in_one_sentence_and_goes_on(
@@ -230,7 +230,7 @@ def test_a_name_that_is_taken_and_rubrics_of_somebody_else_are_refused(paper: Pa
     ):
         with pytest.raises(UserError, match=words):
             register(replace(paper, protocol=wrong))
-    assert known_protocol("sketchbench") is None
+    assert find_protocol("sketchbench") is None
     assert len(papers()) == len(registry.PAPERS)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from editloupe.evals.manifests import load_outputs
 from editloupe.rubrics.wiseedit import WISEEDIT
-from editloupe.rubrics.wiseedit.scoring import ABBREVIATIONS, settle
+from editloupe.rubrics.wiseedit.scoring import ABBREVIATIONS, settle_missing
 from editloupe.types import Edit
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.judged_runs import Given, keep, tables
@@ -58,7 +58,7 @@ def judge(edit: Edit, scores: Mapping[tuple[str, ...], int | None]) -> Given:
     model, subset, language, number = edit.id.split("/")
     given: dict[str, float | None] = {}
     for rubric in WISEEDIT.rubrics_for(edit):
-        if verdict := settle(edit, rubric):
+        if verdict := settle_missing(edit, rubric):
             given[rubric.criterion] = verdict.score_100
             continue
         score = scores[model, f"{subset}/{number}", language, ABBREVIATIONS[rubric.criterion]]
