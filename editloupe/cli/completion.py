@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,7 +65,7 @@ def _build_stub(command: str, parameters: Iterable[dict[str, Any]]) -> Callable[
     """Return a function whose signature has these parameters."""
     signature = []
     for parameter in parameters:
-        completer = _find_completer(command, parameter["name"])
+        completer = _find_completer(command, parameter)
         kind: Any = bool if parameter.get("flag") else list[str] if parameter.get("multiple") else str
         if parameter["options"]:
             info: Any = typer.Option(
@@ -160,14 +160,15 @@ COMPLETERS: dict[str, Callable[[str], list[str]]] = {
 """Completers by the names of parameters."""
 
 
-def _find_completer(command: str, parameter: str) -> Callable[[str], list[str]] | None:
-    if command == "protocols" and parameter == "name":
+def _find_completer(command: str, parameter: Mapping[str, Any]) -> Callable[[str], list[str]] | None:
+    name = parameter["name"]
+    if command == "protocols" and name == "name":
         return complete_protocols
-    if command == "tool" and parameter == "name":
+    if command == "tool" and name == "name":
         return complete_tools
-    if command.startswith("edival ") and parameter == "mode":  # multi or complex
+    if name == "mode" and not parameter["help"].startswith("tools, oracle"):  # another kind of mode
         return None
-    return COMPLETERS.get(parameter)
+    return COMPLETERS.get(name)
 
 
 def _start_with(names: Iterable[str], incomplete: str) -> list[str]:

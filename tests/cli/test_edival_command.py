@@ -120,7 +120,7 @@ def test_the_whole_way_from_pictures_to_a_comparison(
         (["instruct", "PHOTOS", "--out", "OUT", "--proposals", "guess"], "--proposals is lmm or lists"),
         (
             ["instruct", "PHOTOS", "--out", "OUT", "--proposals", "lists", "--types", "style_change"],
-            "no instruction type",
+            "not an instruction type",
         ),
         (["instruct", "PHOTOS", "--out", "OUT", "--proposals", "lists"], "holds no .json file"),
         (["evaluate", "PHOTOS", "PHOTOS", "--out", "OUT", "--judge", "openai:gpt-4.1"], "the detector cannot be used"),
