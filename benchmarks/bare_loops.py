@@ -33,7 +33,7 @@ Conversation = Callable[[list[dict[str, Any]], dict[str, Any], int], Awaitable[N
 
 
 async def all_of(conversation: Conversation, manifest: Path, concurrency: int, turns: int) -> None:
-    """Hold every conversation of the manifest, so many at a time."""
+    """Hold every conversation of the manifest, a fixed number at a time."""
     units = iter(list(openings(manifest)))
 
     async def one_after_another() -> None:
@@ -89,8 +89,8 @@ def posts(url: str) -> Conversation:
             body = {"model": "bench", "messages": messages}
             reply = (await client.post(f"{url}/chat/completions", json=body)).json()["choices"][0]["message"]
             calls = reply.get("tool_calls") or []
-            told = [{"role": "tool", "tool_call_id": call["id"], "content": "They differ."} for call in calls]
-            messages = [*messages, reply, *told, {"role": "user", "content": [shown]}]
+            replies = [{"role": "tool", "tool_call_id": call["id"], "content": "They differ."} for call in calls]
+            messages = [*messages, reply, *replies, {"role": "user", "content": [shown]}]
 
     return conversation
 
@@ -122,8 +122,8 @@ def graph(url: str) -> Conversation:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
     async def act(state: State) -> dict[str, Any]:
-        told = [ToolMessage("They differ.", tool_call_id=call["id"]) for call in state["messages"][-1].tool_calls]
-        return {"messages": [*told, HumanMessage([state["shown"]])]}
+        replies = [ToolMessage("They differ.", tool_call_id=call["id"]) for call in state["messages"][-1].tool_calls]
+        return {"messages": [*replies, HumanMessage([state["shown"]])]}
 
     def onwards(state: State) -> str:
         return "act" if state["messages"][-1].tool_calls else END

@@ -1,4 +1,4 @@
-"""How fast a batch is judged against a loopback server whose replies take a fixed time, with the ideal beside it.
+"""Measure how fast a batch is judged against a loopback server with a fixed reply time, compared with the ideal.
 
     python benchmarks/batch.py                      # 128 edits of 1280 × 960, 2 criteria × 2 replies of 0.5 s, 32 at once
     python benchmarks/batch.py --runs 5 --bare      # five rounds, with a bare loop of posts and bare LangGraph in each
@@ -41,7 +41,7 @@ SCENARIOS = {
     "zoom": ("zoom_in_image", "zoom_in_image", "zoom_in_image"),
     "plain": (),
 }
-"""Tools the scripted model asks for, one a reply, before it answers."""
+"""Tools the scripted model asks for, one per reply, before it answers."""
 OURS, RAY, POSTS, GRAPH, PEER = "editloupe", "on Ray", "bare posts", "bare LangGraph", "inspect_ai"
 TEXT, SIGNS = "text", "text on signs"
 """Rows of `--text`: the same pictures with instructions about text, and pictures on which a word changes."""
@@ -71,11 +71,11 @@ def main() -> None:
         rounds: dict[str, list[dict[str, float]]] = {}
         for number in range(options.runs):
             for name, command in commands(options, manifest, Path(folder) / f"run{number}").items():
-                facts = measured(name, command, options)
+                facts = measure(name, command, options)
                 rounds.setdefault(name, []).append(facts)
                 show(name, facts, ideal, replies)
             if options.profile:
-                profiled(options, manifest, Path(folder) / f"profile{number}", replies)
+                profile(options, manifest, Path(folder) / f"profile{number}", replies)
         summarise(rounds, ideal)
 
 
@@ -136,8 +136,8 @@ def make_text_edits(folder: Path, count: int, size: tuple[int, int]) -> None:
             pixels = source.copy()
             corner = left + round(160 * scale), top + round(44 * scale)
             cv2.rectangle(pixels, (left, top), corner, (235, 235, 235), -1)
-            place = left + round(8 * scale), top + round(32 * scale)
-            cv2.putText(pixels, word, place, cv2.FONT_HERSHEY_SIMPLEX, 0.9 * scale, (30, 30, 30), 2, cv2.LINE_AA)
+            position = left + round(8 * scale), top + round(32 * scale)
+            cv2.putText(pixels, word, position, cv2.FONT_HERSHEY_SIMPLEX, 0.9 * scale, (30, 30, 30), 2, cv2.LINE_AA)
             cv2.imwrite(str(folder / f"{name}{number}.jpg"), pixels, [cv2.IMWRITE_JPEG_QUALITY, 92])
         instructions.append(f'Change the word on sign {number} from "{words[0]}" to "{words[1]}"')
     write_manifest(manifest_of(SIGNS, folder), "b", instructions)
@@ -217,20 +217,26 @@ def serve(options: argparse.Namespace) -> None:
 def commands(options: argparse.Namespace, manifest: Path, out: Path) -> dict[str, list[str]]:
     """Return who does the work, and how each is called; URL stands for the server."""
     turns, many = len(SCENARIOS[options.scenario]) + 1, str(options.concurrency)
-    found = {OURS: [sys.executable, "-c", START, *ours(options, manifest, out, options.executor)]}
+    commands_by_name = {OURS: [sys.executable, "-c", START, *ours(options, manifest, out, options.executor)]}
     for row in (TEXT, SIGNS) if options.text else ():
         own, beside = manifest_of(row, manifest.parent), out.with_name(f"{out.name}-{row}")
-        found[row] = [sys.executable, "-c", START, *ours(options, own, beside, options.executor)]
+        commands_by_name[row] = [sys.executable, "-c", START, *ours(options, own, beside, options.executor)]
     if options.ray:
         beside = out.with_name(f"{out.name}-ray")
-        found[RAY] = [sys.executable, "-c", START, *ours(options, manifest, beside, "ray")]
+        commands_by_name[RAY] = [sys.executable, "-c", START, *ours(options, manifest, beside, "ray")]
     if options.bare:
         bare = [sys.executable, str(ROOT / "benchmarks" / "bare_loops.py")]
-        found[POSTS] = [*bare, "posts", str(manifest), "URL", many, str(turns)]
-        found[GRAPH] = [*bare, "graph", str(manifest), "URL", many, str(turns)]
+        commands_by_name[POSTS] = [*bare, "posts", str(manifest), "URL", many, str(turns)]
+        commands_by_name[GRAPH] = [*bare, "graph", str(manifest), "URL", many, str(turns)]
     if options.peer:
-        found[PEER] = [options.peer, str(ROOT / "benchmarks" / "peer_inspect.py"), str(manifest), "URL", many]
-    return found
+        commands_by_name[PEER] = [
+            options.peer,
+            str(ROOT / "benchmarks" / "peer_inspect.py"),
+            str(manifest),
+            "URL",
+            many,
+        ]
+    return commands_by_name
 
 
 def ours(options: argparse.Namespace, manifest: Path, out: Path, executor: str) -> list[str]:
@@ -251,11 +257,11 @@ def ours(options: argparse.Namespace, manifest: Path, out: Path, executor: str) 
     ]
 
 
-def measured(name: str, command: list[str], options: argparse.Namespace) -> dict[str, float]:
+def measure(name: str, command: list[str], options: argparse.Namespace) -> dict[str, float]:
     """Run one of them against a fresh server."""
     with Server(options) as server:
         before = all_core_seconds() - time.process_time() - core_seconds(server.pid)
-        wall, cpu, watch, output = timed([server.url if part == "URL" else part for part in command])
+        wall, cpu, watch, output = run_timed([server.url if part == "URL" else part for part in command])
         others = all_core_seconds() - time.process_time() - core_seconds(server.pid) - before - cpu
         counted = server.stop()
     expected = options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
@@ -276,7 +282,7 @@ def all_core_seconds() -> float:
 
 
 def core_seconds(pid: int) -> float:
-    """Return the CPU time of a process so far; that of the processes beside it is not counted."""
+    """Return the CPU time of a process so far; that of other processes is not counted."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -284,7 +290,7 @@ def core_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(command: list[str]) -> tuple[float, float, MemoryWatch, str]:
+def run_timed(command: list[str]) -> tuple[float, float, MemoryWatch, str]:
     """Run a command; return wall seconds, CPU seconds with its processes, its peak memory, and output."""
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
@@ -353,7 +359,7 @@ def show(name: str, facts: dict[str, float], ideal: float, replies: int) -> None
     print(f"others: {facts['others']:.2f} cores", flush=True)
 
 
-def profiled(options: argparse.Namespace, manifest: Path, out: Path, replies: int) -> None:
+def profile(options: argparse.Namespace, manifest: Path, out: Path, replies: int) -> None:
     """Judge once more with clocks around the parts, and say where the core-seconds went."""
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
         command = [
@@ -362,7 +368,7 @@ def profiled(options: argparse.Namespace, manifest: Path, out: Path, replies: in
             file.name,
             *ours(options, manifest, out, options.executor),
         ]
-        measured(OURS, command, options)
+        measure(OURS, command, options)
         counted: dict[str, Any] = json.load(file)
     print(f"core-seconds with clocks: {counted['all']:.1f}")
     for part, seconds in sorted(counted["parts"].items(), key=lambda item: -item[1]):
@@ -379,11 +385,11 @@ def summarise(rounds: dict[str, list[dict[str, float]]], ideal: float) -> None:
     print(f"\n| {' | '.join(names)} |\n|{'---|' * len(names)}")
     own = statistics.median(facts["judging"] for facts in rounds[OURS])
     for name, facts in rounds.items():
-        seconds = [one["judging"] for one in facts]
+        seconds = [run["judging"] for run in facts]
         middle = statistics.median(seconds)
-        arounds = [one["wall"] - one["judging"] for one in facts]
-        busy = [one["others"] for one in facts]
-        cpu, peak = (statistics.median(one[key] for one in facts) for key in ("cpu", "memory"))
+        arounds = [run["wall"] - run["judging"] for run in facts]
+        busy = [run["others"] for run in facts]
+        cpu, peak = (statistics.median(run[key] for run in facts) for key in ("cpu", "memory"))
         print(
             f"| {name} | {ideal / middle:.0%} | {middle / own:.2f} × | {spread(seconds)} | {spread(arounds)} "
             f"| {cpu:.1f} s | {peak:.0f} MB | {min(busy):.2f}–{max(busy):.2f} |"

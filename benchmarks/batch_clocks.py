@@ -1,6 +1,6 @@
 """The `editloupe` command with clocks around its parts, run by `batch.py --profile`: prints where its core-seconds went.
 
-Clocks count the CPU time of the thread they run on. What stands inside another part is taken out of it.
+Clocks count the CPU time of the thread they run on. Time inside another part is taken out of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INSIDE = threading.local()
 _LOCK = threading.Lock()
 
 
-def clocked(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def add_clocks(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with a clock around it."""
 
     def timed(*args: Any, **options: Any) -> Any:
@@ -56,7 +56,7 @@ def put_clocks() -> None:
         ("store", Run, ("keep_reply", "find_reply", "add_spending", "save_all", "checkpoint")),
     ):
         for name in names:
-            setattr(home, name, clocked(part, getattr(home, name)))
+            setattr(home, name, add_clocks(part, getattr(home, name)))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How well a localizer finds the changes of a calibration set: the metrics, and two simple localizers to stand beside ours."""
+"""Score localizers on a calibration set, with two simple localizers for comparison."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Answer:
 
 
 def read_set(folder: Path) -> Iterator[Sample]:
-    """Read a calibration set: manifest.jsonl, and pictures beside it."""
+    """Read a calibration set: manifest.jsonl with its pictures."""
     for line in (folder / "manifest.jsonl").read_text().splitlines():
         row: dict[str, Any] = json.loads(line)
         source, edited = (open_picture(folder / row[key]).pixels for key in ("source", "edited"))
@@ -55,10 +55,10 @@ def read_set(folder: Path) -> Iterator[Sample]:
 def ask(localizer: Localizer, sample: Sample) -> Answer:
     """Run a localizer on one pair; boxes are cut at the picture's border."""
     started = time.process_time()
-    found = localizer(sample.source, sample.edited)
+    answer = localizer(sample.source, sample.edited)
     seconds = time.process_time() - started
     height, width = sample.source.shape[:2]
-    boxes = [Box.model_validate([int(v) for v in box]).clamped(width, height) for box in found]
+    boxes = [Box.model_validate([int(v) for v in box]).clamped(width, height) for box in answer]
     return Answer(sample, tuple(box for box in boxes if box is not None), seconds)
 
 
@@ -117,13 +117,13 @@ def _percent(values: Iterator[bool]) -> float:
 def _greys(source: Pixels, edited: Pixels) -> tuple[Any, Any]:
     if edited.shape != source.shape:
         grows = edited.shape[1] < source.shape[1]
-        how = cv2.INTER_CUBIC if grows else cv2.INTER_AREA
-        edited = np.asarray(cv2.resize(edited, source.shape[1::-1], interpolation=how), np.uint8)
+        interpolation = cv2.INTER_CUBIC if grows else cv2.INTER_AREA
+        edited = np.asarray(cv2.resize(edited, source.shape[1::-1], interpolation=interpolation), np.uint8)
     return cv2.cvtColor(source, cv2.COLOR_RGB2GRAY), cv2.cvtColor(edited, cv2.COLOR_RGB2GRAY)
 
 
 def _components(mask: Any, least: int) -> list[list[int]]:
     joined = cv2.dilate(mask.astype(np.uint8), np.ones((7, 7), np.uint8))
     _, _, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
-    found = sorted((s for s in stats[1:] if s[4] >= least), key=lambda s: -s[4])
-    return [[int(x), int(y), int(x + w), int(y + h)] for x, y, w, h, _ in found]
+    components = sorted((s for s in stats[1:] if s[4] >= least), key=lambda s: -s[4])
+    return [[int(x), int(y), int(x + w), int(y + h)] for x, y, w, h, _ in components]

@@ -1,4 +1,4 @@
-"""How well changed words, numbers, hands and symbols on small signs are found in large photographs, and read."""
+"""Measure how well changed words, numbers, hands and symbols on small signs in large photographs are found and read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from benchmarks.sign_pairs import (
     SHARES,
     WORDS,
     SignPair,
-    coded,
     colours,
+    encode_again,
     photographs,
     read,
     sign_pairs,
@@ -58,9 +58,9 @@ def ask_signs(folder: Path, seed: int = 0, workers: int = 1, rounds: int = 1) ->
 
     Every round puts other signs on all of them.
     """
-    found = photographs(folder)
-    paths = found * rounds
-    seeds = [(seed + turn, index) for turn in range(rounds) for index in range(len(found))]
+    photos = photographs(folder)
+    paths = photos * rounds
+    seeds = [(seed + turn, index) for turn in range(rounds) for index in range(len(photos))]
     with ProcessPoolExecutor(workers, initializer=cv2.setNumThreads, initargs=(1,)) as pool:
         return [answer for some in pool.map(_ask_photograph, paths, seeds) for answer in some]
 
@@ -76,7 +76,7 @@ def _ask_photograph(path: Path, seed: tuple[int, ...]) -> list[SignAnswer]:
 
 
 def sign_rows(answers: list[SignAnswer]) -> tuple[list[str], list[list[str]]]:
-    """Return the table by output and size: found of all, false alarms on unchanged pairs, time beside a plain difference."""
+    """Return the table by output and size: recall, false alarms on unchanged pairs, and time relative to a plain difference."""
     groups: dict[str, list[SignAnswer]] = defaultdict(list)
     for answer in answers:
         groups[answer.pair.output].append(answer)
@@ -123,7 +123,7 @@ def _signs(folder: Path, height: int, count: int, seed: int) -> Iterator[tuple[s
         top = int(rng.integers(40, photo.shape[0] - size[1] - 40))
         crop = photo[top - 32 : top + size[1] + 32, left - 32 : left + size[0] + 32].copy()
         crop[32:-32, 32:-32] = sign
-        yield word, coded(crop, 90)
+        yield word, encode_again(crop, 90)
 
 
 def _capital(points: float) -> float:
@@ -140,8 +140,8 @@ def _read_right(reader: ReadText, crop: Pixels, word: str) -> bool:
 
 def _timed(localizer: Localizer, pair: SignPair) -> tuple[float, list[list[int]]]:
     started = time.process_time()
-    found = localizer(pair.source, pair.edited)
-    return time.process_time() - started, found
+    boxes = localizer(pair.source, pair.edited)
+    return time.process_time() - started, boxes
 
 
 def _without_pixels(pair: SignPair) -> SignPair:
@@ -153,7 +153,7 @@ def _touches(a: Box, b: Box) -> bool:
     return min(a.x2, b.x2) > max(a.x1, b.x1) and min(a.y2, b.y2) > max(a.y1, b.y1)
 
 
-def reframed(picture: Pixels, cut: float, rng: np.random.Generator) -> tuple[Pixels, Box]:
+def reframe(picture: Pixels, cut: float, rng: np.random.Generator) -> tuple[Pixels, Box]:
     """Cut a share off both sides and bring the picture back to its size; below nought, add that much round it."""
     height, width = picture.shape[:2]
     left, top = rng.random(2) * (cut * width, cut * height)

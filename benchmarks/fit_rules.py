@@ -249,10 +249,10 @@ def spread(data: Sequence[Measured], rounds: int) -> None:
         print(f"  {name:52} {np.mean(weights):6.2f} ± {np.std(weights):.2f}")
 
 
-def write(table: Thresholds, path: Path, given: Sequence[Path], edits: int) -> None:
+def write(table: Thresholds, path: Path, paths: Sequence[Path], edits: int) -> None:
     """Write the table with a line that says how it was made."""
     data: dict[str, Any] = table.model_dump(mode="json")
-    names = " ".join(folder.name for folder in given)
+    names = " ".join(folder.name for folder in paths)
     head = f"# Fitted by benchmarks/fit_rules.py on {edits} edits ({names}); not edited by hand.\n"
     path.write_text(head + yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120), "utf-8")
 

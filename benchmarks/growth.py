@@ -1,4 +1,4 @@
-"""Whether a long batch stays as quick and as small as a short one, and what is made of its run afterwards takes.
+"""Check that a long batch stays as fast and as small as a short one, and measure what is done with its run afterwards.
 
     python benchmarks/growth.py                              # 20 000 edits of 64 × 64 without tools
     python benchmarks/growth.py --scenario tools --edits 2000 --size 1280x960
@@ -56,11 +56,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         manifest = make_edits(Path(folder), options.edits, options.size)
         run = Path(folder) / "run"
-        judged(options, manifest, run)
+        judge(options, manifest, run)
         for name, arguments in AFTERWARDS.items():
             there = {"RUN": str(run), "OUT": str(Path(folder) / "out")}
             command = [sys.executable, "-c", batch.START, *(there.get(part, part) for part in arguments)]
-            wall, cpu, memory, _ = batch.timed(command)
+            wall, cpu, memory, _ = batch.run_timed(command)
             print(f"{name:22} {wall:7.1f} s   CPU {cpu:6.1f} s   peak {memory:.0f} MB", flush=True)
         print(f"{'studio, list of edits':22} {studio_list(run)}")
 
@@ -78,7 +78,7 @@ def parse() -> argparse.Namespace:
 
 
 def make_edits(folder: Path, count: int, size: tuple[int, int]) -> Path:
-    """Write a manifest of so many edits, with labels of people beside them."""
+    """Write a manifest of this many edits, with labels of people beside them."""
     pairs = min(PICTURES, count)
     lines = [json.loads(line) for line in batch.make_edits(folder, pairs, size).read_text().splitlines()]
     labels = ("Flawless Execution", "Wrong Action")
@@ -91,7 +91,7 @@ def make_edits(folder: Path, count: int, size: tuple[int, int]) -> Path:
     return manifest
 
 
-def judged(options: argparse.Namespace, manifest: Path, run: Path) -> None:
+def judge(options: argparse.Namespace, manifest: Path, run: Path) -> None:
     """Judge the manifest, looking at memory and time on the way."""
     units = 2 * options.edits
     print(
@@ -115,9 +115,9 @@ def judged(options: argparse.Namespace, manifest: Path, run: Path) -> None:
             seen.append((done(run), batch.core_seconds(process.pid), batch.megabytes(process.pid)))
     if process.returncode:
         raise SystemExit(f"the batch ended with {process.returncode}")
-    seen = [one for one in seen if one[2]]
-    early = [one for one in seen if units / 10 <= one[0] <= units / 5] or seen[:1]
-    late = [one for one in seen if 0.9 * units <= one[0] < units] or seen[-1:]
+    seen = [sample for sample in seen if sample[2]]
+    early = [sample for sample in seen if units / 10 <= sample[0] <= units / 5] or seen[:1]
+    late = [sample for sample in seen if 0.9 * units <= sample[0] < units] or seen[-1:]
     highest = [max(memory for _, _, memory in part) for part in (early, late, seen)]
     print(
         f"memory at a tenth {highest[0]:.0f} MB, at the last units {highest[1]:.0f} MB: {highest[1] / highest[0]:.2f} ×"
@@ -150,8 +150,8 @@ def done(run: Path) -> int:
 
 def studio_list(run: Path) -> str:
     """Say how long the studio takes to open the run and to list its edits, in a process of its own."""
-    _, cpu, memory, said = batch.timed([sys.executable, "-c", STUDIO, str(run)])
-    return f"{said.strip()}   CPU {cpu:.1f} s   peak {memory:.0f} MB"
+    _, cpu, memory, output = batch.run_timed([sys.executable, "-c", STUDIO, str(run)])
+    return f"{output.strip()}   CPU {cpu:.1f} s   peak {memory:.0f} MB"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Make the demo edits again: small edits, right and wrong, painted on four free photographs of scikit-image.
+"""Make the demo edits again from four free photographs of scikit-image, with right and wrong small edits.
 
     python benchmarks/make_demo.py [--out FOLDER]
 

@@ -1,4 +1,4 @@
-"""The same work by inspect_ai: same pictures, same scripted replies, a crop for every look; prints its judging time.
+"""Do the same work with inspect_ai (same pictures, replies and crops) and print its judging time.
 
 Run by `batch.py --peer PYTHON`; needs inspect_ai, openai and Pillow for that interpreter, nothing of EditLoupe.
 """

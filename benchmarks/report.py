@@ -1,4 +1,4 @@
-"""How long `editloupe report` takes, and how much memory, on a run of many edits by several editing models.
+"""Measure the time and memory of `editloupe report` on a run of many edits by several editing models.
 
     python benchmarks/report.py                       # 20 000 edits × 5 models, text and JSON
     python benchmarks/report.py --edits 2000 --protocol edit-compass --keep FOLDER

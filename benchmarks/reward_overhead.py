@@ -1,4 +1,4 @@
-"""What a reward costs beyond the model's own time: CPU seconds of this process for edits that are in memory, with a warm judge.
+"""Measure the CPU time of a reward beyond the model's own time, for edits in memory and a warm judge.
 
     python -m benchmarks.reward_overhead [--edits 200] [--side 512] [--group 8]
 
@@ -43,14 +43,14 @@ def images(side: int, count: int, seed: int) -> tuple[Image.Image, list[Image.Im
     return source, candidates
 
 
-def measured(judge: Judge, side: int, edits: int, group: int) -> float:
-    """Return CPU milliseconds an edit; making the pictures is not counted, taking them in is."""
+def measure(judge: Judge, side: int, edits: int, group: int) -> float:
+    """Return CPU milliseconds per edit. Making the pictures is not counted; reading them is."""
     spent = 0.0
     for seed in range(edits // group):
         source, candidates = images(side, group, seed)
         start = time.process_time()
-        made = [Edit(source=source, edited=one, instruction="Make it red") for one in candidates]
-        scores = reward(made, judge, concurrency=2 * group)
+        group_edits = [Edit(source=source, edited=candidate, instruction="Make it red") for candidate in candidates]
+        scores = reward(group_edits, judge, concurrency=2 * group)
         spent += time.process_time() - start
         assert all(score is not None for score in scores)
     return spent / (edits // group * group) * 1000
@@ -61,17 +61,17 @@ def main() -> None:
     parser.add_argument("--edits", type=int, default=200)
     parser.add_argument("--side", type=int, nargs="*", default=[512, 1024])
     parser.add_argument("--group", type=int, default=8)
-    given = parser.parse_args()
+    options = parser.parse_args()
     server: Any = subprocess.Popen(
         [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         url = server.stdout.readline().strip()
         with Judge("openai:gpt-4.1", base_url=url, mode="plain") as judge:
-            for side in given.side:
-                measured(judge, side, 3 * given.group, given.group)
-                each = measured(judge, side, given.edits, given.group)
-                print(f"{side} × {side}, two criteria, groups of {given.group}: {each:.1f} ms CPU an edit")
+            for side in options.side:
+                measure(judge, side, 3 * options.group, options.group)
+                each = measure(judge, side, options.edits, options.group)
+                print(f"{side} × {side}, two criteria, groups of {options.group}: {each:.1f} ms CPU an edit")
     finally:
         server.kill()
 

@@ -1,4 +1,4 @@
-"""A reward server under load: many clients at one time, a slow model, each edit one nobody asked for before.
+"""Measure a reward server under load, with many concurrent clients, a slow model and new edits only.
 
     python -m benchmarks.reward_server [--clients 200] [--requests 2000] [--delay 0.5] [--side 512]
 
@@ -40,7 +40,7 @@ MEGABYTE = 2**20
 
 
 @contextmanager
-def started(*command: str, stream: str = "stdout") -> Iterator[str]:
+def start_server(*command: str, stream: str = "stdout") -> Iterator[str]:
     """Run a Python program until the block ends and give the address in the first line that has one."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, stream: subprocess.PIPE}
     with subprocess.Popen([sys.executable, *command], text=True, **pipes) as process:
@@ -54,7 +54,7 @@ def edit(number: int, source: Image.Image) -> dict[str, Any]:
     """Return an edit whose picture and instruction are its own."""
     edited = np.array(source)
     edited[:4, :4] = number % 256, number // 256, 7
-    before, after = (base64.b64encode(encode(np.asarray(one), "jpeg")).decode() for one in (source, edited))
+    before, after = (base64.b64encode(encode(np.asarray(picture), "jpeg")).decode() for picture in (source, edited))
     return {"source": before, "edited": after, "instruction": f"Number {number}."}
 
 
@@ -99,25 +99,25 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--delay", type=float, default=0.5)
     parser.add_argument("--side", type=int, default=512)
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "none")
-    takes = ["--queue", str(given.clients // 2), "--concurrency", str(given.clients // 4), "--port", "0"]
+    takes = ["--queue", str(options.clients // 2), "--concurrency", str(options.clients // 4), "--port", "0"]
     judge = ["--judge", "openai:gpt-4.1", "--mode", "plain", "--base-url"]
     with (
-        started("-c", MODEL, str(given.delay)) as model,
-        started("-m", "editloupe", "serve", *judge, model, *takes, stream="stderr") as url,
+        start_server("-c", MODEL, str(options.delay)) as model,
+        start_server("-m", "editloupe", "serve", *judge, model, *takes, stream="stderr") as url,
     ):
-        load = Load(url, given.side)
+        load = Load(url, options.side)
         start = time.monotonic()
-        asyncio.run(load.run(given.clients, given.requests))
+        asyncio.run(load.run(options.clients, options.requests))
         seconds = time.monotonic() - start
-    right = sum(load.scores.get(n) == (n % 2 + n // 2 % 2) / 2 for n in range(given.requests))
+    right = sum(load.scores.get(n) == (n % 2 + n // 2 % 2) / 2 for n in range(options.requests))
     tenth = load.memory[len(load.memory) // 10]
     print(
-        f"{given.clients} clients, {given.requests} requests of {given.side} × {given.side}, {given.delay:g} s a reply"
+        f"{options.clients} clients, {options.requests} requests of {options.side} × {options.side}, {options.delay:g} s a reply"
     )
-    print(f"answered with its own score: {right} of {given.requests}; sent away and come back: {load.busy} times")
-    print(f"{seconds:.0f} s, {given.requests / seconds:.1f} edits a second")
+    print(f"answered with its own score: {right} of {options.requests}; sent away and come back: {load.busy} times")
+    print(f"{seconds:.0f} s, {options.requests / seconds:.1f} edits a second")
     print(
         f"server's memory: {tenth:.0f} MB after a tenth, {max(load.memory):.0f} at most, {load.memory[-1]:.0f} at the end"
     )

@@ -1,4 +1,4 @@
-"""Edits with known truth for fitting and checking the embedded judge: manifests, cases, measured numbers."""
+"""Load edits with known truth for fitting and checking the embedded judge."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Known:
     """Regions that really changed because of the target."""
 
 
-def folders(given: Sequence[Path]) -> list[Path]:
+def folders(paths: Sequence[Path]) -> list[Path]:
     """Return the folders with a manifest: the given ones and their subfolders."""
     return [
-        f.parent for folder in given for f in sorted([*folder.glob("manifest.jsonl"), *folder.glob("*/manifest.jsonl")])
+        f.parent for folder in paths for f in sorted([*folder.glob("manifest.jsonl"), *folder.glob("*/manifest.jsonl")])
     ]
 
 
-def load(given: Sequence[Path]) -> Iterator[Known]:
+def load(paths: Sequence[Path]) -> Iterator[Known]:
     """Read manifests whose edits carry `truth`, `scene` and `changed_boxes`."""
-    for number, folder in enumerate(folders(given)):
+    for number, folder in enumerate(folders(paths)):
         for line in (folder / "manifest.jsonl").read_text("utf-8").splitlines():
             row: dict[str, Any] = json.loads(line)
             names = ("source", "edited", "reference")

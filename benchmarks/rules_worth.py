@@ -1,4 +1,4 @@
-"""Say what the embedded judge is worth: its agreement with known truth, as Markdown.
+"""Report the agreement of the embedded judge with known truth as Markdown.
 
     python benchmarks/rules_worth.py DIR [--left-out] [--mode oracle]…
 
@@ -43,7 +43,7 @@ class Outcome:
         return self.known.following if self.criterion == CRITERIA[0][0] else self.known.consistency
 
 
-def shipped(known: Sequence[Known], modes: Iterable[Mode], workers: int) -> list[Outcome]:
+def judge_shipped(known: Sequence[Known], modes: Iterable[Mode], workers: int) -> list[Outcome]:
     """Judge with the table that comes with the package."""
     with ProcessPoolExecutor(workers) as pool:
         return [o for mode in modes for some in pool.map(_judge, known, [mode] * len(known), chunksize=4) for o in some]
@@ -52,8 +52,10 @@ def shipped(known: Sequence[Known], modes: Iterable[Mode], workers: int) -> list
 def _judge(known: Known, mode: Mode) -> list[Outcome]:
     verdicts = Judge("rules", mode=mode).judge(known.edit).verdicts
     labels = {criterion: names for criterion, _, names in CRITERIA}
-    found = {v.criterion: labels[v.criterion].index(str(v.label)) if v.status == "judged" else None for v in verdicts}
-    return [Outcome(known, mode, criterion, given) for criterion, given in found.items()]
+    labels_by_criterion = {
+        v.criterion: labels[v.criterion].index(str(v.label)) if v.status == "judged" else None for v in verdicts
+    }
+    return [Outcome(known, mode, criterion, label) for criterion, label in labels_by_criterion.items()]
 
 
 def left_out(known: Sequence[Known], modes: Iterable[Mode], workers: int, groups: int = 14) -> list[Outcome]:
@@ -106,7 +108,7 @@ def interval(outcomes: Sequence[Outcome], figure: Callable[[Sequence[Outcome]], 
     return float(low), float(high)
 
 
-def told(outcomes: Sequence[Outcome], figure: Callable[[Sequence[Outcome]], float], form: str) -> str:
+def with_interval(outcomes: Sequence[Outcome], figure: Callable[[Sequence[Outcome]], float], form: str) -> str:
     """Write a figure with its interval."""
     low, high = interval(outcomes, figure)
     return f"{figure(outcomes):{form}} [{low:{form}}, {high:{form}}]"
@@ -120,7 +122,8 @@ def summary(outcomes: Sequence[Outcome], modes: Sequence[str]) -> list[str]:
             some = [o for o in outcomes if o.mode == mode and o.criterion == criterion]
             unjudged = sum(o.given is None for o in some)
             lines.append(
-                f"| {mode} | {title} | {len(some)} | {unjudged} | {told(some, accuracy, '.0f')} | {told(some, spearman, '.2f')} |"
+                f"| {mode} | {title} | {len(some)} | {unjudged} | {with_interval(some, accuracy, '.0f')} "
+                f"| {with_interval(some, spearman, '.2f')} |"
             )
     return lines
 
@@ -153,7 +156,7 @@ def by(outcomes: Sequence[Outcome], modes: Sequence[str], what: str, value: Call
         for mode, criterion, _ in columns:
             some = [o for o in outcomes if (o.mode, o.criterion, value(o.known)) == (mode, criterion, name)]
             size = len(some)
-            cells.append(told(some, accuracy, ".0f"))
+            cells.append(with_interval(some, accuracy, ".0f"))
         lines.append(f"| {name} | {size} | {' | '.join(cells)} |")
     return lines
 
@@ -170,7 +173,7 @@ def main() -> None:
     options = parser.parse_args()
     modes = options.mode or ["oracle", "tools"]
     known = list(load(options.folders))
-    outcomes = (left_out if options.left_out else shipped)(known, modes, options.workers)
+    outcomes = (left_out if options.left_out else judge_shipped)(known, modes, options.workers)
     lines = summary(outcomes, modes)
     for mode in modes:
         lines += confusion(outcomes, mode)

@@ -1,6 +1,6 @@
-"""Pairs of large photographs that differ in fine structure only: a sign whose word, number, hands or symbol changed.
+"""Make pairs of large photographs that differ only in the fine structure of a sign.
 
-Everything on a sign but its content stays, so nothing but fine structure tells the two pictures apart. A pair is decided by
+Everything on a sign but its content stays, so nothing but fine structure distinguishes the two pictures. A pair is decided by
 its photograph and its seed; photographs come from a folder (`photographs`), and nothing of them is kept.
 """
 
@@ -27,7 +27,7 @@ WORDS = (
 )  # fmt: skip
 MEGAPIXEL = 1_048_576
 OVERSAMPLED = 4
-"""Signs are drawn so many times larger and reduced."""
+"""Signs are drawn this many times larger and then reduced."""
 LARGE = 2_000_000
 """Photographs with fewer pixels are left out."""
 CHANGED = 24
@@ -47,18 +47,18 @@ class SignPair:
     content: str
     output: str
     texts: tuple[str, str] = ("", "")
-    """What the sign says before and after, where it is text."""
+    """What the sign says before and after, if it is text."""
 
 
 def photographs(folder: Path) -> list[Path]:
     """Return the photographs of a folder that are large, in the order of their names."""
     kinds = {".jpg", ".jpeg", ".png", ".webp"}
-    found = []
+    photos = []
     for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in kinds):
         with Image.open(path) as picture:
             if picture.width * picture.height >= LARGE:
-                found.append(path)
-    return found
+                photos.append(path)
+    return photos
 
 
 def read(path: Path) -> Pixels:
@@ -144,10 +144,10 @@ def _word(rng: np.random.Generator, size: tuple[int, int]) -> Content:
 def _letter(rng: np.random.Generator, size: tuple[int, int]) -> Content:
     """Change two neighbouring letters of a word, and nothing else: the other letters stay where they are."""
     word = str(rng.choice(WORDS))
-    place = int(rng.integers(0, len(word) - 1))
+    index = int(rng.integers(0, len(word) - 1))
     other = word
-    while any(a == b for a, b in zip(other[place : place + 2], word[place : place + 2], strict=True)):
-        other = word[:place] + "".join(rng.choice(list("ABDEGHKLMNRSTUX"), 2)) + word[place + 2 :]
+    while any(a == b for a, b in zip(other[index : index + 2], word[index : index + 2], strict=True)):
+        other = word[:index] + "".join(rng.choice(list("ABDEGHKLMNRSTUX"), 2)) + word[index + 2 :]
     ground, ink = colours(rng)
     points = _fitting(size, (word, other))
     before, after = (_spelt(size, ground, ink, word, letters, points) for letters in (word, other))
@@ -224,29 +224,29 @@ CONTENTS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Content]] =
 }
 
 
-def coded(picture: Pixels, quality: int) -> Pixels:
+def encode_again(picture: Pixels, quality: int) -> Pixels:
     """Return the picture after coding it as JPEG."""
     data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
     return np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
 
 
 def same_size(picture: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return the picture at its own size, coded anew."""
-    return coded(picture, int(rng.integers(85, 96)))
+    """Return the picture at its own size, encoded again."""
+    return encode_again(picture, int(rng.integers(85, 96)))
 
 
 def one_megapixel(picture: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return the picture as most editors return it: a megapixel, whatever went in."""
+    """Return the picture as most editors return it: one megapixel, for any input size."""
     scale = math.sqrt(MEGAPIXEL / (picture.shape[0] * picture.shape[1]))
     if scale < 1:
         size = round(picture.shape[1] * scale / 16) * 16, round(picture.shape[0] * scale / 16) * 16
-        how = (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)[int(rng.integers(2))]
-        picture = np.asarray(Image.fromarray(picture).resize(size, how), np.uint8)
-    return coded(picture, int(rng.integers(88, 96)))
+        resample = (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)[int(rng.integers(2))]
+        picture = np.asarray(Image.fromarray(picture).resize(size, resample), np.uint8)
+    return encode_again(picture, int(rng.integers(88, 96)))
 
 
-def rerendered(picture: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return a megapixel in which everything was made anew: places, tone, colours, sharpness, grain."""
+def rerender(picture: Pixels, rng: np.random.Generator) -> Pixels:
+    """Return a megapixel in which everything was rendered again: places, tone, colours, sharpness, grain."""
     small = one_megapixel(picture, rng)
     height, width = small.shape[:2]
     grid = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1).astype(np.float32)
@@ -261,7 +261,7 @@ def rerendered(picture: Pixels, rng: np.random.Generator) -> Pixels:
     grain = cv2.GaussianBlur(rng.standard_normal((height, width, 1)).astype(np.float32), (0, 0), 0.8)[..., None]
     kept = float(rng.uniform(0.75, 1.2))
     made = smooth + kept * detail + float(rng.uniform(0.2, 0.6)) * strength * grain / max(float(grain.std()), 1e-6)
-    return coded(np.clip(made, 0, 255).astype(np.uint8), int(rng.integers(85, 96)))
+    return encode_again(np.clip(made, 0, 255).astype(np.uint8), int(rng.integers(85, 96)))
 
 
 def _smooth_field(rng: np.random.Generator, shape: tuple[int, int], channels: int, length: float) -> Pixels:
@@ -274,7 +274,7 @@ def _smooth_field(rng: np.random.Generator, shape: tuple[int, int], channels: in
 OUTPUTS: dict[str, Callable[[Pixels, np.random.Generator], Pixels]] = {
     "same size": same_size,
     "one megapixel": one_megapixel,
-    "re-rendered": rerendered,
+    "re-rendered": rerender,
 }
 
 

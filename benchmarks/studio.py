@@ -1,10 +1,10 @@
-"""How long the studio takes for the pages of a large run: on the server's own clock, and in a browser.
+"""Measure how long the studio takes for the pages of a large run, on the server and in a browser.
 
     python benchmarks/studio.py                          # 5 000 edits
     python benchmarks/studio.py 20000 --browser          # and first paint and layout shift in Chromium
     python benchmarks/studio.py --run FOLDER             # of a run that is there
 
-Charts are measured once, as whoever opens them first waits for them: reading, counting, and drawing all figures. The time
+Charts are measured once, because the first user to open them waits for them: reading, counting, and drawing all figures. The time
 of a core is that of this process, the asking client included; on a busy machine it says more than the clock.
 """
 
@@ -98,18 +98,18 @@ def charts(client: TestClient) -> None:
     """Measure the charts: their numbers and sentences, then every figure."""
     begun, core = time.perf_counter(), time.process_time()
     page = client.get("/runs/run/charts").text
-    told, counted = time.perf_counter(), time.process_time()
+    answered, counted = time.perf_counter(), time.process_time()
     places = [part.split('"')[0].replace("&amp;", "&") for part in page.split('data-picture="')[1:]]
-    drawn = [len(client.get(place).content) for place in places]
-    assert drawn
-    assert min(drawn) > 1000
-    taken = f"{told - begun:.2f} s ({counted - core:.2f} s of a core)"
-    drawing = f"{time.perf_counter() - told:.2f} s ({time.process_time() - counted:.2f} s of a core)"
-    print(f"charts: {taken}, and {drawing} for {len(drawn)} figures")
+    sizes = [len(client.get(address).content) for address in places]
+    assert sizes
+    assert min(sizes) > 1000
+    taken = f"{answered - begun:.2f} s ({counted - core:.2f} s of a core)"
+    drawing = f"{time.perf_counter() - answered:.2f} s ({time.process_time() - counted:.2f} s of a core)"
+    print(f"charts: {taken}, and {drawing} for {len(sizes)} figures")
 
 
 def paint(run: Path) -> None:
-    """Measure first paint and layout shift in Chromium, each of a page opened anew."""
+    """Measure first paint and layout shift in Chromium, each of a newly opened page."""
     from playwright.sync_api import sync_playwright
 
     from tests.servers.studio.browser.conftest import FLAGS

@@ -1,4 +1,4 @@
-"""What tiles, merging and thresholds of the detector do, shown on layouts with known objects and a detector that is known.
+"""Measure the effect of tiles, merging and thresholds on layouts with known objects and a scripted detector.
 
 The scripted detector sees what Grounding DINO would be given (a picture or tile brought to 800 pixels on its shorter side) and
 reports an object exactly when it is large enough there, with a few habits of real ones: boxes that are a little off, pieces of
@@ -46,14 +46,14 @@ class TilingFigures:
 
     recall: float
     duplicates: float
-    """Boxes beside the first on an object, for a hundred objects."""
+    """Further boxes on an object, for a hundred objects."""
     strays: float
     """Boxes on no object, for a hundred objects."""
     passes: float
 
 
 class ScriptedDetector(GroundingDino):
-    """Our search, with a detector in the place of the model that sees objects from so many input pixels on."""
+    """Our search, with a detector in the place of the model that sees objects from this many input pixels on."""
 
     def __init__(self, least: float, levels: tuple[int, ...], seed: int = 0) -> None:
         super().__init__(ToolSettings(tile_levels=levels, batch_size=1))
@@ -70,7 +70,7 @@ class ScriptedDetector(GroundingDino):
         height, width = picture.shape[:2]
         scale = SHORT_SIDE / min(height, width)
         numbers = picture[..., 0]
-        found = []
+        detections = []
         for number in np.flatnonzero(np.bincount(numbers[::2, ::2].ravel(), minlength=256))[1:]:
             rows, columns = (
                 np.flatnonzero((numbers == number).any(axis=1)),
@@ -84,22 +84,22 @@ class ScriptedDetector(GroundingDino):
                 continue
             box += self._rng.normal(0, 0.03, 4) * side
             sure = min(0.95, 0.36 + 0.1 * (side * scale / self._least - 1))
-            found.append(
+            detections.append(
                 Detection(_inside(box, (width, height)), sure + float(self._rng.uniform(-0.01, 0.05)), "thing")
             )
-        return [*found, *self._habits(found, (width, height))]
+        return [*detections, *self._habits(detections, (width, height))]
 
-    def _habits(self, found: Sequence[Detection], size: tuple[int, int]) -> list[Detection]:
+    def _habits(self, detections: Sequence[Detection], size: tuple[int, int]) -> list[Detection]:
         more = []
-        if found and self._rng.random() < 0.2:
+        if detections and self._rng.random() < 0.2:
             more.append(Detection(Box(x1=0, y1=0, x2=size[0], y2=size[1]), 0.4, "thing"))
-        for one, other in pairwise(found):
+        for detection, other in pairwise(detections):
             near = (
-                abs(one.box.x1 - other.box.x1) < 3 * one.box.size[0]
-                and abs(one.box.y1 - other.box.y1) < 3 * one.box.size[1]
+                abs(detection.box.x1 - other.box.x1) < 3 * detection.box.size[0]
+                and abs(detection.box.y1 - other.box.y1) < 3 * detection.box.size[1]
             )
             if near and self._rng.random() < 0.5:
-                a, b = one.box, other.box
+                a, b = detection.box, other.box
                 group = (min(a.x1, b.x1), min(a.y1, b.y1), max(a.x2, b.x2), max(a.y2, b.y2))
                 more.append(Detection(Box.model_validate(group), 0.5, "things"))
         return more
@@ -137,13 +137,13 @@ def figures(made: Sequence[Layout], least: float, levels: tuple[int, ...]) -> Ti
     detector = ScriptedDetector(least, levels)
     objects = hits = duplicates = strays = passes = 0
     for layout in made:
-        found = detector.detect(layout.pixels, "thing")
-        on = [[f for f in found if iou(f.box, box) >= HIT] for box in layout.objects]
+        detections = detector.detect(layout.pixels, "thing")
+        on = [[f for f in detections if iou(f.box, box) >= HIT] for box in layout.objects]
         hits += sum(bool(boxes) for boxes in on)
         duplicates += sum(
-            max(0, sum(overlap_area(f.box, box) >= 0.5 * f.box.area for f in found) - 1) for box in layout.objects
+            max(0, sum(overlap_area(f.box, box) >= 0.5 * f.box.area for f in detections) - 1) for box in layout.objects
         )
-        strays += sum(not any(overlap_area(f.box, box) for box in layout.objects) for f in found)
+        strays += sum(not any(overlap_area(f.box, box) for box in layout.objects) for f in detections)
         objects += len(layout.objects)
         passes += 1 + len(cut_tiles((layout.pixels.shape[1], layout.pixels.shape[0]), levels))
     per_hundred = 100 / max(1, objects)

@@ -24,7 +24,7 @@ import numpy as np
 from skimage import data
 
 from benchmarks.difference_scores import Answer, Localizer, ask, naive, read_set, ssim, summary
-from benchmarks.fine_structure import ask_signs, reading_rows, reframed, sign_rows
+from benchmarks.fine_structure import ask_signs, reading_rows, reframe, sign_rows
 from benchmarks.sign_pairs import photographs
 from benchmarks.tiling_recall import SHARES as OBJECT_SHARES
 from benchmarks.tiling_recall import figures, layouts
@@ -54,29 +54,29 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes that look at large photographs")
     parser.add_argument("--rounds", type=int, default=1, help="other signs on every photograph so many times")
     parser.add_argument("--out", type=Path, default=Path("docs/inside/tool-benchmarks.md"))
-    given = parser.parse_args()
-    cv2.setNumThreads(given.threads)
+    options = parser.parse_args()
+    cv2.setNumThreads(options.threads)
     began = os.getloadavg()[0]
-    parts = ["# How good and how fast the tools are", machine(given.threads)]
-    for name, folder in calibration_sets(given.sets):
+    parts = ["# How good and how fast the tools are", machine(options.threads)]
+    for name, folder in calibration_sets(options.sets):
         parts += [f"## Differences: {name} set", *difference_tables(folder)]
         if name == "plain":
             parts += ["## Differences: reframed pairs", *reframed_table(folder)]
-    if given.photographs:
+    if options.photographs:
         parts += [
             "## Fine structure in large photographs",
-            *fine_tables(given.photographs, given.workers, given.rounds),
+            *fine_tables(options.photographs, options.workers, options.rounds),
         ]
     parts += ["## Tiles of the detector", *tiling_tables()]
-    parts += ["## Enhancer", *enhancer_table(given.threads)]
-    parts += ["## Detector and text", *model_table(given.detector, given.threads)]
+    parts += ["## Enhancer", *enhancer_table(options.threads)]
+    parts += ["## Detector and text", *model_table(options.detector, options.threads)]
     parts[1] += (
         f" The load (one minute's average) was {began:.1f} at the start and {os.getloadavg()[0]:.1f} at the end."
     )
     text = "\n\n".join(parts) + "\n"
     print(text)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(text)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(text)
 
 
 def calibration_sets(named: list[Path]) -> list[tuple[str, Path]]:
@@ -86,8 +86,8 @@ def calibration_sets(named: list[Path]) -> list[tuple[str, Path]]:
     folder = os.environ.get("EDITLOUPE_CALIBRATION")
     if not folder:
         raise SystemExit("name a calibration set, or set EDITLOUPE_CALIBRATION to its folder")
-    found = [("plain", Path(folder)), ("hard", Path(folder) / "hard")]
-    return [(name, path) for name, path in found if (path / "manifest.jsonl").is_file()]
+    sets = [("plain", Path(folder)), ("hard", Path(folder) / "hard")]
+    return [(name, path) for name, path in sets if (path / "manifest.jsonl").is_file()]
 
 
 def difference_tables(folder: Path) -> list[str]:
@@ -96,7 +96,7 @@ def difference_tables(folder: Path) -> list[str]:
     for sample in read_set(folder):
         for name, localizer in LOCALIZERS.items():
             answers[name].append(ask(localizer, sample))
-    figures = {name: summary(found) for name, found in answers.items()}
+    figures = {name: summary(results) for name, results in answers.items()}
     columns = list(next(iter(figures.values())))
     rows = [[name, *(_number(figures[name][c]) for c in columns)] for name in figures]
     base = figures["pixel difference"]["ms/MP"]
@@ -134,17 +134,17 @@ def reframed_table(folder: Path) -> list[str]:
     for cut in CUTS:
         answers = []
         for sample in samples:
-            edited, frame = reframed(sample.edited, cut, rng) if cut else (sample.edited, None)
+            edited, frame = reframe(sample.edited, cut, rng) if cut else (sample.edited, None)
             seen = [c for c in sample.changed if frame is None or overlap_area(c, frame) >= 0.7 * c.area]
             answers.append(ask(find_boxes, replace(sample, edited=edited, changed=tuple(seen))))
         part = summary(answers)
         words = "as they are" if not cut else f"{100 * cut:g} % cut off" if cut > 0 else f"{-100 * cut:g} % added"
         rows.append([words, *(_number(value) for value in part.values())])
-    said = (
+    sentence = (
         f"{len(samples)} pairs of the plain set that were not moved, cut out at random places and brought back to their "
         "size; changes that are mostly cut off do not count."
     )
-    return [said, table(["edited picture", *summary([])], rows)]
+    return [sentence, table(["edited picture", *summary([])], rows)]
 
 
 def fine_tables(named: list[str], workers: int, rounds: int) -> list[str]:
@@ -173,10 +173,10 @@ def tiling_tables() -> list[str]:
     rows: Rows = []
     for least in (16, 24, 32):
         for levels in ((), (2,), (3,), (2, 3), (4,)):
-            found = [figures(made[share], least, levels) for share in OBJECT_SHARES]
+            cell_figures = [figures(made[share], least, levels) for share in OBJECT_SHARES]
             cut = "none" if not levels else " and ".join(f"{level} × {level}" for level in levels)
-            cells = [f"{one.recall:.0f} / {one.duplicates:.1f}" for one in found]
-            rows.append([f"{least} px", cut, f"{found[0].passes:.0f}", *cells])
+            cells = [f"{figure.recall:.0f} / {figure.duplicates:.1f}" for figure in cell_figures]
+            rows.append([f"{least} px", cut, f"{cell_figures[0].passes:.0f}", *cells])
     shares = [f"{100 * share:g} %" for share in OBJECT_SHARES]
     return [*parts, table(["seen from", "tiles", "passes", *shares], rows)]
 
@@ -276,7 +276,7 @@ def machine(threads: int) -> str:
         ]
         cpu = names[0] if names else cpu
     packages = ("numpy", "opencv-python-headless", "scikit-image", "torch", "transformers", "ncnn", "rapidocr")
-    listed = ", ".join(f"{name} {found}" for name in packages if (found := _version(name)))
+    listed = ", ".join(f"{name} {version}" for name in packages if (version := _version(name)))
     cores = f"{os.cpu_count()} cores, {threads} {'thread' if threads == 1 else 'threads'}, {gpu()}"
     return (
         f"Measured by `python -m benchmarks.tools` on {cpu}, {cores}, {platform.system()}, Python {platform.python_version()}; "

@@ -1,4 +1,4 @@
-"""How long searching the traces of a large run takes: building the index once, then filters, words and statistics.
+"""Measure how long it takes to search the traces of a large run, from the index to filters, words and statistics.
 
     python benchmarks/traces.py                  # 20 000 edits, two criteria each, three steps a verdict
     python benchmarks/traces.py --edits 2000 --keep FOLDER
@@ -44,17 +44,17 @@ PASSES = 5
 def main() -> None:
     options = parse()
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(options.keep or folder) / "run"
-        if not place.exists():
+        run_folder = Path(options.keep or folder) / "run"
+        if not run_folder.exists():
             began = time.perf_counter()
-            make_run(place, options.edits)
-            print(f"made {options.edits} edits in {time.perf_counter() - began:.0f} s, {_size(place, 'run')} MB")
-        with Run.open(place) as run:
+            make_run(run_folder, options.edits)
+            print(f"made {options.edits} edits in {time.perf_counter() - began:.0f} s, {_size(run_folder, 'run')} MB")
+        with Run.open(run_folder) as run:
             began = time.perf_counter()
             with search_run(run) as opened:
                 print(
                     f"index: {time.perf_counter() - began:.1f} s for {opened.count_all()} verdicts, "
-                    f"{_size(place, 'trace_index')} MB"
+                    f"{_size(run_folder, 'trace_index')} MB"
                 )
             for where in (*FILTERS, *SEARCHES):
                 ask(run, where)
@@ -63,16 +63,16 @@ def main() -> None:
 def ask(run: Run, where: str) -> None:
     """Time what a page of the studio asks: open the index, see that nothing is new, count, and read fifty hits."""
     took, counted = [], []
-    found = 0
+    count = 0
     for _ in range(PASSES):
         began = time.perf_counter()
         with search_run(run, where) as opened:
-            found = opened.count()
+            count = opened.count()
             list(opened.hits("confident", 50))
             took.append(time.perf_counter() - began)
             opened.statistics()
             counted.append(time.perf_counter() - began - took[-1])
-    print(f"{np.median(took) * 1000:6.0f} ms, statistics {np.median(counted) * 1000:5.0f} ms, {found:6} hits: {where}")
+    print(f"{np.median(took) * 1000:6.0f} ms, statistics {np.median(counted) * 1000:5.0f} ms, {count:6} hits: {where}")
 
 
 def parse() -> argparse.Namespace:
@@ -91,19 +91,21 @@ def make_run(folder: Path, edits: int) -> None:
     with Run.write(folder) as run:
         waiting: list[JudgementRecord] = []
         for position, judgement in enumerate(judgements(get_protocol("dlebench"), edits, 1, random)):
-            traces = tuple(trace_of(judgement, one.criterion, random, pool) for one in judgement.verdicts)
+            traces = tuple(trace_of(judgement, verdict.criterion, random, pool) for verdict in judgement.verdicts)
             human = {
-                one.criterion: str(one.label)
-                for one in judgement.verdicts
-                if isinstance(one, Verdict) and position % 3 == 0
+                verdict.criterion: str(verdict.label)
+                for verdict in judgement.verdicts
+                if isinstance(verdict, Verdict) and position % 3 == 0
             }
             edit = judgement.edit.model_copy(update={"human": human})
             sure = tuple(
-                one.model_copy(update={"confidence": float(random.random())}) if isinstance(one, Verdict) else one
-                for one in judgement.verdicts
+                verdict.model_copy(update={"confidence": float(random.random())})
+                if isinstance(verdict, Verdict)
+                else verdict
+                for verdict in judgement.verdicts
             )
-            told = judgement.model_copy(update={"edit": edit, "traces": traces, "verdicts": sure})
-            waiting.append(JudgementRecord(told, position=position))
+            stored = judgement.model_copy(update={"edit": edit, "traces": traces, "verdicts": sure})
+            waiting.append(JudgementRecord(stored, position=position))
             if len(waiting) == AT_ONCE:
                 run.save_all(waiting)
                 waiting.clear()

@@ -1,8 +1,8 @@
-"""Whether what `editloupe` says about trust holds: simulations with a known truth, 2 000 repetitions each.
+"""Check the statistics of `editloupe` on trust by simulations with a known truth, 2 000 repetitions each.
 
     python benchmarks/trust.py [--repetitions N] [--seed N] [--figure FILE] [--json FILE]
 
-Corrected scores: how often the 95 % interval holds the truth, and how wide it is beside that of the labels alone. Calibration:
+Corrected scores: how often the 95 % interval holds the truth, and its width compared with that of the labels alone. Calibration:
 how often people agree with what is kept at least as often as promised. Drift: false alarms, and how often a change is seen.
 """
 
@@ -61,18 +61,18 @@ def simulate(random: np.random.Generator, judge: str, labels: int, design: str, 
     if design == "queue":
         # A judge is surest far from the borders between labels, and knows that only roughly.
         unsure = np.exp(-2 * np.abs(seen[..., None] - np.array(CUTS)).min(-1)) * random.uniform(0.5, 1, shape)
-        chances = np.stack([drawing_probabilities(one, labels, 0.5) for one in unsure])
+        chances = np.stack([drawing_probabilities(row_values, labels, 0.5) for row_values in unsure])
         labelled = np.zeros(shape, bool)
-        for row, one in enumerate(chances):
-            labelled[row, sample_systematically(one, random)] = True
+        for row, row_values in enumerate(chances):
+            labelled[row, sample_systematically(row_values, random)] = True
     else:
         labelled = random.random(shape).argsort(1) < labels
     if design == "types":
         kinds = np.minimum(np.arange(EDITS) % 8, 3)
         shares = 1 / 4 / np.bincount(kinds)[kinds]
-    found = correct_mean(people, verdicts, labelled, shares, chances, np.arange(EDITS) // size)
-    low, high = found.interval()
-    alone_low, alone_high = found.interval_alone()
+    corrected_mean = correct_mean(people, verdicts, labelled, shares, chances, np.arange(EDITS) // size)
+    low, high = corrected_mean.interval()
+    alone_low, alone_high = corrected_mean.interval_alone()
     naive = verdicts @ shares
     found_labels = np.where(labelled, people, np.nan)
     differ = np.nanmax(found_labels, 1) > np.nanmin(found_labels, 1)  # where all are the same no number is given
@@ -80,7 +80,7 @@ def simulate(random: np.random.Generator, judge: str, labels: int, design: str, 
     return {name: values[differ] for name, values in whole.items()}
 
 
-def corrected(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+def simulate_corrected(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
     """Yield coverage and width of corrected intervals, for every judge, number of labels and way to draw them."""
     for kind, design in enumerate(("random", "shared sources", "types", "queue", "skewed labels")):
         true = truth(SKEWED if design == "skewed labels" else CUTS)
@@ -105,7 +105,7 @@ def corrected(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
                 }
 
 
-def calibrated(repetitions: int) -> Iterator[dict[str, Any]]:
+def simulate_calibration(repetitions: int) -> Iterator[dict[str, Any]]:
     """Yield how often the promise of a calibration holds, for judges from good to hopeless."""
     random = np.random.default_rng(1)
     for judge, (floor, ceiling) in {"good": (0.85, 1.0), "bad": (0.4, 0.95), "hopeless": (0.25, 0.6)}.items():
@@ -114,14 +114,14 @@ def calibrated(repetitions: int) -> Iterator[dict[str, Any]]:
             for _ in range(repetitions):
                 confidence = random.random(labels)
                 agreed = random.random(labels) < floor + (ceiling - floor) * confidence
-                passed = [one.threshold for one in run_fixed_sequence(confidence, agreed, 0.9, 0.05) if one.passed]
+                passed = [step.threshold for step in run_fixed_sequence(confidence, agreed, 0.9, 0.05) if step.passed]
                 # Confidence is uniform, so the agreement above a threshold is that in the middle of what lies above it.
                 held += not passed or floor + (ceiling - floor) * (1 + passed[-1]) / 2 >= 0.9
                 kept.append(1 - passed[-1] if passed else 0.0)
             yield {"judge": judge, "labels": labels, "promise held": held / repetitions, "kept": float(np.mean(kept))}
 
 
-def cascaded(repetitions: int) -> Iterator[dict[str, Any]]:
+def simulate_cascade(repetitions: int) -> Iterator[dict[str, Any]]:
     """Yield how often the promise of a cascade of two judges holds that were calibrated by the same labels, 5 % in all."""
     random = np.random.default_rng(3)
 
@@ -140,8 +140,8 @@ def cascaded(repetitions: int) -> Iterator[dict[str, Any]]:
             for _ in range(repetitions):
                 some = random.choice(len(c1), labels, replace=False)
                 drawn = random.random((2, labels))
-                one = run_fixed_sequence(c1[some], drawn[0] < p1[some], 0.9, 0.025)
-                first = min((t.threshold for t in one if t.passed), default=np.inf)
+                first_stage = run_fixed_sequence(c1[some], drawn[0] < p1[some], 0.9, 0.025)
+                first = min((t.threshold for t in first_stage if t.passed), default=np.inf)
                 left = some[c1[some] < first]
                 error = 0.025 / (1 + len(find_thresholds(c1[some], fewest_labels(0.9, 0.025))))
                 two = run_fixed_sequence(c2[left], drawn[1][c1[some] < first] < p2[left], 0.9, error)
@@ -155,19 +155,19 @@ def cascaded(repetitions: int) -> Iterator[dict[str, Any]]:
             yield {"judges": name, "labels": labels, "promise held": held / repetitions, **shares}
 
 
-def drifted(repetitions: int) -> Iterator[dict[str, Any]]:
-    """Yield how often a change is told and how often sameness is, for shifts from none to large, margin 5 points."""
+def simulate_drift(repetitions: int) -> Iterator[dict[str, Any]]:
+    """Yield how often a change and how often sameness is reported, for shifts from zero to large, with a margin of 5 points."""
     random = np.random.default_rng(2)
     for edits in (50, 100, 200, 400):
         for shift in (0.0, 0.1, 0.2, 0.4):
             quality = random.normal(size=(repetitions, edits))
             before, after = (labels_of(quality + 0.3 * random.normal(size=quality.shape) + s) for s in (0.0, shift))
-            answers = [assess_shift(one, np.arange(edits), 5.0, 0.05, 0.05)[0] for one in after - before]
+            answers = [assess_shift(change, np.arange(edits), 5.0, 0.05, 0.05)[0] for change in after - before]
             shares = {name: answers.count(name) / repetitions for name in ("same", "changed", "cannot tell")}
             yield {"edits": edits, "mean moved by": float((after - before).mean()), **shares}
 
 
-def told(title: str, rows: list[dict[str, Any]]) -> str:
+def format_table(title: str, rows: list[dict[str, Any]]) -> str:
     """Return rows as a Markdown table."""
     lines = [f"## {title}", "", "| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
     lines += [
@@ -215,19 +215,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the corrected scores")
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    found = {
-        "Corrected scores": list(corrected(given.repetitions, given.seed)),
-        "Calibration, 90 % agreement, 5 % error": list(calibrated(given.repetitions)),
-        "Cascade of two judges, 90 % agreement, 5 % error in all": list(cascaded(given.repetitions)),
-        "Drift, margin 5 points": list(drifted(given.repetitions)),
+    options = parser.parse_args()
+    tables = {
+        "Corrected scores": list(simulate_corrected(options.repetitions, options.seed)),
+        "Calibration, 90 % agreement, 5 % error": list(simulate_calibration(options.repetitions)),
+        "Cascade of two judges, 90 % agreement, 5 % error in all": list(simulate_cascade(options.repetitions)),
+        "Drift, margin 5 points": list(simulate_drift(options.repetitions)),
     }
-    for title, rows in found.items():
-        print(told(title, rows))
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    if given.figure:
-        draw(found["Corrected scores"], given.figure)
+    for title, rows in tables.items():
+        print(format_table(title, rows))
+    if options.json:
+        options.json.write_text(json.dumps(tables, indent=1) + "\n", "utf-8")
+    if options.figure:
+        draw(tables["Corrected scores"], options.figure)
 
 
 if __name__ == "__main__":
