@@ -62,24 +62,24 @@ class ChartCache:
                 self._loading = threading.Thread(target=_load, name="editloupe-charts", daemon=True)
                 self._loading.start()
 
-    def charts(self, one: OpenRun, configuration: str) -> Charts:
+    def charts(self, open_run: OpenRun, configuration: str) -> Charts:
         """Return the charts of one configuration's verdicts; what cannot be drawn is told in one sentence."""
         with self._lock:
-            state = one.index.state()
-            kept = self._kept.get((one.key, configuration))
+            state = open_run.index.state()
+            kept = self._kept.get((open_run.key, configuration))
             if kept is None or kept[0] != state:
-                kept = state, _draw(one, configuration)
-                self._kept[one.key, configuration] = kept
+                kept = state, _draw(open_run, configuration)
+                self._kept[open_run.key, configuration] = kept
             return kept[1]
 
-    def figure(self, one: OpenRun, configuration: str, name: str) -> bytes | None:
+    def figure(self, open_run: OpenRun, configuration: str, name: str) -> bytes | None:
         """Return one figure as SVG, None where there is none of that name; one is drawn at a time."""
-        charts = self.charts(one, configuration)
+        charts = self.charts(open_run, configuration)
         if name not in charts.figures:
             return None
         from editloupe.evals.report.figures import as_svg
 
-        with self._lock, raise_run_damaged(one.name):
+        with self._lock, raise_run_damaged(open_run.name):
             if name not in charts.drawn:
                 charts.drawn[name] = as_svg(charts.figures[name]())
             return charts.drawn[name]
@@ -91,7 +91,7 @@ def _load() -> None:
         import scipy.stats  # type: ignore[import-untyped]  # noqa: F401
 
 
-def _draw(one: OpenRun, configuration: str) -> Charts:
+def _draw(open_run: OpenRun, configuration: str) -> Charts:
     try:
         from editloupe.evals.labels.human import load_human_labels
         from editloupe.evals.report.build import build_report
@@ -100,8 +100,8 @@ def _draw(one: OpenRun, configuration: str) -> Charts:
         from editloupe.evals.stats.scores.run_table import read_run_table
     except ImportError as error:
         raise UserError(f"the charts need {error.name}, which is not installed") from None
-    with raise_run_damaged(one.name):
-        table = read_run_table(one.run.folder, configuration=configuration)
-        people = load_human_labels(table, studio=one.labels.path)
+    with raise_run_damaged(open_run.name):
+        table = read_run_table(open_run.run.folder, configuration=configuration)
+        people = load_human_labels(table, studio=open_run.labels.path)
         report = build_report(table, human=people, how=Resampling(RESAMPLES), tables=False)
     return Charts(report.answer, report.version_notes, report.certainty, build_figures(report))

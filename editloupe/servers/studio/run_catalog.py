@@ -156,11 +156,11 @@ class RunCatalog:
             if not folder.is_dir() and not folder.is_file():
                 raise UserError(f"there is no run at {folder}")
         self._open_manifests()
-        found = list(self._found())
-        if settings.runs and not found:
+        folders = list(self._found())
+        if settings.runs and not folders:
             self.remove_temporary()
             raise UserError(f"{settings.runs[0]} is not a run and holds none: it has no {FILE}")
-        if settings.labels and len(found) != 1:
+        if settings.labels and len(folders) != 1:
             self.remove_temporary()
             raise UserError("--labels goes with exactly one run; without it every run has its own labels")
         self._folder = settings.out
@@ -173,37 +173,37 @@ class RunCatalog:
 
     def runs(self) -> list[OpenRun]:
         """Return the runs in the order they were named; runs that came into a named folder since are among them."""
-        return [one for one in self.all() if isinstance(one, OpenRun)]
+        return [run for run in self.all() if isinstance(run, OpenRun)]
 
     def all(self) -> list[OpenRun | ClosedRun]:
         """Return the runs, those that cannot be read among them."""
         with self._lock:
-            wanted = {folder.resolve(): None for folder in self._found()}
+            folders = {folder.resolve(): None for folder in self._found()}
             here = self._folder.resolve() if self._folder else None
             if here and (here / FILE).is_file():
-                wanted.setdefault(here)
-            for folder in [*wanted, *(known for known in self._known if known not in wanted)]:
+                folders.setdefault(here)
+            for folder in [*folders, *(known for known in self._known if known not in folders)]:
                 self._look_at(folder, HERE if folder == here else None)
             return list(self._known.values())
 
     def get(self, key: str) -> OpenRun | None:
         """Return a run by its key; one that cannot be read raises RunDamaged."""
-        found = next((one for one in self.all() if one.key == key), None)
-        if isinstance(found, ClosedRun):
-            raise RunDamaged(found.why)
-        return found
+        run = next((run for run in self.all() if run.key == key), None)
+        if isinstance(run, ClosedRun):
+            raise RunDamaged(run.why)
+        return run
 
     def judged_here(self) -> OpenRun | None:
         """Return the run of the Judge page, None before anything was judged."""
         self.all()
-        found = self._known.get(self._folder.resolve()) if self._folder else None
-        return found if isinstance(found, OpenRun) else None
+        run = self._known.get(self._folder.resolve()) if self._folder else None
+        return run if isinstance(run, OpenRun) else None
 
     def folders(self) -> Iterator[PictureFolder]:
         """Yield where pictures may be found."""
         with self._lock:
-            opened = [one for one in self._known.values() if isinstance(one, OpenRun)]
-        yield from (one.run.pictures for one in opened)
+            runs = [run for run in self._known.values() if isinstance(run, OpenRun)]
+        yield from (run.run.pictures for run in runs)
 
     def writer(self) -> Run:
         """Return the run that takes what is judged here, made at the first use."""
@@ -218,9 +218,9 @@ class RunCatalog:
     def close(self) -> None:
         """Close everything; a temporary run is gone with it. Closing again does nothing."""
         with self._lock:
-            for one in self._known.values():
-                if isinstance(one, OpenRun):
-                    one.close()
+            for run in self._known.values():
+                if isinstance(run, OpenRun):
+                    run.close()
             self._known.clear()
             writer, self._writer = self._writer, None
             try:
@@ -243,12 +243,12 @@ class RunCatalog:
         from editloupe.evals.labels.unjudged_run import write_unjudged_run
         from editloupe.evals.stats.trust.label_queue import LabelQueue
 
-        drawn = {one.name for path in self._settings.queues for one in LabelQueue.read(path).drawn}
+        names = {sample.name for path in self._settings.queues for sample in LabelQueue.read(path).drawn}
         self._unjudged = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
         try:
             for number, path in enumerate(files):
                 folder = self._unjudged / str(number) / path.stem
-                write_unjudged_run(path, folder, self._settings.protocol, drawn or None)
+                write_unjudged_run(path, folder, self._settings.protocol, names or None)
                 self._manifests[path] = folder
         except BaseException:
             self.remove_temporary()
@@ -257,11 +257,11 @@ class RunCatalog:
     def _read_all(self) -> None:
         """Read every run before the first page asks for it; where none can be read, the first one's fault is told."""
         runs, faults = self.all(), []
-        for one in runs:
+        for run in runs:
             try:
-                if isinstance(one, ClosedRun):
-                    raise RunDamaged(one.why)
-                with one.index.reading():
+                if isinstance(run, ClosedRun):
+                    raise RunDamaged(run.why)
+                with run.index.reading():
                     pass
             except UserError as error:
                 faults.append(error)
@@ -281,19 +281,19 @@ class RunCatalog:
 
     def _own_labels(self, folder: Path) -> Path:
         """Return where a run's labels go: into its folder, those of a manifest beside the manifest."""
-        known = {made.resolve(): path for path, made in self._manifests.items()}
-        manifest = known.get(folder.resolve())
+        manifests = {made.resolve(): path for path, made in self._manifests.items()}
+        manifest = manifests.get(folder.resolve())
         return folder / LABELS if manifest is None else manifest.with_name(f"{manifest.stem}.{LABELS}")
 
     def _look_at(self, folder: Path, key: str | None) -> None:
         """Open a run that is not open, and close one whose file is gone or has been replaced."""
-        known, file = self._known.get(folder), _mark(folder / FILE)
-        if known is not None and (known.mark[:2] == file[:2] if isinstance(known, OpenRun) else known.mark == file):
+        entry, file = self._known.get(folder), _mark(folder / FILE)
+        if entry is not None and (entry.mark[:2] == file[:2] if isinstance(entry, OpenRun) else entry.mark == file):
             return
-        name = known.name if known else "Judged here" if key == HERE and self._temporary else folder.name
-        key = known.key if known else key or _key(name, {one.key for one in self._known.values()})
-        if isinstance(known, OpenRun):
-            known.close()
+        name = entry.name if entry else "Judged here" if key == HERE and self._temporary else folder.name
+        key = entry.key if entry else key or _key(name, {other.key for other in self._known.values()})
+        if isinstance(entry, OpenRun):
+            entry.close()
         try:
             if not file:
                 raise RunDamaged(f"the run “{name}” is gone: {FILE} was removed from its folder")

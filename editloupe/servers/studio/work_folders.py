@@ -81,10 +81,10 @@ class PairFiles:
     def __init__(self, files: Iterable[Path]) -> None:
         self._files: dict[str, PairFile] = {}
         for number, path in enumerate(dict.fromkeys(files), start=1):
-            one = PairFile(str(number), path, PairAnswers(answers_file(path)))
-            if not one.pairs():
+            pair_file = PairFile(str(number), path, PairAnswers(answers_file(path)))
+            if not pair_file.pairs():
                 raise UserError(f"{path} has no pairs to ask about")
-            self._files[one.key] = one
+            self._files[pair_file.key] = pair_file
 
     def all(self) -> list[PairFile]:
         """Return the files in the order they were named."""
@@ -142,4 +142,4 @@ def split_folders(places: Iterable[Path]) -> tuple[tuple[Path, ...], tuple[Path,
 def find_waiting_samples(folder: MakingFolder, task: str, name: str) -> list[Sample]:
     """Return the samples that wait for this person: what one has reviewed as it stands is not shown to the same one again."""
     waiting = [sample for sample in folder.samples() if sample.step in TURNS[task]]
-    return [one for one in waiting if task == BOXES or name not in (one.reviews or {})]
+    return [sample for sample in waiting if task == BOXES or name not in (sample.reviews or {})]

@@ -42,7 +42,7 @@ def test_a_fork_is_made_and_shown_beside_its_parent(kept: Kept, studio: OpenStud
     assert told.json() == {"address": "/runs/run/forks/1", "labels": {"Wrong Action": 2}}
     assert len(kept.more) == 2
     page = client.get("/runs/run/forks/1").text
-    for part in ("They part at step 1.", "observation 1 dropped", "2 × Wrong Action", "Flawless Execution"):
+    for part in ("They differ from step 1 on.", "observation 1 dropped", "2 × Wrong Action", "Flawless Execution"):
         assert part in page
     assert "Fork 1 at step 1" in client.get("/runs/run/trace", params={"edit": "patch"}).text
     assert client.get("/runs/run/forks/3").status_code == 404
@@ -64,8 +64,8 @@ def test_a_run_leads_to_all_its_forks(kept: Kept, studio: OpenStudio, tmp_path: 
     alone = client.get("/runs/forks-only").text
     assert 'href="/runs/forks-only/forks">1 fork<' in alone
     assert "Charts of the report" not in alone
-    assert "No edit fits these filters" not in alone
-    assert "it holds no verdicts of its own" in alone
+    assert "No edit matches these filters" not in alone
+    assert "holds only forks, no verdicts" in alone
     assert "Instruction Following" in listed, "criteria have the rubric's title"
 
 

@@ -157,7 +157,7 @@ def test_the_same_edit_judged_twice_can_be_compared(listen: Listen, scripted: St
         link = told[-2][1]["html"].split('href="')[1].split('"')[0].replace("&amp;", "&")
         page = client.get(f"{link}&beside=here~0").text
     assert "repeat=0&configuration=" in link
-    assert "They part at step 1" in page
+    assert "They differ from step 1" in page
 
 
 def test_only_so_many_edits_are_judged_at_once(listen: Listen, scripted: StartServer, tmp_path: Path) -> None:

@@ -21,4 +21,4 @@ def test_the_page_shows_only_its_rows_and_says_how_long_it_took(studio: OpenStud
     part = client.get("/runs/run", params={"type": TYPES[0], "page": 2}, headers={"x-part": "rows"}).text
     assert part.count('<tr data-edit="') == PAGE_SIZE
     assert "<html" not in part
-    assert "No edit fits" in client.get("/runs/run", params={"text": "no such thing"}).text
+    assert "No edit matches" in client.get("/runs/run", params={"text": "no such thing"}).text

@@ -78,7 +78,7 @@ def test_two_traces_part_where_they_do_something_else_not_where_words_differ() -
     longer = trace_of(zoom(0, [0, 0, 8, 8]), zoom(1, [1, 1, 4, 4]), answer)
     assert find_parting(first, longer) == 1
     assert describe_parting(first, longer, 1) == (
-        "They part at step 2: A answered “Wrong Action”, B called zoom_in_image([1, 1, 4, 4])."
+        "They differ from step 2 on: A answered “Wrong Action”, B called zoom_in_image([1, 1, 4, 4])."
     )
     assert find_parting(first, trace_of(zoom(0, [0, 0, 8, 8]))) == 1
 
@@ -99,8 +99,8 @@ def test_the_page_shows_every_step_with_its_boxes(studio: OpenStudio, tmp_path: 
 def test_two_repeats_stand_beside_each_other_with_their_parting_marked(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio(runs=(long_trace(tmp_path, repeats=2),))
     page = client.get("/runs/run/trace", params={**EDIT, "beside": "run~1"}).text
-    assert "They part at step 4" in page
-    assert page.count("Here they part") == 2
+    assert "They differ from step 4" in page
+    assert page.count("They differ from here") == 2
     assert page.count('<li class="step') == 22
     assert client.get("/runs/run/trace", params={**EDIT, "beside": "run~7"}).status_code == 404
 
@@ -109,7 +109,7 @@ def test_two_runs_of_the_same_edit_can_be_compared(studio: OpenStudio, tmp_path:
     runs = (long_trace(tmp_path / "one"), long_trace(tmp_path / "two", steps=5, mode="plain"))
     client = studio(runs=runs)
     page = client.get("/runs/run/trace", params={**EDIT, "beside": "run-2~0"}).text
-    assert "They part at step 5" in page
+    assert "They differ from step 5" in page
     assert "openai:gpt-5.1 · plain" in page
 
 

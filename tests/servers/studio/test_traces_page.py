@@ -109,12 +109,12 @@ def test_two_runs_are_one_list_that_opens_both_traces(studio: OpenStudio, tmp_pa
     first = write_run(tmp_path / "first", TOLD)
     second = write_run(tmp_path / "second", [Told("a", "Flawless Execution", picture=1), Told("c", picture=3)], "rules")
     client = studio(runs=(first, second))
-    assert "Where they differ" in client.get("/runs/first/traces").text
+    assert "Compare with another run" in client.get("/runs/first/traces").text
     page = client.get("/runs/first/differences", params={"other": "second"}).text
     assert "1–1 of 1 that differ, among 2 verdicts" in page
     both = client.get(links(page)[0])
     assert both.status_code == 200
-    assert "They part at step" in both.text
+    assert "They differ from step" in both.text
     filtered = client.get(f"/runs/first/differences?other=second&where={quote('score = 4')}").text
     assert "The one verdict on the same pictures" in filtered
     assert client.get("/runs/first/differences?other=nowhere").status_code == 404

@@ -101,11 +101,11 @@ def _checks(answer: Answer) -> tuple[CheckForm, ...]:
     return tuple(found)
 
 
-def build_forms(one: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
+def build_forms(open_run: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
     """Return what is asked of an edit, in the protocols' order."""
     found: dict[str, RubricForm] = {}
-    for unit in one.units(name):
-        rubric = find_rubric_for(unit.protocol, unit.criterion, edit) or one.rubric(unit.protocol, unit.criterion)
+    for unit in open_run.units(name):
+        rubric = find_rubric_for(unit.protocol, unit.criterion, edit) or open_run.rubric(unit.protocol, unit.criterion)
         if rubric is not None and unit.criterion not in found:
             found[unit.criterion] = build_form(rubric, unit.protocol)
     order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
@@ -113,7 +113,7 @@ def build_forms(one: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
     return sorted(found.values(), key=lambda form: place.get(form.rubric.criterion, len(order)))
 
 
-def list_further_pictures(one: OpenRun, kept: StoredEdit) -> list[tuple[str, str]]:
+def list_further_pictures(open_run: OpenRun, kept: StoredEdit) -> list[tuple[str, str]]:
     """Return caption and hash of every further picture the judge was given: references, marks, and what was made of them.
 
     Only what was sent before the judge's first word is among them: what its tools returned would tell what it thought.
@@ -125,16 +125,16 @@ def list_further_pictures(one: OpenRun, kept: StoredEdit) -> list[tuple[str, str
             if role not in SHOWN_LARGE or number:
                 title = role.replace("_", " ").capitalize()
                 found.setdefault(sha, f"{title} {number + 1}" if len(hashes) > 1 else title)
-    for unit in one.units(kept.name):
+    for unit in open_run.units(kept.name):
         try:
-            traces = one.traces(unit)
+            traces = open_run.traces(unit)
         except UserError:  # the trace's own page says what is wrong with it
             continue
         for trace in traces:
             for sent in trace.steps[0].sent if trace.steps else ():
                 if sent.sha not in large:
                     found.setdefault(sent.sha, sent.name)
-    return [(caption, sha) for sha, caption in found.items() if sha in one.run.pictures]
+    return [(caption, sha) for sha, caption in found.items() if sha in open_run.run.pictures]
 
 
 @dataclass(frozen=True)

@@ -47,17 +47,17 @@ class Worklist:
         return self.key == DIFFER
 
 
-def build_worklist(one: OpenRun, key: str, annotator: str, named: Iterable[Path]) -> Worklist:
+def build_worklist(open_run: OpenRun, key: str, annotator: str, named: Iterable[Path]) -> Worklist:
     """Return an annotator's worklist by its key; one that is not there is told in a sentence."""
     if key == ALL:
-        return Worklist(ALL, "All edits", tuple(list_edits(one)))
+        return Worklist(ALL, "All edits", tuple(list_edits(open_run)))
     if key == DIFFER:
-        return Worklist(DIFFER, "Where annotators differ", tuple(find_differing(one)))
-    path = find_queues(one, named).get(key)
+        return Worklist(DIFFER, "Where annotators differ", tuple(find_differing(open_run)))
+    path = find_queues(open_run, named).get(key)
     if path is None:
         raise UserError(f"there is no queue {key} beside this run; start the studio with --queue FILE")
     queue = LabelQueue.read(path)
-    known = set(list_edits(one))
+    known = set(list_edits(open_run))
     mine = queue.of(annotator)
     names = [drawn.name for drawn in mine if drawn.name in known]
     split = queue.annotators
@@ -76,10 +76,14 @@ def build_worklist(one: OpenRun, key: str, annotator: str, named: Iterable[Path]
     )
 
 
-def find_queues(one: OpenRun, named: Iterable[Path]) -> dict[str, Path]:
+def find_queues(open_run: OpenRun, named: Iterable[Path]) -> dict[str, Path]:
     """Return the queues there are for a run by name: those the studio was started with, those beside the run and its labels."""
     found: dict[str, Path] = {}
-    beside = [path for folder in dict.fromkeys((one.run.folder, one.labels.path.parent)) for path in _queues_in(folder)]
+    beside = [
+        path
+        for folder in dict.fromkeys((open_run.run.folder, open_run.labels.path.parent))
+        for path in _queues_in(folder)
+    ]
     for path in (*named, *beside):
         if path.resolve() not in {known.resolve() for known in found.values()}:
             name, number = path.name, 2
@@ -94,10 +98,10 @@ def _queues_in(folder: Path) -> list[Path]:
     return [*([own] if own.is_file() else []), *sorted(folder.glob(f"*{SUFFIX}"))]
 
 
-def describe_queues(one: OpenRun, named: Iterable[Path]) -> dict[str, str]:
+def describe_queues(open_run: OpenRun, named: Iterable[Path]) -> dict[str, str]:
     """Return how large each queue of a run is, or what is wrong with it, in words."""
     told = {}
-    for name, path in find_queues(one, named).items():
+    for name, path in find_queues(open_run, named).items():
         try:
             queue = LabelQueue.read(path)
         except UserError as error:
@@ -114,25 +118,25 @@ def describe_queues(one: OpenRun, named: Iterable[Path]) -> dict[str, str]:
     return told
 
 
-def propose_worklist(one: OpenRun, named: Iterable[Path]) -> str:
+def propose_worklist(open_run: OpenRun, named: Iterable[Path]) -> str:
     """Return the first queue that holds edits of this run, else all edits: labels outside a queue do not count with it."""
-    known = set(list_edits(one))
-    for name, path in find_queues(one, named).items():
+    known = set(list_edits(open_run))
+    for name, path in find_queues(open_run, named).items():
         with suppress(UserError):  # what is wrong with it is said beside its name
             if any(drawn.name in known for drawn in LabelQueue.read(path).drawn):
                 return name
     return ALL
 
 
-def keep_random_subset(one: OpenRun, size: int, seed: int) -> str:
+def keep_random_subset(open_run: OpenRun, size: int, seed: int) -> str:
     """Draw a random subset of a run's edits, keep it as a queue beside the labels, and return its name.
 
     The same size and seed are the same subset; a file that is there is left as it is, for labels may have been drawn by it.
     """
-    edits = [(edit_id, name, model) for name, edit_id, model in one.index.asked_edits()]
+    edits = [(edit_id, name, model) for name, edit_id, model in open_run.index.asked_edits()]
     if not edits:
         raise UserError("this run holds no edits yet")
-    path = one.labels.path.with_name(f"random-{min(size, len(edits))}-of-{len(edits)}-seed-{seed}{SUFFIX}")
+    path = open_run.labels.path.with_name(f"random-{min(size, len(edits))}-of-{len(edits)}-seed-{seed}{SUFFIX}")
     if not path.exists():
         try:
             draw_evenly(edits, size, seed).write(path)
@@ -141,34 +145,36 @@ def keep_random_subset(one: OpenRun, size: int, seed: int) -> str:
     return path.name
 
 
-def list_edits(one: OpenRun) -> list[str]:
+def list_edits(open_run: OpenRun) -> list[str]:
     """Return the edits of which something is asked, in the manifest's order."""
-    return [name for name, _, _ in one.index.asked_edits()]
+    return [name for name, _, _ in open_run.index.asked_edits()]
 
 
-def find_differing(one: OpenRun) -> dict[str, set[str]]:
+def find_differing(open_run: OpenRun) -> dict[str, set[str]]:
     """Return the edits whose annotators differ and the criteria they differ on, settled ones among them, in the run's order.
 
     An adjudicated edit keeps its place, so that an adjudicator can go back to it.
     """
-    order = list_edits(one)
+    order = list_edits(open_run)
     found: dict[str, set[str]] = {}
-    for given in one.index.people().given.values():
+    for given in open_run.index.people().given.values():
         for (name, criterion), scores in given.items():
             if len(set(scores.values())) > 1:
                 found.setdefault(name, set()).add(criterion)
     return {name: found[name] for name in order if name in found}
 
 
-def count_open_differences(one: OpenRun) -> int:
+def count_open_differences(open_run: OpenRun) -> int:
     """Return how many edits wait for adjudication."""
-    settled = find_adjudicated(one)
-    return sum(any((name, criterion) not in settled for criterion in on) for name, on in find_differing(one).items())
+    settled = find_adjudicated(open_run)
+    return sum(
+        any((name, criterion) not in settled for criterion in on) for name, on in find_differing(open_run).items()
+    )
 
 
-def find_adjudicated(one: OpenRun) -> set[tuple[str, str]]:
+def find_adjudicated(open_run: OpenRun) -> set[tuple[str, str]]:
     """Return what was adjudicated, as (edit, criterion)."""
-    return {place for people in one.index.people().by_protocol.values() for place in people.adjudicated}
+    return {place for people in open_run.index.people().by_protocol.values() for place in people.adjudicated}
 
 
 class LabelRequest(Record):
@@ -190,7 +196,7 @@ class LabelRequest(Record):
 
 
 def label_edit(
-    one: OpenRun,
+    open_run: OpenRun,
     name: str,
     given: LabelRequest,
     forms: Iterable[RubricForm],
@@ -202,11 +208,11 @@ def label_edit(
     form = next((form for form in listed if form.rubric.criterion == given.criterion), None)
     if form is None:
         raise UserError("this edit is not judged by that criterion")
-    said = one.labels.about(name, given.edit, "adjudicated" if adjudicated else "label")
+    said = open_run.labels.about(name, given.edit, "adjudicated" if adjudicated else "label")
     before = said.get(given.criterion)
     seen = {} if adjudicated or not all_done(listed, said) else {"judge_seen": True}
     after = _after(form, given, before)
-    one.labels.say(name, given.edit, given.criterion, after, adjudicated, **about, **seen)
+    open_run.labels.say(name, given.edit, given.criterion, after, adjudicated, **about, **seen)
 
 
 def _after(form: RubricForm, given: LabelRequest, before: LabelValue | None) -> LabelValue | None:
@@ -251,23 +257,23 @@ def all_done(forms: Iterable[RubricForm], said: Mapping[str, LabelValue]) -> boo
     return bool(asked) and all(is_done(form, said.get(form.rubric.criterion)) for form in asked)
 
 
-def labels_of_edit(one: OpenRun, edit_name: str) -> dict[str, dict[str, str]]:
+def labels_of_edit(open_run: OpenRun, edit_name: str) -> dict[str, dict[str, str]]:
     """Return everybody's labels of an edit, by criterion and annotator, by the rule of `agree`."""
     found: dict[str, dict[str, str]] = {}
-    for protocol, given in one.index.people().given.items():
+    for protocol, given in open_run.index.people().given.items():
         for (name, criterion), scores in given.items():
             if name == edit_name and criterion not in found:
-                rubric = one.rubric(protocol, criterion)
+                rubric = open_run.rubric(protocol, criterion)
                 answer = rubric.answer if rubric else None
                 found[criterion] = {who: format_score_label(answer, score) for who, score in scores.items()}
     return found
 
 
-def find_first_open(one: OpenRun, name: str, work: Worklist) -> str | None:
+def find_first_open(open_run: OpenRun, name: str, work: Worklist) -> str | None:
     """Return the first edit of a worklist that waits for an annotator; None where all was labelled or skipped."""
-    skipped = one.labels.skipped(name)
+    skipped = open_run.labels.skipped(name)
     if work.adjudicates:
-        settled, apart = find_adjudicated(one), find_differing(one)
+        settled, apart = find_adjudicated(open_run), find_differing(open_run)
         return next(
             (
                 edit
@@ -276,48 +282,48 @@ def find_first_open(one: OpenRun, name: str, work: Worklist) -> str | None:
             ),
             None,
         )
-    wanted, given = _wanted(one), _labelled(one, name)
+    wanted, given = _wanted(open_run), _labelled(open_run, name)
     return next(
         (edit for edit in work.names if edit not in skipped and wanted.get(edit, set()) - given.get(edit, set())), None
     )
 
 
-def count_progress(one: OpenRun, works: Mapping[str, Worklist]) -> dict[str, dict[str, int]]:
+def count_progress(open_run: OpenRun, works: Mapping[str, Worklist]) -> dict[str, dict[str, int]]:
     """Return by annotator how many edits of the own worklist were labelled, how many skipped, and how many there are."""
-    wanted = _wanted(one)
+    wanted = _wanted(open_run)
     found = {}
     for name, work in works.items():
-        given, names = _labelled(one, name), set(work.names)
+        given, names = _labelled(open_run, name), set(work.names)
         labelled = {edit for edit in names if wanted.get(edit) and wanted[edit] <= given.get(edit, set())}
-        skipped = one.labels.skipped(name) & names - labelled
-        if labelled or skipped or name in {who for who, _, _ in one.labels.said()}:
+        skipped = open_run.labels.skipped(name) & names - labelled
+        if labelled or skipped or name in {who for who, _, _ in open_run.labels.said()}:
             found[name] = {"labelled": len(labelled), "skipped": len(skipped), "total": len(names)}
     return found
 
 
-def _wanted(one: OpenRun) -> dict[str, set[str]]:
+def _wanted(open_run: OpenRun) -> dict[str, set[str]]:
     """Return the criteria that can be labelled, by edit."""
     found: dict[str, set[str]] = {}
     usable = {
         (criterion, protocol)
-        for criterion, protocol in one.index.criteria()
-        if (rubric := one.rubric(protocol, criterion)) and can_be_labelled(rubric.answer)
+        for criterion, protocol in open_run.index.criteria()
+        if (rubric := open_run.rubric(protocol, criterion)) and can_be_labelled(rubric.answer)
     }
-    for name, criterion, protocol in one.index.criteria_of_edits():
+    for name, criterion, protocol in open_run.index.criteria_of_edits():
         if (criterion, protocol) in usable:
             found.setdefault(name, set()).add(criterion)
     return found
 
 
-def _labelled(one: OpenRun, name: str) -> dict[str, set[str]]:
+def _labelled(open_run: OpenRun, name: str) -> dict[str, set[str]]:
     """Return what an annotator labelled, by edit."""
     found: dict[str, set[str]] = {}
     items: dict[str, int] = {}
-    for criterion, protocol in one.index.criteria():
-        rubric = one.rubric(protocol, criterion)
+    for criterion, protocol in open_run.index.criteria():
+        rubric = open_run.rubric(protocol, criterion)
         if rubric and isinstance(rubric.answer, ChecksAnswer):
             items[criterion] = len(rubric.answer.checks)
-    for who, place, said in one.labels.said():
+    for who, place, said in open_run.labels.said():
         criterion = str(place.criterion)
         if who == name and (said.label is not None or len(said.checks) >= items.get(criterion, 1)):
             found.setdefault(place.edit_id, set()).add(criterion)

@@ -129,16 +129,16 @@ def list_further_roles(protocol: Protocol) -> dict[str, str]:
     return {role: name for role, name in found.items() if role not in _OWN_SLOTS}
 
 
-def fill_in_settings(request: JudgeRequest, one: OpenRun, name: str, uploads: Uploads) -> JudgeRequest:
+def fill_in_settings(request: JudgeRequest, open_run: OpenRun, name: str, uploads: Uploads) -> JudgeRequest:
     """Return a request about an edit of a run, with the pictures the run kept, to be judged as it was judged there first."""
-    edit, pictures, _ = one.edit(name)
+    edit, pictures, _ = open_run.edit(name)
     shas: dict[str, str] = {}
     more: dict[str, str] = {}
     for role, hashes in pictures.items():
-        path = one.run.pictures.find(hashes[0]) if hashes else None
+        path = open_run.run.pictures.find(hashes[0]) if hashes else None
         if path is not None:
             (shas if role in _OWN_SLOTS else more)[role] = str(uploads.copy(path)["sha"])
-    units = one.units(name)
+    units = open_run.units(name)
     known = {"protocol": units[0].protocol, "mode": units[0].mode, "judge": units[0].judge} if units else {}
     told = {"instruction": edit.instruction[:LONGEST], "instruction_type": (edit.instruction_type or "")[:80]}
     return request.model_copy(
@@ -334,14 +334,14 @@ class ForkJobs:
     def stop(self, key: str) -> bool:
         """Stop a fork; False where it has ended, or was never begun."""
         with self._lock:
-            found = self._under_way.get(key)
-        if found is not None:
-            found.stop()
-        return found is not None
+            fork_stop = self._under_way.get(key)
+        if fork_stop is not None:
+            fork_stop.stop()
+        return fork_stop is not None
 
     def close(self) -> None:
         """Stop all of them; no further one begins."""
         with self._lock:
             self._closed, left = True, list(self._under_way.values())
-        for one in left:
-            one.stop()
+        for fork_stop in left:
+            fork_stop.stop()

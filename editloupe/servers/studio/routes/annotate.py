@@ -61,41 +61,41 @@ def choose(request: Request) -> Response:
 def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: Work = ALL) -> Response:
     """Return one edit to label; without a name the page asks for one, without an edit it takes the first unlabelled."""
     studio = studio_of(request)
-    one, name = studio.run(key), normalize_name(annotator)
+    open_run, name = studio.run(key), normalize_name(annotator)
     if not name:
         return studio.pages.page(
             "annotate_start.html",
-            one=one,
-            names=one.labels.annotators(),
-            queues=describe_queues(one, studio.settings.queues),
-            differ=count_open_differences(one),
+            run=open_run,
+            names=open_run.labels.annotators(),
+            queues=describe_queues(open_run, studio.settings.queues),
+            differ=count_open_differences(open_run),
             differ_key=DIFFER,
-            work=work if "work" in request.query_params else propose_worklist(one, studio.settings.queues),
-            total=len(build_worklist(one, ALL, name, ()).names),
+            work=work if "work" in request.query_params else propose_worklist(open_run, studio.settings.queues),
+            total=len(build_worklist(open_run, ALL, name, ()).names),
         )
-    listed = build_worklist(one, work, name, studio.settings.queues)
+    listed = build_worklist(open_run, work, name, studio.settings.queues)
     order = listed.names
     if not order:
         if work == ALL:
             raise HTTPException(404, "This run holds no edits yet.")
-        return studio.pages.page("annotate_nothing.html", one=one, name=name, work=listed)
-    waiting = find_first_open(one, name, listed)
+        return studio.pages.page("annotate_nothing.html", run=open_run, name=name, work=listed)
+    waiting = find_first_open(open_run, name, listed)
     current = edit or waiting or order[0]
     if current not in order:
         raise HTTPException(404, "This run has no such edit.")
-    kept = one.edit(current)
+    kept = open_run.edit(current)
     place = order.index(current)
-    boxes = one.labels.boxes(name, current)
-    forms = _asked(one, listed.adjudicates, current)
+    boxes = open_run.labels.boxes(name, current)
+    forms = _asked(open_run, listed.adjudicates, current)
     return studio.pages.page(
         "annotate.html",
-        one=one,
+        run=open_run,
         name=name,
         work=listed,
         edit=kept.edit,
         edit_name=current,
         pictures={role: hashes[0] for role, hashes in kept.pictures.items() if hashes},
-        further=list_further_pictures(one, kept),
+        further=list_further_pictures(open_run, kept),
         forms=forms,
         place=place,
         total=len(order),
@@ -103,9 +103,9 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
         previous=order[place - 1] if place else None,
         following=order[place + 1] if place + 1 < len(order) else None,
         boxes=[list(box) for box in (kept.edit.target_boxes if boxes is None else boxes)],
-        said=labels_of_edit(one, current) if listed.adjudicates else {},
-        remarks=_remarks(one, current) if listed.adjudicates else {},
-        state=_state(studio, one, name, listed.adjudicates, current),
+        said=labels_of_edit(open_run, current) if listed.adjudicates else {},
+        remarks=_remarks(open_run, current) if listed.adjudicates else {},
+        state=_state(studio, open_run, name, listed.adjudicates, current),
     )
 
 
@@ -130,48 +130,49 @@ async def give(request: Request, key: str) -> Response:
     except ValidationError as error:
         raise UserError(first_error(error).message) from None
     studio = studio_of(request)
-    one, name = studio.run(key), normalize_name(given.annotator)
+    open_run, name = studio.run(key), normalize_name(given.annotator)
     if not name:
         raise UserError("an annotator needs a name")
     adjudicates = given.work == DIFFER
     moved = None
     if given.undo:
-        undone = one.labels.undo(name)
+        undone = open_run.labels.undo(name)
         moved = undone.edit_id if undone else None
     else:
-        known = one.edit(given.edit).edit
+        known = open_run.edit(given.edit).edit
         about = {"edit_id": known.id, "model": known.model}
         if given.boxes is not None:
-            one.labels.draw(name, given.edit, given.boxes, **about)
+            open_run.labels.draw(name, given.edit, given.boxes, **about)
         elif given.skip is not None:
-            one.labels.skip(name, given.edit, given.skip, **about)
+            open_run.labels.skip(name, given.edit, given.skip, **about)
         elif given.comment is not None:
-            one.labels.remark(name, given.edit, given.comment, **about)
+            open_run.labels.remark(name, given.edit, given.comment, **about)
         else:
-            label_edit(one, name, given, _asked(one, adjudicates, given.edit), adjudicates, about)
-    return studio.pages.json({**_state(studio, one, name, adjudicates, moved or given.edit), "moved_to": moved})
+            label_edit(open_run, name, given, _asked(open_run, adjudicates, given.edit), adjudicates, about)
+    return studio.pages.json({**_state(studio, open_run, name, adjudicates, moved or given.edit), "moved_to": moved})
 
 
 @router.get("/runs/{key}/annotators")
 def annotators(request: Request, key: str, work: Work = ALL) -> Response:
     """Return everybody's progress and how well they agree."""
     studio = studio_of(request)
-    one = studio.run(key)
-    criteria, people = one.index.criteria(), one.index.people().given
+    open_run = studio.run(key)
+    criteria, people = open_run.index.criteria(), open_run.index.people().given
     agreement = []
     for criterion, protocol in criteria:
         value, why, shared = measure_alpha(by for (_, c), by in people.get(protocol, {}).items() if c == criterion)
         agreement.append({"criterion": criterion, "protocol": protocol, "alpha": value, "why": why, "shared": shared})
     done = count_progress(
-        one, {name: build_worklist(one, work, name, studio.settings.queues) for name in one.labels.annotators()}
+        open_run,
+        {name: build_worklist(open_run, work, name, studio.settings.queues) for name in open_run.labels.annotators()},
     )
     return studio.pages.page(
         "parts/annotators.html",
-        one=one,
+        run=open_run,
         done=done,
         agreement=agreement,
-        differ=len(find_differing(one)),
-        waiting=count_open_differences(one),
+        differ=len(find_differing(open_run)),
+        waiting=count_open_differences(open_run),
         differ_key=DIFFER,
     )
 
@@ -181,42 +182,42 @@ def _needs_json(request: Request) -> None:
         raise HTTPException(415, "This address takes JSON.")
 
 
-def _asked(one: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
+def _asked(open_run: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
     """Return what is asked of an edit: everything, or what annotators differ on."""
-    forms = build_forms(one, one.edit(name).edit, name)
+    forms = build_forms(open_run, open_run.edit(name).edit, name)
     if not adjudicates:
         return forms
-    apart = find_differing(one).get(name, set())
+    apart = find_differing(open_run).get(name, set())
     return [form for form in forms if form.rubric.criterion in apart]
 
 
-def _remarks(one: OpenRun, edit_name: str) -> dict[str, str]:
-    return {who: said for who in one.labels.annotators() if (said := one.labels.comment(who, edit_name))}
+def _remarks(open_run: OpenRun, edit_name: str) -> dict[str, str]:
+    return {who: said for who in open_run.labels.annotators() if (said := open_run.labels.comment(who, edit_name))}
 
 
-def _state(studio: Studio, one: OpenRun, name: str, adjudicates: bool, edit_name: str) -> dict[str, Any]:
+def _state(studio: Studio, open_run: OpenRun, name: str, adjudicates: bool, edit_name: str) -> dict[str, Any]:
     """Return what an annotator said of an edit; the judge's verdicts only once all of it is labelled, and to no adjudicator."""
     if not edit_name:
         return {"labels": {}, "checks": {}, "unsure": [], "verdicts": "", "complete": False, "boxes": None}
-    forms = _asked(one, adjudicates, edit_name)
-    said = one.labels.about(name, edit_name, "adjudicated" if adjudicates else "label")
+    forms = _asked(open_run, adjudicates, edit_name)
+    said = open_run.labels.about(name, edit_name, "adjudicated" if adjudicates else "label")
     complete = all_done(forms, said)
-    boxes = one.labels.boxes(name, edit_name)
+    boxes = open_run.labels.boxes(name, edit_name)
     html = ""
     if complete and not adjudicates:
         # From the label file itself: merging all labels of a large run would take longer than a keystroke may.
         others = {
             criterion: {who: label for who, label in by.items() if who != name}
-            for (edit, criterion), by in one.labels.labels().items()
+            for (edit, criterion), by in open_run.labels.labels().items()
             if edit == edit_name
         }
-        html = studio.pages.text("parts/revealed.html", one=one, units=one.units(edit_name), others=others)
+        html = studio.pages.text("parts/revealed.html", run=open_run, units=open_run.units(edit_name), others=others)
     return {
-        "labels": {criterion: one.label for criterion, one in said.items() if one.label is not None},
-        "checks": {criterion: dict(one.checks) for criterion, one in said.items() if one.checks},
-        "unsure": [criterion for criterion, one in said.items() if one.unsure],
-        "skipped": edit_name in one.labels.skipped(name),
-        "comment": one.labels.comment(name, edit_name),
+        "labels": {criterion: value.label for criterion, value in said.items() if value.label is not None},
+        "checks": {criterion: dict(value.checks) for criterion, value in said.items() if value.checks},
+        "unsure": [criterion for criterion, value in said.items() if value.unsure],
+        "skipped": edit_name in open_run.labels.skipped(name),
+        "comment": open_run.labels.comment(name, edit_name),
         "boxes": None if boxes is None else [list(box) for box in boxes],
         "complete": complete,
         "verdicts": html,

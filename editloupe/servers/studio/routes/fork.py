@@ -46,11 +46,11 @@ def form(
 ) -> Response:
     """Return the form of a fork at a step."""
     studio = studio_of(request)
-    one = studio.run(key)
+    open_run = studio.run(key)
     names: dict[str, Any] = {"repeat": repeat, "target": target, "configuration": configuration or None, "fork": parent}
     try:
-        with raise_run_damaged(one.name):
-            kept = find_trace(one.run, edit, criterion, **names)
+        with raise_run_damaged(open_run.name):
+            kept = find_trace(open_run.run, edit, criterion, **names)
     except RunDamaged:
         raise
     except UserError as error:
@@ -71,7 +71,7 @@ def form(
     where = {**names, "edit": kept.parent.edit, "criterion": criterion, "step": step, "parent": parent}
     return studio.pages.page(
         "fork.html",
-        one=one,
+        run=open_run,
         kept=kept,
         view=view,
         step=step,
@@ -80,7 +80,7 @@ def form(
         modes=list(protocol.modes) if protocol else [kept.mode],
         proposed=list(dict.fromkeys([kept.judge, "rules", *(provider.example for provider in PROVIDERS)])),
         servers=list(studio.settings.servers),
-        title=one.title_of(criterion, kept.protocol),
+        title=open_run.title_of(criterion, kept.protocol),
         setups=setup_names(),
         tool_settings=TOOL_SETTINGS,
         job=secrets.token_urlsafe(12),
@@ -92,10 +92,10 @@ async def make(request: Request, key: str) -> Response:
     """Make a fork and say where it is shown; whoever leaves meanwhile finds it there all the same."""
     json_only(request)
     studio, asked = studio_of(request), await asyncio.to_thread(read_fork_request, await request.body())
-    one = studio.run(key)
+    open_run = studio.run(key)
     with studio.forks.room(asked.job or secrets.token_urlsafe(12)) as stop:
         try:
-            made, stopped = await asyncio.to_thread(_made, studio, one, asked, stop), ""
+            made, stopped = await asyncio.to_thread(_made, studio, open_run, asked, stop), ""
         except ForkStopped as error:
             made, stopped = sorted(error.made, key=lambda fork: fork.number), str(error)
     address = f"/runs/{key}/forks/{made[0].number}" if made else None
@@ -111,10 +111,10 @@ async def stop(request: Request, job: str) -> Response:
     return JSONResponse({"stopped": True})
 
 
-def _made(studio: Studio, one: OpenRun, asked: ForkRequest, stop: ForkStop) -> list[Fork]:
+def _made(studio: Studio, open_run: OpenRun, asked: ForkRequest, stop: ForkStop) -> list[Fork]:
     with asked.rubric_files() as rubrics:
         return fork(
-            one.run.folder,
+            open_run.run.folder,
             asked.edit,
             asked.criterion,
             asked.step,
@@ -129,7 +129,7 @@ def _made(studio: Studio, one: OpenRun, asked: ForkRequest, stop: ForkStop) -> l
             configuration=asked.configuration,
             parent=asked.parent,
             times=asked.times,
-            out=studio.catalog.writer() if one.key == HERE else None,
+            out=studio.catalog.writer() if open_run.key == HERE else None,
             stop=stop,
         )
 
@@ -138,21 +138,21 @@ def _made(studio: Studio, one: OpenRun, asked: ForkRequest, stop: ForkStop) -> l
 def all_forks(request: Request, key: str) -> Response:
     """Return the list of a run's forks."""
     studio = studio_of(request)
-    one = studio.run(key)
-    with raise_run_damaged(one.name):
-        groups = group_forks(one.run)
-    return studio.pages.page("forks.html", one=one, groups=groups)
+    open_run = studio.run(key)
+    with raise_run_damaged(open_run.name):
+        groups = group_forks(open_run.run)
+    return studio.pages.page("forks.html", run=open_run, groups=groups)
 
 
 @router.get("/runs/{key}/forks/{number}")
 def page(request: Request, key: str, number: int) -> Response:
     """Return a fork beside its parent."""
     studio = studio_of(request)
-    one = studio.run(key)
+    open_run = studio.run(key)
     try:
-        with raise_run_damaged(one.name):
-            found = load_fork(one.run, number)
-            alike = [other for other in forks_of(one.run, found.parent.edit) if other.identity == found.identity]
+        with raise_run_damaged(open_run.name):
+            found = load_fork(open_run.run, number)
+            alike = [other for other in forks_of(open_run.run, found.parent.edit) if other.identity == found.identity]
     except UserError as error:
         raise HTTPException(404, str(error)) from None
     shas = {role: hashes[0] for role, hashes in found.pictures.items() if hashes}
@@ -167,9 +167,9 @@ def page(request: Request, key: str, number: int) -> Response:
     ]
     return studio.pages.page(
         "fork_result.html",
-        one=one,
+        run=open_run,
         fork=found,
-        title=one.title_of(found.parent.criterion, found.protocol),
+        title=open_run.title_of(found.parent.criterion, found.protocol),
         pictures=shas,
         parted=parted,
         sides=sides,
@@ -177,7 +177,7 @@ def page(request: Request, key: str, number: int) -> Response:
         labels=count_labels(alike),
         alike=alike,
         label_of=format_label,
-        parent_link=_parent_link(one, found),
+        parent_link=_parent_link(open_run, found),
         fork_link=lambda step: (
             f"/runs/{key}/fork?" + urlencode({**_where(found), "step": step, "parent": found.number})
         ),
@@ -188,16 +188,16 @@ def _where(found: Fork) -> dict[str, Any]:
     return {"edit": found.parent.edit, "criterion": found.parent.criterion}
 
 
-def _parent_link(one: OpenRun, found: Fork) -> str | None:
+def _parent_link(open_run: OpenRun, found: Fork) -> str | None:
     """Return the address of the parent, where this run holds it."""
     if found.parent.fork is not None:
-        return f"/runs/{one.key}/forks/{found.parent.fork}"
+        return f"/runs/{open_run.key}/forks/{found.parent.fork}"
     try:
-        one.edit(found.parent.edit)
+        open_run.edit(found.parent.edit)
     except UserError:
         return None
     place = {**_where(found), "repeat": found.parent.repeat}
-    return f"/runs/{one.key}/trace?{urlencode(place, errors='replace')}"
+    return f"/runs/{open_run.key}/trace?{urlencode(place, errors='replace')}"
 
 
 def _first(kept: StoredTrace) -> dict[str, str]:

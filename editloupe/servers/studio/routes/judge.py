@@ -40,33 +40,33 @@ PROPOSED = ("rules", *(provider.example for provider in PROVIDERS))
 def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Response:
     """Return the page; with a job it shows that one again, with an edit of a run it is filled in with that."""
     studio = studio_of(request)
-    found = studio.jobs.get(job)
-    asked = found.request if found else JudgeRequest(judge=_default_judge(studio))
-    if run and edit and not found:
-        asked = fill_in_settings(asked, studio.run(run), edit, studio.uploads)
+    live_job = studio.jobs.get(job)
+    judge_request = live_job.request if live_job else JudgeRequest(judge=_default_judge(studio))
+    if run and edit and not live_job:
+        judge_request = fill_in_settings(judge_request, studio.run(run), edit, studio.uploads)
     protocols = [
         {
-            "name": one.name,
-            "title": one.title,
-            "modes": list(one.modes),
-            "default": one.default_mode,
-            "types": list(one.types),
-            "roles": list(list_further_roles(one)),
-            "criteria": {rubric.criterion: rubric.title for rubric in one.rubrics},
+            "name": each.name,
+            "title": each.title,
+            "modes": list(each.modes),
+            "default": each.default_mode,
+            "types": list(each.types),
+            "roles": list(list_further_roles(each)),
+            "criteria": {rubric.criterion: rubric.title for rubric in each.rubrics},
         }
-        for one in all_protocols()
+        for each in all_protocols()
     ]
     return studio.pages.page(
         "judge.html",
-        asked=asked,
-        job=found.id if found else "",
+        asked=judge_request,
+        job=live_job.id if live_job else "",
         protocols=protocols,
-        further={role: name for one in all_protocols() for role, name in list_further_roles(one).items()},
+        further={role: name for each in all_protocols() for role, name in list_further_roles(each).items()},
         setups=setup_names(),
         examples=_examples(),
-        proposed=list(dict.fromkeys([asked.judge, *PROPOSED])),
+        proposed=list(dict.fromkeys([judge_request.judge, *PROPOSED])),
         servers=list(studio.settings.servers),
-        server=_default_server(studio) if asked.base_url is None else asked.base_url,
+        server=_default_server(studio) if judge_request.base_url is None else judge_request.base_url,
     )
 
 

@@ -34,18 +34,18 @@ def choose(request: Request) -> Response:
 @router.get("/pairs/{key}")
 def page(request: Request, key: str, annotator: Name = "", pair: Id = "") -> Response:
     """Return the pair a person is to answer next, or the one that is named; without a name the page asks for one."""
-    studio, one, who = studio_of(request), _file(request, key), " ".join(annotator.split())
+    studio, pair_file, who = studio_of(request), _file(request, key), " ".join(annotator.split())
     if not who:
-        return studio.pages.page("pairs_start.html", one=one, people=one.people())
-    queue = one.queue(who)
-    asked = _pair(one, pair) if pair else queue.first
+        return studio.pages.page("pairs_start.html", pair_file=pair_file, people=pair_file.people())
+    queue = pair_file.queue(who)
+    asked = _pair(pair_file, pair) if pair else queue.first
     if asked is None:
-        return studio.pages.page("pairs_start.html", one=one, people=one.people(), finished=who)
-    answer = one.answers.of(asked.id, who)
+        return studio.pages.page("pairs_start.html", pair_file=pair_file, people=pair_file.people(), finished=who)
+    answer = pair_file.answers.of(asked.id, who)
     rated = {side: answer.ratings.get(getattr(asked, side).key) for side in ("a", "b")}
     return studio.pages.page(
         "pairs.html",
-        one=one,
+        pair_file=pair_file,
         who=who,
         pair=asked,
         choosing=asked.kind == "rationales" or bool(answer.ratings),
@@ -62,7 +62,7 @@ async def answer(request: Request, key: str) -> Response:
     """Keep ratings or a choice, and go on to what is asked next."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         raise HTTPException(415, "This address takes a form.")
-    one = _file(request, key)
+    pair_file = _file(request, key)
     try:
         given = {name: values[-1] for name, values in parse_qs((await request.body()).decode()).items()}
     except ValueError:
@@ -70,13 +70,13 @@ async def answer(request: Request, key: str) -> Response:
     who = " ".join(given.get("annotator", "").split())[:80]
     if not who:
         raise UserError("an annotator needs a name")
-    pair = _pair(one, given.get("pair", ""))
+    pair = _pair(pair_file, given.get("pair", ""))
     stay = ""
     if "choice" in given:
         sides = {"a": pair.a.key, "b": pair.b.key, TIE: TIE}
-        one.answers.choose(pair, who, sides.get(given["choice"], ""))
+        pair_file.answers.choose(pair, who, sides.get(given["choice"], ""))
     else:
-        one.answers.rate(pair, who, {pair.a.key: _rating(given.get("a")), pair.b.key: _rating(given.get("b"))})
+        pair_file.answers.rate(pair, who, {pair.a.key: _rating(given.get("a")), pair.b.key: _rating(given.get("b"))})
         stay = f"&pair={quote(pair.id)}"
     return RedirectResponse(f"/pairs/{key}?annotator={quote(who)}{stay}", 303)
 
@@ -84,8 +84,8 @@ async def answer(request: Request, key: str) -> Response:
 @router.get("/pairs/{key}/pictures/{pair}/{which}")
 def picture(request: Request, key: str, pair: str, which: str) -> Response:
     """Return one of a pair's pictures; its address tells nothing about where it comes from."""
-    one = _file(request, key)
-    found = one.picture(_pair(one, pair), which)
+    pair_file = _file(request, key)
+    found = pair_file.picture(_pair(pair_file, pair), which)
     if found is None:
         raise HTTPException(404, "This picture is not there.")
     return Response(found[0], media_type=found[1])
@@ -98,8 +98,8 @@ def _file(request: Request, key: str) -> PairFile:
     return found
 
 
-def _pair(one: PairFile, name: str) -> OpenPair:
-    found = one.pairs().get(name)
+def _pair(pair_file: PairFile, name: str) -> OpenPair:
+    found = pair_file.pairs().get(name)
     if found is None:
         raise HTTPException(404, "There is no such pair here.")
     return found

@@ -50,13 +50,13 @@ def all_runs(request: Request) -> Response:
     """Return the list of runs."""
     studio = studio_of(request)
     found = []
-    for one in studio.catalog.all():
+    for run in studio.catalog.all():
         try:
-            if isinstance(one, ClosedRun):
-                raise RunDamaged(one.why)
-            found.append(_card(one))
+            if isinstance(run, ClosedRun):
+                raise RunDamaged(run.why)
+            found.append(_card(run))
         except UserError as error:
-            found.append(RunCard(one, fault=str(error)))
+            found.append(RunCard(run, fault=str(error)))
     return studio.pages.page("runs.html", found=found)
 
 
@@ -77,7 +77,7 @@ def one_run(
 ) -> Response:
     """Return the table of a run, or only its rows where the page's script asks for them."""
     studio = studio_of(request)
-    one = studio.run(key)
+    open_run = studio.run(key)
     wanted = TableQuery(
         text=text,
         type=type,
@@ -89,11 +89,11 @@ def one_run(
         order=order if order in ORDERS else "manifest",
         page=page,
     )
-    facts = one.index.facts(configuration)
+    facts = open_run.index.facts(configuration)
     wanted = replace(wanted, configuration=facts.configuration if len(facts.configurations) > 1 else "")
-    found = one.index.page(wanted)
+    found = open_run.index.page(wanted)
     values: dict[str, Any] = {
-        "one": one,
+        "run": open_run,
         "wanted": wanted,
         "page": found,
         "run_facts": facts,
@@ -102,8 +102,8 @@ def one_run(
     }
     if request.headers.get("x-part") == "rows":
         return studio.pages.page("parts/rows.html", **values)
-    with raise_run_damaged(one.name):
-        forks = count_forks(one.run)
+    with raise_run_damaged(open_run.name):
+        forks = count_forks(open_run.run)
     studio.charts.make_ready()
     return studio.pages.page(
         "run.html",
@@ -111,11 +111,11 @@ def one_run(
         orders=ORDERS,
         statuses=STATUSES,
         agreements=AGREEMENTS,
-        bars=_bars(one, facts),
+        bars=_bars(open_run, facts),
         repeated=facts.repeats > 1,
-        faults=one.index.label_faults,
-        label_notes=one.index.label_notes,
-        versions=one.served_notes(facts.configuration),
+        faults=open_run.index.label_faults,
+        label_notes=open_run.index.label_notes,
+        versions=open_run.served_notes(facts.configuration),
         forks=forks,
     )
 
@@ -124,41 +124,41 @@ def one_run(
 def charts(request: Request, key: str, configuration: Text = "") -> Response:
     """Return the report's answer and its figures; worked out here, so the page asks for them after it is shown."""
     studio = studio_of(request)
-    one = studio.run(key)
-    chosen = _configuration(one, configuration)
-    found = studio.charts.charts(one, chosen) if chosen else None
-    return studio.pages.page("parts/charts.html", one=one, charts=found, configuration=chosen, titles=TITLES)
+    open_run = studio.run(key)
+    chosen = _configuration(open_run, configuration)
+    found = studio.charts.charts(open_run, chosen) if chosen else None
+    return studio.pages.page("parts/charts.html", run=open_run, charts=found, configuration=chosen, titles=TITLES)
 
 
 @router.get("/runs/{key}/charts/{name}")
 def chart(request: Request, key: str, name: str, configuration: Text = "") -> Response:
     """Return one figure as SVG."""
     studio = studio_of(request)
-    one = studio.run(key)
-    chosen = _configuration(one, configuration)
-    found = studio.charts.figure(one, chosen, name) if chosen else None
+    open_run = studio.run(key)
+    chosen = _configuration(open_run, configuration)
+    found = studio.charts.figure(open_run, chosen, name) if chosen else None
     if found is None:
         raise HTTPException(404, "There is no such figure.")
     return Response(found, media_type="image/svg+xml")
 
 
-def _configuration(one: OpenRun, wanted: str) -> str:
+def _configuration(open_run: OpenRun, wanted: str) -> str:
     """Return a configuration of the run: the one asked for, else the first; nothing where nothing was judged."""
-    return one.index.facts(wanted).configuration
+    return open_run.index.facts(wanted).configuration
 
 
 def _criteria(facts: TableFacts) -> list[tuple[str, str]]:
     """Return criteria with their protocols, in the protocols' order."""
     order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
-    return sorted(facts.criteria, key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+    return sorted(facts.criteria, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
 
 
-def _bars(one: OpenRun, facts: TableFacts) -> list[dict[str, Any]]:
+def _bars(open_run: OpenRun, facts: TableFacts) -> list[dict[str, Any]]:
     """Return the shares of every criterion's labels, worst first, unjudged last."""
     bars = []
     for criterion, protocol in _criteria(facts):
         counts = dict(facts.counts.get(criterion, {}))
-        rubric = one.rubric(protocol, criterion)
+        rubric = open_run.rubric(protocol, criterion)
         known = {choice.value: choice.place for choice in (list_choices(rubric.answer) if rubric else ())}
         names = [
             name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)
@@ -183,33 +183,33 @@ def corrected(
 ) -> Response:
     """Return the corrected scores of a run; unless told otherwise by the studio's --queue, else the one in its folder."""
     studio = studio_of(request)
-    one = studio.run(key)
-    files = find_queues(one, studio.settings.queues)
+    open_run = studio.run(key)
+    files = find_queues(open_run, studio.settings.queues)
     names = [name for name in queue or () if name in files]
     if not chosen and not names:
-        proposed = propose_worklist(one, studio.settings.queues)
+        proposed = propose_worklist(open_run, studio.settings.queues)
         names = [proposed] if proposed == QUEUE_FILE or files.get(proposed) in studio.settings.queues else []
-    facts = one.index.facts(configuration)
+    facts = open_run.index.facts(configuration)
     blocks: list[Any] = []
     why = ""
     try:
         drawn = join_queues([LabelQueue.read(files[name]) for name in names]) if names else None
-        blocks = list(_blocks(one, facts, drawn))
+        blocks = list(_blocks(open_run, facts, drawn))
     except UserError as error:
         why = str(error)
     return studio.pages.page(
         "corrected.html",
-        one=one,
+        run=open_run,
         facts_of_run=facts,
         blocks=[(type(block).__name__, block) for block in blocks],
         why=why,
         queues=list(files),
         names=names,
-        versions=one.served_notes(facts.configuration) if facts.configuration else (),
+        versions=open_run.served_notes(facts.configuration) if facts.configuration else (),
     )
 
 
-def _blocks(one: OpenRun, facts: TableFacts, queue: LabelQueue | None) -> Any:
+def _blocks(open_run: OpenRun, facts: TableFacts, queue: LabelQueue | None) -> Any:
     if not facts.configuration:
         raise UserError("nothing has been judged in this run yet")
     try:
@@ -219,7 +219,7 @@ def _blocks(one: OpenRun, facts: TableFacts, queue: LabelQueue | None) -> Any:
         from editloupe.evals.stats.trust.corrected_scores import correct_scores
     except ImportError as error:
         raise UserError(f"corrected scores need {error.name}, which is not installed") from None
-    with raise_run_damaged(one.name):
-        table = read_run_table(one.run.folder, configuration=facts.configuration)
-        people = load_human_labels(table, studio=one.labels.path)
+    with raise_run_damaged(open_run.name):
+        table = read_run_table(open_run.run.folder, configuration=facts.configuration)
+        people = load_human_labels(table, studio=open_run.labels.path)
         return corrected_blocks(correct_scores(table, people, queue), table.titles)

@@ -51,7 +51,7 @@ class Tab:
 class VerdictView:
     """One verdict with the steps behind it."""
 
-    one: OpenRun
+    open_run: OpenRun
     unit: Unit
     trace: Trace | None
     """None where the unit ended before its first step."""
@@ -68,12 +68,12 @@ class VerdictView:
     @property
     def place(self) -> str:
         """Configuration and repeat, which tell this verdict from others of the same edit and criterion."""
-        return place_of(self.one, self.unit)
+        return place_of(self.open_run, self.unit)
 
     @property
     def rubric(self) -> Rubric | None:
         """The criterion's rubric."""
-        return self.one.rubric(self.unit.protocol, self.unit.criterion)
+        return self.open_run.rubric(self.unit.protocol, self.unit.criterion)
 
     def link(self, **more: Any) -> str:
         """Return the address of this verdict."""
@@ -90,17 +90,17 @@ class VerdictView:
         given = {"edit": self.unit.name, "criterion": self.unit.criterion, "repeat": self.unit.repeat}
         given |= {"configuration": self.unit.configuration or "", "step": position + 1}
         given |= {} if target is None else {"target": target + 1}
-        return f"/runs/{self.one.key}/fork?{urlencode(given, errors='replace')}"
+        return f"/runs/{self.open_run.key}/fork?{urlencode(given, errors='replace')}"
 
     def _address(self, page: str, **more: Any) -> str:
         given = {"edit": self.unit.name, "criterion": self.unit.criterion, "verdict": self.place, **more}
         known = {name: value for name, value in given.items() if value is not None}
-        return f"/runs/{self.one.key}/{page}?{urlencode(known, errors='replace')}"
+        return f"/runs/{self.open_run.key}/{page}?{urlencode(known, errors='replace')}"
 
 
-def place_of(one: OpenRun, unit: Unit) -> str:
+def place_of(open_run: OpenRun, unit: Unit) -> str:
     """Return what tells a unit from others of the same edit and criterion, as CONFIGURATION~REPEAT."""
-    return f"{one.configuration_of(unit)}~{unit.repeat}"
+    return f"{open_run.configuration_of(unit)}~{unit.repeat}"
 
 
 @router.get("/runs/{key}/trace")
@@ -124,17 +124,19 @@ def page(
     run's key before them. `where` and `order` are the filter that is being gone through.
     """
     studio = studio_of(request)
-    one = studio.run(key)
-    known, pictures, name = _edit(one, edit)
-    units = one.units(name)
+    open_run = studio.run(key)
+    known, pictures, name = _edit(open_run, edit)
+    units = open_run.units(name)
     if verdict:
         configuration, repeat = _placed(verdict)
-        if not any(u.repeat == repeat and u.criterion == criterion and one.asks(configuration, u.asked) for u in units):
+        if not any(
+            u.repeat == repeat and u.criterion == criterion and open_run.asks(configuration, u.asked) for u in units
+        ):
             configuration, repeat = "", None  # another criterion was chosen, which was judged by others
-    unit = _chosen(one, units, criterion, repeat, configuration)
+    unit = _chosen(open_run, units, criterion, repeat, configuration)
     shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
-    left = _verdict_view(one, unit, (target, part), shas, "A" if beside else "") if unit else None
-    others = find_comparable_verdicts(studio.catalog, one, left.unit) if left else []
+    left = _verdict_view(open_run, unit, (target, part), shas, "A" if beside else "") if unit else None
+    others = find_comparable_verdicts(studio.catalog, open_run, left.unit) if left else []
     right = None
     if left and beside:
         found = next((other for other in others if _is_beside(other, beside)), None)
@@ -146,23 +148,23 @@ def page(
     parted = find_parting(*both) if both else None
     return studio.pages.page(
         "trace.html",
-        one=one,
+        run=open_run,
         edit=known,
         edit_name=name,
-        siblings=one.siblings(known.id),
+        siblings=open_run.siblings(known.id),
         pictures=shas,
         units=units,
-        places=[(place_of(one, u), u) for u in units if left and u.criterion == left.unit.criterion],
+        places=[(place_of(open_run, u), u) for u in units if left and u.criterion == left.unit.criterion],
         left=left,
         right=right,
         kinds=find_kinds(step for view in (left, right) if view for step in view.views),
         others=[(f"{other.key}~{place_of(other, u)}", other, u) for other, u in others],
         beside=beside,
         parted_at=parted,
-        differs=describe_differences((one, left.unit), (right.one, right.unit)) if left and right else [],
+        differs=describe_differences((open_run, left.unit), (right.open_run, right.unit)) if left and right else [],
         parting=describe_parting(*both, parted) if both else "One of them ended before its first step.",
-        human=labels_of_edit(one, name),
-        around=find_neighbours(one, left.unit, where, order) if left else None,
+        human=labels_of_edit(open_run, name),
+        around=find_neighbours(open_run, left.unit, where, order) if left else None,
         forks_from=_forks_from,
     )
 
@@ -181,17 +183,17 @@ def raw(
 ) -> Response:
     """Return the request and the reply behind one step."""
     studio = studio_of(request)
-    one = studio.run(key)
+    open_run = studio.run(key)
     configuration = ""
     if verdict:
         configuration, repeat = _placed(verdict)
-    unit = _chosen(one, one.units(_edit(one, edit).name), criterion, repeat, configuration)
-    traces = one.traces(unit) if unit else ()
+    unit = _chosen(open_run, open_run.units(_edit(open_run, edit).name), criterion, repeat, configuration)
+    traces = open_run.traces(unit) if unit else ()
     trace = next((found for found in traces if (found.target, found.part) == (target, part)), None)
     if trace is None or not 0 <= step < len(trace.steps):
         raise HTTPException(404, "There is no such step.")
-    with raise_run_damaged(one.name):
-        exchange = {"request": format_request(trace, step), "reply": format_reply(one.run, trace, step)}
+    with raise_run_damaged(open_run.name):
+        exchange = {"request": format_request(trace, step), "reply": format_reply(open_run.run, trace, step)}
     if note := describe_request_source(trace, step):
         exchange = {"note": note, **exchange}
     return studio.pages.json(exchange)
@@ -207,13 +209,13 @@ def _placed(verdict: str) -> tuple[str, int | None]:
 
 def _is_beside(other: tuple[OpenRun, Unit], beside: str) -> bool:
     """True for what `beside` names: KEY~CONFIGURATION~REPEAT, or KEY~REPEAT where that says enough."""
-    one, unit = other
-    return beside in (f"{one.key}~{place_of(one, unit)}", f"{one.key}~{unit.repeat}")
+    open_run, unit = other
+    return beside in (f"{open_run.key}~{place_of(open_run, unit)}", f"{open_run.key}~{unit.repeat}")
 
 
-def _edit(one: OpenRun, name: str) -> StoredEdit:
+def _edit(open_run: OpenRun, name: str) -> StoredEdit:
     try:
-        return one.edit(name)
+        return open_run.edit(name)
     except RunDamaged:
         raise
     except UserError as error:
@@ -221,29 +223,33 @@ def _edit(one: OpenRun, name: str) -> StoredEdit:
 
 
 def _chosen(
-    one: OpenRun, units: list[Unit], criterion: str, repeat: int | None, configuration: str = ""
+    open_run: OpenRun, units: list[Unit], criterion: str, repeat: int | None, configuration: str = ""
 ) -> Unit | None:
     fitting = [u for u in units if criterion in ("", u.criterion) and repeat in (None, u.repeat)]
-    own = [unit for unit in fitting if one.asks(configuration, unit.asked)] if configuration else fitting
+    own = [unit for unit in fitting if open_run.asks(configuration, unit.asked)] if configuration else fitting
     fitting = own if criterion or repeat is not None else own or fitting
     if fitting:
-        return min(fitting, key=lambda unit: (unit.criterion != fitting[0].criterion, one.place_of(unit), unit.repeat))
+        return min(
+            fitting, key=lambda unit: (unit.criterion != fitting[0].criterion, open_run.place_of(unit), unit.repeat)
+        )
     if criterion or repeat is not None:
         raise HTTPException(404, "This edit was not judged by that criterion and repeat.")
     return None
 
 
 def _verdict_view(
-    one: OpenRun, unit: Unit, wanted: tuple[int | None, str], shas: dict[str, str], side: str
+    open_run: OpenRun, unit: Unit, wanted: tuple[int | None, str], shas: dict[str, str], side: str
 ) -> VerdictView:
     """Return a verdict with the trace of one target and part; with the first where none is named or there is no such."""
-    traces = one.traces(unit)
+    traces = open_run.traces(unit)
     target, part = wanted
-    fitting = [found for found in traces if target in (None, found.target) and part in ("", found.part)]
+    fitting = [candidate for candidate in traces if target in (None, candidate.target) and part in ("", candidate.part)]
     trace = next(iter((*fitting, *traces)), None)
     views = build_steps(trace, shas, side) if trace else ()
-    tabs = tuple(Tab(_tab_name(found), found.target, found.part, found is trace) for found in traces)
-    return VerdictView(one, unit, trace, views, tabs)
+    tabs = tuple(
+        Tab(_tab_name(candidate), candidate.target, candidate.part, candidate is trace) for candidate in traces
+    )
+    return VerdictView(open_run, unit, trace, views, tabs)
 
 
 def _tab_name(trace: Trace) -> str:
@@ -255,6 +261,6 @@ def _tab_name(trace: Trace) -> str:
 def _forks_from(verdict: VerdictView) -> list[ForkGroup]:
     """Return the forks of a verdict's trace."""
     own = verdict.unit
-    with raise_run_damaged(verdict.one.name):
-        found = group_forks(verdict.one.run, own.name, own.criterion)
-    return [one for one in found if (one.repeat, one.asked) == (own.repeat, own.asked)]
+    with raise_run_damaged(verdict.open_run.name):
+        groups = group_forks(verdict.open_run.run, own.name, own.criterion)
+    return [group for group in groups if (group.repeat, group.asked) == (own.repeat, own.asked)]

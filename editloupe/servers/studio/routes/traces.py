@@ -47,15 +47,15 @@ class NoteRequest(Record):
 def traces(request: Request, key: str, where: Where = "", order: Id = "manifest", page: PageNumber = 1) -> Response:
     """Return the traces that fit a filter; one that cannot be understood is told beside it."""
     studio = studio_of(request)
-    one = studio.run(key)
-    if (progress := studio.indexing.progress(one)) is not None:
-        return studio.pages.page("indexing.html", one=one, done=progress[0], whole=progress[1])
+    open_run = studio.run(key)
+    if (progress := studio.indexing.progress(open_run)) is not None:
+        return studio.pages.page("indexing.html", run=open_run, done=progress[0], whole=progress[1])
     order = order if order in ORDERS else "manifest"
     fault, notes = "", tuple[str, ...]()
     hits: list[Any] = []
     total = whole = 0
     try:
-        with search_open_run(one, where) as opened:
+        with search_open_run(open_run, where) as opened:
             whole, total, notes = opened.count_all(), opened.count(), opened.notes
             page = max(1, min(page, -(-total // PAGE_SIZE)))
             hits = list(opened.hits(order, PAGE_SIZE, (page - 1) * PAGE_SIZE))
@@ -65,20 +65,20 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
     kept = None if order == "manifest" else order
     return studio.pages.page(
         "traces.html",
-        one=one,
+        run=open_run,
         where=where,
         order=order,
         orders=ORDERS,
         fault=fault,
         notes=notes,
-        standings=[known for known in one.index.facts().configurations if known["standing"]],
+        standings=[known for known in open_run.index.facts().configurations if known["standing"]],
         hits=hits,
         total=total,
         whole=whole,
         page=page,
         last=last,
         first=(page - 1) * PAGE_SIZE + 1,
-        links=TraceLinks(one),
+        links=TraceLinks(open_run),
         turn={n: traces_link(key, where, order=kept, page=n) for n in (page - 1, page + 1)},
         worklist=traces_link(key, WORKLIST[0], order=WORKLIST[1]),
         examples=[(text, words, traces_link(key, text)) for text, words in EXAMPLES],
@@ -92,38 +92,40 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
 def statistics(request: Request, key: str, where: Where = "") -> Response:
     """Return the statistics of what fits, as a part of the page."""
     studio = studio_of(request)
-    one = studio.run(key)
-    with search_open_run(one, where) as opened:
+    open_run = studio.run(key)
+    with search_open_run(open_run, where) as opened:
         counted = opened.statistics()
 
     def cell(criterion: str, people: str, judge: str) -> str:
         return traces_link(key, narrow_filter(where, criterion=criterion, human=people, label=judge))
 
-    return studio.pages.page("parts/trace_statistics.html", one=one, counted=counted, cell=cell, warning=NO_EXPERIMENT)
+    return studio.pages.page(
+        "parts/trace_statistics.html", run=open_run, counted=counted, cell=cell, warning=NO_EXPERIMENT
+    )
 
 
 @router.get("/runs/{key}/differences")
 def differing(request: Request, key: str, other: Id = "", where: Where = "", page: PageNumber = 1) -> Response:
     """Return the verdicts on which two runs differ, each opening both traces."""
     studio = studio_of(request)
-    one, second = studio.run(key), studio.run(other)
-    for each in (one, second):
+    open_run, second = studio.run(key), studio.run(other)
+    for each in (open_run, second):
         if (progress := studio.indexing.progress(each)) is not None:
-            return studio.pages.page("indexing.html", one=each, done=progress[0], whole=progress[1])
+            return studio.pages.page("indexing.html", run=each, done=progress[0], whole=progress[1])
     rows: list[dict[str, Any]] = []
     fault, shared, total, several = "", 0, 0, tuple[str, ...]()
     try:
-        with search_open_run(one, where) as left, search_open_run(second) as right:
+        with search_open_run(open_run, where) as left, search_open_run(second) as right:
             found = compare_runs(left, right)
             shared, total, several = found.shared, len(found.pairs), found.several
             page = max(1, min(page, -(-total // PAGE_SIZE)))
             pairs = read_pairs(left, right, found, PAGE_SIZE, (page - 1) * PAGE_SIZE)
-            rows = _rows(one, second, pairs)
+            rows = _rows(open_run, second, pairs)
     except ExpressionError as error:
         fault = str(error)
     return studio.pages.page(
         "differences.html",
-        one=one,
+        run=open_run,
         second=second,
         where=where,
         fault=fault,
@@ -137,8 +139,8 @@ def differing(request: Request, key: str, other: Id = "", where: Where = "", pag
     )
 
 
-def _rows(one: OpenRun, second: OpenRun, pairs: list[Any]) -> list[dict[str, Any]]:
-    own, others = TraceLinks(one), TraceLinks(second)
+def _rows(open_run: OpenRun, second: OpenRun, pairs: list[Any]) -> list[dict[str, Any]]:
+    own, others = TraceLinks(open_run), TraceLinks(second)
     found = []
     for pair in pairs:
         beside = f"{second.key}~{others.place(pair.second)}"
@@ -151,18 +153,18 @@ def _rows(one: OpenRun, second: OpenRun, pairs: list[Any]) -> list[dict[str, Any
 async def note(request: Request, key: str) -> Response:
     """Write tags and a note on a trace."""
     studio = studio_of(request)
-    one = studio.run(key)
+    open_run = studio.run(key)
     try:
         given = await parse_json(request, NoteRequest)
     except ValidationError as error:
         raise UserError(f"the note cannot be read: {first_error(error).message}") from None
     if not any(
         (unit.criterion, unit.repeat, unit.asked) == (given.criterion, given.repeat, given.asked)
-        for unit in one.units(given.edit)
+        for unit in open_run.units(given.edit)
     ):
         raise HTTPException(404, "There is no such trace in this run.")
     place = TraceKey(given.edit, given.criterion, given.repeat, given.asked)
-    written = write_note(one.run.folder, place, given.tags.split(","), given.note)
+    written = write_note(open_run.run.folder, place, given.tags.split(","), given.note)
     return studio.pages.json({"tags": ", ".join(written.tags), "note": written.note})
 
 
@@ -170,16 +172,18 @@ async def note(request: Request, key: str) -> Response:
 def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked: Id) -> Response:
     """Return one trace as a file that holds everything, to be sent to somebody."""
     studio = studio_of(request)
-    one = studio.run(key)
-    kept = one.edit(edit)
+    open_run = studio.run(key)
+    kept = open_run.edit(edit)
     units = [
-        unit for unit in one.units(kept.name) if (unit.criterion, unit.repeat, unit.asked) == (criterion, repeat, asked)
+        unit
+        for unit in open_run.units(kept.name)
+        if (unit.criterion, unit.repeat, unit.asked) == (criterion, repeat, asked)
     ]
     if not units:
         raise HTTPException(404, "There is no such trace in this run.")
-    people = one.index.consensus(kept.name)
-    with raise_run_damaged(one.name):
-        text = render_trace_html(one.run, kept, [(unit, one.traces(unit)) for unit in units], people)
+    people = open_run.index.consensus(kept.name)
+    with raise_run_damaged(open_run.name):
+        text = render_trace_html(open_run.run, kept, [(unit, open_run.traces(unit)) for unit in units], people)
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in kept.edit.id)[:60] or "trace"
     name = {"content-disposition": f'attachment; filename="{plain}.html"'}
     return Response(studio.pages.redact(text).encode("utf-8", "replace"), media_type="text/html", headers=name)

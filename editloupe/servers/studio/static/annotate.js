@@ -2,7 +2,7 @@ import { ask, onKeys, onSubmit, say } from "./common.js";
 import { connectBoxList } from "./boxes.js";
 import { Viewer } from "./viewer.js";
 
-const HIDDEN = "You label blind: the judge’s verdict and the labels of others appear here once you have given all your labels.";
+const HIDDEN = "The judge’s verdict and the labels of others appear here once you have given all your labels.";
 
 // Saving goes one after the other, so that the file holds the keystrokes in their order.
 let queue = Promise.resolve();

@@ -46,7 +46,7 @@ function tellStopped({ stopped, address }) {
   if (address) {
     const link = document.createElement("a");
     link.href = address;
-    link.textContent = "Look at it";
+    link.textContent = "Open it";
     note.append(link);
   }
   note.hidden = false;

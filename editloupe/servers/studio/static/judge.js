@@ -79,11 +79,11 @@ function fillChoices(mode, type) {
   hintMode();
   for (const slot of find("further").children) slot.hidden = !protocol.roles.includes(slot.dataset.slot);
   find("further").hidden = !protocol.roles.length;
-  form.elements.instruction_type.replaceChildren(new Option("Not said", ""), ...protocol.types.map((one) => new Option(one, one, false, one === type)));
+  form.elements.instruction_type.replaceChildren(new Option("Not given", ""), ...protocol.types.map((one) => new Option(one, one, false, one === type)));
 }
 const MODES = {
   tools: "Tools: the judge may zoom in, compare and detect before it answers.",
-  oracle: "Oracle: it is shown the target boxes and the reference; both are needed.",
+  oracle: "Oracle: it sees the target boxes and the reference; both are needed.",
   plain: "Plain: it sees the two pictures and answers at once.",
 };
 function hintMode() { find("mode-hint").textContent = MODES[form.elements.mode.value] ?? ""; }
@@ -92,7 +92,7 @@ form.elements.protocol.addEventListener("change", () => fillChoices("", form.ele
 
 function hint() {
   const rules = form.elements.judge.value.trim() === "rules";
-  find("judge-hint").textContent = rules ? "“rules” decides from measured pixels, without a model and without a key: a baseline, not an LMM." : "";
+  find("judge-hint").textContent = rules ? "“rules” decides from measured pixels, without a model or API key: a baseline, not an LMM." : "";
   form.elements.base_url.disabled = rules;
 }
 form.elements.judge.addEventListener("input", hint);

@@ -40,10 +40,10 @@ async function give(what) {
   const boxes = viewer ? viewer.targets.map((box) => [...box]) : [];
   const moved = JSON.stringify(boxes) !== before;
   let body = { name, sample, boxes: what === "none" ? [] : boxes };
-  if (what === "boxes" && !boxes.length) { say("Draw a box first, or say that it is not in the picture."); return; }
+  if (what === "boxes" && !boxes.length) { say("Draw a box first, or choose that it is not in the picture."); return; }
   if (root.dataset.making === "review") {
     const corrected = corrections();
-    if (what === "accept" && (moved || Object.keys(corrected).length)) { say("Save the corrections first; the sample is then looked at again."); return; }
+    if (what === "accept" && (moved || Object.keys(corrected).length)) { say("Save the corrections first; the sample is then reviewed again."); return; }
     body = { name, sample, key, decision: what, checks: checks(), note: field("note").value };
     if (what === "correct") body = { ...body, corrected, boxes: moved ? boxes : null };
   }

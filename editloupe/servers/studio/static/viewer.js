@@ -89,7 +89,7 @@ export class Viewer {
     note.textContent = "Comparing…";
     note.hidden = false;
     this.differing.onload = () => { note.hidden = true; this.draw(); };
-    this.differing.onerror = () => { note.textContent = "The difference could not be worked out."; };
+    this.differing.onerror = () => { note.textContent = "The difference could not be computed."; };
     this.differing.src = `/pictures/${source}/difference/${edited}`;
   }
 

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def search_open_run(one: OpenRun, where: str = "") -> Iterator[RunSearch]:
+def search_open_run(open_run: OpenRun, where: str = "") -> Iterator[RunSearch]:
     """Give a run of the studio ready to be asked, with the labels the studio writes."""
-    with raise_run_damaged(one.name), search_run(one.run, where, studio=one.labels.path) as opened:
+    with raise_run_damaged(open_run.name), search_run(open_run.run, where, studio=open_run.labels.path) as opened:
         yield opened
 
 
 class TraceLinks:
     """Addresses of the traces of one run."""
 
-    def __init__(self, one: OpenRun) -> None:
-        self._one = one
-        self._configurations = one.index.configurations_of_questions()
+    def __init__(self, open_run: OpenRun) -> None:
+        self._open_run = open_run
+        self._configurations = open_run.index.configurations_of_questions()
 
     def place(self, hit: TraceHit) -> str:
         """Return configuration and repeat, which tell a verdict from others of the same edit and criterion."""
@@ -43,7 +43,7 @@ class TraceLinks:
     def trace(self, hit: TraceHit, **more: Any) -> str:
         """Return the address of a trace."""
         given = {"edit": hit.name, "criterion": hit.criterion, "verdict": self.place(hit), **more}
-        return f"/runs/{self._one.key}/trace?{_query(given)}"
+        return f"/runs/{self._open_run.key}/trace?{_query(given)}"
 
 
 def traces_link(key: str, where: str = "", **more: Any) -> str:
@@ -80,21 +80,21 @@ class TraceNeighbours:
     following: str | None = None
 
 
-def find_neighbours(one: OpenRun, unit: Unit, where: str | None, order: str) -> TraceNeighbours:
+def find_neighbours(open_run: OpenRun, unit: Unit, where: str | None, order: str) -> TraceNeighbours:
     """Return what stands around a trace; a filter is gone through where there is one."""
     place = TraceKey(unit.name, unit.criterion, unit.repeat, unit.asked)
-    with raise_run_damaged(one.name):
-        note = read_notes(one.run.folder).get(place, TagsAndNote())
+    with raise_run_damaged(open_run.name):
+        note = read_notes(open_run.run.folder).get(place, TagsAndNote())
     order = order if order in ORDERS else "manifest"
-    back = traces_link(one.key, where or "", order=None if order == "manifest" else order)
+    back = traces_link(open_run.key, where or "", order=None if order == "manifest" else order)
     plain = TraceNeighbours(note, ", ".join(note.tags), where, order, back)
     if where is None:
         return plain
-    with search_open_run(one, where) as opened:
+    with search_open_run(open_run, where) as opened:
         numbers = opened.numbers(order)
         own = opened.number_of(unit.name, unit.criterion, unit.repeat, unit.asked)
         at = numbers.index(own) if own in numbers else None
-        links = TraceLinks(one)
+        links = TraceLinks(open_run)
         found = []
         for place_of_other in (None, None) if at is None else (at - 1, at + 1):
             inside = place_of_other is not None and 0 <= place_of_other < len(numbers)
@@ -137,22 +137,22 @@ class TraceIndexing:
         self._jobs: dict[str, _Job] = {}
         self._closing = False
 
-    def progress(self, one: OpenRun) -> tuple[int, int] | None:
+    def progress(self, open_run: OpenRun) -> tuple[int, int] | None:
         """Return how many verdicts of how many are indexed, None where a page can be answered at once."""
         with self._lock:
-            job = self._jobs.get(one.key)
+            job = self._jobs.get(open_run.key)
             if job is None:
-                with raise_run_damaged(one.name):
-                    left = count_unread(one.run)
+                with raise_run_damaged(open_run.name):
+                    left = count_unread(open_run.run)
                 if left <= AT_ONCE:
                     return None
-                job = self._jobs[one.key] = _Job(whole=left)
-                job.thread = threading.Thread(target=self._build, args=(one, job), daemon=True)
+                job = self._jobs[open_run.key] = _Job(whole=left)
+                job.thread = threading.Thread(target=self._build, args=(open_run, job), daemon=True)
                 job.thread.start()
             if job.ended:
                 # Kept once: a run that can only be indexed in memory would otherwise be waited for again and again.
                 if job.fault:
-                    del self._jobs[one.key]
+                    del self._jobs[open_run.key]
                     raise UserError(job.fault)
                 return None
             return job.done, job.whole
@@ -165,14 +165,14 @@ class TraceIndexing:
         for thread in threads:
             thread.join(20)
 
-    def _build(self, one: OpenRun, job: _Job) -> None:
+    def _build(self, open_run: OpenRun, job: _Job) -> None:
         def told(done: int, whole: int) -> None:
             job.done, job.whole = done, whole
             if self._closing:
                 raise _Stopped
 
         try:
-            with raise_run_damaged(one.name), Run.open(one.run.folder) as run, open_index(run, told):
+            with raise_run_damaged(open_run.name), Run.open(open_run.run.folder) as run, open_index(run, told):
                 pass
         except _Stopped:
             pass

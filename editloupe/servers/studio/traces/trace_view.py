@@ -122,7 +122,9 @@ def build_step(
     """Return one step; `named` maps the judge's picture names to roles, `returned` are pictures of the tools."""
     calls = tuple(_call_views(step))
     marks = [mark for call in calls if call.seen for mark in _marks(call.seen, position, named, side)]
-    sent = tuple(SentView(one.sha, one.name, _as_sent(one)) for one in step.sent if one.sha not in returned)
+    sent = tuple(
+        SentView(picture.sha, picture.name, _as_sent(picture)) for picture in step.sent if picture.sha not in returned
+    )
     return StepView(step, position, calls, tuple(marks), sent)
 
 
@@ -157,7 +159,7 @@ def describe_parting(left: Trace, right: Trace, position: int | None) -> str:
     if position is None:
         return "Both made the same calls and gave the same answer."
     said = [_did(trace.steps[position]) if position < len(trace.steps) else "had ended" for trace in (left, right)]
-    return f"They part at step {position + 1}: A {said[0]}, B {said[1]}."
+    return f"They differ from step {position + 1} on: A {said[0]}, B {said[1]}."
 
 
 def _act(step: Step) -> tuple[Any, ...]:
@@ -238,7 +240,7 @@ def format_request(trace: Trace, position: int) -> list[Block]:
     messages: list[Block] = []
     for place in range(first, position + 1):
         step = trace.steps[place]
-        sizes = {one.sha: one for earlier in trace.steps[first : place + 1] for one in earlier.sent}
+        sizes = {sent.sha: sent for earlier in trace.steps[first : place + 1] for sent in earlier.sent}
         for asked in step.asked:
             if asked.role == "assistant":
                 messages += [_reply(trace.steps[place - 1])] if place else []
@@ -274,8 +276,8 @@ def _message(asked: RequestMessage, prompt: Sequence[str], sizes: Mapping[str, S
         if isinstance(part, str):
             parts.append(part)
         elif part.sha in sizes:
-            one = sizes[part.sha]
-            parts.append(_picture(part.picture, part.sha, one.size, one.format))
+            sent = sizes[part.sha]
+            parts.append(_picture(part.picture, part.sha, sent.size, sent.format))
         else:
             parts.append({"picture": part.picture, "sha": part.sha})
     whole = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else parts
@@ -322,19 +324,19 @@ def find_comparable_verdicts(library: RunCatalog, own: OpenRun, unit: Unit) -> l
     """
     found: list[Judged] = []
     content = own.content(unit.name)
-    for one in library.runs():
-        same_run = one.key == own.key
+    for open_run in library.runs():
+        same_run = open_run.key == own.key
         try:
-            alike = [unit.name] if same_run else one.alike(content) if content else []
+            alike = [unit.name] if same_run else open_run.alike(content) if content else []
             names = sorted(alike, key=lambda name: name != unit.name)
-            units = [other for name in names for other in one.units(name)]
+            units = [other for name in names for other in open_run.units(name)]
         except UserError:  # its own pages say what is wrong with it
             continue
         seen = {(unit.asked, unit.repeat)} if same_run else set()
         for other in units:
             if other.criterion == unit.criterion and (other.asked, other.repeat) not in seen:
                 seen.add((other.asked, other.repeat))
-                found.append((one, other))
+                found.append((open_run, other))
     return found
 
 
@@ -344,14 +346,14 @@ def describe_differences(left: Judged, right: Judged) -> list[str]:
 
 
 def _differences(left: Judged, right: Judged) -> Iterator[str]:
-    (one, first), (other, second) = left, right
+    (open_run, first), (other, second) = left, right
     if first.protocol != second.protocol:
         yield f"A was asked by {first.protocol}, B by {second.protocol}: criteria of one name, but not one question"
     else:
-        told = describe_changes(_asked(one, first), _asked(other, second))
+        told = describe_changes(_asked(open_run, first), _asked(other, second))
         if told := tuple(what for what in told if not what.startswith(_OBVIOUS)):
             yield f"they were asked otherwise: {', '.join(told)}"
-    edit, same = one.edit(first.name).edit, other.edit(second.name).edit
+    edit, same = open_run.edit(first.name).edit, other.edit(second.name).edit
     if edit.id != same.id:
         yield f"the run of B calls this edit {same.id}"
     if edit.model != same.model:
@@ -368,16 +370,16 @@ def _differences(left: Judged, right: Judged) -> Iterator[str]:
                 if name == "target_boxes"
                 else (f"{words} differs between the two runs")
             )
-    if _further(one, first) != _further(other, second):
+    if _further(open_run, first) != _further(other, second):
         yield "the further pictures of the edit, such as a reference, differ between the two runs"
 
 
-def _asked(one: OpenRun, unit: Unit) -> Mapping[str, Any]:
+def _asked(open_run: OpenRun, unit: Unit) -> Mapping[str, Any]:
     """Return the facts of the question a unit answers; nothing where the run does not know them."""
-    with raise_run_damaged(one.name), one.run.reader() as reader:
+    with raise_run_damaged(open_run.name), open_run.run.reader() as reader:
         return reader.question_facts(unit.asked)
 
 
-def _further(one: OpenRun, unit: Unit) -> dict[str, list[str]]:
-    pictures = one.edit(unit.name).pictures
+def _further(open_run: OpenRun, unit: Unit) -> dict[str, list[str]]:
+    pictures = open_run.edit(unit.name).pictures
     return {role: list(shas) for role, shas in pictures.items() if role not in ("source", "edited")}

@@ -40,7 +40,7 @@ def press(page: Page, key: str) -> None:
 def test_a_filter_is_typed_kept_in_the_address_and_gone_through_by_keys(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
     page.goto("/runs/one")
-    page.click("text=Ask all traces")
+    page.click("text=Search traces")
     expect(page.locator(".count")).to_contain_text("of 5 verdicts")
     press(page, "/")
     page.keyboard.type("human != label")
@@ -71,7 +71,7 @@ def test_statistics_come_when_asked_for_and_a_cell_opens_its_edits(address: str,
     page.goto("/runs/one/traces")
     page.wait_for_load_state("load")
     page.click(".lab-statistics summary")
-    expect(page.locator(".lab")).to_contain_text("Did a tool change the mind?")
+    expect(page.locator(".lab")).to_contain_text("Agreement with and without each tool")
     expect(page.locator(".lab")).to_contain_text("This is not an experiment")
     page.click(f'.confusion a[aria-label*="judge {OVER}"]')
     expect(page.locator(".count")).to_contain_text("1–2 of 2 verdicts")
@@ -97,7 +97,7 @@ def test_tags_and_a_note_are_kept_and_found(address: str, new_page: NewPage) -> 
     press(page, "n")
     page.keyboard.type("tool broke, check")
     page.fill("[name=note]", "The zoom failed.")
-    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("button", name="Save").click()
     expect(page.locator(".toast")).to_have_text("Kept.")
     page.reload()
     expect(page.locator("[name=tags]")).to_have_value("tool broke, check")
@@ -117,18 +117,18 @@ def test_a_link_to_a_step_puts_the_focus_on_it(address: str, new_page: NewPage) 
 def test_two_runs_are_one_list_that_opens_both_traces(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
     page.goto("/runs/one/traces")
-    page.click("text=Where they differ")
+    page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator(".count")).to_contain_text("1–1 of 1 that differ, among 2 verdicts")
     press(page, "j")
     press(page, "Enter")
     expect(page.locator(".timeline")).to_have_count(2)
-    expect(page.locator(".parting-line")).to_contain_text("They part at step 1")
+    expect(page.locator(".parting-line")).to_contain_text("They differ from step 1")
 
 
 def test_the_worklist_has_the_surest_disagreement_first(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
     page.goto("/runs/one/traces")
-    page.click("text=Disagreements, surest first")
+    page.click("text=Disagreements, most confident first")
     expect(page.locator(".found .what .small")).to_have_text(["b", "d", "a"])
 
 
@@ -152,7 +152,7 @@ def test_a_sent_trace_opens_from_the_disk(address: str, new_page: NewPage, tmp_p
     page: Page = new_page(address)
     page.goto("/runs/one/trace?edit=a")
     with page.expect_download() as download:
-        page.click("text=Save as one file")
+        page.click("text=Save as a file")
     place = tmp_path / "a.html"
     download.value.save_as(place)
     page.goto(place.as_uri())

@@ -44,9 +44,9 @@ def test_a_dropped_observation_leads_to_another_label(kept: Kept, listen: Listen
     page.goto("/runs/run/trace?edit=patch")
     page.locator(".step").first.get_by_text("Fork from here").click()
     expect(page.locator("h1")).to_have_text("Fork at step 1")
-    page.get_by_label("What it brought").select_option("drop")
-    page.get_by_role("button", name="Go on from here").click()
-    expect(page.locator(".parting-line")).to_contain_text("They part at step 1.")
+    page.get_by_label("Result").select_option("drop")
+    page.get_by_role("button", name="Continue from here").click()
+    expect(page.locator(".parting-line")).to_contain_text("They differ from step 1 on.")
     expect(page.locator("[data-side=B] .step")).to_have_count(2)
     expect(page.locator("[data-side=B]")).to_contain_text("Wrong Action")
     expect(page.locator("[data-side=A]")).to_contain_text("Flawless Execution")
@@ -62,7 +62,7 @@ def test_a_form_that_a_script_sends_waits_for_the_script(kept: Kept, listen: Lis
     form = str(page.locator(".step").first.get_by_text("Fork from here").get_attribute("href"))
     scripts = HeldBack(page, r"/static/.*[.]js")
     for address, name in (
-        (form, "Go on from here"),
+        (form, "Continue from here"),
         ("/judge", "Judge"),
         ("/runs/run/annotate", "Draw a random subset"),
         ("/runs/run/trace?edit=patch", "Keep tags and note"),
@@ -81,20 +81,20 @@ def test_a_fork_that_takes_too_long_is_stopped_on_the_page(kept: Kept, listen: L
     stop = page.get_by_role("button", name="Stop")
     expect(stop).to_be_hidden()
     kept.server.play(Hang(600))
-    page.get_by_role("button", name="Go on from here").click()
+    page.get_by_role("button", name="Continue from here").click()
     stop.click()
     expect(page.locator("[data-stopped]")).to_have_text("The fork was stopped; nothing was kept. ")
     expect(stop).to_be_hidden()
     kept.server.play(script)
-    page.get_by_role("button", name="Go on from here").click()
+    page.get_by_role("button", name="Continue from here").click()
     expect(page.locator("[data-side=B] .step")).to_have_count(3)
 
 
 def test_what_is_wrong_is_said_on_the_form(kept: Kept, listen: Listen, new_page: NewPage) -> None:
     page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)), width=400, dark=True)
     page.goto("/runs/run/fork?edit=patch&criterion=instruction_following&step=2")
-    page.get_by_label("Box, in the numbers of the call").fill("1, 2")
-    page.get_by_role("button", name="Go on from here").click()
+    page.get_by_label("Box, in the coordinates of the call").fill("1, 2")
+    page.get_by_role("button", name="Continue from here").click()
     expect(page.locator("[data-failure]")).to_have_text("the box of call 1 takes four numbers: x1, y1, x2, y2")
     assert kept.more == []
 
@@ -111,8 +111,8 @@ def test_the_judge_page_is_filled_in_from_the_trace(kept: Kept, listen: Listen, 
 def test_how_often_is_at_least_once(kept: Kept, listen: Listen, new_page: NewPage) -> None:
     page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)))
     page.goto("/runs/run/fork?edit=patch&criterion=instruction_following&step=2")
-    page.get_by_label("How many times").fill("0")
-    page.get_by_role("button", name="Go on from here").click()
+    page.get_by_label("Repeats").fill("0")
+    page.get_by_role("button", name="Continue from here").click()
     expect(page.locator("[data-failure]")).to_contain_text("greater than or equal to 1")
     assert kept.more == []
 
@@ -127,7 +127,7 @@ def test_the_page_of_a_run_that_holds_forks_alone_leads_to_them(
     expect(page.locator("[data-filters]")).to_have_count(0)
     page.get_by_role("link", name="See the forks").click()
     page.locator(".row-link").click()
-    expect(page.locator(".parting-line")).to_contain_text("They part at step 1.")
+    expect(page.locator(".parting-line")).to_contain_text("They differ from step 1 on.")
 
 
 def test_no_word_of_the_list_of_forks_is_broken(kept: Kept, listen: Listen, new_page: NewPage) -> None:

@@ -98,7 +98,7 @@ def test_samples_are_accepted_corrected_sent_back_and_discarded(
     page.keyboard.press("a")
     left(page, 3)
     page.fill("[data-note]", "the mast is bent")
-    page.get_by_role("button", name="Make the reference anew").click()
+    page.get_by_role("button", name="Make the reference again").click()
     left(page, 2)
     page.get_by_text("Correct the words").click()
     page.fill("[data-field=edit_instruction]", "Change the text on the saucer from 'ESPRESSO' to 'ARABICA'.")

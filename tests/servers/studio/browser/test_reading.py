@@ -156,7 +156,7 @@ def test_raw_request_and_reply_come_on_demand(trace: Page) -> None:
 def test_two_traces_stand_beside_each_other(trace: Page) -> None:
     trace.select_option("[name=beside]", index=1)
     expect(trace.locator(".timeline")).to_have_count(2)
-    expect(trace.locator(".parting-line")).to_contain_text("They part at step 4")
+    expect(trace.locator(".parting-line")).to_contain_text("They differ from step 4")
     expect(trace.locator(".step.parted")).to_have_count(2)
     trace.wait_for_load_state()  # another page: measured before its style sheets are there, nothing stands in its place
     left, right = (trace.locator(".timeline").nth(n).bounding_box() for n in (0, 1))
