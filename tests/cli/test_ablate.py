@@ -332,7 +332,7 @@ def test_a_label_that_cannot_be_is_told_before_anything_is_asked(
     people.write_text(f"edit_id,{IF}\n{first},{label}\n")
     more = ("--vary", "max-turns=4,8", "--human", str(people))
     assert run(command(server, manifest, tmp_path / "run", *more)) == 2
-    assert f'people.csv, line 2: "{label}" is no answer to {IF}' in capsys.readouterr().err
+    assert f'people.csv, line 2: "{label}" is not an answer to {IF}' in capsys.readouterr().err
     assert server.served == 0
 
 

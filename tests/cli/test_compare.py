@@ -118,7 +118,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     for arguments, sentence in (
         ((a, b, "--models", "--judges"), "name one of them"),
         ((a,), "name a second run"),
-        ((a, "--models"), "one editing model only"),
+        ((a, "--models"), "only one editing model"),
         ((a, "--judges"), "two judges are compared at a time"),
         ((a, b, "--judges"), "share no edited picture that both judged"),
         ((a, b, a, "--configuration", "x", "--configuration", "y"), "--configuration is given once"),

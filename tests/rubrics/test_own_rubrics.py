@@ -247,7 +247,7 @@ def test_a_report_tells_an_own_criterion_and_leaves_the_papers_scores_as_they_ar
     assert told["own"] == ["shadow_agreement"]
     assert told["by_criterion"]["shadow_agreement"]["value"] == 0
     assert told["titles"]["shadow_agreement"] == "Agreement of shadows (own)"
-    assert any("no part of any score: Agreement of shadows" in note for note in told["notes"])
+    assert any("not part of any score: Agreement of shadows" in note for note in told["notes"])
     assert run(["agree", str(tmp_path / "run"), "--format", "json", "--resamples", "100"]) == 0
     assert json.loads(capsys.readouterr().out)["shadow_agreement"]["mae"]["value"] == 1
 

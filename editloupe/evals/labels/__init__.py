@@ -1,4 +1,4 @@
-"""Labels given by people: reading their files, merging them, and one consensus of several annotators."""
+"""Read, merge and compare labels that people gave to edits."""
 
 from editloupe.evals.labels.human import (
     HumanLabels,

@@ -1,4 +1,4 @@
-"""Files of human labels: which edit of a run a row is about, who labelled it, and the score of each label."""
+"""Read files of human labels and find the edit, the annotator and the score of each label."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAns
 from editloupe.types import UserError
 
 ADJUDICATED = "adjudicated"
-"""The column that says, with `true`, that a label settles what annotators said differently."""
+"""The column that marks, with `true`, a label that settles a disagreement between annotators."""
 RATER = ("rater", "annotator")
-"""Columns that name who labelled."""
+"""Columns with the annotator's name."""
 _IDS = ("edit_id", "id", "name")
 _YES_NO = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 Answers = Mapping[str, Answer | None]
-"""What can be labelled: criteria in order, with the kind of answer each takes."""
+"""The criteria that can be labelled, in order, each with its kind of answer."""
 
 
 class EditName(NamedTuple):
@@ -44,7 +44,7 @@ class LabelReader:
     Args:
         edits: The edits that can be labelled.
         answers: The criteria that can be labelled, each with its kind of answer.
-        refuse: Called with what is wrong with a row; if None, it is raised.
+        refuse: Called with the error of each row that cannot be read. If None, the error is raised.
     """
 
     def __init__(
@@ -73,23 +73,23 @@ class LabelReader:
     def _names(self) -> set[str]:
         return {edit.name for group in self._by_id.values() for edit in group}
 
-    def manifest(self, labelled: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> LabelSource:
-        """Read the labels that stand in the manifest itself: an edit's name, its `human`, and who gave them."""
+    def read_manifest(self, labelled: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> LabelSource:
+        """Read the labels of the manifest itself: for each edit its name, its `human` column and the annotator."""
         entries: list[LabelEntry] = []
         for name, human, rater in labelled:
             where = Row(f'edit "{name}"', {})
             for criterion, label in human.items():
                 if criterion in self._answers:
-                    entries += self._sayings(where, (name, criterion), rater, label)
+                    entries += self._build_entries(where, (name, criterion), rater, label)
                 else:
                     self._leave_out(criterion)
         return LabelSource("the manifest", entries, whole=True)
 
-    def file(self, path: Path, notes: list[str], origin: str = "") -> LabelSource:
-        """Read a file: `edit_id, criterion, label` rows, or rows with one column a criterion.
+    def read_file(self, path: Path, notes: list[str], origin: str = "") -> LabelSource:
+        """Read a file with rows of `edit_id, criterion, label`, or with one column per criterion.
 
-        `rater` or `annotator` names who labelled; `model`, or the run's own `name` of an edit, says which of several
-        edits of one id is meant; `adjudicated` marks a label that settles what annotators said differently.
+        `rater` or `annotator` names the annotator. `model`, or the run's own `name` of an edit, selects one of several
+        edits with the same id. `adjudicated` marks a label that settles a disagreement.
         """
         reader = READERS.get(path.suffix.lower())
         if not path.is_file() or reader is None:
@@ -106,7 +106,7 @@ class LabelReader:
                         unknown[_describe_edit(row)] = None
                     else:
                         settles = str(row.values.get(ADJUDICATED, "")).casefold() in ("true", "1", "yes")
-                        entries += self._sayings(row, (name, criterion), find_rater(row.values), label, settles)
+                        entries += self._build_entries(row, (name, criterion), find_rater(row.values), label, settles)
             except UserError as error:
                 self._refuse(error)
         if unknown:
@@ -131,9 +131,9 @@ class LabelReader:
         self._unused[name] = self._unused.get(name, 0) + 1
 
     def _edit(self, row: Row) -> str | None:
-        """Return the name of the edit a row is about, None where it is not in the run; one that fits several is refused.
+        """Return the name of the edit a row is about, None if it is not in the run. Raise an error if several edits fit.
 
-        Id and model go before the name: another run may have given the same name to another model's edit.
+        Id and model take precedence over the name: another run may have used the same name for another model's edit.
         """
         values = row.values
         edit_id, name, model = (_clean_text(values.get(key)) for key in ("edit_id", "name", "model"))
@@ -158,7 +158,7 @@ class LabelReader:
         return edits[0].name if edits else None
 
     def _cells(self, row: Row, may_skip: bool) -> Iterator[tuple[str, Any]]:
-        """Yield criterion and label of everything a row says; an empty cell of a CSV file is not in its row."""
+        """Yield criterion and label of each label in a row. Empty cells of a CSV file are not in its row."""
         values = row.values
         if (criterion := values.get("criterion")) is not None:
             if "label" not in values and "score" not in values and not may_skip:
@@ -185,10 +185,10 @@ class LabelReader:
             )
         return self._nearly[column]
 
-    def _sayings(
+    def _build_entries(
         self, row: Row, key: tuple[str, str], rater: str | None, label: Any, settles: bool = False
     ) -> list[LabelEntry]:
-        """Return a label, or the labels of a list, one an annotator, each with its score."""
+        """Return a label, or the labels of a list, one per annotator, each with its score."""
         several = label if isinstance(label, (list, tuple)) else (label,)
         entries = []
         for number, value in enumerate(several, start=1):
@@ -206,12 +206,12 @@ class LabelReader:
             return None
         score = parse_label(self._answers[criterion], text)
         if score is None:
-            raise row.error(f'"{text}" is no answer to {criterion}; {_describe_scale(self._answers[criterion])}')
+            raise row.error(f'"{text}" is not an answer to {criterion}; {_describe_scale(self._answers[criterion])}')
         return score
 
 
 def find_rater(values: Mapping[str, Any]) -> str | None:
-    """Return who labelled, by the first column that names somebody."""
+    """Return the annotator's name from the first column that has one."""
     for column in RATER:
         if values.get(column) is not None and (name := " ".join(storable_text(str(values[column])).split())):
             return name
@@ -230,9 +230,12 @@ def _describe_edit(row: Row) -> str:
 
 
 def list_label_files(folder: Path, studio: Path | None = None, files: Iterable[str | Path] = ()) -> dict[Path, str]:
-    """Return the files whose labels count for a run, each once, with what to call them: the studio's, then those named.
+    """List the files whose labels count for a run, each once, with a name for messages.
 
-    `studio` is where the studio writes, where that is not in the run's own folder.
+    Args:
+        folder: The run's folder, in which the studio usually writes.
+        studio: The studio's file if it is not in the run's folder.
+        files: Further files.
     """
     written = [path for path in (folder / LABELS, studio) if path is not None and path.is_file()]
     paths = {path.resolve(): path for path in (*written, *map(Path, files))}

@@ -1,4 +1,4 @@
-"""Labels given by people: those of the manifest, of the studio and of files, merged by one rule."""
+"""Human labels of a run, merged from the manifest, the studio and label files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from editloupe.types import Edit, UserError
 LabelFiles = str | Path | Iterable[str | Path] | None
 """A file of labels, several, or none."""
 ManifestLabels = Iterable[tuple[str, Mapping[str, Any], str | None]]
-"""Labels of a manifest: an edit's name, its `human` column, and who labelled it."""
+"""Labels of a manifest: an edit's name, its `human` column, and the annotator."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class HumanLabels:
     """Scores people gave, by (edit, criterion) and annotator; an edit goes by its name, which is unique in the run."""
 
     origin: str
-    """Where the labels come from, in words."""
+    """Where the labels come from, for messages."""
     given: Mapping[LabelKey, Mapping[str, float]]
     notes: tuple[str, ...] = ()
-    """What a reader should know about the labels."""
+    """Notes for readers of the labels."""
     adjudicated: Mapping[LabelKey, float] = field(default_factory=dict)
     """Scores that settle differences between annotators."""
     unused: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class HumanLabels:
         object.__setattr__(self, "annotators", tuple(names))
 
     def counting_scores(self, key: LabelKey) -> list[float]:
-        """Return the scores of an edit and criterion that count: the adjudicated one alone, else everybody's."""
+        """Return the scores of an edit and criterion that count: the adjudicated one alone, else those of all annotators."""
         return select_counting_scores(self.given.get(key, {}).values(), self.adjudicated.get(key))
 
     def consensus(self, answers: Answers) -> Iterator[tuple[LabelKey, Consensus]]:
@@ -65,7 +65,7 @@ class HumanLabels:
         return values
 
     def matrix(self, names: Sequence[str], criterion: str) -> npt.NDArray[np.float64]:
-        """Return edits × annotators of scores as each gave them; nan where an annotator gave none."""
+        """Return edits × annotators of the scores each annotator gave, NaN if none."""
         values = np.full((len(names), max(len(self.annotators), int(bool(self.adjudicated)))), np.nan)
         column_of = {annotator: column for column, annotator in enumerate(self.annotators)}
         own = self._by_criterion.get(criterion, {})
@@ -89,21 +89,24 @@ def merge_labels(
     files: Mapping[Path, str],
     refuse: Callable[[UserError], None] | None = None,
 ) -> HumanLabels:
-    """Read and merge the labels of a manifest and of files; `merge` says how.
+    """Read the labels of a manifest and of files, and merge them by the rules of `labels.merge`.
 
     Args:
         edits: The edits that can be labelled.
         answers: The criteria that can be labelled, each with its kind of answer.
         manifest: The labels of the manifest.
-        files: Files of labels, each with its name for a reader.
-        refuse: Called with each label or file that cannot be read; if None, the first one is raised.
+        files: Files of labels, each with its name for messages.
+        refuse: Called with the error of each label or file that cannot be read. If None, the first error is raised.
+
+    Returns:
+        The merged labels.
     """
     reader = LabelReader(edits, answers, refuse)
     notes: list[str] = []
-    sources, empty = [reader.manifest(manifest)], []
+    sources, empty = [reader.read_manifest(manifest)], []
     for path, origin in files.items():
         try:
-            sources.append(reader.file(path, notes, origin))
+            sources.append(reader.read_file(path, notes, origin))
         except UserError as error:
             if refuse is None:
                 raise
@@ -129,17 +132,25 @@ def merge_labels(
 
 
 def check_labels(files: LabelFiles, ids: Iterable[str], answers: Answers) -> None:
-    """Read files of labels as far as possible before anything is judged; raise UserError for a label that cannot be read.
+    """Check that files of labels can be read, before anything is judged.
 
-    Which of several edits of one id a label is about is known only in the run.
+    Only the run itself can tell which of several edits with the same id a label is about.
+
+    Args:
+        files: Files of labels.
+        ids: Ids of the edits that will be judged.
+        answers: The criteria that will be asked, each with its kind of answer.
+
+    Raises:
+        UserError: A label cannot be read.
     """
     reader = LabelReader((EditName(edit_id, edit_id, None) for edit_id in dict.fromkeys(ids)), answers)
     for path in list_files(files):
-        reader.file(path, [])
+        reader.read_file(path, [])
 
 
 class LabelledRow(Protocol):
-    """An edit of a run table, as far as its labels are concerned."""
+    """The part of a run table's row that labels need."""
 
     @property
     def name(self) -> str:
@@ -153,7 +164,7 @@ class LabelledRow(Protocol):
 
 
 class LabelledTable(Protocol):
-    """A run table, as far as its labels are concerned."""
+    """The part of a run table that labels need."""
 
     @property
     def name(self) -> str:
@@ -218,7 +229,13 @@ def list_files(files: LabelFiles) -> list[Path]:
 
 @dataclass(frozen=True)
 class RunLabels:
-    """What people say about a run that may hold several protocols."""
+    """Human labels of a run that may hold several protocols.
+
+    Args:
+        by_protocol: The labels on each protocol's criteria.
+        asked: Protocols to their criteria, each with its kind of answer.
+        faults: Why some labels do not count.
+    """
 
     by_protocol: Mapping[str, HumanLabels] = field(default_factory=dict)
     asked: Mapping[str, Answers] = field(default_factory=dict)
@@ -233,7 +250,7 @@ class RunLabels:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know about the labels."""
+        """Notes for readers of the labels."""
         return tuple(dict.fromkeys(note for human in self.by_protocol.values() for note in human.notes))
 
     def consensus(self) -> Iterator[tuple[str, str, str, Consensus]]:
@@ -249,7 +266,17 @@ def merge_run_labels(
     manifest: Collection[tuple[str, Mapping[str, Any], str | None]],
     files: Mapping[Path, str],
 ) -> RunLabels:
-    """Merge the labels of a run for each of its protocols; labels that cannot be read are kept as faults."""
+    """Merge the labels of a run for each of its protocols.
+
+    Args:
+        edits: The edits of the run.
+        asked: Protocols to their criteria, each with its kind of answer.
+        manifest: The labels of the manifest.
+        files: Files of labels, each with its name for messages.
+
+    Returns:
+        The labels by protocol. Labels that cannot be read are listed in `faults`.
+    """
     faults: dict[str, None] = {}
 
     def refuse(error: UserError) -> None:

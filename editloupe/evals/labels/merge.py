@@ -1,8 +1,8 @@
 """Merge the labels of a manifest and of several files, and find the consensus of several annotators.
 
-Annotators are kept apart. A named annotator is the same person in every source, and a later label of the same person replaces
-the earlier one. An annotator without a name belongs to one source only, unless all their labels equal those of an annotator of
-another source: a copy is not a second opinion.
+A named annotator is the same person in every source, and a later label of the same person replaces the earlier one. An
+annotator without a name belongs to one source only, unless all their labels equal those of an annotator of another source: a
+copy is not a second opinion.
 
 An adjudicated label counts alone. Without one, all annotators count: labels are compared by their lower median, means by
 their mean.
@@ -20,21 +20,21 @@ from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAns
 LabelKey = tuple[str, str]
 """An edit's name in its run, and a criterion."""
 MIN_COPIED_LABELS = 10
-"""So many equal labels, and no other, are not given by chance: below that an unnamed person is nobody who is named elsewhere."""
+"""Number of labels from which equal labels of an unnamed and a named annotator are taken for a copy."""
 LabelScores = dict[LabelKey, dict[str, float]]
 """Scores by place and annotator."""
 
 
 class LabelEntry(NamedTuple):
-    """One label as somebody gave it."""
+    """One label of one annotator."""
 
     place: LabelKey
     rater: str | None
-    """None where nobody is named: the first, second … label of its place in its source."""
+    """None if no name is given: the annotator is then numbered by the labels of the same edit and criterion in the source."""
     score: float | None
-    """On the rubric's scale; None takes back what the same person said before."""
+    """On the rubric's scale. None withdraws an earlier label of the same person."""
     adjudicated: bool = False
-    """Given to settle what others said differently: it counts in their place, and is no further opinion."""
+    """Whether the label settles a disagreement: it then counts in place of all others, and is not a further opinion."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LabelSource:
     """In words, such as a file's name."""
     entries: Sequence[LabelEntry]
     whole: bool = False
-    """True for the manifest, whose unnamed annotators need no origin behind their number."""
+    """True for the manifest: its unnamed annotators are numbered without naming the source."""
 
     @property
     def has_labels(self) -> bool:
@@ -54,14 +54,14 @@ class LabelSource:
 
 
 class MergedLabels(NamedTuple):
-    """What people said, put together from all sources."""
+    """The labels of all sources."""
 
     given: LabelScores
     """Scores by place and annotator."""
     adjudicated: Mapping[LabelKey, float]
-    """Scores that settle places where annotators differed; `consensus.counting_scores` says which count."""
+    """Scores that settle disagreements between annotators; see `select_counting_scores`."""
     notes: tuple[str, ...]
-    """What a reader should know about them."""
+    """Notes for readers of the labels."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Consensus:
 
 
 def merge_sources(sources: Sequence[LabelSource]) -> MergedLabels:
-    """Return what people said, by edit and criterion and annotator; adjudicated labels stand apart, the last of a place counts.
+    """Merge the labels of several sources by edit, criterion and annotator; the last adjudicated label counts.
 
     >>> ada = [LabelEntry(("e1", "c"), "Ada", 1.0)]
     >>> merge_sources([LabelSource("a.csv", ada), LabelSource("b.csv", [LabelEntry(("e1", "c"), "Ada", 3.0)])]).given
@@ -135,7 +135,7 @@ def _group_named(source: LabelSource) -> dict[str, dict[LabelKey, float]]:
 def _find_copies(
     sources: Sequence[LabelSource], unnamed: Sequence[Mapping[int, Mapping[LabelKey, float]]]
 ) -> tuple[set[tuple[int, int]], list[str]]:
-    """Return the unnamed annotators whose labels are, one by one, those of somebody in another source."""
+    """Return the unnamed annotators all of whose labels equal those of an annotator in another source, and notes on them."""
     copies: set[tuple[int, int]] = set()
     notes = []
     by_labels: dict[frozenset[tuple[LabelKey, float]], list[tuple[int, str]]] = {}
@@ -162,7 +162,7 @@ def _find_copies(
 
 
 def select_counting_scores(scores: Iterable[float], adjudicated: float | None = None) -> list[float]:
-    """Return the scores that count: the adjudicated one alone, else everybody's.
+    """Return the scores that count: the adjudicated one alone, else those of all annotators.
 
     >>> select_counting_scores([1.0, 3.0]), select_counting_scores([1.0, 3.0], 3.0)
     ([1.0, 3.0], [3.0])

@@ -1,4 +1,4 @@
-"""A manifest that nobody judged, as a run that people can label: every edit with its pictures, every criterion unjudged."""
+"""Turn a manifest that was not judged into a run that people can label."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from editloupe.rubrics.registry import get_protocol as protocol_named
 from editloupe.types import Edit, Judgement, Reason, Unjudged, UserError
 
 NO_JUDGE = "nobody"
-"""What stands where a run names its judge."""
+"""The name of the judge in such a run."""
 DETAIL = "No judge was asked; the edit waits for a person's label."
 
 
@@ -34,19 +34,21 @@ def read_manifest_edits(manifest: Path) -> list[tuple[str, Edit]]:
 def find_labelled_edits(
     manifest: Path, edits: Sequence[tuple[str, Edit]], protocol: str | None = None, files: Iterable[Path] = ()
 ) -> tuple[list[str], int, tuple[str, ...]]:
-    """Find the edits of a manifest that people have labelled: in the manifest, in the studio's file beside it, and in files.
+    """Find the edits of a manifest that people have labelled.
+
+    Labels are read from the manifest, from the studio's file next to it, and from the given files.
 
     Args:
         manifest: The manifest's file.
-        edits: What `read_manifest_edits` returned.
-        protocol: Whose criteria are to be labelled; the default protocol's if None.
+        edits: The edits, as `read_manifest_edits` returns them.
+        protocol: The protocol whose criteria are to be labelled; the default protocol if None.
         files: Files of human labels.
 
     Returns:
-        Names of edits with a label on every criterion, how many have labels on some criteria only, and notes on the labels.
+        Names of edits with a label on every criterion, the number of edits with labels on some criteria only, and notes.
 
     Raises:
-        UserError: a label cannot be read.
+        UserError: A label cannot be read.
     """
     rules = protocol_named(protocol) if protocol else DEFAULT
     answers = {criterion: rules.rubric(criterion).answer for criterion in rules.criteria}

@@ -1,4 +1,4 @@
-"""Preference pairs made from runs: drawn by scores, asked of people two by two, written as `editloupe reward` reads them."""
+"""Make preference pairs from runs, collect people's answers about them, and write them for `editloupe reward`."""
 
 from editloupe.evals.preferences.answers import PairAnswers, decide_pair
 from editloupe.evals.preferences.draw import DrawSettings, draw_pairs, draw_rationales

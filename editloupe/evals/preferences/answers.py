@@ -1,7 +1,7 @@
-"""People's answers about preference pairs: the JSONL log, the decisions they lead to, and how well people agree.
+"""Store people's answers about preference pairs, decide the pairs, and measure how well people agree.
 
-A row of the log is `{"pair", "who", "when", "ratings": {KEY: 1..5}}`, then a second row with `"choice"`, a key or `tie`, in place
-of the ratings. A later row of the same person replaces the earlier one.
+The answers are a JSONL log. A row is `{"pair", "who", "when", "ratings": {KEY: 1..5}}`, followed by a row with `"choice"`,
+a key or `tie`, in place of the ratings. A later row of the same person replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ CHOICE_VALUES = (-1.0, 0.0, 1.0)
 
 @dataclass
 class PairAnswer:
-    """What one person said about one pair."""
+    """One person's answer about one pair."""
 
     ratings: dict[str, int] = field(default_factory=dict)
     choice: str | None = None
 
     @property
     def contradicts_itself(self) -> bool:
-        """True where the one rated lower was chosen."""
+        """Whether the candidate with the lower rating was chosen."""
         if self.choice in (None, TIE) or self.choice not in self.ratings:
             return False
         return any(other > self.ratings[str(self.choice)] for other in self.ratings.values())
@@ -51,7 +51,7 @@ class PairAnswer:
 
 @dataclass(frozen=True)
 class PairDecision:
-    """What people's answers come to."""
+    """The decision that people's answers lead to."""
 
     state: DecisionState
     """`open`: too few have answered; `another`: they disagree and one more is asked; `split`: no agreement, so no pair."""
@@ -61,7 +61,7 @@ class PairDecision:
 
 @dataclass
 class PairQueue:
-    """What one person is asked."""
+    """The pairs that one person is still to answer."""
 
     done: int = 0
     begun: list[OpenPair] = field(default_factory=list)
@@ -70,20 +70,20 @@ class PairQueue:
 
     @property
     def left(self) -> int:
-        """How many pairs are still theirs to answer."""
+        """Number of pairs that the person is still to answer."""
         return len(self.begun) + len(self.untouched)
 
     @property
     def first(self) -> OpenPair | None:
-        """What is asked next: what was begun first."""
+        """The next pair to ask about: one that was begun, else a new one."""
         return next(iter((*self.begun[:1], *self.untouched[:1])), None)
 
 
 def decide_pair(pair: OpenPair, choices: Iterable[str]) -> PairDecision:
-    """Return what choices, in the order in which they were first made, decide about a pair.
+    """Decide a pair by people's choices, in the order in which they were first made.
 
-    `third`: where the first people disagree one more is asked, and more than half decide. `unanimous`: one other choice is
-    enough to drop the pair.
+    By the rule `third`, one more person is asked if the first ones disagree, and more than half decide. By `unanimous`, one
+    different choice is enough to drop the pair.
     """
     made = list(choices)
     votes = Counter(made)
@@ -109,7 +109,7 @@ class PairAnswers:
         self._size = -1
         self._given: dict[str, dict[str, PairAnswer]] = {}
         self.notes: tuple[str, ...] = ()
-        """What of the file was passed over."""
+        """Notes on rows of the file that could not be read."""
 
     def all(self) -> dict[str, dict[str, PairAnswer]]:
         """Return answers by pair and person, people in the order in which they first chose."""
@@ -118,15 +118,15 @@ class PairAnswers:
             return self._given
 
     def of(self, pair: str, who: str) -> PairAnswer:
-        """Return what one person said about one pair, an empty answer where that is nothing."""
+        """Return one person's answer about one pair; an empty answer if there is none."""
         return self.all().get(pair, {}).get(who) or PairAnswer()
 
     def choices(self, pair: OpenPair) -> dict[str, str]:
-        """Return the choices about a pair by person; one that names neither of its sides is none."""
+        """Return the choices about a pair by person, without choices that name neither of its sides."""
         return self._choices(pair, self.all())
 
     def queue(self, pairs: Iterable[OpenPair], who: str) -> PairQueue:
-        """Return what a person has answered, and what is still theirs: not yet answered by them, nor by enough people."""
+        """Return the pairs a person is still to answer: those without their answer that are not decided yet."""
         answers = self.all()
         queue = PairQueue()
         for pair in pairs:
@@ -143,17 +143,17 @@ class PairAnswers:
         return {who: answer.choice for who, answer in own.items() if answer.choice in (*pair.keys, TIE)}
 
     def decision(self, pair: OpenPair) -> PairDecision:
-        """Return what the answers about a pair come to."""
+        """Return the decision about a pair."""
         return decide_pair(pair, self.choices(pair).values())
 
     def rate(self, pair: OpenPair, who: str, ratings: Mapping[str, int]) -> None:
-        """Keep how somebody rates each of the two on its own."""
+        """Store a person's rating of each of the two candidates."""
         if set(ratings) != set(pair.keys) or not all(value in RATING_SCALE for value in ratings.values()):
             raise UserError(f"rate both candidates from {RATING_SCALE[0]} to {RATING_SCALE[-1]}")
         self._append(pair, who, {"ratings": dict(ratings)})
 
     def choose(self, pair: OpenPair, who: str, choice: str) -> None:
-        """Keep which of the two somebody prefers; candidates are rated first."""
+        """Store which of the two a person prefers; candidates must be rated first."""
         if choice not in (*pair.keys, TIE):
             raise UserError("choose one of the two, or tie")
         if pair.kind == "outputs" and not self.of(pair.id, who).ratings:
@@ -174,7 +174,7 @@ class PairAnswers:
             self._size = size if size == max(self._size, 0) + len(line) + 1 else -1
 
     def _read(self) -> None:
-        """Read the file again where somebody else wrote to it."""
+        """Read the file again if another process wrote to it."""
         size = self.path.stat().st_size if self.path.is_file() else 0
         if size == self._size:
             return
@@ -203,13 +203,13 @@ class PairAnswers:
 
 @dataclass
 class PairCounts:
-    """How many pairs of one dimension became what."""
+    """Numbers of pairs of one dimension, by what became of them."""
 
     pairs: int = 0
     preferences: int = 0
     ties: int = 0
     states: Counter[str] = field(default_factory=Counter)
-    """Pairs that were not decided, by what is missing."""
+    """Undecided pairs by their state."""
     contradictions: int = 0
     """Answers in which the candidate rated lower was chosen."""
 
@@ -217,7 +217,7 @@ class PairCounts:
 def build_decided_lines(
     pairs: Sequence[OpenPair], answers: PairAnswers, by: DecidedBy, ties: TieRule, counts: dict[str, PairCounts]
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for every decided pair, and count by dimension what became of all of them."""
+    """Yield a line for every decided pair, and count all pairs by dimension in `counts`."""
     for pair in pairs:
         own = counts.setdefault(pair.dimension, PairCounts())
         own.pairs += 1
@@ -280,9 +280,9 @@ class PairAgreement(Record):
     choices_alpha: float | None
     ratings_alpha: float | None
     kappa: float | None
-    """Of the two who share most pairs."""
+    """Cohen's κ of the two people who share most pairs."""
     why: str | None = None
-    """Why there is no α of choices."""
+    """Why α of the choices is missing."""
 
     def format(self) -> str:
         """Return the agreement in one line."""
@@ -298,9 +298,14 @@ class PairAgreement(Record):
 
 
 def measure_pair_agreement(pairs: Sequence[OpenPair], answers: PairAnswers) -> list[PairAgreement]:
-    """Return the agreement on every dimension that somebody answered, of the first people a pair came to.
+    """Measure the agreement of people on every dimension that has answers.
 
-    Whoever was asked because those disagreed is left out: such answers exist of disputed pairs alone.
+    Only the first people asked about a pair count. A further person is asked only about disputed pairs, so their answers would
+    bias the agreement.
+
+    Args:
+        pairs: The pairs.
+        answers: People's answers.
     """
     agreements = []
     for dimension in dict.fromkeys(pair.dimension for pair in pairs):
@@ -324,7 +329,7 @@ def _choice_value(choice: str, first: str) -> float:
 
 
 def _build_table(items: Sequence[Mapping[str, float]]) -> Floats:
-    """Return items × people, nan where one gave nothing."""
+    """Return items × people, NaN if a person gave no value."""
     people = {who: position for position, who in enumerate(dict.fromkeys(who for item in items for who in item))}
     table = np.full((len(items), max(1, len(people))), np.nan)
     for number, item in enumerate(items):

@@ -1,4 +1,4 @@
-"""Draw pairs for people to compare: outputs of two editing models, or rationales of two judges.
+"""Draw pairs of editing models' outputs, or of judges' rationales, for people to compare.
 
 Outputs are paired if source, instruction and targets are the same, rationales if they are about the same edit and criterion.
 """
@@ -36,11 +36,11 @@ class DrawSettings:
     dimensions: Sequence[str] = ()
     """Without any, all that the runs have a criterion of."""
     criteria: Mapping[str, str] = field(default_factory=dict)
-    """Dimensions and the criterion that stands for each, where it is not one of the rules' own."""
+    """Dimensions to the criterion used for each, if it is not one of the rules' own."""
     margin: float = LABEL_STEP
     """Points of 100 by which one must be ahead to be clearly better."""
     per_source: int | None = None
-    """At most so many pairs of one source in each dimension."""
+    """Maximum number of pairs per source in each dimension."""
     seed: int = 0
     people: int = 2
     rule: DecisionRule = "third"
@@ -48,25 +48,25 @@ class DrawSettings:
 
 @dataclass
 class DrawnPairs:
-    """The pairs, and what was left out."""
+    """The drawn pairs, and the numbers of pairs that were left out."""
 
     pairs: list[OpenPair] = field(default_factory=list)
     unscored: int = 0
-    """Pairs of which one output has no score in the dimension."""
+    """Pairs with an output that has no score in the dimension."""
     silent: int = 0
-    """Pairs of which one judge gave no rationale."""
+    """Pairs with a judge that gave no rationale."""
     same_picture: int = 0
     no_picture: int = 0
-    """Pairs of which a picture is nowhere to be found."""
+    """Pairs with a picture that cannot be found."""
     marked: int = 0
-    """Pairs whose source has marks drawn on it beside a copy without: a line of pairs has no place for both."""
+    """Pairs whose source exists with and without drawn marks: a line of pairs holds only one source picture."""
     beyond: int = 0
     """Pairs beyond those of one source that were asked for."""
     unused: tuple[str, ...] = ()
-    """Criteria of the runs that stand for no dimension."""
+    """Criteria of the runs that are used for no dimension."""
 
     def format_left_out(self) -> list[str]:
-        """Say what was left out, a sentence each."""
+        """Return one sentence per reason for which pairs were left out."""
         sentences = {
             "one output has no score in the dimension": self.unscored,
             "a judge gave no verdict, or no rationale for it": self.silent,
@@ -84,9 +84,20 @@ class DrawnPairs:
 
 
 def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path) -> DrawnPairs:
-    """Return the pairs of one run or several; `folder` is where the file of pairs will lie.
+    """Draw pairs of two editing models' outputs from one run or several.
 
-    Ids depend on the pictures, the instruction and the dimension alone, so that a second draw finds the answers to the first.
+    Ids depend on the pictures, the instruction and the dimension only, so answers stay valid after a second draw.
+
+    Args:
+        tables: The runs, judged by the same judge and protocol.
+        settings: Which pairs are drawn.
+        folder: The folder of the file of pairs; picture paths are relative to it.
+
+    Returns:
+        The pairs, and the numbers of pairs that were left out.
+
+    Raises:
+        UserError: The runs do not fit together, or have no pair.
     """
     if len({(table.protocol, table.judges) for table in tables}) > 1:
         raise UserError("the runs were judged by different judges or protocols; their scores make no pairs together")
@@ -94,7 +105,7 @@ def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path)
     models.pop(NOTHING_EDITED, None)
     named = " and ".join(dict.fromkeys(table.name for table in tables))
     if len(models) < 2:
-        raise UserError(f"{named} holds outputs of one editing model only ({', '.join(models)}), so there is no pair")
+        raise UserError(f"{named} holds outputs of only one editing model ({', '.join(models)}), so there is no pair")
     scored_by = _find_criteria(tables, settings, named)
     cases: dict[Hashable, dict[str, list[RunRow]]] = {}
     for model, rows in models.items():
@@ -126,7 +137,7 @@ def _find_criteria(tables: Sequence[RunTable], settings: DrawSettings, named: st
     has = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
     for dimension in (*settings.dimensions, *settings.criteria):
         if dimension not in dimensions:
-            raise UserError(f'"{dimension}" is no dimension; there are: {", ".join(dimensions)}')
+            raise UserError(f'"{dimension}" is not a dimension; choose from: {", ".join(dimensions)}')
     for dimension, criterion in settings.criteria.items():
         if criterion not in has:
             raise UserError(f'{named} was not judged on "{criterion}" for {dimension}; it has: {", ".join(has)}')
@@ -214,7 +225,7 @@ def _build_output_pair(
 
 
 def compare_by_margin(first: PairSide, second: PairSide, margin: float, same: float) -> str:
-    """Say which of two is clearly better: ahead by the margin; equal is a tie, and what lies between is unclear.
+    """Return the key of the side that is ahead by the margin, `tie` if the scores are equal, else `unclear`.
 
     >>> compare_by_margin(PairSide(key="x", name="m", score=75), PairSide(key="y", name="n", score=50), 25, 1e-5)
     'x'
@@ -231,7 +242,7 @@ def compare_by_margin(first: PairSide, second: PairSide, margin: float, same: fl
 
 
 def _mean_score(row: RunRow, criteria: Mapping[str, str]) -> float | None:
-    """Return the mean of the criteria the row was asked; None where one of them has no verdict, or none was asked."""
+    """Return the mean of the criteria the row was asked; None if none was asked or one has no verdict."""
     means = []
     for criterion in criteria:
         if criterion in row.units:
@@ -267,7 +278,7 @@ def sample_source_pairs(listed: list[OpenPair], settings: DrawSettings, seed: st
 
 
 class PictureFiles:
-    """Where the pictures of rows lie: the run's own copies, which are what was judged, else the files they came from."""
+    """Finds the pictures of rows: the run's own copies, which were judged, else the original files."""
 
     def __init__(self, tables: Sequence[RunTable], folder: Path) -> None:
         self._kept = [PictureFolder(table.folder / PICTURES) for table in tables]
@@ -275,7 +286,7 @@ class PictureFiles:
         self._known: dict[str, Path | None] = {}
 
     def of(self, row: RunRow, role: str, position: int = 0) -> str | None:
-        """Return a picture's path relative to the file of pairs; None where it is nowhere."""
+        """Return a picture's path relative to the file of pairs; None if it cannot be found."""
         shas = row.pictures.get(role, [])
         path = self._copy(shas[position]) if position < len(shas) else None
         if path is None:
@@ -286,7 +297,7 @@ class PictureFiles:
         return os.path.relpath(path.resolve(), self._folder) if path else None
 
     def _copy(self, sha: str) -> Path | None:
-        """Return a run's copy of a picture; a candidate stands in many pairs and is looked for once."""
+        """Return a run's copy of a picture. Results are kept, since a candidate is part of many pairs."""
         if sha not in self._known:
             self._known[sha] = next((path for pictures in self._kept if (path := pictures.find(sha))), None)
         return self._known[sha]
@@ -331,7 +342,7 @@ def draw_rationales(tables: Sequence[RunTable], settings: DrawSettings, folder: 
 
 
 def _name_judges(tables: Sequence[RunTable]) -> list[str]:
-    """Return what judges are called: by their titles or, where the runs have one and the same, by their runs as well."""
+    """Name the judges by their titles, and by their runs if the titles are the same."""
     names = [table.title for table in tables]
     if len(set(names)) < 2:
         names = [f"{table.title} in {table.name}" for table in tables]

@@ -1,7 +1,7 @@
-"""A pair that people can be asked about, and the files that belong to one file of pairs.
+"""Records and files of preference pairs.
 
-`pairs.jsonl` is what was decided; beside it `pairs.open.jsonl` holds every pair that was drawn, with what nobody who answers may
-see, and `pairs.answers.jsonl` what people said, which only grows.
+`pairs.jsonl` holds the decided pairs. Next to it, `pairs.open.jsonl` holds every pair that was drawn, with facts that annotators
+must not see, and `pairs.answers.jsonl` is the log of people's answers.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class PairSide(Record):
     """One of the two that are compared."""
 
     key: str
-    """What it is by content: answers name it, so that another order or another draw leaves them right."""
+    """Hash of the content. Answers refer to it, so they stay valid if the order or the draw changes."""
     name: str
-    """The editing model, or the judge; never shown to who answers."""
+    """The editing model, or the judge; annotators do not see it."""
     picture: str | None = None
     """The edited picture's file, relative to the file of pairs."""
     rationale: str | None = None
     label: str | None = None
-    """What the judge of a rationale decided."""
+    """The label the judge gave with the rationale."""
     score: float | None = None
     """0 to 100, by the run's judge."""
 
@@ -52,22 +52,22 @@ class OpenPair(Record):
     question: str
     prompt: str
     source: str
-    """What tells source pictures apart."""
+    """Identifies the source picture."""
     source_image: str
     edited: str | None = None
     """With rationales: the picture they are about."""
     a: PairSide
     b: PairSide
     by_scores: str | None = None
-    """The key of the better one, `tie` or `unclear`; None where scores say nothing."""
+    """The key of the better one, `tie` or `unclear`; None if the pair was not scored."""
     people: int = 2
     rule: DecisionRule = "third"
     fields: Mapping[str, Any] = {}
-    """What a line of pairs has besides: task, flags, hints."""
+    """Further fields of the line in `pairs.jsonl`: task, flags, hints."""
 
     @property
     def keys(self) -> tuple[str, str]:
-        """Both keys, in an order that does not depend on who is shown first."""
+        """Both keys, in an order that does not depend on which side is shown first."""
         first, second = sorted((self.a.key, self.b.key))
         return first, second
 
@@ -82,17 +82,17 @@ class OpenPair(Record):
 
 
 def open_pairs_file(pairs: Path) -> Path:
-    """Return where all pairs of a file of pairs stand."""
+    """Return the path of the file with all drawn pairs."""
     return pairs.with_name(f"{pairs.stem}.open.jsonl")
 
 
 def answers_file(pairs: Path) -> Path:
-    """Return where people's answers about a file of pairs go."""
+    """Return the path of the file with people's answers."""
     return pairs.with_name(f"{pairs.stem}.answers.jsonl")
 
 
 def content_id(*facts: Any) -> str:
-    """Return a short hash of what something is."""
+    """Return a short hash of some facts."""
     return content_key(facts)[:16]
 
 
@@ -106,7 +106,7 @@ def shuffle_pairs(seed: int, pairs: Iterable[OpenPair]) -> list[OpenPair]:
 
 
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> int:
-    """Write a JSONL file whole; return how many lines it has."""
+    """Write a JSONL file atomically and return the number of its lines."""
     make_folder(path.parent)
     count = 0
     with text_file(path) as out:
@@ -121,7 +121,7 @@ def read_open_pairs(pairs: Path) -> list[OpenPair]:
     path = open_pairs_file(pairs)
     if not path.is_file():
         raise UserError(
-            f"there is no {path.name} beside {pairs}: make the pairs with `editloupe make pairs RUN --out {pairs}`"
+            f"there is no {path.name} next to {pairs}: make the pairs with `editloupe make pairs RUN --out {pairs}`"
         )
     records = []
     for row in read_jsonl(path):

@@ -1,4 +1,4 @@
-"""What a run says: scores by its protocol's arithmetic, agreement with people, two runs compared, each with intervals."""
+"""Scores of runs, agreement with people, and comparisons of runs and editing models, all with intervals."""
 
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
 from editloupe.evals.stats.bootstrap import Estimate, Resampling

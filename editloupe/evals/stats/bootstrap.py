@@ -21,32 +21,41 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-"""A float that is never nan: what cannot be computed is None and says why."""
+"""A float that is never NaN. What cannot be computed is None, with a reason."""
 _CELLS = 4_000_000
-"""Counts held at a time, so that memory does not grow with resamples times edits."""
+"""Maximum number of counts in memory at a time."""
 _CACHE_CELLS = 100_000
 """Counts drawn at a time: as many as stay near the processor, which takes half the time."""
 _MAX_TABLE_ROWS = 1000
 """Kinds of items up to which a cluster's content is laid out as a table of kinds."""
 _MIN_REPETITION = 4
-"""Clusters to a kind, on average, from which on it is faster to draw kinds."""
+"""Mean number of equal clusters from which drawing distinct clusters is faster."""
 _MIN_DEFINED = 0.5
-"""Share of the resamples in which a statistic must be defined for its interval to be given."""
+"""Share of the resamples in which a statistic must be defined to have an interval."""
 _CLUSTER_NOUNS = {"edit": "edit", "source": "source image"}
 
 
 class Estimate(Record):
-    """A value, its interval and the number of edits behind it."""
+    """A value, its interval and the number of edits.
+
+    Args:
+        value: The value; None if it cannot be computed.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        n: Number of edits in the value.
+        why: Why the value or its interval is missing.
+        intervals: Every interval that was computed, by the unit that was resampled (`edit`, `source`).
+    """
 
     value: Number | None
     low: Number | None = None
     high: Number | None = None
     n: int
-    """Edits behind the value."""
+    """Number of edits in the value."""
     why: str | None = None
     """Why the value or its interval is missing."""
     intervals: Mapping[str, tuple[Number, Number]] = Field(default_factory=dict)
-    """Every interval that was computed, by what was resampled (`edit`, `source`); low and high are the widest."""
+    """Every interval that was computed, by the unit that was resampled (`edit`, `source`); low and high are the widest."""
 
     def format(self, digits: int = 2, interval: bool = True) -> str:
         """Return the estimate in words for a table.
@@ -68,7 +77,7 @@ def missing_estimate(why: str, n: int = 0) -> Estimate:
 
 
 def finite_or_none(value: Any) -> float | None:
-    """Return a float, or None where it is nan or infinite.
+    """Return a float, or None if it is NaN or infinite.
 
     >>> finite_or_none(float("nan")), finite_or_none(np.float64(2))
     (None, 2.0)
@@ -79,7 +88,16 @@ def finite_or_none(value: Any) -> float | None:
 
 @dataclass(frozen=True)
 class Resampling:
-    """How intervals are made; same settings and data, same interval."""
+    """Settings of bootstrap intervals. The same settings and data give the same interval.
+
+    Args:
+        resamples: Number of resamples, at least 100.
+        seed: Seed of the random draws.
+        level: Level of the intervals, such as 0.95.
+
+    Raises:
+        UserError: A value is out of range.
+    """
 
     resamples: int = 2000
     seed: int = 0
@@ -89,11 +107,11 @@ class Resampling:
         if self.resamples < 100:
             raise UserError("an interval needs at least 100 resamples")
         if not 0 < self.level < 1:
-            raise UserError("the level of an interval lies between 0 and 1, such as 0.95")
+            raise UserError("the level of an interval must be between 0 and 1, such as 0.95")
 
     @property
     def percent(self) -> str:
-        """The level as it is written, such as `95 %`."""
+        """The level for texts, such as `95 %`."""
         return f"{self.level * 100:g} %"
 
 
@@ -102,13 +120,13 @@ class Clusters:
     """Items (edits) by the cluster that is drawn as a whole, and the stratum each cluster is drawn within."""
 
     name: str
-    """What is resampled: `edit` or `source`."""
+    """The unit that is resampled: `edit` or `source`."""
     of_item: Ints
     strata: Ints
 
     @property
     def count(self) -> int:
-        """How many clusters there are."""
+        """Number of clusters."""
         return len(self.strata)
 
     def sums(self, values: Floats) -> Floats:
@@ -118,9 +136,9 @@ class Clusters:
         return total
 
     def draws(self, resampling: Resampling) -> Iterator[Floats]:
-        """Yield batches of resamples, one a row: how often each cluster was drawn.
+        """Yield batches of resamples × clusters: how often each cluster was drawn.
 
-        Within a stratum as many clusters are drawn as it has, so that no instruction type vanishes from a resample.
+        Within a stratum as many clusters are drawn as it has, so no instruction type vanishes from a resample.
         """
         random = np.random.default_rng(resampling.seed)
         members = [np.flatnonzero(self.strata == stratum) for stratum in np.unique(self.strata)]
@@ -139,8 +157,8 @@ class Clusters:
     def stratum_sums(self, values: Floats, resampling: Resampling, paired: bool = True) -> Iterator[tuple[int, Floats]]:
         """Yield every stratum with the sums of its items' values (items × columns) in every resample.
 
-        With `paired`, two samples of the same clusters are drawn alike, so that their difference is paired. Without it,
-        clusters that are the same in all numbers are drawn together, which is much faster where these are labels.
+        With `paired`, two samples of the same clusters get the same draws, so that their difference is paired. Without it,
+        clusters with equal values are drawn together, which is much faster for labels.
         """
         sums, random = self.sums(values), np.random.default_rng(resampling.seed)
         for stratum in np.unique(self.strata).tolist():
@@ -154,11 +172,11 @@ class Clusters:
             yield stratum, np.concatenate(batches)
 
     def item_draws(self, resampling: Resampling, kinds: DistinctRows | None = None) -> Iterator[Floats]:
-        """Yield batches of resamples as counts of items, or of kinds of items where these are told apart."""
+        """Yield batches of resamples as counts of items, or of distinct items if these are given."""
         if kinds is None or kinds.count > _MAX_TABLE_ROWS:
             for counts in self.draws(resampling):
                 items = counts[:, self.of_item]
-                yield items if kinds is None else kinds.gathered(items)
+                yield items if kinds is None else kinds.sum_counts(items)
             return
         table = np.zeros((self.count, kinds.count))
         np.add.at(table, (self.of_item, kinds.of_item), 1)
@@ -167,9 +185,9 @@ class Clusters:
 
 
 def _count_distinct_rows(rows: Floats) -> tuple[Floats, Ints]:
-    """Return the rows that differ, in their order as numpy sorts rows, and how often each occurs; none is nan.
+    """Return the distinct rows, sorted as numpy sorts rows, and how often each occurs. No value may be NaN.
 
-    The columns are told apart one by one: sorting whole rows takes several times as long.
+    The columns are compared one by one, since sorting whole rows takes several times as long.
     """
     codes = np.zeros(len(rows), np.int64)
     for column in rows.T:
@@ -180,7 +198,7 @@ def _count_distinct_rows(rows: Floats) -> tuple[Floats, Ints]:
 
 
 def _draw_counts(random: np.random.Generator, size: int, resamples: int) -> Iterator[Floats]:
-    """Yield batches of resamples of so many clusters, one a row: how often each was drawn."""
+    """Yield batches of resamples × clusters: how often each cluster was drawn."""
     left = resamples
     while left:
         batch = min(left, max(1, _CELLS // size))
@@ -204,10 +222,10 @@ class DistinctRows:
 
     @property
     def count(self) -> int:
-        """How many kinds there are."""
+        """Number of distinct rows."""
         return len(self.first)
 
-    def gathered(self, items: Floats) -> Floats:
+    def sum_counts(self, items: Floats) -> Floats:
         """Return counts of kinds from counts of items (resamples × items)."""
         order = np.argsort(self.of_item, kind="stable")
         starts = np.searchsorted(self.of_item[order], np.arange(self.count))
@@ -215,7 +233,7 @@ class DistinctRows:
 
 
 def find_distinct_rows(numbers: Floats) -> DistinctRows:
-    """Tell rows apart by their numbers; nan equals nan.
+    """Find the distinct rows of an array; NaN equals NaN.
 
     >>> find_distinct_rows(np.array([[1.0, np.nan], [2.0, 3.0], [1.0, np.nan]])).of_item.tolist()
     [0, 1, 0]
@@ -228,9 +246,9 @@ def find_distinct_rows(numbers: Floats) -> DistinctRows:
 def build_clusterings(
     sources: Sequence[Hashable] | Ints, groups: Sequence[Hashable] | Ints | None = None
 ) -> tuple[Clusters, ...]:
-    """Return the ways to resample: by edit and, where several edits share a source image, by source.
+    """Return the clusterings to resample by: by edit and, if several edits share a source image, by source.
 
-    With `groups` (instruction types), draws are made within a group wherever no source spans two of them.
+    With `groups` (instruction types), draws are made within each group unless a source spans two of them.
     """
     kinds = number_keys(groups) if groups is not None else np.zeros(len(sources), np.int64)
     by_edit = Clusters("edit", np.arange(len(sources)), kinds)
@@ -259,7 +277,7 @@ def number_keys(keys: Sequence[Hashable] | Ints) -> Ints:
 
 
 def percentile_interval(samples: Floats, level: float) -> tuple[float, float] | None:
-    """Return the percentile interval of bootstrap samples, None where the statistic was mostly undefined."""
+    """Return the percentile interval of bootstrap samples, None if the statistic is mostly undefined."""
     usable = samples[np.isfinite(samples)]
     if not len(samples) or len(usable) < _MIN_DEFINED * len(samples):
         return None
@@ -271,7 +289,15 @@ def percentile_interval(samples: Floats, level: float) -> tuple[float, float] | 
 def build_estimate(
     value: float | None, n: int, samples: Mapping[str, tuple[int, Floats]], level: float, why: str | None = None
 ) -> Estimate:
-    """Make an estimate of a value and its samples, given by what was resampled and how many clusters that had."""
+    """Build an estimate from a value and its bootstrap samples.
+
+    Args:
+        value: The value, None if it is not defined.
+        n: Number of edits in the value.
+        samples: For each clustering, the number of clusters and the value in every resample.
+        level: Level of the interval.
+        why: Why the value is missing.
+    """
     number = None if value is None else finite_or_none(value)
     if number is None:
         return Estimate(value=None, n=n, why=why or "it is not defined for these data")

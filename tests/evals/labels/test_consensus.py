@@ -87,7 +87,7 @@ def test_a_number_that_no_label_of_a_rubric_has_is_refused(tmp_path: Path) -> No
     table = read_run_table(make_run(tmp_path / "run", [Line("a")]))
     file = tmp_path / "people.jsonl"
     file.write_text(json.dumps({"edit_id": "a", "criterion": IF, "label": "2.5"}), "utf-8")
-    with pytest.raises(UserError, match=r'"2\.5" is no answer to'):
+    with pytest.raises(UserError, match=r'"2\.5" is not an answer to'):
         load_human_labels(table, file)
 
 

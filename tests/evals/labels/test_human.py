@@ -195,7 +195,10 @@ def test_a_label_that_fits_several_models_is_refused_and_names_them(models: RunT
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ({"edit_id": "a", "criterion": IF, "label": "Great"}, 'line 1: "Great" is no answer to instruction_following'),
+        (
+            {"edit_id": "a", "criterion": IF, "label": "Great"},
+            'line 1: "Great" is not an answer to instruction_following',
+        ),
         ({"edit_id": "a", "criterion": IF, "label": "5"}, "its labels are Localization Failure, Wrong Action"),
         ({"criterion": IF, "label": "4"}, 'line 1: "edit_id" is missing'),
         ({"edit_id": "a", "criterion": IF, "lable": "4"}, '"label" is missing'),

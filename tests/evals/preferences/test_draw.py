@@ -92,11 +92,11 @@ def test_another_papers_criterion_can_stand_for_a_dimension(tmp_path: Path) -> N
 def test_what_makes_no_pairs_is_one_sentence(tmp_path: Path, run: Path) -> None:
     alone = compass_run(tmp_path / "alone", {"x": [all_metrics(5, 4, 3, 3)]})
     other = compass_run(tmp_path / "elsewhere/run", {"q": [all_metrics(5, 4, 3, 3)]}, judge="openai:other")
-    with pytest.raises(UserError, match="one editing model only"):
+    with pytest.raises(UserError, match="only one editing model"):
         drawn(alone)
     with pytest.raises(UserError, match="different judges"):
         drawn(alone, other)
-    with pytest.raises(UserError, match="no dimension"):
+    with pytest.raises(UserError, match="not a dimension"):
         drawn(run, dimensions=("XY",))
     with pytest.raises(UserError, match="was not judged on"):
         drawn(run, criteria={"VQ": "beauty"})

@@ -33,7 +33,7 @@ MAX_LABEL_VALUES = 20
 """Different scores up to which labels are compared as labels (κ, confusion)."""
 NO_SHARED_EDITS = "no edit has both a verdict and a human label"
 MeasureResult = tuple[float | None, str | None]
-"""A value, or None and why there is none."""
+"""A value, or None and the reason."""
 MEASURES = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic")
 HIGHER_IS_BETTER: Mapping[str, bool] = {name: name != "mae" for name in MEASURES}
 TITLES: Mapping[str, str] = {
@@ -68,7 +68,7 @@ class MatchedScores:
         return MatchedScores(self.x[items], self.y[items], self.x_label[items], self.y_label[items], self.values)
 
     def value(self, measure: str) -> MeasureResult:
-        """Return a measure, or None and why there is none."""
+        """Return a measure, or None and the reason."""
         match measure:
             case "spearman":
                 return spearman(self.x, self.y)
@@ -85,7 +85,7 @@ class MatchedScores:
         raise ValueError(f"no measure {measure}")
 
     def samples(self, measure: str, counts: Floats) -> Floats:
-        """Return a measure in every resample, given how often each item was drawn."""
+        """Return a measure in every resample, from the number of times each item was drawn."""
         match measure:
             case "spearman":
                 return spearman_samples(counts, self.x, self.y)
@@ -103,7 +103,7 @@ class MatchedScores:
 
     @property
     def numbers(self) -> Floats:
-        """Everything a measure depends on, one row an item."""
+        """Items × everything a measure depends on."""
         return np.column_stack([self.x, self.y, self.x_label, self.y_label])
 
     def estimates(self, ways: tuple[Clusters, ...], resampling: Resampling) -> dict[str, Estimate]:
@@ -219,7 +219,7 @@ def kappa_samples(counts: Floats, x: Floats, y: Floats, values: Floats, weights:
 
 
 def alpha_samples(counts: Floats, ratings: Floats) -> Floats:
-    """Return Krippendorff's ordinal α in every resample (nan where the ratings take too many different values)."""
+    """Return Krippendorff's ordinal α in every resample (NaN if the ratings take too many different values)."""
     values = np.unique(ratings[np.isfinite(ratings)])
     if len(values) > MAX_LABEL_VALUES or not len(values):
         return np.full(len(counts), np.nan)
@@ -231,7 +231,7 @@ def alpha_samples(counts: Floats, ratings: Floats) -> Floats:
 
 
 def count_confusion(x: Floats, y: Floats, values: Floats) -> list[list[int]]:
-    """Return counts, one row a human value, one column a judge's value: x are the judge's, y the people's."""
+    """Count labels: rows are people's values (y), columns the judge's (x)."""
     table = np.zeros((len(values), len(values)), np.int64)
     np.add.at(table, (np.searchsorted(values, y), np.searchsorted(values, x)), 1)
     rows: list[list[int]] = table.tolist()
@@ -249,7 +249,7 @@ def _not_correlated(x: Floats, y: Floats) -> str | None:
 
 
 def _value_counts(ratings: Floats, values: Floats) -> Floats:
-    """Return items × values: how many raters gave each value."""
+    """Return items × values: the number of raters who gave each value."""
     return np.stack([(ratings == value).sum(1) for value in values], 1).astype(float)
 
 
@@ -308,5 +308,5 @@ def estimate_alpha(ratings: Floats, sources: Sequence[str], resampling: Resampli
 
 
 def drop_empty_raters(ratings: Floats) -> Floats:
-    """Return the columns of raters who gave something."""
+    """Return the columns of raters who gave at least one rating."""
     return ratings[:, np.isfinite(ratings).any(0)]

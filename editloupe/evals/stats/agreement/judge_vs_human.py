@@ -42,19 +42,19 @@ CONSENSUS_NOTE = (
     "treated alike."
 )
 MAX_RATER_PAIRS = 100
-"""Pairs of raters that are told, those who share most edits first: a crowd has thousands."""
+"""Maximum number of rater pairs listed, those who share most edits first; a crowd has thousands."""
 _CEILING_MEASURES = ("spearman", "pearson", "mae", "accuracy")
 
 
 class Confusion(Record):
-    """Counts of labels: one row a label of the people, one column a label of the judge, worst first."""
+    """Counts of labels, worst first: rows are people's labels, columns the judge's."""
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
 
 
 class Ceiling(Record):
-    """How well one annotator agrees with the others, averaged over annotators: what a judge can hope for."""
+    """Agreement of one annotator with the others, averaged over annotators: an upper bound for the judge."""
 
     annotators: int
     spearman: Estimate
@@ -67,7 +67,7 @@ class RaterAgreement(Record):
     """Agreement among raters on the edits that two or more of them labelled."""
 
     raters: int
-    """Who labelled an edit that another one labelled too."""
+    """Raters who labelled an edit that another rater labelled too."""
     n: int
     """Edits with two labels or more."""
     krippendorff_alpha: Estimate
@@ -88,7 +88,7 @@ class AnnotatorAgreement(RaterAgreement):
     by_type: Mapping[str, RaterAgreement] = Field(default_factory=dict)
     pairs: tuple[RaterPair, ...] = ()
     pairs_left_out: int = 0
-    """Pairs beyond those that are told."""
+    """Rater pairs that are not listed."""
 
 
 class Measures(Record):
@@ -107,7 +107,7 @@ class Measures(Record):
     kappa: Estimate
     kappa_quadratic: Estimate
     krippendorff_alpha: Estimate
-    """Among the annotators; where there is only one, between that annotator and the judge. `raters` says which."""
+    """Among the annotators or, if there is only one, between that annotator and the judge; see `raters`."""
     raters: str
     krippendorff_alpha_annotators: Estimate
     krippendorff_alpha_with_judge: Estimate
@@ -120,7 +120,7 @@ class CriterionAgreement(Measures):
     confusion: Confusion | None
     ceiling: Ceiling | None
     people: AnnotatorAgreement | None = None
-    """People among themselves; None where no edit has two labels."""
+    """Agreement among people; None if no edit has two labels."""
     by_type: Mapping[str, Measures] = Field(default_factory=dict)
 
 
@@ -133,14 +133,14 @@ class Agreement(Record):
     protocol: str
     configuration: str = ""
     models: tuple[str, ...] = ()
-    """The editing models whose outputs were judged."""
+    """The editing models of the judged outputs."""
     origin: str
     """Where the human labels come from."""
     annotators: Mapping[str, int]
-    """Labels given by each."""
+    """Number of labels per annotator."""
     criteria: Mapping[str, CriterionAgreement]
     by: Mapping[str, Mapping[str, Mapping[str, Measures]]] = Field(default_factory=dict)
-    """Field to value to criterion: the editing model where there are several, and whatever else was asked for."""
+    """Field to value to criterion: the editing model if there are several, and the fields that were asked for."""
     consensus: str = CONSENSUS_NOTE
     notes: tuple[str, ...] = ()
 
@@ -191,10 +191,21 @@ def measure_agreement(
     configuration: str | None = None,
     by: Sequence[str] = (),
 ) -> Agreement:
-    """Compare a run's verdicts with people's labels: those of its manifest, of the studio, and of the files named.
+    """Measure the agreement of a run's verdicts with people's labels.
 
-    Unjudged edits are left out and counted. What cannot be computed has no value and says why. `by` are fields of the
-    manifest, or several with commas between them; several editing models are always told apart.
+    Unjudged edits are left out and counted. A measure that cannot be computed has no value and a reason.
+
+    Args:
+        run: The run, its folder, or its table.
+        human: People's labels, or files of labels in addition to those of the manifest and the studio.
+        resampling: Settings of the bootstrap intervals.
+        protocol: The protocol, if the run holds several.
+        configuration: The configuration (its name, judge or mode), if the run holds several.
+        by: Fields of the manifest to group by; several joined by commas are grouped together. Several editing models are
+            always reported separately.
+
+    Raises:
+        UserError: A label cannot be read, or no edit has one of the fields.
     """
     table, resampling = read_run_table(run, protocol, configuration), resampling or Resampling()
     human_labels = load_human_labels(table, human)
@@ -228,13 +239,13 @@ def measure_agreement(
 
 
 class _CriterionScores(NamedTuple):
-    """What judge and people said on a criterion: edits × repeats, and twice edits × annotators."""
+    """Scores on one criterion: the judge's as edits × repeats, people's as edits × annotators."""
 
     judge: Floats
     ratings: Floats
     """As each annotator gave them."""
     counting: Floats
-    """Those that count: adjudicated ones in place of what annotators said differently."""
+    """The ratings that count: adjudicated ones replace those of the annotators."""
 
     @classmethod
     def of(cls, table: RunTable, people: HumanLabels, criterion: str) -> _CriterionScores:
@@ -252,7 +263,7 @@ def _measure_groups(
     names = [name.strip() for name in fields.split(",")]
     for name in names:
         if not any(row.field(name) is not None for row in table.rows):
-            raise UserError(f'no edit of the run {table.name} has a field "{name}" to tell agreement by')
+            raise UserError(f'no edit of the run {table.name} has a field "{name}" to group agreement by')
     groups: dict[str, list[int]] = {}
     for number, row in enumerate(table.rows):
         values = [row.field(name) for name in names]
@@ -311,7 +322,7 @@ def match_scores(judge: Floats, ratings: Floats, scale: tuple[float, ...]) -> tu
 
 
 def find_label_scale(table: RunTable, criterion: str) -> tuple[float, ...]:
-    """Return the scores a criterion's labels may have; nothing where its scale is not a short list."""
+    """Return the scores a criterion's labels may have; empty if its scale is not a short list."""
     answer = table.answer(criterion)
     if isinstance(answer, LabelAnswer):
         return tuple(sorted({float(label.score) for label in answer.labels}))
@@ -361,7 +372,7 @@ def _mae_100(mae: Estimate, scale: tuple[float, ...]) -> Estimate:
 
 
 def measure_ceiling(ratings: Floats, sources: list[str], resampling: Resampling) -> Ceiling | None:
-    """Hold each annotator against the others in turn; None where nobody shares an edit with another."""
+    """Compare each annotator with the others in turn; None if no two annotators share an edit."""
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():
         return None
@@ -406,7 +417,7 @@ def _leave_each_out(ratings: Floats) -> list[tuple[Bools, MatchedScores]]:
 def measure_annotator_agreement(
     ratings: Floats, names: Sequence[str], sources: Sequence[str], types: Mapping[str, Bools], resampling: Resampling
 ) -> AnnotatorAgreement | None:
-    """Work out how people agree; `ratings` are edits × raters, nan where one gave nothing. None where no edit has two labels."""
+    """Measure agreement among people. `ratings` are edits × raters, NaN if missing. None if no edit has two labels."""
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():
         return None
@@ -464,7 +475,7 @@ def estimate_exact_share(ratings: Floats, sources: Sequence[str], resampling: Re
 
 
 def _count_equal_labels(ratings: Floats) -> tuple[Floats, Floats]:
-    """Return for every edit how many pairs of its labels are equal, and how many there are."""
+    """Return per edit the number of equal pairs of labels, and the number of all pairs."""
     rated = np.isfinite(ratings)
     labels = rated.sum(1)
     equal = np.zeros(len(ratings))
@@ -475,7 +486,7 @@ def _count_equal_labels(ratings: Floats) -> tuple[Floats, Floats]:
 
 
 def _find_rater_pairs(ratings: Floats) -> tuple[list[tuple[int, int]], int]:
-    """Return the raters that share an edit, two by two, those who share most first, and how many pairs are left out."""
+    """Return the pairs of raters who share an edit, those who share most first, and the number of pairs left out."""
     rated = np.isfinite(ratings)
     counts = rated.T.astype(float) @ rated.astype(float)
     pairs = [(a, b) for a, b in combinations(range(ratings.shape[1]), 2) if counts[a, b] > 0]

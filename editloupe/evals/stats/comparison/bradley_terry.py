@@ -22,7 +22,7 @@ from editloupe.evals.stats.bootstrap import (
 from editloupe.types import Record
 
 IMAGINED_WINS = 0.5
-"""Wins of either side that an imagined tie between two models adds where the strengths are not defined without."""
+"""Wins per side that an imagined tie between two models adds if the strengths are not finite without it."""
 _MAX_ITERATIONS = 10_000
 _TOLERANCE = 1e-9
 
@@ -33,16 +33,16 @@ class PairwiseJudgement(NamedTuple):
     first: str
     second: str
     outcome: float
-    """1 where the first is better, 0 where the second is, 0.5 for a tie."""
+    """1 if the first is better, 0 if the second is, 0.5 for a tie."""
     source: Hashable
-    """What is resampled as a whole."""
+    """The source picture; the judgements of one source are resampled together."""
 
 
 class ModelStrength(Record):
     """One model in a ranking."""
 
     rank: int | None
-    """1 for the strongest; models of equal strength share a rank. None where there is no common ranking."""
+    """1 for the strongest; models of equal strength share a rank. None if there is no common ranking."""
     model: str
     strength: Estimate
     """Log-odds, their mean over the models 0: one that is ahead by d wins against the other with odds e^d."""
@@ -54,7 +54,7 @@ class ModelStrength(Record):
 
 
 class Ranking(Record):
-    """Models by strength, best first, and what a reader must know about it."""
+    """Models by strength, best first, with notes for readers."""
 
     dimension: str = "overall"
     models: tuple[ModelStrength, ...]
@@ -66,9 +66,13 @@ class Ranking(Record):
 def fit_bradley_terry(comparisons: Iterable[PairwiseJudgement], resampling: Resampling | None = None) -> Ranking:
     """Rank models by pairwise judgements; a tie counts as half a win for both.
 
-    Strengths are maximum-likelihood ones where these are finite: where every model is reached from every other by a chain of
-    wins. Where they are not, one imagined tie between every two models is added, and the notes say so. Models that were
-    never compared with the others, directly or by way of third ones, have no common ranking: no strength is given.
+    Strengths are maximum-likelihood estimates. They are finite if every model is reached from every other by a chain of
+    wins. If not, one imagined tie between every two models is added, with a note. Models that were never compared with the
+    others, directly or through third models, have no common ranking and no strengths.
+
+    Args:
+        comparisons: The judgements.
+        resampling: Settings of the bootstrap intervals.
     """
     judgements, resampling = list(comparisons), resampling or Resampling()
     models = sorted({name for judgement in judgements for name in (judgement.first, judgement.second)})
@@ -111,7 +115,7 @@ def fit_bradley_terry(comparisons: Iterable[PairwiseJudgement], resampling: Resa
 def _resample_strengths(
     wins_by_source: Floats, sources: int, point: Floats, resampling: Resampling
 ) -> tuple[Floats, int]:
-    """Return the strengths of every resample, and how many of them needed imagined ties."""
+    """Return the strengths of every resample, and the number of resamples that needed imagined ties."""
     size = len(point)
     samples = np.full((resampling.resamples, size), np.nan)
     helped = row = 0
@@ -127,7 +131,7 @@ def _resample_strengths(
 
 
 def _fit(wins: Floats, begin: Floats | None) -> tuple[Floats | None, bool]:
-    """Return the strengths and whether imagined ties were needed; None where the iteration does not end."""
+    """Return the strengths, None if the iteration does not converge, and whether imagined ties were needed."""
     from choix import ilsr_pairwise_dense  # loads scipy's solvers, which nothing else here needs
 
     imagined = len(_find_components(wins, strong=True)) > 1

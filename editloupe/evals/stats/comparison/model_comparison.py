@@ -1,6 +1,6 @@
-"""Editing models against each other, all pairs, on the sources and instructions that both were given.
+"""Compare all pairs of editing models on the sources and instructions that both models have.
 
-First the records of a comparison, then how it is made, then how the cases of several runs and models are lined up.
+The module holds the records of a comparison, the comparison itself, and the alignment of the cases of several runs and models.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ class ModelDifference(Record):
     b: Number | None
     difference: Estimate
     p: Number | None
-    """Two-sided sign-flip test, by edit and, where several share one, by source image; the larger of the two."""
+    """Two-sided sign-flip test, by edit and, if several edits share one, by source image; the larger p-value."""
     p_holm: Number | None
     """The same, corrected for all pairs by Holm's method."""
     better: str | None
-    """The model that is better, where p says so at the interval's level and the interval leaves out 0."""
+    """The better model, if p is below 1 − level and the interval excludes 0."""
     better_holm: str | None
     """The same by the corrected p."""
 
 
 class ModelPair(Record):
-    """Two editing models on the sources and instructions both were given."""
+    """Two editing models on the sources and instructions of both."""
 
     a: str
     b: str
@@ -101,11 +101,27 @@ class ModelEntry(Record):
 
 
 class ModelComparison(Record):
-    """All pairs of editing models, and what can be said about their order."""
+    """All pairs of editing models, and the conclusion about their order.
+
+    Args:
+        question: Always `models`.
+        part: The value of the field the paper reports separately, such as a language; empty if there is only one.
+        runs: Names of the runs.
+        judge: The judges of the runs.
+        answer: The conclusion in a sentence or two.
+        cases: Number of cases of at least one model.
+        common: Number of cases of all models.
+        models: The models, the highest overall score first.
+        reference: The unedited source as a reference.
+        pairs: Every two models.
+        against_reference: Every model against the unedited source, if its scores are known per case.
+        level: Level of the intervals.
+        notes: Notes for readers.
+    """
 
     question: Literal["models"] = "models"
     part: tuple[str, ...] = ()
-    """Which of what the paper keeps apart this is, such as a language; empty where there is but one."""
+    """The value of the field the paper reports separately, such as a language; empty if there is only one."""
     runs: tuple[str, ...]
     judge: str
     answer: str
@@ -118,12 +134,12 @@ class ModelComparison(Record):
     reference: UneditedReference
     pairs: tuple[ModelPair, ...]
     against_reference: tuple[ModelPair, ...]
-    """Every model against nothing edited, where that is known case by case."""
+    """Every model against the unedited source, if its scores are known per case."""
     level: Number
     notes: tuple[str, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the pairs as plain records, one a pair and score."""
+        """Return plain records, one per pair and score."""
         lines = []
         for pair in (*self.pairs, *self.against_reference):
             for name, difference in ((OVERALL, pair.overall), *pair.criteria.items()):
@@ -149,9 +165,14 @@ def compare_models_by_slice(
     least: int = 2,
     slices: Sequence[RunSlice] = (),
 ) -> tuple[ModelComparison, ...]:
-    """Compare all editing models, once for every value of what the paper keeps apart, such as the instructions' language.
+    """Compare all editing models, once per value of the fields that the paper reports separately, such as the language.
 
-    `known` are parts of the runs whose scores were made into arrays before.
+    Args:
+        tables: The runs.
+        resampling: Settings of the bootstrap intervals.
+        intervals: Whether to compute intervals; see `compare_models`.
+        least: Minimum number of models.
+        slices: Slices of the runs that exist already; their score matrices are used again.
     """
     fields = find_shared_slice_fields(tables)
     if not fields:
@@ -179,8 +200,15 @@ def compare_models(
 ) -> ModelComparison:
     """Compare all editing models of one run or of several, paired by source, instruction and target.
 
-    Without `intervals` nothing is resampled and only the overall score is tested, which is quick. Fewer than `least` models
-    are a UserError. `sheets` are models' scores as arrays, where they were made before.
+    Args:
+        tables: The runs, judged by the same protocol.
+        resampling: Settings of the bootstrap intervals and of the tests.
+        intervals: Whether to compute intervals. Without them only the overall score is tested, which is fast.
+        least: Minimum number of models.
+        matrices: Score matrices by model, if they exist already.
+
+    Raises:
+        UserError: There are fewer than `least` models, or the protocols differ.
     """
     resampling = resampling or Resampling()
     require_same_protocol(*tables)
@@ -189,7 +217,7 @@ def compare_models(
     if len(models) < least:
         listed = ", ".join(models)
         raise UserError(
-            f"{' and '.join(t.name for t in tables)} holds outputs of one editing model only ({listed}), so there is no pair"
+            f"{' and '.join(t.name for t in tables)} holds outputs of only one editing model ({listed}), so there is no pair"
         )
     pool = align_cases(
         tables[0], models if judged_reference is None else {**models, NOTHING_EDITED: judged_reference}, matrices
@@ -309,7 +337,7 @@ def _build_entries(
 def summarize(
     entries: Sequence[ModelEntry], base: UneditedReference, against: Sequence[ModelPair], pairs: Sequence[ModelPair]
 ) -> str:
-    """Say which model is best, where the tests say so, and whether it beats an editor that edits nothing."""
+    """Return which model is best according to the tests, and whether it beats the unedited source."""
     ranked = [entry for entry in entries if entry.overall is not None]
     if not ranked:
         return "None of the editing models has an overall score."
@@ -365,7 +393,7 @@ def _build_notes(
     tables: Sequence[RunTable], entries: Sequence[ModelEntry], pool: AlignedCases, resampling: Resampling
 ) -> list[str]:
     notes = list(find_warnings(*tables))
-    for group, count in pool.uncounted().items():
+    for group, count in pool.count_uncounted().items():
         cases = f"{number_of(count, 'case')} of {group} {verb(count, 'has', 'have')}"
         notes.append(f"{cases} no part in the overall score, and {verb(count, 'is', 'are')} not compared.")
     notes += _warn_too_few_cases(pool, [entry.model for entry in entries], 1 - resampling.level)
@@ -383,7 +411,7 @@ def _build_notes(
 
 
 def _warn_too_few_cases(pool: AlignedCases, names: Sequence[str], error: float) -> list[str]:
-    """Say where the cases are so few that no corrected p could be small: of c signs all alike come up twice in 2^c."""
+    """Return a note if there are too few cases for any corrected p to be significant: c equal signs have p = 2 / 2^c."""
     pairs = list(combinations(names, 2))
     most = max((pool.clusters(*pair) for pair in pairs), default=0)
     if not most or len(pairs) * 2.0 ** (1 - most) < error:
@@ -401,14 +429,14 @@ class AlignedCases:
 
     grid: CaseGrid
     case_rows: tuple[RunRow, ...]
-    """One row of every case, by which it is grouped."""
+    """One row per case, by which the case is grouped."""
     rows: Mapping[str, list[RunRow]]
     places: Mapping[str, Ints]
     """The case of every row, by model."""
     sides: Mapping[str, Floats]
-    """Cases × columns, by model; nan where there is no verdict."""
+    """Cases × columns by model, NaN without a verdict."""
     pictures: Mapping[str, Ints]
-    """The edited picture of every case by number, by model; -1 where there is none."""
+    """The number of the edited picture of each case, by model; -1 if there is none."""
 
     def present(self, model: str) -> Bools:
         """Return which of the cases that count a model has an output for."""
@@ -420,18 +448,18 @@ class AlignedCases:
         """Return which of the cases that count have a verdict for a model."""
         return np.asarray(np.isfinite(self.sides[model]).any(1)) & self.grid.counting
 
-    def uncounted(self) -> Counter[str]:
-        """Return how many cases have no part in the overall score, by their group."""
+    def count_uncounted(self) -> Counter[str]:
+        """Return the number of cases that do not count in the overall score, by group."""
         positions = self.grid.of_row[~self.grid.counting]
         return Counter(self.grid.groups[position] for position in positions.tolist())
 
     def clusters(self, a: str, b: str) -> int:
-        """Return how many independent cases two models are compared on: sources where several cases share one."""
+        """Return the number of independent cases of two models: source images, if several cases share one."""
         rows = self.judged(a) & self.judged(b)
         return min(len(np.unique(way.of_item[rows])) for way in self.grid.clusterings)
 
     def with_constant(self, model: str, columns: Floats) -> AlignedCases:
-        """Return the pool with a further model that returns the source everywhere and scores what `columns` say."""
+        """Add a model that returns the source for every case and has the scores in `columns`."""
         return replace(
             self,
             rows={**self.rows, model: list(self.case_rows)},
@@ -442,7 +470,7 @@ class AlignedCases:
 
 
 def split_by_model(tables: Sequence[RunTable]) -> dict[str, list[RunRow]]:
-    """Return the rows of every model; one name with other pictures in another run is told apart by the run."""
+    """Return the rows of every model. A model name with different pictures in several runs is split by run."""
     titles = [table.name for table in tables]
     if len(set(titles)) < len(titles):
         titles = [str(table.folder) for table in tables]
@@ -471,9 +499,14 @@ def split_by_model(tables: Sequence[RunTable]) -> dict[str, list[RunRow]]:
 def align_cases(
     table: RunTable, by_model: Mapping[str, list[RunRow]], matrices: Mapping[str, ScoreMatrix] | None = None
 ) -> AlignedCases:
-    """Line the models' rows up by case; where a model has a case several times, by id as well, or in order where no id is shared.
+    """Align the models' rows by case.
 
-    `sheets` are models' scores as arrays, where they were made before.
+    If a model has a case several times, its rows are aligned by id, or in order if no two models share the ids.
+
+    Args:
+        table: The table that defines protocol and criteria.
+        by_model: The rows of every model.
+        matrices: Score matrices by model, if they exist already.
     """
     positions = _number_cases(by_model)
     telling: list[RunRow] = []
@@ -521,7 +554,7 @@ def _number_cases(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
 def _find_shared_ids(
     cases: Mapping[str, list[int]], by_model: Mapping[str, list[RunRow]], several: set[int]
 ) -> set[int]:
-    """Return those of the cases that stand several times whose ids two models share."""
+    """Return the repeated cases whose ids are shared by two models."""
     models_of: Counter[tuple[int, str]] = Counter()
     for name, rows in by_model.items():
         models_of.update({(case, row.case_id) for case, row in zip(cases[name], rows, strict=True) if case in several})
@@ -529,7 +562,7 @@ def _find_shared_ids(
 
 
 def _get_matrix(table: RunTable, rows: list[RunRow], matrix: ScoreMatrix | None) -> ScoreMatrix:
-    """Return the sheet of these very rows, a new one where the known one has others."""
+    """Return the given score matrix if it has exactly these rows, else a new one."""
     if matrix is not None and len(matrix.table.rows) == len(rows) and all(map(is_, matrix.table.rows, rows)):
         return matrix
     return ScoreMatrix(table, tuple(rows))

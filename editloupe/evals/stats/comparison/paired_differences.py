@@ -1,4 +1,4 @@
-"""Differences between sides that were scored on the same cases: by the protocol's arithmetic, resampled with the same draws.
+"""Paired differences between sides that were scored on the same cases, with intervals and tests.
 
 A side is an editing model, or a judge. Rows are cases, columns the criteria and, if the protocol scores whole edits, that
 score as one more. A pair of sides is compared, column by column, on the rows that both have. The test is the sign-flip test
@@ -60,9 +60,9 @@ class SideScores:
     counts: Floats
     """Groups × columns."""
     weights: Floats
-    """What each group counts in the overall."""
+    """The weight of each group in the overall score."""
     criterion_weights: Floats
-    """Groups × criteria: what each counts in a criterion's mean."""
+    """Groups × criteria: the weight of each group in a criterion's mean."""
     asked: Bools
     """Groups × criteria."""
     result: AggregatedScores
@@ -70,7 +70,7 @@ class SideScores:
 
 @dataclass(frozen=True)
 class CaseGrid:
-    """The cases that sides have in common: the group of each, what a group is asked, and how cases are resampled."""
+    """The cases that two sides share: their groups, the criteria asked per group, and the clusterings."""
 
     aggregation: Aggregation
     criteria: tuple[str, ...]
@@ -83,7 +83,7 @@ class CaseGrid:
 
     @classmethod
     def of(cls, table: RunTable, rows: Iterable[RunRow]) -> CaseGrid:
-        """Make the grid of cases, each told by one row that was asked all its criteria."""
+        """Build the grid from one row per case; the row must have been asked all criteria of its case."""
         matrix = ScoreMatrix(table, tuple(rows))
         by_source = matrix.clusterings[-1].of_item
         return cls(
@@ -97,7 +97,7 @@ class CaseGrid:
         )
 
     def side(self, matrix: ScoreMatrix, positions: Ints) -> Floats:
-        """Return cases × columns of one side, whose rows belong to these places; nan where it has nothing."""
+        """Return cases × columns of one side, NaN if missing; `places` are the cases of its rows."""
         scores = np.full((len(self.of_row), len(self.criteria) + (self.aggregation.edit_score is not None)), np.nan)
         own = matrix.columns()
         for position, name in enumerate(matrix.criteria):
@@ -109,7 +109,7 @@ class CaseGrid:
 
     @property
     def counting(self) -> Bools:
-        """Which cases have a part in the overall score, by their groups; all of them where the protocol knows none of these."""
+        """Which cases count in the overall score, by their groups; all of them if the protocol knows none of the groups."""
         typed = [name != NO_TYPE for name in self.groups]
         counts = np.asarray(compute_group_weights(self.groups, typed, self.aggregation, complete=False) > 0)
         return counts[self.of_row] if counts.any() else np.ones(len(self.of_row), bool)
@@ -133,12 +133,12 @@ class CaseGrid:
         return SideScores(columns, counts, *weights, asked, result)
 
     def contributions(self, point: SideScores, criterion: int | None = None) -> Floats:
-        """Return what each case adds to the overall score, or to that of a criterion; they sum to it."""
+        """Return the contribution of each case to the overall score, or to that of a criterion; they add up to it."""
         added: Floats = np.where(np.isfinite(point.columns), point.columns, 0) * self._shares(point, criterion)
         return np.asarray(added.sum(1))
 
     def edits(self, point: SideScores, criterion: int | None = None) -> int:
-        """Return how many cases stand behind the overall score, or behind that of a criterion."""
+        """Return the number of cases in the overall score, or in that of a criterion."""
         defined = np.isfinite(point.columns)
         if criterion is None:
             return int((defined.any(1) & (point.weights[self.of_row] > 0)).sum())
@@ -161,8 +161,8 @@ class CaseGrid:
         np.add.at(total, self.of_row, cells)
         return total
 
-    def resampled(self, points: Sequence[SideScores], resampling: Resampling) -> dict[str, Floats]:
-        """Return samples by what was resampled: sides × resamples × (overall, then the criteria), from the same draws."""
+    def resample(self, points: Sequence[SideScores], resampling: Resampling) -> dict[str, Floats]:
+        """Return per clustering the samples: sides × resamples × (overall, then the criteria), from the same draws."""
         defined = np.stack([np.isfinite(point.columns) for point in points], 1)
         values = np.where(defined, np.stack([point.columns for point in points], 1), 0)
         cells = np.stack([values, defined.astype(float)], -1)
@@ -232,7 +232,7 @@ def _compare_on_rows(
                 positions[key] = len(points)
                 points.append(grid.point(np.where(shared, sides[name], np.nan)))
         of_pair[pair] = tuple(positions[name, np.packbits(shared).tobytes()] for name in pair)  # type: ignore[assignment]
-    samples = grid.resampled(points, resampling) if intervals and len(grid.of_row) else {}
+    samples = grid.resample(points, resampling) if intervals and len(grid.of_row) else {}
     names = (OVERALL, *grid.criteria) if intervals else (OVERALL,)
     return {
         pair: {
@@ -311,8 +311,8 @@ def sign_flip_p_value(differences: Floats, seed: int = 0) -> float:
 def _draw_flips(moving: Floats, random: np.random.Generator) -> Iterator[Floats]:
     """Yield batches of sums with random signs.
 
-    Signs of equal sizes are told apart by how many are positive: where few sizes occur, a binomial draw a size stands for a
-    sign a cluster.
+    Differences of equal size are interchangeable. If there are few sizes, one binomial draw per size replaces one sign per
+    cluster.
     """
     sizes, counts = np.unique(np.round(np.abs(moving), 12), return_counts=True)
     by_size = len(sizes) * BINOMIAL_COST < len(moving)
@@ -329,7 +329,7 @@ def _draw_flips(moving: Floats, random: np.random.Generator) -> Iterator[Floats]
 
 
 def adjust_holm(values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number by Holm's step-down method, in the order given.
+    """Return p-values corrected for their number by Holm's step-down method, in the same order.
 
     >>> adjust_holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

@@ -1,4 +1,4 @@
-"""Preference pairs that were judged: what was decided about each, and the share that is right."""
+"""Decide judged preference pairs, and count the share that is right."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from editloupe.types import Edit, Record, Unjudged, Usage, Verdict
 
 NOT_YET = "not judged yet"
 OPEN = "open"
-"""The label of a pair of which nobody said which is better: it has a decision, which is neither right nor wrong."""
+"""The label of a pair without a known winner: its decision is neither right nor wrong."""
 
 
 class PairResult(Record):
-    """What was decided about one pair."""
+    """The decision about one pair."""
 
     id: str
     dimension: str
     label: str
     scores: tuple[float | None, float | None]
-    """Pointwise: of winner and loser, 0 to 100. Pairwise: what the winner got as A and as B, 1, 0.5 or 0."""
+    """Pointwise: scores of winner and loser, 0 to 100. Pairwise: the winner's score as A and as B: 1, 0.5 or 0."""
     decision: Decision | None
     correct: bool | None
-    """None where the pair could not be judged."""
+    """None if the pair could not be judged."""
     why: str | None = None
 
 
@@ -40,11 +40,11 @@ class Accuracy(Record):
     judged: int
     correct: int
     inconsistent: int = 0
-    """Pairs whose two orders contradict each other; they count as wrong."""
+    """Pairs with contradicting decisions in the two orders; they count as wrong."""
 
     @property
     def share(self) -> float | None:
-        """Right over judged; None where nothing was judged."""
+        """Right over judged; None if nothing was judged."""
         return self.correct / self.judged if self.judged else None
 
 
@@ -88,13 +88,13 @@ class PairMember(NamedTuple):
     edit: Edit
     repeat: int
     score: float | None
-    """0 to 100; None where it has none."""
+    """0 to 100; None if there is no score."""
     why: str | None
     """Why it has none."""
 
 
 class PairKey(NamedTuple):
-    """What tells a judged pair from all others."""
+    """Identifies a judged pair."""
 
     file: str
     id: str
@@ -103,9 +103,9 @@ class PairKey(NamedTuple):
 
 
 def score_pair_members(protocol: str, row: RunRow, criteria: Sequence[str] = ()) -> list[PairMember]:
-    """Return the reward of an edit of a run, repeat by repeat, by the protocol's formula.
+    """Return the reward of an edit of a run in each repeat, by the protocol's formula.
 
-    Rubrics without a protocol that is known have none: their reward is the mean of the `criteria`, all of which it needs.
+    Without a known protocol the reward is the mean of `criteria`, all of which must have a score.
     """
     members = []
     for repeat in sorted({unit.repeat for units in row.units.values() for unit in units}):
@@ -156,7 +156,7 @@ def decide_pairs(halves: Iterable[PairMember], rules: PairRules) -> dict[PairKey
 
 
 def _find_pairs(edit: Edit) -> Iterable[tuple[PairKey, str, str]]:
-    """Yield the pairs an edit stands in; a field of that name with something else in it is somebody's own."""
+    """Yield the pairs an edit is part of. A field of that name with other content is ignored."""
     listed = edit.extra.get(PAIRS)
     for entry in listed if isinstance(listed, (list, tuple)) else ():
         if isinstance(entry, Mapping) and all(isinstance(entry.get(name), str) for name in _ENTRY):

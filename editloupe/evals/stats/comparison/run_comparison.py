@@ -1,4 +1,4 @@
-"""Two runs against each other: which question they answer, which of their rows belong together, and how they differ.
+"""Compare two runs on the edits that both judged.
 
 Two *judges* are compared on the same pictures: source, edited picture and instruction are the same. Two *editing models*
 are compared on the same cases: source, instruction, targets and further inputs are the same, the edited picture is not.
@@ -60,7 +60,7 @@ Key = Callable[[RunRow], Hashable]
 
 @dataclass(frozen=True)
 class MatchedRows:
-    """Rows of two runs that belong together, and what each run has beyond them."""
+    """Matched rows of two runs, and the rows that only one run has."""
 
     pairs: tuple[tuple[RunRow, RunRow], ...]
     only_a: tuple[RunRow, ...]
@@ -68,17 +68,17 @@ class MatchedRows:
 
 
 def edited_picture_key(row: RunRow) -> str:
-    """Return what tells edited pictures apart: the content hash, or the path where the run has no hash."""
+    """Identify the edited picture by its content hash, or by its path if the run has no hash."""
     return shas[0] if (shas := row.pictures.get("edited")) else str(row.edit.edited)
 
 
 def shown_pictures_key(row: RunRow) -> Hashable:
-    """Return what a judge was shown: the pictures before and after, and the instruction."""
+    """Identify what a judge was shown: source, edited picture and instruction."""
     return row.source, edited_picture_key(row), row.edit.instruction
 
 
 def case_of(row: RunRow) -> Hashable:
-    """Return what two editing models were given alike."""
+    """Identify the case, which two editing models can share."""
     return row.case
 
 
@@ -105,7 +105,7 @@ def match_rows(a: Iterable[RunRow], b: Iterable[RunRow], key: Key) -> MatchedRow
 
 
 def match_pictures(a: RunTable, b: RunTable) -> MatchedRows:
-    """Pair rows that show the same pictures; where one run kept no hash of a picture, id and model have to do."""
+    """Match rows with the same pictures; if a run has no hash of a picture, match by id and model."""
     matched = match_rows(a.rows, b.rows, shown_pictures_key)
     more = match_rows(matched.only_a, matched.only_b, lambda row: (row.edit.id, row.model))
     alike = [pair for pair in more.pairs if _could_be_the_same(*pair)]
@@ -120,7 +120,7 @@ def match_pictures(a: RunTable, b: RunTable) -> MatchedRows:
 
 
 def _could_be_the_same(a: RunRow, b: RunRow) -> bool:
-    """True where nothing that both runs know of an edit differs, and one of them lacks the hash of a picture."""
+    """Return whether nothing that both runs know of an edit differs, and one of them lacks the hash of a picture."""
     roles = ("source", "edited")
     hashed = [role for role in roles if a.pictures.get(role) and b.pictures.get(role)]
     bare = [role for role in roles if not a.pictures.get(role) and not b.pictures.get(role)]
@@ -133,7 +133,7 @@ def _could_be_the_same(a: RunRow, b: RunRow) -> bool:
 
 
 def find_question(a: RunTable, b: RunTable) -> ComparisonQuestion:
-    """Return which question two runs answer; where neither fits, or both might, UserError says so."""
+    """Return the question that two runs answer. Raise UserError if neither question fits, or both might."""
     a, b = split_off_reference(a)[0], split_off_reference(b)[0]
     same = match_pictures(a, b)
     other = match_rows(same.only_a, same.only_b, case_of).pairs
@@ -160,7 +160,7 @@ def find_question(a: RunTable, b: RunTable) -> ComparisonQuestion:
 
 
 def is_same_judge(a: RunTable, b: RunTable) -> bool:
-    """True where judge, protocol and mode are the same and no criterion was put in wholly different words."""
+    """Return whether judge, protocol and mode are the same, and no criterion has entirely different question keys."""
     if (a.protocol, a.judges, a.modes) != (b.protocol, b.judges, b.modes):
         return False
     keys = [_question_keys(table) for table in (a, b)]
@@ -184,13 +184,13 @@ class HumanDifference(Record):
     b: Estimate
     difference: Estimate
     closer: RunSide | None
-    """The run that agrees more, where the interval of the difference leaves out 0."""
+    """The run that agrees more, if the interval of the difference excludes 0."""
 
 
 def compare_with_people(
     a: RunTable, b: RunTable, labels: HumanLabels, sources: list[str], resampling: Resampling
 ) -> dict[str, dict[str, HumanDifference]]:
-    """Return criterion to measure to both runs' agreement with people, where people labelled what both judged."""
+    """Return by criterion and measure both runs' agreement with people, on edits that people labelled and both runs judged."""
     by_criterion: dict[str, dict[str, HumanDifference]] = {}
     for criterion in (name for name in a.criteria if name in b.criteria):
         ratings, scale = labels.counting_matrix(a.names, criterion), find_label_scale(a, criterion)
@@ -247,18 +247,18 @@ class ScoreDifference(Record):
     b: Number | None
     difference: Estimate
     p: Number | None
-    """Two-sided sign-flip test, by edit and, where several share one, by source image; the larger of the two."""
+    """Two-sided sign-flip test, by edit and, if several edits share one, by source image; the larger p-value."""
     better: RunSide | None = None
-    """The higher one, where the test says so at the interval's level and the interval leaves out 0."""
+    """The higher one, if p is below 1 − level and the interval excludes 0."""
 
 
 class CriterionDifference(ScoreDifference):
-    """The difference on one criterion, and how the two runs' labels relate."""
+    """The difference on one criterion, and how the two runs' labels agree."""
 
     same_label: Estimate
     """Share of edits to which both gave the same label."""
     labels: Confusion | None
-    """One row a label of b, one column a label of a."""
+    """Rows are labels of b, columns labels of a."""
 
 
 class Disagreement(Record):
@@ -296,7 +296,7 @@ class RunComparison(Record):
     human: Mapping[str, Mapping[str, HumanDifference]] = Field(default_factory=dict)
     """Criterion to measure to both runs' agreement with people."""
     ceiling: Mapping[str, Ceiling] = Field(default_factory=dict)
-    """How well annotators agree among themselves, by criterion."""
+    """Agreement among annotators, by criterion."""
     disagreements: tuple[Disagreement, ...]
     notes: tuple[str, ...] = ()
 
@@ -320,9 +320,20 @@ def compare_runs(
     protocol: str | None = None,
     question: ComparisonQuestion | None = None,
 ) -> RunComparison:
-    """Compare two runs on what both judged; the data say which question they answer, unless it is named.
+    """Compare two runs on the edits that both judged.
 
     Judges are compared on the same pictures and instructions, editing models on the same sources, instructions and targets.
+
+    Args:
+        a: The first run, its folder, or its table.
+        b: The second run.
+        human: Files of human labels in addition to those of the manifest and the studio; used to compare judges.
+        resampling: Settings of the bootstrap intervals and of the tests.
+        protocol: The protocol, if the runs hold several.
+        question: `judges` or `models`; found from the data if None.
+
+    Raises:
+        UserError: The runs have nothing in common, were judged by different protocols, or fit both questions.
     """
     first, second, resampling = read_run_table(a, protocol), read_run_table(b, protocol), resampling or Resampling()
     require_same_protocol(first, second)
@@ -408,7 +419,7 @@ def _build_notes(first: RunTable, second: RunTable, question: ComparisonQuestion
 def _unedited_notes(
     grid: CaseGrid, a: RunTable, b: RunTable, sides: Mapping[str, Floats], question: ComparisonQuestion
 ) -> Iterator[str]:
-    """Say what an unedited source scores on these cases, and where a model's mean is carried by unedited outputs."""
+    """Yield notes on the score of the unedited source, and on models whose mean comes mostly from unedited outputs."""
     if question == "judges":
         return
     untouched = ref.score_by_protocol(grid, a, a.rows)
@@ -422,7 +433,7 @@ def _unedited_notes(
 
 
 def _keep_judged_by_both(first: RunTable, second: RunTable, matched: MatchedRows) -> tuple[RunTable, RunTable, int]:
-    """Return both sides' rows of pairs with a criterion that both judged, and how many pairs have none."""
+    """Keep the matched rows with a criterion that both runs judged, and return the number of those without."""
     ours, theirs = [], []
     for row, other in matched.pairs:
         kind = row.edit.instruction_type
@@ -440,7 +451,7 @@ def _keep_judged_by_both(first: RunTable, second: RunTable, matched: MatchedRows
 
 
 def _count_left_out(matched: MatchedRows, unjudged: int) -> dict[str, int]:
-    """Count what is not compared; an id that both runs have stands there for another picture or another instruction."""
+    """Count rows that are not compared, by reason; an id in both runs means another picture or another instruction."""
     changed = len(match_rows(matched.only_a, matched.only_b, lambda row: (row.edit.id, row.model)).pairs)
     counts = {
         "only in the first run": len(matched.only_a) - changed,
@@ -462,7 +473,7 @@ def _build_difference(change: PairedDifference, resampling: Resampling) -> Score
 
 
 def find_better_side(change: PairedDifference, p: float | None, resampling: Resampling) -> RunSide | None:
-    """Return the side that is higher, where p is small enough and the interval, if there is one, leaves out 0."""
+    """Return the higher side, if p is below 1 − level and the interval, if any, excludes 0."""
     value, low, high = change.difference.value, change.difference.low, change.difference.high
     if (
         value is None
@@ -494,7 +505,7 @@ def _compare_criterion(
 
 
 def _refuse_mixed_slices(change: PairedDifference, a: RunTable, b: RunTable) -> PairedDifference:
-    """Pass the overall difference on, unless it would put into one number what the paper keeps apart."""
+    """Remove the overall difference if it would mix values that the paper reports separately."""
     fields = find_shared_slice_fields([a, b])
     if not fields:
         return change
@@ -543,6 +554,6 @@ def _find_disagreements(a: RunTable, b: RunTable, labels: HumanLabels | None) ->
 
 
 def format_score(table: RunTable, criterion: str, score: float) -> str:
-    """Return the label of a score, or the score itself where the rubric has no labels."""
+    """Return the label of a score, or the score itself if the rubric has no labels."""
     names, scale = table.labels(criterion), find_label_scale(table, criterion)
     return names[scale.index(score)] if names and score in scale else f"{score:g}"

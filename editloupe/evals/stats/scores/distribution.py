@@ -1,4 +1,4 @@
-"""How often each answer was given, and how scores go with the size of the target."""
+"""Count how often each answer was given, and relate scores to the size of the edit's target."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _MAX_ANSWERS = 10
 
 
 class Distribution(Record):
-    """Counts of answers on one criterion, worst first, by group; what is unjudged stands at the end."""
+    """Counts of answers on one criterion by group, worst answer first; unjudged units come last."""
 
     answers: tuple[str, ...]
     counts: Mapping[str, tuple[int, ...]]
 
 
 class SizeTrend(Record):
-    """How one editing model's scores go with the size of the target; edits in the order of area, small ones first."""
+    """Scores of one editing model by the size of the target; edits sorted by area, small ones first."""
 
     n: int
     """Edits with a score and a target."""
@@ -45,7 +45,7 @@ class SizeTrend(Record):
     sliding: tuple[Number, ...] = ()
     """Mean of each window of ten edits."""
     middles: tuple[Number, ...] = ()
-    """The area at which each window stands: the geometric mean of its ten."""
+    """The area of each window: the geometric mean of its ten edits."""
     sides: tuple[tuple[Number, Number], ...] = Field(default=(), exclude=True)
     """Width and height of every target, in percent of the picture's or in pixels; an edit has as many as targets."""
     side_scores: tuple[Number, ...] = Field(default=(), exclude=True)
@@ -56,7 +56,7 @@ class AreaTrend(Record):
     """Scores on one criterion against the area of the target, small targets first."""
 
     unit: str
-    """What the area is measured in: percent of the picture, or pixels where its size is not known."""
+    """Unit of the area: percent of the picture, or pixels if the picture's size is not known."""
     areas: tuple[Number, ...]
     scores: tuple[Number, ...]
     sliding: tuple[Number, ...] = Field(default=())
@@ -70,7 +70,7 @@ class AreaTrend(Record):
 
 
 def count_answers(table: RunTable, criterion: str, field: str = "model") -> Distribution:
-    """Count the answers to a criterion, by a field of the edits: labels, numbers, or bins where there are many numbers."""
+    """Count the answers to a criterion by a field of the edits: labels, numbers, or bins if there are many numbers."""
     is_asked = table.unit_columns.asks(criterion)
     units, judged = table.unit_columns.at(is_asked), table.unit_columns.judged[is_asked]
     alike = list(_group_equal_units(units.at(judged)))
@@ -97,7 +97,7 @@ def count_answers(table: RunTable, criterion: str, field: str = "model") -> Dist
 
 
 def _answer_scores(alike: Iterable[tuple[RunUnit, Ints]]) -> dict[str, float]:
-    """Return the answers of verdicts, in the order in which they first occur, each with the score it was given last."""
+    """Return the answers of verdicts, in the order in which they first occur, each with its last score."""
     named = [(name, unit, positions) for unit, positions in alike if (name := _format_answer(unit)) is not None]
     scores = {name: 0.0 for name, _, _ in sorted(named, key=lambda entry: entry[2][0])}
     for name, unit, _ in sorted(named, key=lambda entry: entry[2][-1]):
@@ -116,7 +116,7 @@ def _group_equal_units(units: UnitColumns) -> Iterator[tuple[RunUnit, Ints]]:
 
 
 def _scale_numbers(table: RunTable, criterion: str) -> tuple[str, ...]:
-    """Return the numbers a criterion can be answered with, given or not: an answer's place and colour are its value's."""
+    """Return all numbers a criterion can be answered with, so that the position and colour of an answer are fixed."""
     answer = table.answer(criterion)
     if not isinstance(answer, NumberAnswer) or answer.high - answer.low >= _MAX_ANSWERS:
         return ()
@@ -134,7 +134,7 @@ def _format_bin(unit: RunUnit) -> str | None:
 
 
 def compute_area_trend(table: RunTable, criterion: str) -> AreaTrend | None:
-    """Set scores against the area of the targets (all boxes of an edit together); None where no edit has boxes."""
+    """Relate scores to the area of the targets (all boxes of an edit together); None if no edit has boxes."""
     scores = row_means(table.scores(criterion))
     usable = table.targeted[np.isfinite(scores[table.targeted])].tolist()
     if not usable:
@@ -188,7 +188,7 @@ def _sliding_means(values: Floats) -> tuple[float, ...]:
 
 
 def _correlate(areas: Floats, values: Floats) -> tuple[float | None, float | None, str | None]:
-    """Return Pearson's r of score and log area with its p, or why there is none."""
+    """Return Pearson's r of score and log area with its p, or the reason why there is none."""
     _, why = st.pearson(np.log(areas), values)
     if why is not None:
         why = why.replace("the judge gave the same score to all", "the area is the same for all")
@@ -209,7 +209,7 @@ def _find_source_size(folder: Path, row: RunRow) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=100_000)
 def _read_size(folder: Path, sha: str) -> tuple[int, int]:
-    """Return the size of a kept picture, which many edits share; one that is missing is looked for again next time."""
+    """Return the size of a stored picture. Sizes are cached, since many edits share a picture; a missing file is not."""
     path = PictureFolder(folder / PICTURES).find(sha)
     if path is None:
         raise ImageError(f"the run does not hold the picture {sha}")

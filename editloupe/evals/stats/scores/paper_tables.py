@@ -1,4 +1,4 @@
-"""The tables papers print, filled in from runs: one row per model, with counts and intervals on demand; pairs by judge."""
+"""Fill in the tables of papers from runs, one row per editing model or, for preference pairs, per judge."""
 
 from __future__ import annotations
 
@@ -51,10 +51,13 @@ def build_paper_tables(
     fill: float | None = None,
     parts: Sequence[Sequence[RunSlice]] | None = None,
 ) -> tuple[PrintedTable, ...]:
-    """Return the tables of the runs' paper, one row a model; none for rubrics without a paper and a paper without tables.
+    """Build the tables of the runs' paper, one row per model. Empty without a paper, or if it prints no tables.
 
-    Several runs of one protocol share their tables. With `how`, every mean has columns for its interval; `fill` stands for
-    what is unjudged. `parts` are those of each table, where they were made before.
+    Args:
+        tables: Runs of one protocol; they share their tables.
+        resampling: If given, every mean has columns for the ends of its interval.
+        fill: Score of unjudged units; None leaves them out.
+        parts: The slices of each table, if they exist already.
     """
     paper = find_paper(tables[0].protocol)
     if paper is None:
@@ -79,7 +82,7 @@ def build_paper_tables(
 
 
 def build_model_rows(tables: Sequence[RunTable], parts: Sequence[Sequence[RunSlice]]) -> list[ModelRow]:
-    """Return the rows of tables: one a model, or one a run and model where several runs have the same model."""
+    """Return the rows of the tables: one per model, or one per run and model if several runs have the same model."""
     names = [table.name for table in tables]
     runs = [table.name if names.count(table.name) == 1 else str(table.folder) for table in tables]
     listed = [(run, part) for run, own in zip(runs, parts, strict=True) for part in own]
@@ -113,7 +116,7 @@ def list_scored_edits(table: RunTable, paper: Paper) -> list[Scored]:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """What becomes one row of every table: a part of a run, and its name."""
+    """One row of every table: a slice of a run, and its name."""
 
     label: str
     part: RunSlice
@@ -122,10 +125,15 @@ class ModelRow:
 def fill_layout(
     layout: Layout, rows: Sequence[ModelRow], resampling: Resampling | None = None, fill: float | None = None
 ) -> PrintedTable | None:
-    """Return the table with one row for each model that has an edit in it; None where none has.
+    """Fill in a layout, one row per model that has an edit in it; None if no model has.
 
-    The last columns count verdicts: those there are, and those there should be. With `how`, every mean has columns for the
-    ends of its interval; `fill` stands for what is unjudged, which is left out otherwise.
+    The last columns count verdicts: existing and expected ones.
+
+    Args:
+        layout: The layout of the table.
+        rows: The models.
+        resampling: If given, every mean has columns for the ends of its interval.
+        fill: Score of unjudged units; None leaves them out.
     """
     tables = [(row.label, _LayoutRow(layout, row.part, fill)) for row in rows]
     tables = [(label, layout_row) for label, layout_row in tables if layout_row.rows]
@@ -168,7 +176,7 @@ class _LayoutRow:
         self.expected = table.expected(criteria, len(matrix.table.repeats)) if self.rows else 0
 
     def _criteria(self) -> list[str]:
-        """Return the criteria whose verdicts the table counts: those its means are of, or all where they are of whole edits."""
+        """Return the criteria whose verdicts the table counts: those of its means, or all if the means are of whole edits."""
         measures = {mean.measure for mean in self.means}
         edit_measures = measures - set(self.matrix.criteria) - {name for name in measures if self._is_absent(name)}
         return [name for name in self.matrix.criteria if edit_measures or name in measures]
@@ -178,7 +186,7 @@ class _LayoutRow:
         return measure != TOTAL and measure not in self.layout.measures
 
     def cells(self, resampling: Resampling | None) -> list[Cell]:
-        """Return the values of all columns, each with its spread and its interval where these are wanted."""
+        """Return the values of all columns, each followed by its spread and its interval if requested."""
         numbers = self._numbers(None)
         defined = np.isfinite(numbers)
         values = _divide(np.where(defined, numbers, 0).sum(0), defined.sum(0).astype(float))
@@ -197,7 +205,7 @@ class _LayoutRow:
         return cells
 
     def _numbers(self, repeat: int | None) -> Floats:
-        """Rows × means: what each row adds to each mean, nan where it is no part of it."""
+        """Return rows × means: the value of each row in each mean, NaN if it is not part of it."""
         columns = self.matrix.columns(self.fill, repeat)[self.rows]
         numbers = np.full((len(self.rows), len(self.means)), np.nan)
         wanted = {mean.measure for mean in self.means}
@@ -224,7 +232,7 @@ class _LayoutRow:
         return means
 
     def _samples(self, numbers: Floats, defined: Floats, resampling: Resampling) -> dict[str, tuple[int, Floats]]:
-        """Return the means in every resample, by what was resampled; edits are drawn within their kind."""
+        """Return the means in every resample, by clustering; edits are drawn within their kind."""
         sources = [self.matrix.table.rows[position].source for position in self.rows]
         cells = np.concatenate([np.where(defined, numbers, 0), defined.astype(float)], 1)
         samples = {}
@@ -235,7 +243,7 @@ class _LayoutRow:
         return samples
 
     def _value(self, value: Value, means: Floats) -> Floats:
-        """Work out a value from the means (… × means); nan where it is not defined."""
+        """Compute a value from the means (… × means); NaN if it is not defined."""
         if isinstance(value, Mean):
             return means[..., self.means.index(value)]
         parts = np.stack([self._value(part, means) for part in value.parts], -1)
@@ -261,7 +269,7 @@ def _divide(sums: Floats, counts: Floats) -> Floats:
 
 
 def _count_free_clusters(way: Clusters) -> int:
-    """Return how many clusters can vary: where every stratum has but one, nothing can."""
+    """Return the number of clusters that can vary: with one cluster per stratum, nothing can."""
     return int(np.bincount(way.strata).max()) if len(way.strata) else 0
 
 
@@ -289,7 +297,7 @@ def count_judge_accuracy(name: str, results: Sequence[PairResult]) -> JudgeAccur
 
 
 def build_pair_table(lines: Sequence[JudgeAccuracy], rules: PairRules, published: bool = False) -> PrintedTable:
-    """Return the paper's table with these judges as its rows, and the paper's own rows behind them where they are wanted."""
+    """Build the paper's table with these judges as rows, optionally followed by the paper's own rows."""
     rows: list[tuple[Cell, ...]] = []
     for line in lines:
         shares = [line.by_dimension[name].share if name in line.by_dimension else None for name in rules.dimensions]
@@ -303,7 +311,7 @@ def build_pair_table(lines: Sequence[JudgeAccuracy], rules: PairRules, published
 
 
 def group_by_way(results: Mapping[PairKey, PairResult]) -> dict[str, list[PairResult]]:
-    """Return the results by the way they were asked, without pairs of which nobody said which is better."""
+    """Group the results by the way of asking, without pairs that have no known winner."""
     groups: dict[str, list[PairResult]] = {}
     for way in WAYS:
         own = [result for key, result in results.items() if key.way == way and result.label != OPEN]
@@ -313,7 +321,7 @@ def group_by_way(results: Mapping[PairKey, PairResult]) -> dict[str, list[PairRe
 
 
 def build_run_pair_table(scored: Sequence[Scored], rules: PairRules) -> Iterable[PrintedTable]:
-    """Make the table of one run, one row a way of asking; none where its edits stand in no pairs."""
+    """Build the table of one run, one row per way of asking; none if its edits are not part of pairs."""
     results = decide_pairs((PairMember(edit.edit, edit.repeat, edit.total, None) for edit in scored), rules)
     lines = [count_judge_accuracy(WAYS[way], own) for way, own in group_by_way(results).items()]
     if lines:

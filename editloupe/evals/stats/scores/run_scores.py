@@ -1,4 +1,4 @@
-"""Scores of a run by its protocol's arithmetic: overall, per criterion, per type and per group of edits."""
+"""Compute a run's scores by its protocol's arithmetic, overall, per criterion, per type and per group of edits."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ __all__ = ["Bounds", "Coverage", "Repeats", "Score", "Scores", "SliceScores", "U
 
 
 class Score(Estimate):
-    """An estimate with its counts and the criteria behind it."""
+    """An estimate with its counts and the scores of its criteria."""
 
     judged: int
     """Units (edit, criterion, repeat) with a verdict."""
     unjudged: int
-    """Units without one; left out of the value unless the rule says otherwise."""
+    """Units without a verdict; left out of the value unless they count as the worst answer."""
     criteria: Mapping[str, Score] = Field(default_factory=dict)
     group: tuple[str, ...] = ()
-    """The values that name it, where it is a group of edits."""
+    """The values that name the group of edits."""
 
 
 class Coverage(Record):
-    """How much of what was asked has a verdict."""
+    """How many of the units have a verdict."""
 
     edits: int
     units: int
@@ -70,7 +70,7 @@ class Coverage(Record):
     share: Number
     """Judged units over all units."""
     expected: int
-    """Units there should be, those included of edits that nobody judged yet."""
+    """Number of units there should be, including edits that were not judged yet."""
     not_yet: int = 0
     """Units there should be and that have no outcome yet: the run was stopped, or is still going on."""
     by_criterion: Mapping[str, Mapping[str, int]]
@@ -96,20 +96,20 @@ class Repeats(Record):
 
 
 class SliceScores(Record):
-    """The scores of one editing model, in one language where the paper keeps languages apart."""
+    """The scores of one editing model, in one language if the paper reports languages separately."""
 
     group: tuple[str, ...]
-    """The model, then the language or whatever else is kept apart."""
+    """The model, then the language or other fields that are reported separately."""
     overall: Score
     by_type: Mapping[str, Score]
     missing_types: tuple[str, ...]
     by_level: Mapping[str, Estimate] = Field(default_factory=dict)
-    """Means of types that the protocol averages first, named by their types; only where it has several levels."""
+    """Means of types that the protocol averages first, named by their types; only if it has several levels."""
     coverage: Coverage
     bounds: Bounds | None = None
-    """Given where something is unjudged."""
+    """Present if something is unjudged."""
     repeats: Repeats | None = None
-    """Given where units were judged more than once."""
+    """Present if units were judged more than once."""
     notes: tuple[str, ...] = ()
 
 
@@ -118,18 +118,18 @@ class Scores(Record):
 
     protocol: str
     overall: Score
-    """Without a value where the run has several parts."""
+    """Without a value if the run has several slices."""
     by_criterion: Mapping[str, Score]
     by_type: Mapping[str, Score]
-    """Empty where the run has several parts: `parts` has the types of each."""
+    """Empty if the run has several slices; `parts` has the types of each."""
     missing_types: tuple[str, ...]
     own: tuple[str, ...] = ()
-    """Criteria asked beside the protocol's: told among `by_criterion`, and no part of any score."""
+    """The user's own criteria: listed in `by_criterion`, but not part of any score."""
     by_level: Mapping[str, Estimate] = Field(default_factory=dict)
     by: Mapping[str, Mapping[str, Score]] = Field(default_factory=dict)
     """Field to value to overall score; several fields are joined by commas, their values by a dot in the middle."""
     parts: Mapping[str, SliceScores]
-    """Every editing model, in every language where the paper keeps these apart."""
+    """Every editing model, in every language if the paper reports languages separately."""
     coverage: Coverage
     bounds: Bounds | None = None
     repeats: Repeats | None = None
@@ -138,7 +138,7 @@ class Scores(Record):
     notes: tuple[str, ...] = ()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the tables as plain records, one a number."""
+        """Return the tables as plain records, one per number."""
         groups: list[tuple[str, str, Score]] = [("overall", ALL, self.overall)]
         groups += [("type", name, score) for name, score in self.by_type.items()]
         groups += [(field, name, score) for field, values in self.by.items() for name, score in values.items()]
@@ -179,10 +179,21 @@ def compute_scores(
     protocol: str | None = None,
     parts: Sequence[RunSlice] | None = None,
 ) -> Scores:
-    """Score a run, every editing model on its own.
+    """Score a run, every editing model separately.
 
-    Unjudged units are left out and counted; with `worst` they count as the worst answer, and the notes say so. `by` names
-    fields of the manifest to group by, several joined by commas. `parts` are the table's, where they were made before.
+    Args:
+        run: The run, its folder, or its table.
+        by: Fields of the manifest to group by; several joined by commas are grouped together.
+        unjudged: `left_out` leaves unjudged units out and counts them; `worst` counts them as the worst answer, with a note.
+        resampling: Settings of the bootstrap intervals.
+        protocol: The protocol, if the run holds several.
+        parts: The slices of the table, if they exist already.
+
+    Returns:
+        The scores with intervals, counts and notes.
+
+    Raises:
+        UserError: The run cannot be read, or holds several protocols and none is named.
     """
     table, resampling = read_run_table(run, protocol), resampling or Resampling()
     parts = parts or split_into_slices(table)
@@ -281,7 +292,7 @@ def _score_groups(
 
 
 def _score_rows(table: RunTable, rows: tuple[RunRow, ...], fill: float | None, resampling: Resampling) -> Score:
-    """Return the score of some edits: the protocol's overall of them or, where all are of one type, that type's."""
+    """Return the score of some edits: the protocol's overall score or, if all are of one type, that type's."""
     matrix = ScoreMatrix(table, rows)
     overall, groups = _build_scores(matrix, matrix.compute(fill, resampling, paired=False), resampling)
     return next(iter(groups.values())) if len(groups) == 1 else overall
@@ -321,7 +332,7 @@ def _find_missing_types(matrix: ScoreMatrix) -> tuple[str, ...]:
 
 
 def _merge_notes(parts: Mapping[str, SliceScores], taken_as_worst: int) -> list[str]:
-    """Return the notes of all parts; what is true of every part is said once."""
+    """Return the notes of all slices; a note of every slice is listed once."""
     notes = []
     if taken_as_worst:
         notes.append(f"Pessimistic bound: each of the {taken_as_worst} unjudged verdicts counts as the worst answer.")
@@ -332,7 +343,7 @@ def _merge_notes(parts: Mapping[str, SliceScores], taken_as_worst: int) -> list[
 
 
 def _build_notes(matrix: ScoreMatrix, by_type: Mapping[str, Score]) -> list[str]:
-    """What a reader of the overall score must know about how it came about."""
+    """Return notes on how the overall score was computed."""
     notes = []
     if not matrix.typed:
         notes.append("No edit has an instruction type, so the overall score is over all edits, not over types.")
@@ -345,7 +356,7 @@ def _build_notes(matrix: ScoreMatrix, by_type: Mapping[str, Score]) -> list[str]
     if matrix.aggregation.levels and matrix.typed:
         scored = {name for name, score in by_type.items() if score.value is not None}
         notes += [
-            f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}."
+            f"{' + '.join(level)} has no score, so it is not part of the overall score: no {', '.join(absent)}."
             for level in matrix.aggregation.levels
             if (absent := [name for name in level if name not in scored])
         ]
@@ -365,7 +376,7 @@ def _build_notes(matrix: ScoreMatrix, by_type: Mapping[str, Score]) -> list[str]
         )
     if matrix.table.own:
         mine = ", ".join(matrix.table.title_of(name) for name in matrix.table.own)
-        notes.append(f"Asked beside the protocol's own criteria, and no part of any score: {mine}.")
+        notes.append(f"Asked in addition to the protocol's criteria, and not part of any score: {mine}.")
     protocol = find_protocol(matrix.table.protocol)
     unasked = [name for name in (protocol.criteria if protocol else ()) if name not in matrix.criteria]
     if unasked and not matrix.aggregation.edit_score:
@@ -374,7 +385,7 @@ def _build_notes(matrix: ScoreMatrix, by_type: Mapping[str, Score]) -> list[str]
 
 
 def _count_not_applicable(table: RunTable) -> list[str]:
-    """Count the verdicts in which none of the items applied, where the rubric says what that scores."""
+    """Count verdicts in which none of the items applied, if the rubric defines a score for that."""
     notes = []
     for criterion in table.criteria:
         answer = table.answer(criterion)
@@ -483,17 +494,17 @@ def _build_score(
 
 @dataclass(frozen=True)
 class CriterionMean:
-    """One criterion over the edits of one editing model, in one language where the paper keeps languages apart."""
+    """The mean of one criterion over the edits of one editing model, in one language if languages are reported separately."""
 
     model: str | None
-    """Who made the edits, and in which language where there are several; None where nobody says and there is one part."""
+    """The editing model, and the language if there are several; None if the model is not known and there is one slice."""
     criterion: str
     units: int
     expected: int
-    """Units there should be; more than `units` where the run was stopped."""
+    """Number of units there should be; more than `units` if the run was stopped."""
     judged: int
     mean: float | None
-    """By the protocol's arithmetic, 0 to 100: over types where it weighs types; None where nothing has a score."""
+    """By the protocol's arithmetic, 0 to 100: over types if it weighs types; None if nothing has a score."""
     deviation: float | None
     """Standard deviation of the repeats' means; None with fewer than two repeats."""
     repeats: int

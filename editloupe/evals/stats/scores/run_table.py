@@ -1,4 +1,4 @@
-"""A run as a table: its edits in the manifest's order, each with its units by criterion and repeat."""
+"""Read a run as a table of its edits, in the manifest's order, with their units by criterion and repeat."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint"
 
 
 class ServedVersion(Record):
-    """One version of one judge, and how many verdicts rest on replies of it."""
+    """One version of a judge's model, and the number of verdicts from it."""
 
     served: Served
     verdicts: int
@@ -54,10 +54,10 @@ class RunRow:
 
     edit: Edit
     pictures: Mapping[str, list[str]]
-    """Hashes by role, as far as the run kept the pictures."""
+    """Content hashes by role, if the run kept the pictures."""
     units: Mapping[str, tuple[RunUnit, ...]]
     name: str = ""
-    """Unique in the run; ids are not, where several models' pictures lie in it."""
+    """Unique in the run. Ids are not, if the run has several models' pictures."""
 
     @property
     def model(self) -> str:
@@ -66,7 +66,7 @@ class RunRow:
 
     @property
     def case(self) -> tuple[Any, ...]:
-        """What the outputs of two editing models share, with content hashes as far as the run has them."""
+        """Identifies the case, which the outputs of two editing models share; by content hashes if the run has them."""
         return case_key(self.edit, self.pictures)
 
     @property
@@ -76,11 +76,11 @@ class RunRow:
 
     @property
     def source(self) -> str:
-        """What tells source images apart: the content hash, or the path where the run has no hash."""
+        """Identifies the source image: its content hash, or its path if the run has no hash."""
         return shas[0] if (shas := self.pictures.get("source")) else str(self.edit.source)
 
     def field(self, name: str) -> Any:
-        """Return a field of the edit or of its manifest line, None where it has none."""
+        """Return a field of the edit or of its manifest line, None if it has none."""
         value = getattr(self.edit, name) if name in _EDIT_FIELDS else self.edit.extra.get(name)
         return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
@@ -95,15 +95,15 @@ class RunTable:
     rows: tuple[RunRow, ...]
     about: Mapping[str, Any]
     damage: tuple[str, ...] = ()
-    """What of the run could not be read, a sentence each."""
+    """Sentences on what could not be read of the run."""
     configuration: str = ""
     """Which of the run's configurations this is."""
     waiting: tuple[Edit, ...] = ()
     """Edits of the manifest that have no unit yet."""
     differs: str = ""
-    """What tells the configuration from an earlier one of the run with the same judge, protocol and mode."""
+    """How the configuration differs from an earlier one with the same judge, protocol and mode."""
     whole: RunTable | None = field(default=None, repr=False, compare=False)
-    """The table these rows were taken from, whose arrays serve here as well."""
+    """The table from which these rows were taken; its arrays are used again."""
 
     @cached_property
     def criteria(self) -> tuple[str, ...]:
@@ -115,14 +115,14 @@ class RunTable:
 
     @cached_property
     def own(self) -> tuple[str, ...]:
-        """Criteria of the user's own that were asked beside the protocol's; no part of the protocol's scores."""
+        """The user's own criteria that were asked in addition to the protocol's; not part of the protocol's scores."""
         if self.protocol == OWN:
             return ()
         return tuple(name for name in self.criteria if self.rubrics.get(name, {}).get("protocol") == OWN)
 
     @property
     def titles(self) -> dict[str, str]:
-        """Criteria to their titles; one asked beside the protocol's says so."""
+        """Criteria to their titles; the user's own are marked."""
         return {name: self.title_of(name) + (" (own)" if name in self.own else "") for name in self.criteria}
 
     @cached_property
@@ -145,7 +145,7 @@ class RunTable:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The fields that edits can be grouped by: those of an edit that are given, and every further column of the manifest."""
+        """The fields that edits can be grouped by: fields of edits with values, and all further columns of the manifest."""
         fields = [name for name in _EDIT_FIELDS if any(getattr(row.edit, name) is not None for row in self.rows)]
         return (*fields, *dict.fromkeys(name for row in self.rows for name in row.edit.extra))
 
@@ -175,34 +175,34 @@ class RunTable:
 
     @cached_property
     def modes(self) -> tuple[str, ...]:
-        """The modes the verdicts were given in; usually one."""
+        """The modes of the verdicts; usually one."""
         return tuple(dict.fromkeys(kind.mode for kind in self.unit_columns.counts))
 
     @property
     def title(self) -> str:
-        """Judge, protocol and mode in a few words, and what tells the configuration from another one of these."""
+        """Judge, protocol and mode in a few words, and how the configuration differs from another one of these."""
         parts = (" + ".join(self.judges), self.protocol, f"{' + '.join(self.modes)} mode", self.differs)
         return " · ".join(filter(None, parts))
 
     @cached_property
     def versions(self) -> tuple[ServedVersion, ...]:
-        """What the providers say served the verdicts; empty where they said nothing."""
+        """The model versions reported by the providers; empty if they reported none."""
         return count_served_versions([self.unit_columns])
 
     @property
     def by_rules(self) -> bool:
-        """True where the embedded rule-based judge gave some of the verdicts."""
+        """Whether the rule-based judge gave some of the verdicts."""
         return any(judge.split(":")[0] == RULES for judge in self.judges)
 
     @cached_property
     def rubrics(self) -> Mapping[str, Mapping[str, Any]]:
-        """What is known of each criterion's rubric: as run.json recorded it, else as this version has it."""
+        """The record of each criterion's rubric: from run.json, else from this version of the package."""
         if self.whole is not None:
             return self.whole.rubrics
         return rubric_records(self.about, self.protocol)
 
     def answer(self, criterion: str) -> Answer | None:
-        """Return the kind of answer a criterion takes, None where its rubric is neither recorded nor known."""
+        """Return the kind of answer a criterion takes, None if its rubric is neither recorded nor known."""
         return read_answer_kind(self.rubrics.get(criterion, {}))
 
     def labels(self, criterion: str) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ class RunTable:
             repeats = [parent.repeats.index(repeat) for repeat in self.repeats]
             return parent.numbers.at(positions, repeats, [parent.criteria.index(name) for name in self.criteria])
         arrays = build_score_arrays(*self._gathered, self.repeats, self.criteria)
-        return replace(arrays, score_100=self.reported(arrays.score_100))
+        return replace(arrays, score_100=self.apply_gates(arrays.score_100))
 
     @cached_property
     def asked(self) -> Bools:
@@ -236,7 +236,7 @@ class RunTable:
 
     @cached_property
     def targeted(self) -> Ints:
-        """The places of rows whose edit names its targets."""
+        """The positions of rows whose edit has target boxes."""
         return np.array([position for position, row in enumerate(self.rows) if row.edit.target_boxes], np.int64)
 
     @property
@@ -246,7 +246,7 @@ class RunTable:
 
     @cached_property
     def _taken(self) -> tuple[RunTable, Ints] | None:
-        """The table that these rows were taken from and their places in it; None where there is none, or none with them all."""
+        """The table these rows were taken from, and their positions in it; None without such a table."""
         if self.whole is None:
             return None
         positions_of = self.whole.places
@@ -255,7 +255,7 @@ class RunTable:
 
     @cached_property
     def places(self) -> Mapping[int, int]:
-        """Where each row stands, by its identity."""
+        """The position of each row, by the row's identity."""
         return {id(row): position for position, row in enumerate(self.rows)}
 
     @cached_property
@@ -271,7 +271,7 @@ class RunTable:
             return number_keys(parent.sources[positions])
         return number_keys([row.source for row in self.rows])
 
-    def reported(self, values: Floats) -> Floats:
+    def apply_gates(self, values: Floats) -> Floats:
         """Return rows × repeats × criteria of scores (0 to 100) with the gates of the protocol applied."""
         protocol = find_protocol(self.protocol)
         if protocol is None or protocol.reported is None:
@@ -287,7 +287,7 @@ class RunTable:
         return values
 
     def scores(self, criterion: str, unit_score: str = "score_100") -> Floats:
-        """Return rows × repeats of scores; nan where there is no verdict or no number.
+        """Return rows × repeats of scores, NaN without a verdict or a number.
 
         `score_100` is as the paper reports it, gates applied; `score` is the judge's own, on the rubric's scale.
         """
@@ -300,7 +300,7 @@ class RunTable:
         return self.numbers.judged[..., position], self.numbers.unjudged[..., position]
 
     def expected(self, criteria: Collection[str] | None = None, repeats: int | None = None) -> int:
-        """Return how many units of some criteria there should be: of every edit and repeat, those still waiting included."""
+        """Return the number of units there should be for some criteria, including edits that were not judged yet."""
         wanted = set(self.criteria if criteria is None else criteria)
         planned = planned_repeats(self.about, self.configuration)
         return expected_units(
@@ -315,7 +315,7 @@ class RunTable:
 
 
 def count_served_versions(units: Iterable[UnitColumns]) -> tuple[ServedVersion, ...]:
-    """Return what served these units, the most frequent first; empty for runs that did not record it."""
+    """Return the model versions that served these units, the most frequent first; empty if the run did not record them."""
     counts: Counter[str] = Counter()
     for columns in units:
         for kind, count in columns.counts.items():
@@ -325,7 +325,7 @@ def count_served_versions(units: Iterable[UnitColumns]) -> tuple[ServedVersion, 
 
 
 def parse_versions(counts: Mapping[str, int]) -> tuple[ServedVersion, ...]:
-    """Return versions from how many verdicts have each record of what served them, as verdicts keep it."""
+    """Parse and count model versions, from the recorded JSON text to the number of verdicts that have it."""
     totals: Counter[Served] = Counter()
     for text, count in counts.items():
         try:
@@ -357,7 +357,7 @@ def _format_versions(judge: str, versions: Sequence[ServedVersion]) -> str:
 
 
 def find_warnings(*tables: RunTable) -> tuple[str, ...]:
-    """Say where the rule-based judge gave verdicts, and where one judge was served in several versions, in one run or two."""
+    """Return warnings: verdicts of the rule-based judge, and judges that were served in several versions."""
     versions = tables[0].versions if len(tables) == 1 else count_served_versions(table.unit_columns for table in tables)
     return (*((BASELINE_NOTE,) if any(table.by_rules for table in tables) else ()), *format_version_notes(versions))
 
@@ -365,7 +365,16 @@ def find_warnings(*tables: RunTable) -> tuple[str, ...]:
 def read_run_table(
     run: Run | RunTable | str | Path, protocol: str | None = None, configuration: str | None = None
 ) -> RunTable:
-    """Read a run, or pass on what was read; where it holds several protocols or configurations, one has to be named."""
+    """Read a run into a table. A table is returned as it is.
+
+    Args:
+        run: The run, its folder, or a table.
+        protocol: The protocol, if the run holds several.
+        configuration: The configuration (its name, judge or mode), if the run holds several.
+
+    Raises:
+        UserError: The run cannot be read, or it holds several protocols or configurations and none is named.
+    """
     if isinstance(run, RunTable):
         return run
     if not isinstance(run, Run):
@@ -375,9 +384,12 @@ def read_run_table(
 
 
 def read_configuration_table(run: Run, name: str, for_means: bool = False) -> RunTable | None:
-    """Read what one configuration, by its whole name, answers in a run; None where that is nothing yet.
+    """Read one configuration of a run by its whole name; None if it has no units yet.
 
-    `for_means` keeps of edits only what the means of criteria need, so that a long run takes little memory.
+    Args:
+        run: The run.
+        name: The configuration's name.
+        for_means: Keep only the fields of edits that the means of criteria need, to save memory.
     """
     with run.reader() as reader:
         configuration = reader.find_configuration(name)
@@ -385,9 +397,9 @@ def read_configuration_table(run: Run, name: str, for_means: bool = False) -> Ru
 
 
 class _EditShortener:
-    """Shortens edits to what the means of criteria need, and keeps equal ones once: whole edits are most of a long run's memory.
+    """Reduces edits to the fields that the means of criteria need, and stores equal ones once, to save memory.
 
-    If the protocol scores whole edits, they stay as they are.
+    If the protocol scores whole edits, they are not reduced.
     """
 
     def __init__(self, protocol: str) -> None:
@@ -424,7 +436,7 @@ def _read(run: Run, chosen: Configuration, for_means: bool = False) -> RunTable:
 def _rows(
     run: Run, chosen: Configuration, shorten: _EditShortener | None
 ) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
-    """Return the edits with their units, and those of which nothing was judged yet."""
+    """Return the edits with their units, and the edits without any."""
     by_edit = read_units(run, chosen.name)
     rows, waiting = [], []
     for stored in run.edits():
@@ -441,7 +453,7 @@ def _rows(
 
 
 def choose_configuration(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:
-    """Return the configuration of a run that is meant; where several could be, UserError lists them."""
+    """Return the configuration that protocol and configuration name. Raise UserError with a list if several fit."""
     configurations = run.configurations()
     if not configurations:
         damage = " ".join(run.damage.sentences())

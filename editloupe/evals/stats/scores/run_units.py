@@ -1,6 +1,6 @@
-"""The units of a run as arrays: numbers in columns, and the texts that many units share kept once.
+"""Hold the units of a run in arrays, one per number, with each distinct text stored once.
 
-A run of a hundred thousand edits has units by the hundred thousand; as validated records they would take a gigabyte. Outcomes
+A run of a hundred thousand edits has hundreds of thousands of units; as validated records they would take a gigabyte. Outcomes
 are read from the run only when they are needed.
 """
 
@@ -29,7 +29,7 @@ _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 _PAGE = 64
 """Outcomes read together: readers of one outcome mostly need its neighbours too."""
 _PAGES = 64
-"""Pages of outcomes kept in memory."""
+"""Pages of outcomes in memory."""
 
 
 class Outcomes:
@@ -62,11 +62,11 @@ class UnitKind(NamedTuple):
     status: str
     label: str | None
     reason: str | None
-    """Why it is unjudged."""
+    """Why the unit is unjudged."""
     served: str | None
-    """What the providers report as the model that answered, as JSON; None if they report nothing."""
+    """The model that the provider reports, as JSON; None if it reports none."""
     outcomes: Outcomes
-    """Where the run keeps the outcome."""
+    """Reads the outcome from the run."""
 
 
 class RunUnit(NamedTuple):
@@ -87,7 +87,7 @@ class RunUnit(NamedTuple):
 
     @property
     def criterion(self) -> str:
-        """The criterion it is about."""
+        """The unit's criterion."""
         return self.kind.criterion
 
     @property
@@ -97,7 +97,7 @@ class RunUnit(NamedTuple):
 
     @property
     def outcome(self) -> Outcome:
-        """The verdict, or why there is none; read from the run each time, so best used for few units."""
+        """The verdict, or the reason why there is none; read from the run each time, so use it for few units."""
         return self.kind.outcomes.of(self.number)
 
     def with_kind(self, **texts: Any) -> RunUnit:
@@ -112,7 +112,7 @@ _TEXTS = tuple(name for name in UnitKind._fields if name != "outcomes")
 
 @dataclass(frozen=True, eq=False)
 class UnitColumns:
-    """Units in order: the kind of each, and an array for each of its numbers; nan is None."""
+    """Units in order: the kind of each, and an array per number; NaN means None."""
 
     kinds: tuple[UnitKind, ...]
     of_kind: Ints
@@ -133,7 +133,7 @@ class UnitColumns:
 
     @cached_property
     def counts(self) -> Mapping[UnitKind, int]:
-        """How many units are of each kind, in the order in which kinds first occur."""
+        """Number of units of each kind, in the order in which kinds first occur."""
         used, first, counts = np.unique(self.of_kind, return_index=True, return_counts=True)
         return {self.kinds[used[position]]: int(counts[position]) for position in np.argsort(first).tolist()}
 
@@ -174,7 +174,7 @@ class UnitColumns:
         return rows.columns()
 
     @classmethod
-    def joined(cls, parts: Sequence[UnitColumns]) -> UnitColumns:
+    def join(cls, parts: Sequence[UnitColumns]) -> UnitColumns:
         """Return units of several parts, one part after another."""
         rows = _ColumnBuilder()
         for part in parts:
@@ -199,7 +199,7 @@ class _ColumnBuilder:
             parts.append(np.asarray(numbers[name], _type(name)))
 
     def columns(self) -> UnitColumns:
-        """Return what was added."""
+        """Return the columns of all units that were added."""
         kinds = tuple(UnitKind._make(kind) for kind in self._kinds)
         numbers = {name: np.concatenate(parts) for name, parts in self._numbers.items()}
         return UnitColumns(kinds, np.concatenate(self._of_kind), **numbers)
@@ -243,7 +243,7 @@ class RowUnits(Mapping[str, tuple[RunUnit, ...]]):
 
 
 def gather_units(rows: Iterable[Mapping[str, tuple[RunUnit, ...]]]) -> tuple[UnitColumns, Ints]:
-    """Return the units of rows, one row after another, and how many each row has."""
+    """Return the units of all rows in order, and the number of units per row."""
     listed = [units if isinstance(units, RowUnits) else _lay_out(units) for units in rows]
     ends = np.array([(units.first, units.last) for units in listed], np.int64).reshape(-1, 2)
     lengths = ends[:, 1] - ends[:, 0]
@@ -252,7 +252,7 @@ def gather_units(rows: Iterable[Mapping[str, tuple[RunUnit, ...]]]) -> tuple[Uni
         count = sum(1 for _ in same)
         parts.append(columns.at(_ranges(ends[begun : begun + count, 0], lengths[begun : begun + count])))
         begun += count
-    return parts[0] if len(parts) == 1 else UnitColumns.joined(parts), lengths
+    return parts[0] if len(parts) == 1 else UnitColumns.join(parts), lengths
 
 
 def _lay_out(units: Mapping[str, tuple[RunUnit, ...]]) -> RowUnits:
@@ -298,7 +298,7 @@ class ScoreArrays:
     """Scores and states of the units."""
 
     score: Floats
-    """On the rubric's scale; nan where there is no verdict or no number."""
+    """On the rubric's scale; NaN without a verdict or a number."""
     score_100: Floats
     """From 0 to 100, as the paper reports it."""
     judged: Floats
@@ -316,7 +316,10 @@ class ScoreArrays:
 def build_score_arrays(
     units: UnitColumns, lengths: Ints, repeats: Sequence[int], criteria: Sequence[str]
 ) -> ScoreArrays:
-    """Lay units out, so many of each row, as the judge gave them; of two in one place the later one stands."""
+    """Lay out units as rows × repeats × criteria; a later duplicate replaces an earlier one.
+
+    `lengths` are the numbers of units per row.
+    """
     shape = (len(lengths), len(repeats), len(criteria))
     arrays = ScoreArrays(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
     position = {name: at for at, name in enumerate(criteria)}
@@ -336,7 +339,7 @@ def build_score_arrays(
 
 
 def row_means(values: Floats) -> Floats:
-    """Return each row's mean over its judged repeats; nan where none was judged.
+    """Return each row's mean over its judged repeats, NaN if none was judged.
 
     >>> row_means(np.array([[1.0, 3.0], [np.nan, 4.0], [np.nan, np.nan]])).tolist()
     [2.0, 4.0, nan]
@@ -348,7 +351,7 @@ def row_means(values: Floats) -> Floats:
 
 
 def row_lower_medians(values: Floats) -> Floats:
-    """Return each row's lower median: the middle value, and of two middle ones the lower; nan where a row is empty.
+    """Return each row's lower median: the middle value, or the lower of two middle values; NaN if the row is empty.
 
     >>> row_lower_medians(np.array([[4.0, 1.0, np.nan], [2.0, 3.0, 3.0], [np.nan, np.nan, np.nan]])).tolist()
     [1.0, 3.0, nan]

@@ -21,22 +21,22 @@ from editloupe.types import Edit, UserError
 
 NO_TYPE, ALL = "(no type)", "all edits"
 SEPARATOR = " · "
-"""Stands between the values by which a group is named."""
+"""Separates the values that name a group."""
 MODEL = "model"
 
 
 @dataclass(frozen=True)
 class Aggregation:
-    """How a protocol gets from score_100 of single criteria to its published figures."""
+    """How a protocol computes its published scores from the criteria's scores (0 to 100)."""
 
     sentence: str
-    """What a report says about the arithmetic."""
+    """Description of the arithmetic for reports."""
     edit_score: Callable[[Edit, Mapping[str, float]], float | None] | None = None
     """Puts an edit's criteria (0 to 100) into one score; without it a group has the mean of its criteria's means."""
     levels: tuple[tuple[str, ...], ...] = ()
     """Groups that are averaged among themselves first; a level that lacks one has no score; groups in none are apart."""
     by_edit: bool = False
-    """True where the overall is a mean over edits: a group counts as much as it has edits."""
+    """Whether the overall score is a mean over edits, so that each group is weighted by its number of edits."""
 
 
 PLAIN = Aggregation(
@@ -47,7 +47,7 @@ PLAIN = Aggregation(
 
 
 def find_aggregation(name: str) -> Aggregation:
-    """Return a protocol's arithmetic as its record says it; PLAIN where there is no such record."""
+    """Return the arithmetic of a protocol; PLAIN if the protocol is not known."""
     protocol = find_protocol(name)
     if protocol is None:
         return PLAIN
@@ -82,12 +82,20 @@ def aggregate(
     criterion_weights: Floats | None = None,
     counted: Floats | None = None,
 ) -> AggregatedScores:
-    """Work out means, group scores and the overall from sums and counts (… × groups × columns).
+    """Compute means, group scores and the overall score from sums and counts (… × groups × columns).
 
-    Columns are the criteria and, where the protocol scores whole edits, that score as one more. A group that lacks the
-    mean of a criterion it was asked has no score: nan. `criterion_weights` (groups × criteria) say what a group counts in a
-    criterion's mean, where that is not what it counts in the overall; `counted` is 0 for criteria that are no part of a
-    group's score.
+    Columns are the criteria and, if the protocol scores whole edits, that score as the last column. A group that lacks the
+    mean of a criterion it was asked has no score: NaN.
+
+    Args:
+        sums: Sums of scores.
+        counts: Numbers of scores.
+        asked: Groups × criteria, 1 if the group was asked the criterion.
+        aggregation: The protocol's arithmetic.
+        criteria: The criteria.
+        weights: Weights of the groups in the overall score; equal if None.
+        criterion_weights: Groups × criteria, weights of the groups in each criterion's mean; `weights` if None.
+        counted: 0 for criteria that are not part of a group's score; all count if None.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         columns = sums / counts
@@ -126,9 +134,9 @@ def compute_group_weights(
     edits: Sequence[float] | None = None,
     complete: bool = True,
 ) -> Floats:
-    """Return what each group counts in the overall: equal shares, equal levels with equal shares inside, or by edits.
+    """Return the weight of each group in the overall score: equal shares, equal levels with equal shares inside, or by edits.
 
-    A level that lacks one of its groups is no part of the overall, unless `complete` is False: then its others stand for it.
+    A level that lacks one of its groups does not count, unless `complete` is False: then its other groups share its weight.
 
     >>> compute_group_weights(["a", "b", "c"], [True, True, False], PLAIN).tolist()
     [0.5, 0.5, 0.0]
@@ -158,19 +166,19 @@ def compute_group_weights(
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """The arithmetic on one sheet: the point, its samples, and how many edits stand behind each mean."""
+    """The aggregated scores of a matrix, their bootstrap samples, and the numbers of edits."""
 
     point: AggregatedScores
     samples: dict[str, AggregatedScores]
-    """By what was resampled."""
+    """By clustering."""
     counts: Floats
     """Groups × columns."""
     edits: Floats
     """Edits with any number, by group."""
     weights: Floats
-    """What each group counts in the overall."""
+    """The weight of each group in the overall score."""
     criterion_weights: Floats
-    """Groups × criteria: what each counts in a criterion's mean."""
+    """Groups × criteria: the weight of each group in a criterion's mean."""
 
 
 class ScoreMatrix:
@@ -181,7 +189,7 @@ class ScoreMatrix:
         self.aggregation: Aggregation = find_aggregation(table.protocol)
         self.criteria = self.table.criteria
         self.counted = np.array([name not in table.own for name in self.criteria], bool)
-        """Which criteria are the protocol's; the others are reported and are no part of any score."""
+        """Which criteria are the protocol's; the others are reported but are not part of any score."""
         kinds = [row.edit.instruction_type for row in rows]
         self.typed = any(kind is not None for kind in kinds)
         names = [NO_TYPE if kind is None else str(kind) for kind in kinds] if self.typed else [ALL] * len(rows)
@@ -194,15 +202,18 @@ class ScoreMatrix:
         self.of_row = np.array([number_of[name] for name in names], np.int64)
         numbers = self.table.numbers
         self.values, self.judged, self.unjudged = numbers.score_100, numbers.judged, numbers.unjudged
-        self._kept: dict[tuple[float | None, int | None], Floats] = {}
+        self._cache: dict[tuple[float | None, int | None], Floats] = {}
         numeric = np.isfinite(self.values) | (self.unjudged > 0)
         self.asked: Bools = self._by_group(numeric.any(1).astype(float)) > 0
         self.clusterings: tuple[Clusters, ...] = build_clusterings(self.table.sources, self.of_row)
 
     def compute(self, fill: float | None, resampling: Resampling, paired: bool = True) -> ScoreResult:
-        """Work out every score with its bootstrap samples; `fill` stands for the unjudged, None leaves them out.
+        """Compute every score with its bootstrap samples.
 
-        `paired` samples of two sheets with the same rows may be subtracted from each other.
+        Args:
+            fill: Score of unjudged units; None leaves them out.
+            resampling: Settings of the bootstrap.
+            paired: Whether samples of two matrices with the same rows must be paired, so that they can be subtracted.
         """
         columns = self.columns(fill)
         defined = np.isfinite(columns)
@@ -210,8 +221,8 @@ class ScoreMatrix:
         sums, counts = np.moveaxis(self._by_group(cells), -1, 0)
         weights = self._weights(sums, counts)
         return ScoreResult(
-            point=self._macro(sums, counts, *weights),
-            samples={way.name: self._resampled(way, cells, weights, resampling, paired) for way in self.clusterings},
+            point=self._aggregate(sums, counts, *weights),
+            samples={way.name: self._resample(way, cells, weights, resampling, paired) for way in self.clusterings},
             counts=counts,
             edits=self._by_group(defined[:, self._scoring].any(1).astype(float)),
             weights=weights[0],
@@ -220,7 +231,7 @@ class ScoreMatrix:
 
     @property
     def _scoring(self) -> Bools:
-        """Which columns the scores are made of: the protocol's criteria and, where it has one, the edit's own score."""
+        """Which columns the scores are computed from: the protocol's criteria and, if it has one, the score of whole edits."""
         return self.counted if self.aggregation.edit_score is None else np.append(self.counted, True)
 
     def point(self, fill: float | None, repeat: int | None = None) -> AggregatedScores:
@@ -228,10 +239,10 @@ class ScoreMatrix:
         columns = self.columns(fill, repeat)
         defined = np.isfinite(columns)
         sums, counts = self._by_group(np.where(defined, columns, 0)), self._by_group(defined.astype(float))
-        return self._macro(sums, counts, *self._weights(sums, counts))
+        return self._aggregate(sums, counts, *self._weights(sums, counts))
 
     def contributions(self, result: ScoreResult) -> Floats:
-        """Return what each row adds to the overall score; they sum to it where a group's score is a plain mean."""
+        """Return the contribution of each row to the overall score; they add up to it if a group's score is a plain mean."""
         columns = self.columns(None)
         if self.aggregation.edit_score is None:
             parts = self.asked & self.counted
@@ -246,45 +257,45 @@ class ScoreMatrix:
         return finite_or_none(self.point(fill, repeat).overall)
 
     def clusters(self, way: str, members: Bools) -> int:
-        """Return how many clusters these rows come from."""
+        """Return the number of clusters of these rows."""
         return len(np.unique(self._clustering(way).of_item[members]))
 
     def free_clusters(self, way: str, weights: Floats) -> int:
-        """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
+        """Return the number of clusters that can vary in the overall score: 1 if every group has only one."""
         return count_free_clusters(self._clustering(way), self.of_row, weights)
 
     def _clustering(self, name: str) -> Clusters:
         return next(clustering for clustering in self.clusterings if clustering.name == name)
 
     def columns(self, fill: float | None = None, repeat: int | None = None) -> Floats:
-        """Rows × columns: each criterion's mean over repeats and, where the protocol has one, the edit's own score."""
-        if (fill, repeat) not in self._kept:
-            self._kept[fill, repeat] = self._columns(fill, repeat)
-        return self._kept[fill, repeat]
+        """Return rows × columns: each criterion's mean over repeats and, if the protocol has one, the score of the whole edit."""
+        if (fill, repeat) not in self._cache:
+            self._cache[fill, repeat] = self._columns(fill, repeat)
+        return self._cache[fill, repeat]
 
     def measure_edits(self, measure: Callable[[Edit, Mapping[str, float]], float | None], fill: float | None) -> Floats:
-        """Return rows × repeats of a number that is made from what was judged of an edit; nan where there is none."""
-        return self._of_edits(self._filled(fill), measure, whole=False)
+        """Return rows × repeats of a number computed from an edit's scores, NaN if there is none."""
+        return self._measure_edits(self._fill_unjudged(fill), measure, whole=False)
 
     def _columns(self, fill: float | None, repeat: int | None) -> Floats:
-        values = self._filled(fill)
+        values = self._fill_unjudged(fill)
         if repeat is not None:
             values = values[:, repeat : repeat + 1]
         columns = np.stack([row_means(values[..., position]) for position in range(len(self.criteria))], -1)
         if self.aggregation.edit_score is None:
             return columns
-        totals = self._of_edits(values, self.aggregation.edit_score)
+        totals = self._measure_edits(values, self.aggregation.edit_score)
         return np.concatenate([columns, row_means(totals)[:, None]], -1)
 
-    def _filled(self, fill: float | None) -> Floats:
+    def _fill_unjudged(self, fill: float | None) -> Floats:
         if fill is None or not self.unjudged.any():
             return self.values
-        return self.table.reported(np.where(self.unjudged > 0, fill, self.values))
+        return self.table.apply_gates(np.where(self.unjudged > 0, fill, self.values))
 
-    def _of_edits(
+    def _measure_edits(
         self, values: Floats, measure: Callable[[Edit, Mapping[str, float]], float | None], whole: bool = True
     ) -> Floats:
-        """Return rows × repeats of what a protocol makes of edits; a `whole` one has nothing where it lacks a criterion."""
+        """Return rows × repeats of a protocol's number for edits; with `whole`, NaN if a criterion is missing."""
         numbers = np.full(values.shape[:2], np.nan)
         column_of = {name: column for column, name in enumerate(self.criteria)}
         for number, row in enumerate(self.table.rows):
@@ -302,23 +313,23 @@ class ScoreMatrix:
         np.add.at(total, self.of_row, cells)
         return total
 
-    def _macro(
+    def _aggregate(
         self, sums: Floats, counts: Floats, weights: Floats | None = None, criterion_weights: Floats | None = None
     ) -> AggregatedScores:
         asked, counted = self.asked.astype(float), self.counted.astype(float)
         return aggregate(sums, counts, asked, self.aggregation, self.criteria, weights, criterion_weights, counted)
 
     def _weights(self, sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
-        """Return what the groups count in the overall, and in each criterion's mean."""
-        finals = self._macro(sums, counts).finals
+        """Return the weights of the groups in the overall score, and in each criterion's mean."""
+        finals = self._aggregate(sums, counts).finals
         scoring = counts[:, self._scoring]
         sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
         return compute_weights(self.groups, finals, counts, self.aggregation, len(self.criteria), sizes)
 
-    def _resampled(
+    def _resample(
         self, way: Clusters, cells: Floats, weights: tuple[Floats, Floats], resampling: Resampling, paired: bool
     ) -> AggregatedScores:
-        """Draw within strata; where a stratum is one group its sums are that group's, else clusters are laid out by group."""
+        """Draw within strata. If every stratum is one group, its sums are that group's; else clusters are spread over groups."""
         totals = np.zeros((resampling.resamples, len(self.groups), *cells.shape[1:]))
         flat = cells.reshape(len(cells), -1)
         of_stratum = {
@@ -332,13 +343,13 @@ class ScoreMatrix:
             spread[np.arange(len(cells)), self.of_row] = cells
             for _, sums in way.stratum_sums(spread.reshape(len(cells), -1), resampling, paired):
                 totals += sums.reshape(-1, *spread.shape[1:])
-        return self._macro(totals[..., 0], totals[..., 1], *weights)
+        return self._aggregate(totals[..., 0], totals[..., 1], *weights)
 
 
 def _measure_edit(
     measure: Callable[[Edit, Mapping[str, float]], float | None], edit: Edit, scores: Mapping[str, float]
 ) -> float:
-    """Return what a protocol makes of an edit's criteria; nan where it lacks one or the edit does not say its task."""
+    """Return a protocol's number for an edit; NaN if a criterion is missing or the edit does not name its task."""
     try:
         value = measure(edit, scores)
     except UserError:
@@ -354,10 +365,10 @@ def compute_weights(
     criteria: int,
     sizes: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Return what each group counts in the overall and, groups × criteria, in each criterion's mean.
+    """Return the weight of each group in the overall score and, as groups × criteria, in each criterion's mean.
 
-    A group without a score counts nothing in the overall, and edits without a type count nowhere. `sizes` are the groups' edits,
-    else the last column of `counts`.
+    A group without a score has no weight in the overall score, and edits without a type have none anywhere. `sizes` are the
+    groups' numbers of edits; by default the last column of `counts`.
     """
     edits = counts[:, -1] if sizes is None else sizes
     typed = np.array([name != NO_TYPE for name in groups])
@@ -369,7 +380,7 @@ def compute_weights(
 
 
 def count_free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
-    """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
+    """Return the number of clusters that can vary in the overall score: 1 if every group has only one."""
     used = [of_row == position for position in np.flatnonzero(weights)]
     if len(used) > 1 and len(np.unique(way.strata)) == 1:
         return len(np.unique(way.of_item[np.any(used, axis=0)]))
@@ -378,10 +389,10 @@ def count_free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
 
 @dataclass(frozen=True)
 class RunSlice:
-    """The edits of one editing model, in one language where the run has several."""
+    """The edits of one editing model, in one language if the run has several."""
 
     group: tuple[str, ...]
-    """The model, then the values of what the paper keeps apart."""
+    """The model, then the values of the fields that the paper reports separately."""
     table: RunTable
 
     @property
@@ -396,7 +407,7 @@ class RunSlice:
 
 
 def find_slice_fields(table: RunTable) -> tuple[str, ...]:
-    """Return the fields by which a run falls into parts: the model, and what the paper keeps apart and the run has several of."""
+    """Return the fields by which a run is sliced: the model, and the fields the paper reports separately, if they vary."""
     protocol = find_protocol(table.protocol)
     fields = protocol.apart if protocol else ()
     return (MODEL, *(name for name in fields if _has_several(table, name)))
@@ -407,7 +418,7 @@ def _has_several(table: RunTable, field: str) -> bool:
 
 
 def find_shared_slice_fields(tables: Sequence[RunTable]) -> tuple[str, ...]:
-    """Return what the paper keeps apart and these runs of one protocol have several values of; the model is not meant."""
+    """Return the fields the paper reports separately that vary in these runs of one protocol, without the model."""
     protocol = find_protocol(tables[0].protocol)
     names = protocol.apart if protocol else ()
     return tuple(name for name in names if len({row.field(name) for table in tables for row in table.rows}) > 1)
@@ -433,15 +444,15 @@ def group_rows(rows: Sequence[RunRow], fields: Sequence[str]) -> dict[tuple[str,
 
 
 def format_field(row: RunRow, field: str) -> str:
-    """Return the value of a field as a table names it; what has none is a group of its own."""
+    """Return the value of a field for tables; rows without a value form a group of their own."""
     value = row.field(field)
     return f"(no {field})" if value is None else str(value)
 
 
 def find_grouping_fields(table: RunTable, columns: str) -> tuple[str, ...]:
-    """Return the fields behind `--by a,b`: those, and before them whatever the run's parts differ in.
+    """Return the fields for `--by a,b`, preceded by the fields in which the run's slices differ.
 
-    A grouping never puts two models, or two languages of a paper that keeps them apart, into one number.
+    A group never mixes two models, or two languages of a paper that reports them separately.
     """
     named = tuple(name.strip() for name in columns.split(",") if name.strip())
     several = [name for name in find_slice_fields(table) if _has_several(table, name)]

@@ -1,4 +1,4 @@
-"""Nothing edited, as a reference: what the source itself scores, and how much of a model's mean unedited outputs carry."""
+"""Score the unedited source as a baseline, and find how much of a model's mean comes from unedited outputs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Record, UserError
 
 CARRIED = 0.5
-"""The share of a model's overall score above which its unedited outputs are said to carry it."""
+"""Share of a model's overall score from which its unedited outputs are said to carry it."""
 
 
 class UneditedReference(Record):
-    """What an editor that returns its source scores on the same cases; shown beside the models and ranked nowhere."""
+    """The scores of an editor that returns its source, on the same cases; listed with the models but not ranked."""
 
     name: str = NOTHING_EDITED
     judged: bool
-    """True where the judge was shown the sources as outputs, False where the protocol's own words decide."""
+    """True if the judge judged the sources as outputs, False if the protocol's own rules decide."""
     overall: Estimate
     criteria: dict[str, Estimate]
     why: str
@@ -32,7 +32,7 @@ class UneditedReference(Record):
 
 
 class UneditedOutputs(Record):
-    """How many of a model's outputs are the unedited source, and what they add to its mean."""
+    """The number of a model's outputs that are the unedited source, and their part in its mean."""
 
     copies: int
     """Outputs that are the source itself, by content."""
@@ -41,17 +41,17 @@ class UneditedOutputs(Record):
     edits: int
     """Outputs of the model."""
     points: Number
-    """What copies and alike together add to the overall score."""
+    """Points of the overall score that come from copies and alike together."""
     overall: Number
 
     @property
     def carried(self) -> bool:
-        """True where they make up most of the model's overall score."""
+        """Whether they make up most of the model's overall score."""
         return self.copies + self.alike > 0 and self.overall > 0 and self.points >= CARRIED * self.overall
 
 
 def split_off_reference(table: RunTable) -> tuple[RunTable, RunTable | None]:
-    """Return the table of the models, and that of the judged reference where the run holds one beside them."""
+    """Return the table of the models, and that of the judged reference if the run holds one in addition."""
     if NOTHING_EDITED not in table.models or len(table.models) == 1:
         return table, None
     rows = tuple(row for row in table.rows if row.model != NOTHING_EDITED)
@@ -60,7 +60,7 @@ def split_off_reference(table: RunTable) -> tuple[RunTable, RunTable | None]:
 
 
 def score_by_protocol(grid: CaseGrid, table: RunTable, rows: Sequence[RunRow]) -> Floats:
-    """Return cases × columns of what the protocol's own words give the unedited source; nan where they leave it open."""
+    """Return cases × columns of the unedited source's scores by the protocol's own rules, NaN if they leave it open."""
     scores = np.full((len(rows), len(grid.criteria) + (grid.aggregation.edit_score is not None)), np.nan)
     protocol = find_protocol(table.protocol)
     if protocol is None or protocol.untouched is None:
@@ -88,7 +88,7 @@ def _edit_score(protocol: Protocol, row: RunRow) -> float:
 
 
 def build_reference(grid: CaseGrid, table: RunTable, columns: Floats, judged: bool) -> UneditedReference:
-    """Make the reference row of cases × columns, judged or decided; half of an overall score is none."""
+    """Build the reference from cases × columns. The overall score is missing if one of the groups has no score."""
     protocol = find_protocol(table.protocol)
     why = "The judge was shown every source as its own output." if judged else _explain_source(protocol)
     point = grid.point(columns)
@@ -125,16 +125,16 @@ def _estimate(grid: CaseGrid, point: SideScores, criterion: int | None) -> Estim
 
 
 def find_copies(rows: Sequence[RunRow]) -> Bools:
-    """Return which outputs are the source itself, by content; False where the run has no hashes."""
+    """Return which outputs are the source itself, by content; False if the run has no hashes."""
     return np.array(
         [bool(row.pictures.get("edited")) and row.pictures["edited"] == row.pictures.get("source") for row in rows]
     )
 
 
 def count_unedited(grid: CaseGrid, columns: Floats, copied: Bools, untouched: Floats) -> UneditedOutputs:
-    """Count a model's unedited outputs: copies, and outputs judged exactly as the protocol's words judge the source.
+    """Count a model's unedited outputs: copies, and outputs judged exactly as the protocol's rules score the source.
 
-    A verdict like the source's tells something only where it brings points: a missed edit that scores 0 carries no mean.
+    A verdict equal to the source's counts only if it brings points: a missed edit that scores 0 does not carry the mean.
     """
     point = grid.point(columns)
     defined = np.isfinite(untouched[:, : len(grid.criteria)])
@@ -152,7 +152,7 @@ def count_unedited(grid: CaseGrid, columns: Floats, copied: Bools, untouched: Fl
 
 
 def format_unedited(name: str, outputs: UneditedOutputs) -> str:
-    """Say how much of a model's mean its unedited outputs carry."""
+    """Return a sentence on how much of a model's mean comes from its unedited outputs."""
     count = outputs.copies + outputs.alike
     return (
         f"{name}: {count} of {number_of(outputs.edits, 'output')} {verb(count, 'is', 'are')} unedited or judged as if "

@@ -1,6 +1,6 @@
-"""How far a judge can be trusted: scores corrected by people's labels, which edits to label, guarantees, drift.
+"""Corrected scores, label queues, calibration, annotator tests and drift of a judge.
 
-Public names are imported when they are first used: some load scipy's distributions, which a plain report does without.
+Public names are imported when they are first used, since some load scipy's distributions, which a plain report does not need.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ from editloupe.types import UserError
 
 
 def find_thresholds(confidence: Floats, least: int = FEWEST) -> Ints:
-    """Return after how many verdicts, the surest first, each threshold that may be tested lies.
+    """Return the numbers of verdicts above each threshold that may be tested, highest confidence first.
 
-    They are chosen from the confidences alone, never from who agreed, so that the guarantee holds.
+    Thresholds are chosen from the confidences alone, never from the agreement, so that the guarantee holds.
     """
     sure = -np.sort(-confidence)
     last = np.flatnonzero(np.diff(sure, append=-np.inf) != 0)
@@ -78,17 +78,28 @@ def calibrate(
     seed: int = 0,
     earlier: Sequence[EarlierStage] = (),
 ) -> Calibration:
-    """Find for each criterion the confidence above which judge and people agree at least so often.
+    """Find for each criterion the confidence above which judge and people agree often enough.
 
-    After `earlier` stages of a cascade only what those leave over counts, and the error is divided by how many thresholds
-    they could have ended at: theirs were found by the same labels, and the promise is to hold wherever they ended.
+    Labels of a queue are thinned to a sample in which every edit had the same chance. Of labelled edits that share a source
+    picture, one is drawn, because only independent labels count.
 
-    They agree where the judge's label and people's lower median lie at most `within` apart on the rubric's scale. Labels of
-    a queue are thinned to a sample in which every edit had the same chance, and of labelled edits that share a source
-    picture one is drawn: only labels that vary on their own count.
+    Args:
+        table: The run.
+        human: People's labels, or files of labels.
+        agreement: The required share of agreement, such as 0.9.
+        error: Probability that the guarantee fails, such as 0.05.
+        by: Where confidence comes from, a key of `CONFIDENCE_KINDS` or `auto`.
+        queue: The queue from which the edits were labelled.
+        within: Maximum distance on the rubric's scale at which the judge's label and people's lower median agree.
+        seed: Seed of the random draws.
+        earlier: Earlier stages of a cascade. Only edits that they leave over count, and the error is divided by the number of
+            thresholds at which they could have ended, since theirs were found with the same labels.
+
+    Raises:
+        UserError: A number is out of range, or the run has no confidence.
     """
     if not 0 < agreement < 1 or not 0 < error < 1:
-        raise UserError("--agreement and --error lie between 0 and 1, such as 0.9 and 0.05")
+        raise UserError("--agreement and --error must be between 0 and 1, such as 0.9 and 0.05")
     people = load_human_labels(table, human)
     kind, confidences = find_confidences(table, by)
     if kind not in CONFIDENCE_KINDS:
@@ -154,9 +165,9 @@ def _build_trust(tested: tuple[ThresholdTest, ...], confidences: Floats, labels:
 def _draw_even_sample(
     table: RunTable, queue: LabelQueue | None, people: HumanLabels, random: np.random.Generator
 ) -> Bools:
-    """Return which rows count so that all had the same chance to: of a queue's, the likelier the fewer.
+    """Return the rows of an even sample: every row has the same chance to be in it.
 
-    Of several queues each is thinned by itself; what is left of either had the same chance for every edit. Edits that were
+    Rows of a queue are thinned in proportion to their drawing probability, each of several queues separately. Edits that were
     labelled before a draw are thinned like an edit drawn for certain, and by the share of the queue that is labelled so far.
     """
     if queue is None:
@@ -197,7 +208,7 @@ def require_same_judge(calibration: Calibration, table: RunTable) -> None:
 
 
 def collect_question_keys(table: RunTable) -> dict[str, tuple[str, ...]]:
-    """Return how each criterion was put to the judge, by the keys the run keeps."""
+    """Return the question keys of each criterion."""
     by_criterion: dict[str, set[str]] = {name: set() for name in table.criteria}
     for kind in table.unit_columns.counts:
         by_criterion[kind.criterion].add(kind.asked)
@@ -205,7 +216,7 @@ def collect_question_keys(table: RunTable) -> dict[str, tuple[str, ...]]:
 
 
 def find_stage(calibration: Calibration, folders: Sequence[Path]) -> EarlierStage:
-    """Find the verdicts of a calibrated stage in one of these runs; UserError where none holds them."""
+    """Find the verdicts of a calibrated stage in one of these runs. Raise UserError if none holds them."""
     for folder in folders:
         with Run.open(folder) as run:
             for configuration in run.configurations():
@@ -231,12 +242,14 @@ def find_stage(calibration: Calibration, folders: Sequence[Path]) -> EarlierStag
 
 
 def find_left_over(table: RunTable, criterion: str, earlier: Sequence[EarlierStage]) -> Bools:
-    """Return which rows no earlier stage keeps; one that an earlier stage did not judge is nobody's."""
+    """Return which rows were judged by all earlier stages and trusted by none."""
     over = np.ones(len(table.rows), bool)
     positions = {id(row): position for position, row in enumerate(table.rows)}
     for stage in earlier:
         if criterion not in stage.table.criteria:
-            raise UserError(f"the run {stage.table.name} did not ask {criterion}, so nobody knows what it leaves over")
+            raise UserError(
+                f"the run {stage.table.name} did not ask {criterion}, so it is not known what it leaves over"
+            )
         _, confidences = find_confidences(stage.table, stage.calibration.confidence)
         sure = dict(zip((id(row) for row in stage.table.rows), confidences[criterion].tolist(), strict=True))
         mine = np.zeros(len(table.rows), bool)
@@ -250,5 +263,5 @@ def find_left_over(table: RunTable, criterion: str, earlier: Sequence[EarlierSta
 
 
 def count_earlier_endings(criterion: str, earlier: Sequence[EarlierStage]) -> int:
-    """Return in how many ways the earlier stages could have ended: at each of their thresholds, or keeping nothing."""
+    """Return the number of ways in which the earlier stages could have ended: at each threshold, or keeping nothing."""
     return count_earlier_thresholds(criterion, [stage.calibration for stage in earlier])

@@ -1,4 +1,4 @@
-"""How sure a judge is of a verdict: by its own word, by the vote of its repeats, or by what other judges of the run say."""
+"""Find a judge's confidence in its verdicts: as stated, from its repeats, or from agreement with other judges."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ AUTO = "auto"
 
 
 def find_confidences(table: RunTable, by: str = AUTO) -> tuple[str, dict[str, Floats]]:
-    """Return where confidence comes from and, by criterion, rows of numbers from 0 to 1; nan where there is none.
+    """Return the kind of confidence and, by criterion, the confidence of each row from 0 to 1, NaN if missing.
 
-    UserError where the run does not hold what was asked for; `auto` takes the first kind there is, else every row is nan.
+    Args:
+        table: The run.
+        by: A key of `CONFIDENCE_KINDS`, or `auto` for the first kind that the run has; without any, every row is NaN.
+
+    Raises:
+        UserError: The run does not have the kind that was asked for.
     """
     if by != AUTO and by not in CONFIDENCE_KINDS:
         raise UserError(f'--by is one of {AUTO}, {", ".join(CONFIDENCE_KINDS)}, not "{by}"')

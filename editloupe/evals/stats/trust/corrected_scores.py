@@ -197,7 +197,7 @@ def _build_notes(table: RunTable, queue: LabelQueue | None, arrays: Sequence[_Sl
     if left_out := sum(slice_.left_out for slice_ in arrays):
         yield (
             f"{number_of(left_out, 'labelled edit')} {verb(left_out, 'is', 'are')} not in the queue and left out: "
-            "nobody knows how they were drawn."
+            "it is not known how they were drawn."
         )
         if all(slice_.all_labelled for slice_ in arrays):
             yield "Every edit has a label: without the queue all of them would count."
@@ -364,7 +364,7 @@ class _CorrectedMean:
     record: Corrected
     correction: Correction | None = None
     clusters: Ints | None = None
-    """The source pictures behind it."""
+    """The source pictures in it."""
 
 
 def _correct_slice(slice_: _SliceArrays, overall: _CorrectedMean, level: float) -> CorrectedSlice:

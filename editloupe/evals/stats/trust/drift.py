@@ -1,7 +1,8 @@
-"""Whether a judge still judges as it did: the same edits judged again, compared label by label.
+"""Measure whether a judge still judges as before, by judging the same edits again.
 
-Three answers. *Same*: two one-sided tests show that the mean moved less than the margin (Schuirmann 1987). *Changed*: the mean
-moved, or labels are kept less often than the judge's own repeats keep them. *Cannot tell*: neither is shown with so few edits.
+There are three answers. *Same*: two one-sided tests show that the mean moved less than the margin (Schuirmann 1987). *Changed*:
+the mean moved, or labels are repeated less often than between the judge's own repeats. *Cannot tell*: there are too few edits
+to show either.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from editloupe.types import Record, UserError
 
 DriftAnswer = Literal["same", "changed", "cannot tell"]
 MIN_EDITS = 20
-"""Edits judged both times below which nothing can be told."""
+"""Edits judged both times below which the answer is always *cannot tell*."""
 
 
 class CriterionDrift(Record):
@@ -36,7 +37,7 @@ class CriterionDrift(Record):
     exact: Number | None = None
     """Share of edits with the same label."""
     exact_of_repeats: Number | None = None
-    """The same share between two repeats of the anchor, where it has them: what the judge's own wavering gives."""
+    """The same share between two repeats of the anchor, if it has them: the judge's own variation."""
     kappa: Number | None = None
     shift: Number | None = None
     """The mean then subtracted from the mean now, on the scale of 0 to 100."""
@@ -45,13 +46,13 @@ class CriterionDrift(Record):
 
 
 class Drift(Record):
-    """An anchor set judged again, and what follows from it."""
+    """The comparison of an anchor run with the same edits judged again."""
 
     answer: DriftAnswer
     sentence: str
     anchor: str
     before: str
-    """Who judged the anchor."""
+    """The judge of the anchor."""
     after: str
     edits: int
     margin: Number
@@ -66,7 +67,7 @@ def measure_drift(anchor: RunTable, again: RunTable, margin: float = 5.0, error:
     The probability of *changed* without a change is at most `error`, over all criteria together.
     """
     if not 0 < margin < 100 or not 0 < error < 0.5:
-        raise UserError("--margin is in points of 100 and above 0; --error lies between 0 and 0.5")
+        raise UserError("--margin must be between 0 and 100 points; --error must be between 0 and 0.5")
     pairs = match_pictures(anchor, again).pairs
     if not pairs:
         raise UserError(f"{anchor.name} and {again.name} share no edit")
@@ -107,7 +108,7 @@ def _combine_answers(answers: Sequence[DriftAnswer]) -> DriftAnswer:
 
 
 def _served_notes(anchor: RunTable, again: RunTable) -> Iterator[str]:
-    """Say what the provider served then and again, where it said so and they are not the same."""
+    """Yield a note if the provider reports other model versions than before."""
     then, now = (tuple(sorted({version.served.summary for version in table.versions})) for table in (anchor, again))
     if then != now and now:
         yield f"Served then: {' and '.join(then) or 'not recorded'}. Served again: {' and '.join(now)}."

@@ -1,4 +1,4 @@
-"""Which edits people should label next: drawn with known probabilities, more often where the judge is less sure.
+"""Choose the edits that people should label next, by known probabilities that grow with the judge's uncertainty.
 
 π = clip((1 − τ)·η·u + τ·b, 0, 1) with b = budget / n and η = b / mean(u): Zrnic and Candès, "Active Statistical Inference"
 (arXiv 2403.03208), whose mixing with a uniform rule keeps every probability above τ·b.
@@ -23,9 +23,9 @@ from editloupe.evals.stats.trust.confidence import AUTO, find_confidences
 from editloupe.types import Reason, UserError
 
 QUEUE_FILE = QUEUE
-"""Where a queue lies in its run's folder, unless it is written elsewhere."""
+"""Name of the queue's file in the run's folder."""
 _LABELLED = "already_labelled"
-"""The field of every line that says how many edits were labelled before the draw; the first line names them."""
+"""Field of every line with the number of edits that were labelled before the draw; the first line names them."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class QueuedEdit:
     probability: float
     """With which it was drawn."""
     uncertainty: float | None
-    """How unsure the judge was, 0 to 1; None where nothing said it."""
+    """The judge's uncertainty, 0 to 1; None if unknown."""
     why: str = ""
-    """`needs_person` where no judge of a cascade could be trusted; empty where chance alone drew it."""
+    """`needs_a_person` if no judge of a cascade could be trusted; empty if the edit was drawn at random."""
     of: int | None = None
-    """How many edits could be drawn, without those that were labelled already; None in files that do not say it."""
+    """Number of edits that could be drawn, without those already labelled; None in files that do not record it."""
     annotator: str | None = None
-    """Whose it is to label; None where everybody labels it."""
+    """The annotator who labels it; None if all annotators do."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class LabelQueue:
     """The edits to label, in a random order, so that the first ones labelled are a fair part of them."""
 
     name: str
-    """What to call it, such as its file's name."""
+    """A name for messages, such as that of its file."""
     drawn: tuple[QueuedEdit, ...]
     parts: tuple[LabelQueue, ...] = ()
-    """The queues this one was joined from; its probabilities are then what each label counts by."""
+    """The queues this one was joined from; its probabilities are then the inverse of each label's weight."""
     labelled: tuple[str, ...] = ()
-    """Names of edits that people had labelled before the draw: they could not be drawn, and each stands for itself."""
+    """Names of edits that were labelled before the draw: they could not be drawn, and each represents only itself."""
 
     @property
     def chances(self) -> Mapping[str, float]:
@@ -79,25 +79,25 @@ class LabelQueue:
 
     @property
     def whole(self) -> int | None:
-        """How many edits the queue speaks of, those that were labelled already included; None if the file does not say it."""
+        """Number of edits the queue represents, including those already labelled; None if the file does not record it."""
         sizes = {edit.of for edit in self.drawn}
         size = sizes.pop() if len(sizes) == 1 else None
         return None if size is None else size + len(self.labelled)
 
     def of(self, annotator: str) -> tuple[QueuedEdit, ...]:
-        """Return what an annotator is to label, in order: edits that need a person first, as far as they are this one's."""
+        """Return the edits an annotator is to label, in order: edits that need a person first."""
         mine = [edit for edit in self.drawn if edit.annotator in (None, annotator)]
         return tuple(sorted(mine, key=lambda edit: not edit.why))
 
     @property
     def annotators(self) -> tuple[str, ...]:
-        """Those between whom a part of the queue is split; empty where everybody labels all of it."""
+        """The annotators between whom a part of the queue is split; empty if all annotators label all of it."""
         return tuple(dict.fromkeys(edit.annotator for edit in self.drawn if edit.annotator is not None))
 
     def split(self, annotators: Sequence[str], shared: int) -> LabelQueue:
-        """Return the queue with its first edits for everybody, a calibration round, and the others dealt out in turn.
+        """Split the queue: the first edits are for all annotators, as a calibration round, and the others are dealt out in turn.
 
-        The order is random, so both the round and every share are fair parts of the queue; probabilities stay as they are.
+        The order is random, so both the round and every share are random parts of the queue. Probabilities do not change.
         """
         names = list(dict.fromkeys(map(normalize_name, annotators)))
         if len(names) < 2 or not all(names):
@@ -151,7 +151,7 @@ class LabelledCells:
     rows: Ints
     columns: Ints
     shares: Floats
-    """What each cell counts in the mean."""
+    """Weight of each cell in the mean."""
     labelled: Bools
     """Whether people labelled it."""
 
@@ -169,15 +169,15 @@ class QueueWeights:
         self.name, self.share = queue.name, share
         before = set(queue.labelled)
         self.before: Bools = np.array([name in before for name in names], bool)
-        """Rows that were labelled before the draw: each stands for itself."""
+        """Rows that were labelled before the draw: each represents only itself."""
         chances = queue.chances
         self.chances = np.array([chances.get(name, np.nan) for name in names])
 
     def weights(self, cells: LabelledCells) -> Floats:
         """Return the weight of each cell's label; 0 for cells that the queue did not draw.
 
-        Drawn edits stand for all that could be drawn. If some edits were labelled before, the drawn ones are scaled to
-        exactly that, so that a queue that is labelled in part does not give the others too much weight.
+        Drawn edits represent all that could be drawn. If some edits were labelled before, the drawn ones are scaled to exactly
+        that, so that a partly labelled queue does not give the others too much weight.
         """
         before = self.before[cells.rows]
         weights = 1 / self.chances[cells.rows]
@@ -215,7 +215,7 @@ def _read(path: Path, labelled: dict[str, None]) -> Iterable[QueuedEdit]:
         labelled.update(dict.fromkeys(map(str, _as_list(values.get(ALREADY_LABELLED)))))
         if values.get(_LABELLED, 0) != len(labelled):
             raise row.error(
-                f"the queue was drawn beside {values.get(_LABELLED, 0)} labelled edits, but its first line names "
+                f"the queue was drawn with {values.get(_LABELLED, 0)} labelled edits, but its first line names "
                 f'{len(labelled)} of them in "{ALREADY_LABELLED}"; draw the queue again'
             )
         chance = values.get("probability")
@@ -241,7 +241,7 @@ def _as_list(value: object) -> Iterable[object]:
 
 
 def _has_label(values: Mapping[str, object]) -> bool:
-    """Say whether a label was added to a line; `annotator` then names who gave it."""
+    """Return whether a label was added to a line; `annotator` is then the person who gave it."""
     return "label" in values or "human" in values
 
 
@@ -278,7 +278,7 @@ def join_queues(queues: Sequence[LabelQueue]) -> LabelQueue:
 
 
 def find_labelled_rows(table: RunTable, labels: HumanLabels) -> tuple[list[str], int]:
-    """Return the names of edits that have a label on every criterion they were asked, and how many have some labels only."""
+    """Return the names of edits with a label on every criterion, and the number of edits with labels on some criteria only."""
     complete, partly = [], 0
     for row in table.rows:
         if not is_drawable(row):
@@ -294,22 +294,25 @@ def find_labelled_rows(table: RunTable, labels: HumanLabels) -> tuple[list[str],
 def draw_queue(
     table: RunTable, budget: int, tau: float = 0.5, seed: int = 0, by: str = AUTO, labelled: Collection[str] = ()
 ) -> tuple[LabelQueue, str]:
-    """Draw edits to be labelled, and say where the judge's confidence came from.
+    """Draw edits to be labelled.
 
-    The same run, budget, τ and seed give the same queue; with τ = 1 it is a plain random sample. Edits that need a person are
-    all in it, up to the budget; what is left of the budget is drawn from the others that have a verdict.
+    The same run, budget, τ and seed give the same queue; with τ = 1 it is a plain random sample. All edits that need a person are
+    drawn, up to the budget; the rest of the budget is drawn from the other edits that have a verdict.
 
     Args:
         table: The run.
-        budget: How many edits people can label.
+        budget: Number of edits that people can label.
         tau: Share of the budget that is spread evenly.
-        seed: Of the draw.
-        by: Where confidence comes from, a key of `KINDS` or `auto`.
-        labelled: Names of edits that people have labelled already. They are not drawn; the queue records them, because
+        seed: Seed of the draw.
+        by: Where confidence comes from, a key of `CONFIDENCE_KINDS` or `auto`.
+        labelled: Names of edits that people have labelled already. They are not drawn. The queue records them, because
             corrected scores count each of them for itself.
 
+    Returns:
+        The queue, and the kind of confidence that was used.
+
     Raises:
-        UserError: nothing can be drawn, or all of it is labelled already.
+        UserError: Nothing can be drawn, or all of it is labelled already.
     """
     if budget < 1:
         raise UserError("--budget is the number of edits that can be labelled, at least 1")
@@ -371,9 +374,13 @@ def is_drawable(row: RunRow) -> bool:
 def draw_evenly(
     edits: Sequence[tuple[str, str, str | None]], budget: int, seed: int = 0, labelled: Collection[str] = ()
 ) -> LabelQueue:
-    """Draw a plain random sample of edits, each (id, name, model), whether or not anybody judged them.
+    """Draw a plain random sample of edits, judged or not.
 
-    Edits whose names are in `labelled` are not drawn; the queue records them.
+    Args:
+        edits: Id, name and model of each edit.
+        budget: Number of edits that people can label.
+        seed: Seed of the draw.
+        labelled: Names of edits that are not drawn; the queue records them.
     """
     if budget < 1:
         raise UserError("--budget is the number of edits that can be labelled, at least 1")
@@ -422,7 +429,7 @@ def drawing_probabilities(unsure: Floats, budget: int, tau: float) -> Floats:
 
 
 def sample_systematically(chances: Floats, random: np.random.Generator) -> Ints:
-    """Draw items with exactly these probabilities and hardly any chance in how many: systematic sampling in random order."""
+    """Draw items with exactly these probabilities and nearly constant sample size: systematic sampling in random order."""
     order = random.permutation(len(chances))
     ends = np.cumsum(chances[order])
     marks = np.floor(ends + random.random())

@@ -1,4 +1,4 @@
-"""Prediction-powered means: the judge's mean over all edits, corrected by people's labels of some of them.
+"""Estimate prediction-powered means, the judge's mean over all edits corrected by people's labels of some of them.
 
 The estimate is θ = λ·mean(f) + mean(Y − λf): the judge's mean f, moved by how far people (Y) differ from it where both are
 known. λ between 0 and 1 is the weight of the judge; 0 uses the labels alone. Angelopoulos, Duchi and Zrnic, "PPI++: Efficient
@@ -23,29 +23,29 @@ import numpy as np
 from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
 
 MIN_WEIGHT_LEFT = 0.1
-"""A cluster that holds more than nine tenths of the weight is treated as if it held nine tenths."""
+"""Minimum share of weight left without a cluster: one that holds more than nine tenths is treated as if it held nine tenths."""
 MAX_WIDTH_RATIO = 1.05
-"""A corrected interval that would be so many times as wide as that of the labels alone gives way to it."""
+"""Ratio of widths from which the interval of the labels alone replaces the corrected one."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """A corrected mean with what is needed to judge it and to subtract it from another."""
+    """A corrected mean, and what is needed to assess it and to subtract it from another."""
 
     value: Floats
     se: Floats
     freedom: Floats
-    """Degrees of freedom of the t quantile: labelled clusters, fewer where a few of them carry most of the weight."""
+    """Degrees of freedom of the t quantile: labelled clusters, fewer if a few of them carry most of the weight."""
     weight: Floats
-    """λ: how much the judge is listened to."""
+    """λ, the weight of the judge."""
     alone: Floats
     """The mean of the labels alone, weighted alike."""
     alone_se: Floats
     alone_freedom: Floats
     influence: Floats
-    """… × clusters: what each cluster moved the value; the sum of squares is the variance."""
+    """… × clusters: the influence of each cluster on the value; the sum of squares is the variance."""
     skew: Floats
-    """How far the value's own distribution leans to one side, beyond what chance puts into so few labels."""
+    """Skewness of the value's distribution, beyond what chance gives for this number of labels."""
     alone_skew: Floats
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
@@ -58,9 +58,9 @@ class Correction:
 
 
 def skewed_interval(value: Floats, se: Floats, freedom: Floats, skew: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the ends of an interval by the t quantile, moved towards the side on which rare labels may lie.
+    """Return the ends of a t interval, corrected for skewness.
 
-    Where nearly all labels are the best one, the few others decide both mean and variance, and a symmetric interval is too
+    If nearly all labels are the best one, the few others decide both mean and variance, and a symmetric interval is too
     short below. Hall's transformation ("On the removal of skewness by transformation", Journal of the Royal Statistical
     Society B 54, 1992) takes the skewness out of the t statistic; its inverse gives the ends.
     """
@@ -71,16 +71,16 @@ def skewed_interval(value: Floats, se: Floats, freedom: Floats, skew: Floats, le
 
 
 def _invert_hall(quantile: Floats, skew: Floats) -> Floats:
-    """Return where Hall's transformation puts a quantile; with no skewness it stays where it is."""
+    """Invert Hall's transformation of a quantile; without skewness the quantile does not change."""
     safe = np.where(np.abs(skew) < 1e-6, 1.0, skew)
     moved = 3 / safe * (np.cbrt(1 + safe * (quantile - safe / 6)) - 1)
     return np.where(np.abs(skew) < 1e-6, quantile, moved)
 
 
 def skewness(moves: Floats, freedom: Floats) -> Floats:
-    """Return the skewness of a sum of moves, as far as it is more than chance gives a sum of so many symmetric ones.
+    """Return the skewness of a sum of moves, beyond what chance gives a sum of the same number of symmetric ones.
 
-    Of n labels from a symmetric distribution the estimate has a standard deviation of √6 / n; so much is taken off.
+    For n labels from a symmetric distribution the estimate has a standard deviation of √6 / n, which is subtracted.
     """
     se = np.sqrt((moves**2).sum(-1))
     skew = (moves**3).sum(-1) / np.where(se > 0, se, 1) ** 3
@@ -97,12 +97,17 @@ def correct_mean(
     blocks: Ints | None = None,
     small_sample: bool = True,
 ) -> Correction:
-    """Return the mean people would give, from the judge's scores of all cells and people's of the labelled ones.
+    """Estimate the mean people would give, from the judge's scores of all cells and people's scores of the labelled ones.
 
-    `shares` say what each cell counts in the mean, however a paper weighs its types. `chances` are the probabilities with
-    which cells were drawn to be labelled; without them every cell had the same. Cells of one cluster (a source picture) vary
-    together. Cells of one block (a criterion) are labelled together: each block keeps its share, however many labels it has.
-    Without `small_sample` the variance is as PPI++ has it, for many labels.
+    Args:
+        people: People's scores, NaN if a cell is not labelled.
+        judge: The judge's scores.
+        labelled: Which cells are labelled.
+        shares: What each cell counts in the mean.
+        chances: Probabilities with which the cells were drawn to be labelled; equal if None.
+        clusters: The cluster (source picture) of each cell; cells of a cluster vary together.
+        blocks: The block (criterion) of each cell; every block keeps its share, however many labels it has.
+        small_sample: Use jackknife standard errors; if False, the variance of PPI++, which is for many labels.
 
     >>> people, judge = np.array([1.0, 0.0, 1.0, np.nan, np.nan]), np.array([1.0, 0.5, 0.5, 0.5, 1.0])
     >>> found = correct_mean(people, judge, np.isfinite(people), np.full(5, 0.2), small_sample=False)
@@ -151,7 +156,7 @@ def fit_weights_leaving_out(
 
 
 class _Labelled:
-    """Cells of which some are labelled: what every cluster of them moves."""
+    """Cells of which some are labelled, and the influence of every cluster of them."""
 
     def __init__(
         self,
@@ -169,22 +174,22 @@ class _Labelled:
         blocks = np.zeros(count, np.int64) if blocks is None else blocks
         self._cells = cells = _Cells(shares, blocks, np.arange(count) if clusters is None else clusters)
         self.equal = chances is None and cells.equal
-        """True where all cells count the same and were drawn alike."""
-        by_label = cells.balanced(np.where(self._labelled, shares if chances is None else shares / chances, 0.0))
+        """Whether all cells count the same and had the same probability."""
+        by_label = cells.balance(np.where(self._labelled, shares if chances is None else shares / chances, 0.0))
         by_judge = np.broadcast_to(shares, self._judge.shape)
         if chances is None:
             # A block that is labelled throughout has nothing left to predict: the judge's two means cancel out.
-            by_judge = cells.balanced(np.where(self._labelled, 0.0, shares), otherwise=by_label)
+            by_judge = cells.balance(np.where(self._labelled, 0.0, shares), otherwise=by_label)
         total = max(float(shares.sum()), 1e-300)
-        self.held = cells.summed(by_label) / total
+        self.held = cells.sum_clusters(by_label) / total
         """The share of the labels' weight that each cluster holds."""
         self._of_people = Moves(cells.moves(by_label, self._people), self.held)
         self._of_judge = Moves(cells.moves(by_label, self._judge), self.held)
-        self._of_rest = Moves(cells.moves(by_judge, self._judge), cells.summed(by_judge) / total)
+        self._of_rest = Moves(cells.moves(by_judge, self._judge), cells.sum_clusters(by_judge) / total)
         self.mean = (by_label * self._people).sum(-1)
         """Of the labels alone."""
         self.apart = ((by_judge - by_label) * self._judge).sum(-1)
-        """How far the judge's mean of the other cells lies above that of the labelled ones."""
+        """The judge's mean of the other cells minus that of the labelled ones."""
 
     def weights(self) -> tuple[Floats, Floats]:
         """Return λ, and λ without each cluster."""
@@ -193,17 +198,17 @@ class _Labelled:
         return _fit_weights(self._of_people, self._of_judge, self._of_rest)
 
     def moves(self, weight: Floats) -> tuple[Floats, Floats]:
-        """Return what each cluster moves the labels' mean and the corrected one, λ taken as given."""
+        """Return the influence of each cluster on the labels' mean and on the corrected mean, for a fixed λ."""
         alone = self._of_people.moved
         return alone, alone + weight[..., None] * (self._of_rest.moved - self._of_judge.moved)
 
     def moves_without_each(self, weight: Floats, without: Floats) -> tuple[Floats, Floats]:
-        """Return the same from leaving out each cluster in turn, λ fitted anew each time.
+        """Return the same by leaving out each cluster in turn, with λ fitted again each time.
 
-        A cluster pulls the mean and λ towards itself, so that its own part of the sum is too small. Leaving it out makes it too
-        large by as much. Where all count the same, half of that is right on average (for a plain mean it is the n − 1 of a
-        variance); where a few count much, all of it is taken, which keeps the interval honest. Of a regression these are
-        known as CR2 and CR3.
+        A cluster pulls the mean and λ towards itself, so its own part of the sum is too small. Leaving it out makes it too
+        large by the same amount. If all cells count the same, half of that is right on average (for a plain mean it is the
+        n − 1 of a variance). If a few count much, all of it is taken, which keeps the interval conservative. In regression
+        these are known as CR2 and CR3.
         """
         nearer = self._of_rest.drop - self._of_judge.drop
         change = weight[..., None] - without
@@ -214,9 +219,9 @@ class _Labelled:
 
 
 def _unlabelled_factor(moves: Floats, labelled: Bools) -> Floats:
-    """Return by how much degrees of freedom grow because a part of the variance comes from many unlabelled clusters.
+    """Return the factor by which degrees of freedom grow because part of the variance comes from many unlabelled clusters.
 
-    Without end where the labelled ones add nothing to it.
+    Infinite if the labelled clusters add nothing to the variance.
     """
     squares = moves**2
     total, of_labels = squares.sum(-1), np.where(labelled, squares, 0).sum(-1)
@@ -235,7 +240,7 @@ def _fit_equal_weights(people: Floats, judge: Floats, labelled: Bools, cells: _C
     judge = judge - judge.mean(-1, keepdims=True)
     labelled_judge = np.where(labelled, judge, 0.0)
     each = [
-        cells.summed(np.broadcast_to(values, judge.shape))
+        cells.sum_clusters(np.broadcast_to(values, judge.shape))
         for values in (
             labelled.astype(float),
             people,
@@ -284,8 +289,8 @@ class _Cells:
         _, self._starts = np.unique(clusters[self._order], return_index=True)
         self.equal = len(self._members) == 1 and bool(np.ptp(shares) <= 1e-12 * np.abs(shares).max(initial=0))
 
-    def balanced(self, weights: Floats, otherwise: Floats | float = 0.0) -> Floats:
-        """Scale weights so that every block has its share of the whole; a block without weight takes those of `otherwise`."""
+    def balance(self, weights: Floats, otherwise: Floats | float = 0.0) -> Floats:
+        """Scale weights so that every block has its share of the total; a block without weight takes those of `otherwise`."""
         otherwise = np.broadcast_to(otherwise, weights.shape)
         balanced = np.zeros(weights.shape)
         for own, total in zip(self._members, self._totals, strict=True):
@@ -302,9 +307,9 @@ class _Cells:
             sums = block.sum(-1, keepdims=True)
             means = (block * here).sum(-1, keepdims=True) / np.where(sums > 0, sums, 1)
             each[..., own] = block * (here - means)
-        return self.summed(each)
+        return self.sum_clusters(each)
 
-    def summed(self, values: Floats) -> Floats:
+    def sum_clusters(self, values: Floats) -> Floats:
         """Add up cells within their clusters."""
         if len(self._starts) == len(self._order):
             return np.asarray(values[..., self._order])
@@ -330,7 +335,7 @@ class Moves:
 
 
 def leave_one_out_products(a: Moves, b: Moves) -> Floats:
-    """Return Σ aₖbₖ over all clusters but one, for each one, every move taken from the means that are left without it."""
+    """Return Σ aₖbₖ over all clusters but one, for each cluster left out; moves are taken from the means without that cluster."""
 
     def without(x: Floats, y: Floats) -> Floats:
         return np.asarray((x * y).sum(-1, keepdims=True) - x * y)
@@ -345,9 +350,9 @@ def leave_one_out_products(a: Moves, b: Moves) -> Floats:
 
 
 def degrees_of_freedom(shares: Floats) -> Floats:
-    """Return how many independent clusters the variance of a weighted mean rests on: n − 1 where all n hold the same.
+    """Return the degrees of freedom of a weighted mean's variance: n − 1 if all n clusters hold the same share.
 
-    The edits of a cluster are taken for one, as if they all said the same.
+    The edits of a cluster count as one, as if they were perfectly correlated.
 
     >>> degrees_of_freedom(np.full(20, 0.05)).round(9), degrees_of_freedom(np.repeat([0.1, 0.02], [7, 15])).round(1)
     (np.float64(19.0), np.float64(7.3))

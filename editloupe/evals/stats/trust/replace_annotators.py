@@ -1,8 +1,8 @@
-"""Whether a judge may stand in for annotators: the alternative annotator test of Calderon, Reichart and Dror (arXiv 2501.10970).
+"""Test whether a judge may replace annotators, by the alternative annotator test (Calderon, Reichart and Dror, arXiv 2501.10970).
 
-Each annotator is left out in turn. On every edit the judge and that annotator are compared with the others; the judge wins
-where it lies at least as close. A one-sided t-test asks whether the judge wins at most ε less often than the annotator does.
-The judge may replace annotators where it passes for at least half of them, corrected by Benjamini and Yekutieli.
+Each annotator is left out in turn. On every edit the judge and that annotator are compared with the others; the judge wins if it
+is at least as close to them. A one-sided t-test asks whether the judge wins at most ε less often than the annotator. The judge
+may replace annotators if it passes for at least half of them, corrected by Benjamini and Yekutieli.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class AnnotatorTest(Record):
 
     edits: int
     judge_wins: Number
-    """Share of edits on which the judge lies at least as close to the others as this annotator."""
+    """Share of edits on which the judge is at least as close to the others as this annotator."""
     annotator_wins: Number
     p: Number
     rejected: bool
-    """True where the judge is shown to be no more than ε worse than this annotator."""
+    """Whether the judge is shown to be no more than ε worse than this annotator."""
 
 
 class ReplacementTest(Record):
@@ -47,9 +47,9 @@ class ReplacementTest(Record):
     winning_rate: Number | None = None
     """Share of annotators for whom the judge passes."""
     advantage: Number | None = None
-    """How often the judge lies at least as close as an annotator, the mean over annotators."""
+    """How often the judge is at least as close as an annotator, averaged over annotators."""
     may_replace: bool | None = None
-    """None where the conditions of the test are not met."""
+    """None if the conditions of the test are not met."""
     annotators: Mapping[str, AnnotatorTest] = {}
     why: str | None = None
 
@@ -59,7 +59,7 @@ def run_annotator_tests(
 ) -> dict[str, ReplacementTest]:
     """Run the test on every criterion; ε is 0.2 for experts, 0.15 for skilled annotators, 0.1 for crowds."""
     if not 0 <= epsilon < 1:
-        raise UserError("--epsilon lies between 0 and 1; the paper takes 0.2 for experts, 0.1 for crowds")
+        raise UserError("--epsilon must be between 0 and 1; the paper takes 0.2 for experts, 0.1 for crowds")
     people = load_human_labels(table, human)
     tests = {}
     for criterion in table.criteria:
@@ -74,7 +74,7 @@ def run_annotator_tests(
 def run_annotator_test(
     judge: Floats, ratings: Floats, names: tuple[str, ...], epsilon: float, scale: bool = False
 ) -> ReplacementTest:
-    """Run the test on one judge's scores and ratings (edits × annotators), nan where there is none."""
+    """Run the test on one judge's scores and on ratings (edits × annotators), NaN if missing."""
     measure = "-RMSE" if scale else "agreement"
     left_out: dict[str, tuple[Floats, Floats]] = {}
     few: dict[str, int] = {}
@@ -121,7 +121,7 @@ def run_annotator_test(
 
 
 def _closeness(mine: Floats, others: Floats, scale: bool) -> Floats:
-    """Return how close each score lies to the others': the share of equal ones, or minus the root mean square distance."""
+    """Return how close each score is to the others: the share of equal ones, or minus the root mean square distance."""
     rated = np.isfinite(others)
     count = rated.sum(1)
     distance = np.where(rated, others - mine[:, None], 0)

@@ -63,7 +63,14 @@ def correct_yes_shares(
 def correct_yes_share(
     judge: Bools, people: Floats, chances: Floats | None = None, clusters: Ints | None = None, level: float = 0.95
 ) -> YesShare:
-    """Correct the judge's share of yes by how often it is right where people labelled; people's nan is no label.
+    """Correct the judge's share of yes by its sensitivity and specificity on labelled edits.
+
+    Args:
+        judge: Whether the judge answered yes.
+        people: 1 for yes, 0 for no, NaN without a label.
+        chances: Probabilities with which the edits were drawn to be labelled; equal if None.
+        clusters: The source picture of each edit; every edit is its own if None.
+        level: Level of the interval.
 
     >>> judge = np.array([True] * 60 + [False] * 40)
     >>> people = np.full(100, np.nan)

@@ -109,7 +109,7 @@ def test_a_model_that_lies_in_two_runs_is_one_model(tmp_path: Path) -> None:
 
 
 def test_one_model_alone_has_no_pair(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"one editing model only \(x\)"):
+    with pytest.raises(UserError, match=r"only one editing model \(x\)"):
         compared(model_run(tmp_path / "run", {"x": [(4, 4)] * 4}))
 
 

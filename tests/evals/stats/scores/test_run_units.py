@@ -28,7 +28,7 @@ def test_units_laid_out_and_taken_up_again_are_the_same(tmp_path: Path) -> None:
     table = read_run_table(make_run(tmp_path / "run", LINES))
     units = list(table.units)
     assert list(UnitColumns.of(units).units()) == units
-    assert list(UnitColumns.joined([UnitColumns.of(units[:3]), UnitColumns.of(units[3:])]).units()) == units
+    assert list(UnitColumns.join([UnitColumns.of(units[:3]), UnitColumns.of(units[3:])]).units()) == units
     told = [
         (row.edit.id, name, unit.repeat, unit.score)
         for row in table.rows

@@ -94,7 +94,7 @@ def test_a_queue_survives_its_file_and_one_without_its_first_line_is_refused(tmp
     assert (again.chances, again.labelled) == (queue.chances, queue.labelled)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[1:]))
-    with pytest.raises(UserError, match="drawn beside 7 labelled edits, but its first line names 0"):
+    with pytest.raises(UserError, match="drawn with 7 labelled edits, but its first line names 0"):
         LabelQueue.read(path)
 
 

@@ -96,7 +96,7 @@ def test_stages_out_of_their_order_are_refused(runs: tuple[Path, Path, Path], tm
     assert command(["calibrate", str(one), *given]) == 0
     assert command(["calibrate", str(two), *given, "--append", "--earlier", str(one)]) == 0
     write_stages(out, list(reversed(stage_entries(out))))
-    with pytest.raises(UserError, match="not calibrated on what the stages before it leave over"):
+    with pytest.raises(UserError, match="not calibrated on the edits that the stages before it leave over"):
         plan_of(f"cascade:{out}")
 
 

@@ -50,7 +50,7 @@ def test_a_level_that_lacks_a_task_is_left_out_everywhere_as_in_the_paper(tmp_pa
     assert printed["Overall"] == pytest.approx(23.415, abs=0.005)
     assert found.overall.value == pytest.approx(printed["Overall"])
     assert list(found.by_level) == ["AD + RM + RP + TR", "LC + FS + BI"]
-    assert "PC + RO + DI has no score, so it is no part of the overall: no PC." in found.notes
+    assert "PC + RO + DI has no score, so it is not part of the overall score: no PC." in found.notes
 
 
 def test_where_no_level_is_whole_that_is_why_there_is_no_overall(tmp_path: Path) -> None:
