@@ -53,7 +53,7 @@ def test_one_run_holds_the_outputs_of_every_model_and_a_further_one_is_added(
     told = capsys.readouterr()
     facts = json.loads(told.out)
     note = (
-        f"model B: 1 of 2 outputs missing, such as {bench / 'outputs/b/2.png'}: they stay unjudged, and count nowhere"
+        f"model B: 1 of 2 outputs missing, such as {bench / 'outputs/b/2.png'}: they stay unjudged and are not counted"
     )
     assert facts["assumed"] == [note]
     assert told.err.count(note) == 1
@@ -100,7 +100,7 @@ def test_a_papers_layout_is_judged_by_its_protocol_and_a_language_that_was_not_r
         (["--results", "outputs", "--model", "bb"], 'there are no results of a model "bb"; is b meant?'),
         (
             ["--results", "A=outputs"],
-            "holds no output of this benchmark; looked for 1{.png,.jpg,.jpeg,.webp} and the like",
+            "has no output of this benchmark; looked for 1{.png,.jpg,.jpeg,.webp} and the like",
         ),
         (
             ["--results", "outputs", "--protocol", "vibe"],

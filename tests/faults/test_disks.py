@@ -220,7 +220,7 @@ def test_a_torn_last_line_is_passed_over_and_the_next_label_stands(
         assert path.read_bytes() == whole + torn
         for arguments in (["agree", str(run), "--resamples", "100"], ["report", str(run), "--resamples", "100"]):
             assert command(arguments) == 0
-            assert "was cut off and is passed over" in " ".join(capsys.readouterr().out.split())
+            assert "was cut off and is skipped" in " ".join(capsys.readouterr().out.split())
         book.give("ana", "e1", IF, "Wrong Action")
         assert set(LabelFile(path).labels()) == {("e0", IF), ("e1", IF)}
         assert LabelFile(path).notes == ()

@@ -110,7 +110,7 @@ def test_a_hostile_manifest_gives_edits_that_can_be_judged_and_stored_or_one_sen
             json.dumps({"source": "a.png", "edited": "b.png", "instruction": "x", "own": nested(500, True)}),
             "deep",
         ),
-        ("m.jsonl", '{"source":"a\\ud83d.png","edited":"b.png","instruction":"x"}', "leads nowhere"),
+        ("m.jsonl", '{"source":"a\\ud83d.png","edited":"b.png","instruction":"x"}', "is not a valid path"),
         ("m.csv", f"source,edited,instruction,target_boxes\na.png,b.png,x,{'[' * 100_000}", "nested too deeply"),
         ("m.csv", "source,edited,instruction,human,human.a\na.png,b.png,x,[1],y", "must map a criterion"),
         ("m.csv", "source,edited,instruction\n" + "x" * 17_000_000, "longer than 16 MB"),

@@ -1,7 +1,8 @@
-"""Judge through a provider's batch interface: half the price, within a day, for judges that ask once and use no tools.
+"""Judge through a provider's batch interface, at half the price and within a day.
 
-A session goes over the edits in rounds. In a round, every unit whose reply is there is judged and written. The requests of the
-others are put into files. The files are sent and their jobs polled. When a job is over, the next round begins.
+This is for judges that ask once per unit and use no tools. A session goes over the edits in rounds. In a round, every unit whose
+reply is there is judged and written. The requests of the others are put into files. The files are sent and their jobs polled.
+When a job is over, the next round begins.
 
 Every request has a key computed from its body. It is staged in a file, sent with that file, and answered by a line of the
 results; a table in the run's folder records its state. A submission that the provider did not confirm is looked up by its mark.

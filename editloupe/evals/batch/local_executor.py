@@ -1,4 +1,4 @@
-"""Judge jobs in this process, as tasks of one event loop; and the interface of all executors."""
+"""Define the interface of executors, and judge jobs in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The actors of a Ray cluster: judging workers, the switchboard to the driver, and the shared vision models."""
+"""Define the actors of a Ray cluster, which judge, report to the driver, and share vision models."""
 
 from __future__ import annotations
 

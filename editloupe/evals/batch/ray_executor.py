@@ -1,4 +1,4 @@
-"""Judge on a Ray cluster: workers judge, the driver alone writes the run, and jobs of a lost worker go to another one."""
+"""Judge on a Ray cluster. The driver alone writes the run, and jobs of a lost worker go to another one."""
 
 from __future__ import annotations
 

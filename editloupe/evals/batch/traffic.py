@@ -1,4 +1,4 @@
-"""Limit the traffic of a batch: concurrency, requests and tokens per minute, and caps on tokens and cost of the run."""
+"""Limit concurrency, requests and tokens per minute, and the tokens and cost of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which edits: manifests, folders of benchmarks, and preference pairs, each streamed.
+"""Read edits as streams from manifests, benchmark folders and files of preference pairs.
 
 Public names are imported when they are first used.
 """

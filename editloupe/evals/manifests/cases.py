@@ -1,4 +1,4 @@
-"""What identifies edits: a compact set of ids for manifests of millions, and the key of a case."""
+"""The key of a case, a compact set of ids for large manifests, and the unedited baseline of every case."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from editloupe.rubrics.protocol import OUTPUT
 from editloupe.types import Edit
 
 NOTHING_EDITED = "nothing edited"
-"""The name of the model that returns its source; reports show it as a reference and rank it nowhere."""
+"""Model name of unedited outputs; reports show them as a reference and do not rank them."""
 
 
 def case_key(edit: Edit, pictures: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
     """Return the key of an edit's case, which is the same for the outputs of all editing models.
 
     A case is a source picture with an instruction, targets, a turn and further input pictures. A hint is for the judge: it
-    decides an answer, but does not separate cases.
+    influences answers, but does not separate cases.
 
     Args:
         edit: The edit.
-        pictures: By role, what identifies each picture: content hashes or paths. Without a source, the edit's path is used.
+        pictures: Content hashes or paths of the pictures by role. Without a source, the edit's path is used.
     """
     roles = [role for role in pictures if role not in ("source", "edited")]
     inputs = tuple((role, *pictures[role]) for role in sorted(roles)) if roles else ()
@@ -31,7 +31,7 @@ def case_key(edit: Edit, pictures: Mapping[str, Sequence[Any]]) -> tuple[Any, ..
 
 
 class IdSet:
-    """Remembers ids by a 64-bit hash in one open-addressed table; a hit says *probably seen*, a miss is certain.
+    """A set of ids as 64-bit hashes in an open-addressed table. A hit means *probably seen*; a miss is certain.
 
     >>> seen = IdSet()
     >>> seen.add("a"), seen.add("b"), seen.add("a")
@@ -46,49 +46,47 @@ class IdSet:
         return self._count
 
     def add(self, name: str) -> bool:
-        """Add an id; return True where its hash was there before."""
+        """Add an id; return whether its hash was in the set before."""
         digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         value = int.from_bytes(digest, "big") or 1
         if self._count * 2 >= len(self._slots):
             self._grow()
-        return not self._put(self._slots, value) or self._counted()
-
-    def _counted(self) -> bool:
-        self._count += 1
-        return False
+        is_new = self._insert(self._slots, value)
+        self._count += is_new
+        return not is_new
 
     def _grow(self) -> None:
         wider = array("Q", bytes(8 * 2 * len(self._slots)))
         for value in self._slots:
             if value:
-                self._put(wider, value)
+                self._insert(wider, value)
         self._slots = wider
 
     @staticmethod
-    def _put(slots: array[int], value: int) -> bool:
+    def _insert(slots: array[int], value: int) -> bool:
         mask = len(slots) - 1
-        place = value & mask
-        while slots[place]:
-            if slots[place] == value:
+        index = value & mask
+        while slots[index]:
+            if slots[index] == value:
                 return False
-            place = (place + 1) & mask
-        slots[place] = value
+            index = (index + 1) & mask
+        slots[index] = value
         return True
 
 
 def copy_unedited(edit: Edit) -> Edit:
-    """Return the edit with the source as its edited picture; labels by people belong to another picture and are left out.
-
-    So is a reader's word that the model left no picture.
-    """
+    """Return the edit with the source as its edited picture, without human labels and marks of a missing output."""
     extra = {name: value for name, value in edit.extra.items() if name != OUTPUT}
     return edit.model_copy(update={"edited": edit.source, "model": NOTHING_EDITED, "human": {}, "extra": extra})
 
 
 def with_untouched(edits: Iterable[Edit]) -> Iterator[Edit]:
-    """Stream the edits and, behind the first edit of every case, the same case with nothing edited.
+    """Stream the edits and, after the first edit of every case, the same case with nothing edited.
 
-    Sixteen bytes of each case's key are remembered, so that manifests of any length can be streamed.
+    Only sixteen bytes per case are kept in memory.
+
+    Args:
+        edits: The edits.
     """
     seen: set[bytes] = set()
     for edit in edits:

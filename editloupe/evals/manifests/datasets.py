@@ -1,4 +1,4 @@
-"""Manifests: edits streamed from a file or a folder, every mistake told with the place it stands at."""
+"""Turn the rows of a manifest into edits. Every error names the row's location."""
 
 from __future__ import annotations
 
@@ -16,21 +16,28 @@ from editloupe.evals.manifests.readers import REQUIRED, Row, find_reader
 from editloupe.types import Edit, UserError
 
 Naming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Gives the values of a row our names of fields."""
+"""Renames the fields of a row to those of `Edit`."""
 Typing = Callable[[Edit], Edit]
-"""Gives an edit its type as a protocol spells it; a UserError where it has no such type."""
+"""Spells an edit's type as a protocol does; raises UserError if the protocol has no such type."""
 FIELDS = frozenset(Edit.model_fields) - {"extra"}
 
 
 def read_manifest(
     path: str | Path, allow_outside: bool = False, naming: Naming | None = None, typing: Typing | None = None
 ) -> Iterator[Edit]:
-    """Stream the edits of a manifest, as `load_manifest` does; rows whose fields have other names go through `naming`."""
+    """Stream the edits of a manifest, as `load_manifest` does.
+
+    Args:
+        path: The manifest.
+        allow_outside: Allow paths outside the manifest's folder.
+        naming: Renames the fields of a row to those of `Edit`.
+        typing: Spells the type of an edit as a protocol does.
+    """
     return Manifest(Path(path), allow_outside, naming, typing).edits()
 
 
 class Manifest:
-    """A manifest that can be read again and again, with its own edited pictures or with the outputs in models' folders."""
+    """A manifest that can be read several times, with its own edited pictures or with outputs in models' folders."""
 
     def __init__(
         self, path: Path, allow_outside: bool = False, naming: Naming | None = None, typing: Typing | None = None
@@ -41,33 +48,33 @@ class Manifest:
         find_reader(path)
 
     def edits(self) -> Iterator[Edit]:
-        """Stream the edits; an id may stand once a model."""
+        """Stream the edits; ids must be unique per model."""
         seen = IdSet()
         for row in self._rows():
-            edit = self._typed(row, build_edit(row, self._folder, self._allow_outside))
+            edit = self._assign_type(row, build_edit(row, self._folder, self._allow_outside))
             key = _key(edit.id, edit.model)
-            if seen.add(key) and (first := self._first_place(key)) != row.where:
-                raise row.error(f'the id "{edit.id}" stands already at {first}; ids must be unique')
+            if seen.add(key) and (first := self._find_first(key)) != row.where:
+                raise row.error(f'the id "{edit.id}" is already used at {first}; ids must be unique')
             yield edit
 
     def edits_with_outputs(self, folder: Path, model: str) -> Iterator[Edit]:
-        """Stream the edits with the outputs of one model; an id may stand once."""
+        """Stream the edits with the outputs of one model; ids must be unique."""
         names, seen = self.output_names(folder), IdSet()
         for row in self._rows(with_outputs=True):
-            edit = self._typed(
+            edit = self._assign_type(
                 row, build_edit(_of_model(row, model), self._folder, self._allow_outside, names.path(row))
             )
-            if seen.add(edit.id) and (first := self._first_place(_key(edit.id, None), with_outputs=True)) != row.where:
-                raise row.error(f'the id "{edit.id}" stands already at {first}; with outputs an id stands once')
+            if seen.add(edit.id) and (first := self._find_first(_key(edit.id, None), with_outputs=True)) != row.where:
+                raise row.error(f'the id "{edit.id}" is already used at {first}; with outputs, ids must be unique')
             yield edit
 
     def output_names(self, folder: Path) -> OutputNames:
-        """Return how the outputs in a folder are called; looked for once a folder."""
+        """Return how the outputs in a folder are named; detected once per folder."""
         if folder not in self._names:
             self._names[folder] = detect_output_names(lambda: self._rows(with_outputs=True), folder)
         return self._names[folder]
 
-    def _typed(self, row: Row, edit: Edit) -> Edit:
+    def _assign_type(self, row: Row, edit: Edit) -> Edit:
         try:
             return self._typing(edit) if self._typing else edit
         except UserError as error:
@@ -75,16 +82,16 @@ class Manifest:
 
     def _rows(self, with_outputs: bool = False) -> Iterator[Row]:
         for row in find_reader(self.path, with_outputs)(self.path):
-            yield self._named(row)
+            yield self._rename_fields(row)
 
-    def _named(self, row: Row) -> Row:
+    def _rename_fields(self, row: Row) -> Row:
         try:
             return Row(row.where, self._naming(row.values)) if self._naming else row
         except UserError as error:
             raise row.error(str(error)) from None
 
-    def _first_place(self, wanted: str, with_outputs: bool = False) -> str:
-        """Return where an id stands first; two different ids may share a hash, so the file is asked again."""
+    def _find_first(self, wanted: str, with_outputs: bool = False) -> str:
+        """Return the first location of an id. The file is read again, because two ids may share a hash."""
         for row in self._rows(with_outputs):
             model = None if with_outputs else row.values.get("model")
             if ("edited" in row.values or with_outputs) and _key(_id(row), model) == wanted:
@@ -97,37 +104,47 @@ def _key(edit_id: str, model: Any) -> str:
 
 
 def _of_model(row: Row, model: str) -> Row:
-    """Return a line as it is about this model's output: people's labels are of the output of the model the line names."""
+    """Return a row for this model's output; human labels are kept only if the row names this model."""
     values = {name: value for name, value in row.values.items() if name != "human" or row.values.get("model") == model}
     return Row(row.where, {**values, "model": model})
 
 
 def build_edit(row: Row, folder: Path, allow_outside: bool = False, output: Path | None = None) -> Edit:
-    """Return the edit a row describes, with `output` in place of its edited picture; its place is before every mistake."""
+    """Return the edit of a row.
+
+    Args:
+        row: The row.
+        folder: The folder that paths are relative to.
+        allow_outside: Allow paths outside the folder.
+        output: Used instead of the row's edited picture.
+
+    Raises:
+        UserError: The row has a mistake; the message begins with its location.
+    """
     values = row.values
     for name in REQUIRED:
         if name == "edited" and output is not None:
             continue
         if values.get(name) in (None, ""):
             raise row.error(f'"{name}" is missing')
-    known = {name: value for name, value in values.items() if name in FIELDS and value is not None}
-    known["id"] = _id(row)
+    fields = {name: value for name, value in values.items() if name in FIELDS and value is not None}
+    fields["id"] = _id(row)
     if output is not None:
-        known["edited"] = output
+        fields["edited"] = output
     for name in ("source", "edited", "reference"):
-        if name in known and not (name == "edited" and output is not None):
-            known[name] = _path(row, name, known[name], folder, allow_outside)
-    if "human" in known:
-        known["human"] = _labels(row, known["human"])
-    if "more_images" in known:
-        known["more_images"] = _more_images(row, known["more_images"], folder, allow_outside)
+        if name in fields and not (name == "edited" and output is not None):
+            fields[name] = _path(row, name, fields[name], folder, allow_outside)
+    if "human" in fields:
+        fields["human"] = _labels(row, fields["human"])
+    if "more_images" in fields:
+        fields["more_images"] = _more_images(row, fields["more_images"], folder, allow_outside)
     extra = {name: value for name, value in values.items() if name not in FIELDS and name != "extra"}
     if isinstance(nested := values.get("extra"), Mapping):
         extra = {**nested, **extra}
     elif nested is not None:
         extra["extra"] = nested
     try:
-        return Edit(**known, extra=extra)
+        return Edit(**fields, extra=extra)
     except ValidationError as error:
         raise row.error(_sentence(error)) from None
 
@@ -147,25 +164,25 @@ def _path(row: Row, name: str, value: Any, folder: Path, allow_outside: bool) ->
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise row.error(f'"{name}" must be the path of a picture')
     if "://" in value:
-        raise row.error(f'"{name}" is an address ({value}); pictures must be files')
+        raise row.error(f'"{name}" is a URL ({value}); pictures must be files')
     try:
         resolved = (folder / value).resolve()
     except (OSError, RuntimeError, ValueError):  # too long, links in a circle, half a character
-        raise row.error(f'"{name}" leads nowhere: {value}') from None
+        raise row.error(f'"{name}" is not a valid path: {value}') from None
     if not allow_outside and not resolved.is_relative_to(folder):
         raise row.error(f'"{name}" leads outside the manifest\'s folder ({value}); --allow-outside permits that')
     return resolved
 
 
 def _labels(row: Row, value: Any) -> dict[str, str | tuple[str, ...]]:
-    """Labels by criterion, one or one an annotator; numbers are kept as their text."""
+    """Return labels by criterion: one, or one per annotator; numbers as text."""
     if not isinstance(value, Mapping):
         raise row.error('"human" must map a criterion to a label or a list of labels')
     labels: dict[str, str | tuple[str, ...]] = {}
-    for criterion, given in value.items():
-        several = isinstance(given, (list, tuple))
-        # An annotator who skipped the edit is written as null; the place in the list says whose label is missing.
-        items = ["" if item is None else item for item in given] if several else [given]
+    for criterion, label in value.items():
+        several = isinstance(label, (list, tuple))
+        # null is an annotator who skipped the edit; the position in the list identifies the annotator.
+        items = ["" if item is None else item for item in label] if several else [label]
         if not items or any(isinstance(item, bool) or not isinstance(item, (str, int, float)) for item in items):
             raise row.error(f'"human" has no usable label for {criterion}')
         labels[str(criterion)] = tuple(map(str, items)) if several else str(items[0])
@@ -176,12 +193,12 @@ def _more_images(row: Row, value: Any, folder: Path, allow_outside: bool) -> dic
     if not isinstance(value, Mapping):
         raise row.error('"more_images" must map a role to a path or a list of paths')
     return {
-        str(role): tuple(_path(row, f"more_images.{role}", item, folder, allow_outside) for item in _listed(paths))
+        str(role): tuple(_path(row, f"more_images.{role}", item, folder, allow_outside) for item in _as_list(paths))
         for role, paths in value.items()
     }
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 

@@ -1,4 +1,4 @@
-"""Append-only JSONL files, such as labels and notes: safe appends, and reading past a last line that was cut off."""
+"""Append to and read append-only JSONL files, such as labels and notes, safely after a crash or a full disk."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _BLOCK = 1 << 16
 def read_log_rows(path: Path, notes: list[str]) -> Iterator[Row]:
     """Yield the rows of an append-only JSONL file.
 
-    A last line that was cut off (by a full disk, by a power cut) is passed over with a note; any other line that is not
-    JSON is the user's to mend and is told with its number.
+    A last line that was cut off (by a full disk or a power cut) is skipped with a note. Any other line that is not JSON raises
+    UserError with its number.
     """
     torn, complete = b"", 0
     try:
@@ -28,16 +28,15 @@ def read_log_rows(path: Path, notes: list[str]) -> Iterator[Row]:
     except UserError as error:
         if not torn or not str(error).startswith(f"{path.name}, line {complete + 1}:"):
             raise
-        notes.append(f"The last line of {path.name} was cut off and is passed over ({len(torn)} bytes).")
+        notes.append(f"The last line of {path.name} was cut off and is skipped ({len(torn)} bytes).")
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
 
 
 def append_line(path: Path, line: bytes) -> int:
-    """Append one line, on disk when this returns; return the file's size. One process at a time writes.
+    """Append a line under a lock and return the file's size; the line is on disk when this returns.
 
-    A line that was cut off is moved to `NAME.torn` first: behind it the row would be lost, and in the middle of the
-    file it would stop every reader.
+    A last line that was cut off is moved to `NAME.torn` first, because in the middle of the file it would stop every reader.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b", buffering=0) as file:
@@ -58,14 +57,14 @@ def append_line(path: Path, line: bytes) -> int:
                 rest = rest[file.write(rest) :]
             os.fsync(file.fileno())
         except OSError:
-            # Half a line is taken back, so that a full disk leaves the file as it was.
+            # Remove half a line, so that a full disk leaves the file unchanged.
             os.truncate(path, size)
             raise
         return file.seek(0, os.SEEK_END)
 
 
 def _torn(path: Path) -> tuple[bytes, int]:
-    """Return a last line without an end that is no row, and how many lines stand before it."""
+    """Return a last line that was cut off, and the number of lines before it."""
     with path.open("rb") as file:
         last = _last_line(file)
         if not last or _is_object(last):
@@ -75,7 +74,7 @@ def _torn(path: Path) -> tuple[bytes, int]:
 
 
 def _last_line(file: IO[bytes]) -> bytes:
-    """Return what stands behind the last line break."""
+    """Return the bytes after the last line break."""
     end, tail = file.seek(0, os.SEEK_END), b""
     while end > 0 and b"\n" not in tail:
         start = max(0, end - _BLOCK)

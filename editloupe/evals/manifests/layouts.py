@@ -1,4 +1,4 @@
-"""Manifests and benchmarks by layout: our own, or that of a paper, as the list of papers has it; with any number of models."""
+"""Load manifests and benchmarks in our own layout or in that of a paper, with the outputs of any number of models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from editloupe.types import Edit, UserError
 
 PLAIN = "editloupe"
 Results = str | Path | Mapping[str, str | Path] | Sequence[str | Path]
-"""Outputs of models: `MODEL=FOLDER`, a folder, several of those, or folders by model."""
+"""Outputs of models: `MODEL=FOLDER`, a folder, several of these, or folders by model."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class LoadedOutputs:
     """A benchmark with the outputs of models."""
 
     edits: Callable[[], Iterator[Edit]]
-    """Streams the edits of all models, each time from the beginning."""
+    """Streams the edits of all models, from the beginning at each call."""
     models: tuple[str, ...]
     notes: tuple[str, ...]
-    """What was assumed while looking for outputs: what is absent, what is missing and what that counts, what was left out."""
+    """Sentences on what was assumed: absent parts, missing outputs and how they count, folders left out."""
 
 
 def sample_layouts() -> tuple[str, ...]:
@@ -47,18 +47,18 @@ def sample_layouts() -> tuple[str, ...]:
 
 
 def folder_layouts() -> tuple[str, ...]:
-    """Return the layouts of benchmarks whose results lie in a folder of their own."""
+    """Return the layouts of benchmarks whose results are in a separate folder."""
     return tuple(paper.name for paper in papers() if paper.read)
 
 
 def layout_help() -> str:
-    """Say which layouts there are, those with a folder of results last."""
+    """Return the help text of `--layout`; layouts with a results folder come last."""
     *first, last = [*sample_layouts()[1:], *folder_layouts()]
     return f"{PLAIN}, or whose files these are: {', '.join(first)} or {last} (with --results)."
 
 
 def check_layout(layout: str, with_results: bool) -> None:
-    """Tell a user in one sentence that there is no such layout, or that it needs the outputs of a model."""
+    """Raise UserError if there is no such layout, or if it needs the outputs of a model."""
     samples, folders = sample_layouts(), folder_layouts()
     if layout not in (*samples, *folders):
         raise UserError(f'--layout is one of {", ".join((*samples, *folders))}, not "{layout}"')
@@ -73,19 +73,31 @@ def load_manifest(
     protocol: str | None = None,
     note: Note | None = None,
 ) -> Iterator[Edit]:
-    """Stream the edits of a manifest (JSONL, CSV, Parquet, or a folder with `sources/` and `edits/`).
+    """Stream the edits of a manifest.
 
-    Paths are relative to the manifest and stay within its folder, links followed, unless `allow_outside`. A mistake is
-    a UserError that names file and line. Fields that are not ours go to `Edit.extra`. Pictures are not opened here.
-    With a paper's layout its own names of fields are read. Types are spelt as `protocol` spells them, the layout's own
-    where none is named; `note` is told once of every type it does not know.
+    Pictures are not opened. Fields that `Edit` does not have go to `Edit.extra`.
+
+    Args:
+        path: A `.jsonl`, `.csv` or `.parquet` file, or a folder with `sources/`, `edits/` and `instructions.txt`. Paths in it
+            are relative to its folder.
+        allow_outside: Allow paths that lead outside the manifest's folder, also by links.
+        layout: `editloupe`, or a paper whose field names the manifest uses.
+        protocol: The protocol whose spelling of instruction types is used; by default the layout's own.
+        note: Called with a sentence for every type that the protocol does not know.
+
+    Returns:
+        An iterator over the edits, in the manifest's order. Rows are read as it advances.
+
+    Raises:
+        UserError: There is no such manifest or layout, or a row has a mistake; the message names file and line. Mistakes in rows
+            are raised while iterating.
     """
     return _manifest(path, allow_outside, layout, protocol, note).edits()
 
 
 def _manifest(path: str | Path, allow_outside: bool, layout: str, protocol: str | None, note: Note | None) -> Manifest:
-    if layout not in (known := sample_layouts()):
-        raise UserError(f'a manifest has no layout "{layout}"; there are: {", ".join(known)}')
+    if layout not in (layouts := sample_layouts()):
+        raise UserError(f'a manifest cannot have the layout "{layout}"; use one of: {", ".join(layouts)}')
     fields = next((paper.fields for paper in papers() if paper.name == layout), None)
     return Manifest(Path(path), allow_outside, fields, make_type_reader(protocol or layout, note))
 
@@ -97,9 +109,20 @@ def load_benchmark(
     languages: tuple[str, ...] = LANGUAGES,
     model: str | None = None,
 ) -> Iterator[Edit]:
-    """Stream the edits of a benchmark: its tasks with the pictures that models made for them, as `load_outputs` finds them."""
+    """Stream the edits of a benchmark with the outputs of models; see `load_outputs`.
+
+    Args:
+        layout: The paper's name.
+        data: The benchmark's folder.
+        results: The outputs of models.
+        languages: The languages to read, of a bilingual benchmark.
+        model: Only this model; for a folder of one model, its name.
+
+    Raises:
+        UserError: There is no such layout, or the outputs cannot be found.
+    """
     if layout not in folder_layouts():
-        raise UserError(f'there is no layout "{layout}"; there are: {", ".join(folder_layouts())}')
+        raise UserError(f'unknown layout "{layout}"; use one of: {", ".join(folder_layouts())}')
     return load_outputs(data, results, layout, languages=languages, models=(model,) if model else ()).edits()
 
 
@@ -113,49 +136,63 @@ def load_outputs(
     protocol: str | None = None,
     allow_outside: bool = False,
 ) -> LoadedOutputs:
-    """Find the outputs of models for a benchmark or a manifest; every output is looked for once, before any edit is given.
+    """Find the outputs of models for a benchmark or a manifest. All outputs are looked up before the first edit is read.
 
-    A folder without a model's name is one model's, called like it, or has a folder for each model. `models` picks some by
-    name. What a model was never run on (a language, a subset, a task of which no output is there) is not among the edits,
-    unless the judging paper counts it: see `Paper.absent_part`.
+    A part that a model was never run on (a language, a subset or a task without any output) is left out, unless the judging
+    paper counts it; see `Paper.absent_part`.
+
+    Args:
+        data: The benchmark's folder, or a manifest.
+        results: The outputs of models. A folder without a model's name belongs to the model of that name, or has a folder per
+            model.
+        layout: `editloupe`, or a paper whose layout is used.
+        languages: The languages to read, of a bilingual benchmark.
+        models: Only these models.
+        protocol: The protocol whose spelling of instruction types is used; by default the layout's own.
+        allow_outside: Allow paths that lead outside the manifest's folder.
+
+    Raises:
+        UserError: The layout, a language, a model or an output folder is not known.
     """
     check_layout(layout, with_results=True)
     if wrong := [language for language in languages if language not in LANGUAGES]:
         raise UserError(f'the languages are {" and ".join(LANGUAGES)}, not "{wrong[0]}"')
-    told: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     paper = find_paper(layout)
-    read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, told.setdefault)
-    given = _given(results)
-    _check_folders(given)
+    read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, sentences.setdefault)
+    folders = _parse_folders(results)
+    _check_folders(folders)
     judged_by = find_paper(protocol or layout)
     parts = BenchmarkParts(part, judged_by.absent_part if judged_by else None)
-    surveys, passed_over = resolve_models(given, models, read, parts)
-    notes = [*told, *passed_over]
+    surveys, left_out = resolve_models(folders, models, read, parts)
+    notes = [*sentences, *left_out]
     by_rule = judged_by is not None and judged_by.missing_output is not None
-    counts = "they count 0, by the paper's rule" if by_rule else "they stay unjudged, and count nowhere"
+    counts = "they count 0, by the paper's rule" if by_rule else "they stay unjudged and are not counted"
     notes += [
         sentence
-        for one in surveys
-        for sentence in (*naming(one.of.folder, one.of.model), *describe_assumptions(one, counts))
+        for survey in surveys
+        for sentence in (*naming(survey.of.folder, survey.of.model), *describe_assumptions(survey, counts))
     ]
-    return LoadedOutputs(lambda: iter_edits(read, surveys, parts), tuple(one.of.model for one in surveys), tuple(notes))
+    return LoadedOutputs(
+        lambda: iter_edits(read, surveys, parts), tuple(survey.of.model for survey in surveys), tuple(notes)
+    )
 
 
-def _check_folders(given: Sequence[ResultsFolder]) -> None:
-    """Refuse one folder that is named as the outputs of two models."""
-    named: dict[Path, str | None] = {}
-    for one in given:
-        place = one.folder.resolve()
-        if place in named and named[place] != one.model:
-            raise UserError(f"{one.folder} is named as the outputs of both {named[place]} and {one.model}")
-        named[place] = one.model
+def _check_folders(folders: Sequence[ResultsFolder]) -> None:
+    """Raise UserError if one folder is named as the outputs of two models."""
+    models: dict[Path, str | None] = {}
+    for results in folders:
+        path = results.folder.resolve()
+        if path in models and models[path] != results.model:
+            raise UserError(f"{results.folder} is named as the outputs of both {models[path]} and {results.model}")
+        models[path] = results.model
 
 
-def _given(results: Results) -> list[ResultsFolder]:
+def _parse_folders(results: Results) -> list[ResultsFolder]:
     if isinstance(results, Mapping):
         return [ResultsFolder(model, existing_folder(Path(folder), model)) for model, folder in results.items()]
-    listed = [results] if isinstance(results, (str, Path)) else list(results)
-    return [parse_results(one) for one in listed]
+    items = [results] if isinstance(results, (str, Path)) else list(results)
+    return [parse_results(item) for item in items]
 
 
 def _reading(
@@ -167,11 +204,11 @@ def _reading(
     protocol: str | None,
     note: Note,
 ) -> tuple[Read, PartOf, Callable[[Path, str], Iterator[str]]]:
-    """Return how edits are read with a model's outputs, which part an edit belongs to, and notes on how outputs are named."""
+    """Return functions that read edits with a model's outputs, find the part of an edit, and note how outputs are named."""
     if paper and paper.read and (not paper.fields or data.is_dir()):
         read, typed = paper.read, make_type_reader(protocol or layout, note)
         if not data.is_dir():
-            raise UserError(f"there is no folder of benchmark at {data}")
+            raise UserError(f"{data} is not a folder")
 
         def with_results(folder: Path, model: str) -> Iterator[Edit]:
             return map(typed, read(Benchmark(data, folder, languages, model, note)))
@@ -182,12 +219,12 @@ def _reading(
     def naming(folder: Path, model: str) -> Iterator[str]:
         names = manifest.output_names(folder)
         if names.by != "id":
-            yield f"model {model}: outputs are taken by the names of the manifest's {names.by} pictures"
-        others = sum(count for named, count in names.labels_of.items() if named != model)
-        if others:
+            yield f"model {model}: outputs are found by the names of the manifest's {names.by} pictures"
+        foreign = sum(count for named, count in names.labels_of.items() if named != model)
+        if foreign:
             yield (
-                f"model {model}: people's labels on {number_of(others, 'line')} are left out: "
-                f"{verb(others, 'it does not name it as its', 'they do not name it as their')} `model`"
+                f"model {model}: human labels on {number_of(foreign, 'line')} are left out, because "
+                f"{verb(foreign, 'it names', 'they name')} another model or none"
             )
 
     return manifest.edits_with_outputs, _part_of_manifest, naming

@@ -1,4 +1,4 @@
-"""Rows of a manifest, whatever its format: each reader streams plain mappings with the place they stand at."""
+"""Read the rows of manifests (JSONL, CSV, Parquet, or a folder of pictures), each with its location for errors."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from editloupe._util.text import number_of
 from editloupe.types import UserError
 
 JSON_COLUMNS = ("target_boxes", "human", "more_images")
-"""Columns of a CSV file whose cells hold JSON: a flat file has no other way to say a list."""
+"""Columns of a CSV file whose cells contain JSON."""
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 INSTRUCTIONS = "instructions.txt"
 REQUIRED = ("source", "edited", "instruction")
 LINE_BYTES = 16_000_000
-"""A row is held in memory whole; one longer than this is no row."""
+"""Longest line that is read."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a manifest and where it stands, in words for an error."""
+    """A row of a manifest with its location."""
 
     where: str
     values: Mapping[str, Any]
 
     def error(self, problem: str) -> UserError:
-        """Return the user's mistake with its place in front."""
+        """Return an error that begins with the location."""
         return UserError(f"{self.where}: {problem}")
 
 
@@ -41,8 +41,8 @@ Reader = Callable[[Path], Iterator[Row]]
 
 
 def read_jsonl(path: Path) -> Iterator[Row]:
-    """Stream a JSONL file: one object a line, empty lines skipped."""
-    with _opened(path) as file:
+    """Stream a JSONL file with one object per line; empty lines are skipped."""
+    with _open(path) as file:
         for number, data in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), b""), start=1):
             where = f"{path.name}, line {number}"
             if len(data) > LINE_BYTES:
@@ -64,10 +64,10 @@ def read_jsonl(path: Path) -> Iterator[Row]:
 
 
 def read_csv(path: Path, between: str = ",") -> Iterator[Row]:
-    """Stream a CSV file with a header; lists and mappings are JSON in their cells, `human.CRITERION` holds a label."""
+    """Stream a CSV file with a header. Lists and mappings are JSON in their cells; a column `human.CRITERION` holds labels."""
     csv.field_size_limit(LINE_BYTES)
     try:
-        with _opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
+        with _open(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
             rows = csv.reader(_lines(file, path), delimiter=between, strict=True)
             header = [name.strip() for name in next(rows, [])]
             if len(set(header)) != len(header):
@@ -105,10 +105,10 @@ def _from_cells(cells: dict[str, str], where: str) -> dict[str, Any]:
         else:
             values[name] = cell
     if human:
-        given = values.get("human", {})
-        if not isinstance(given, dict):
+        labels = values.get("human", {})
+        if not isinstance(labels, dict):
             raise UserError(f"{where}: column human must map a criterion to a label or a list of labels")
-        values["human"] = {**given, **human}
+        values["human"] = {**labels, **human}
     return values
 
 
@@ -122,8 +122,8 @@ def _from_json(cell: str, name: str, where: str) -> Any:
 
 
 def read_parquet(path: Path) -> Iterator[Row]:
-    """Stream a Parquet file, a batch of rows at a time; columns that hold bytes (embedded pictures) are left alone."""
-    with _opened(path):
+    """Stream a Parquet file, a batch of rows at a time; columns with bytes (embedded pictures) are skipped."""
+    with _open(path):
         pass
     try:
         from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -138,7 +138,7 @@ def read_parquet(path: Path) -> Iterator[Row]:
         try:
             schema = file.schema_arrow
             if len(set(schema.names)) != len(schema.names):
-                raise UserError(f"{path.name}: a column stands twice")
+                raise UserError(f"{path.name}: two columns have the same name")
             for column in schema:
                 if column.name in REQUIRED and _holds_bytes(column.type):
                     raise UserError(
@@ -149,40 +149,43 @@ def read_parquet(path: Path) -> Iterator[Row]:
                 for values in batch.to_pylist():
                     number += 1
                     where = f"{path.name}, row {number}"
-                    yield Row(where, _without_nothing(values, where))
+                    yield Row(where, _without_empty(values, where))
         except UserError:
             raise
-        except Exception as error:  # damaged pages, dates before the year 1, and what else only shows while reading
+        except Exception as error:  # damaged pages, dates before the year 1, and other errors while reading
             raise UserError(f"{path.name}, after row {number}: this cannot be read ({_one_line(error)})") from None
 
 
 def _holds_bytes(kind: Any) -> bool:
-    """True where a column's type is binary, or has binary in it."""
-    inner = [kind.field(place).type for place in range(kind.num_fields)] if kind.num_fields else []
+    """Return whether a column's type is or contains binary."""
+    inner = [kind.field(index).type for index in range(kind.num_fields)] if kind.num_fields else []
     return "binary" in str(kind) or any(map(_holds_bytes, inner))
 
 
-def _without_nothing(values: dict[str, Any], where: str) -> dict[str, Any]:
-    """Drop empty cells, also inside structs: Parquet gives every row every column."""
-    kept = {name: value for name, value in values.items() if value is not None}
-    human = kept.get("human")
+def _without_empty(values: dict[str, Any], where: str) -> dict[str, Any]:
+    """Drop empty cells, also inside structs, because Parquet rows have every column."""
+    filled = {name: value for name, value in values.items() if value is not None}
+    human = filled.get("human")
     if isinstance(human, list):  # of a map: pairs
         if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in human):
             raise UserError(f"{where}: column human must map a criterion to a label or a list of labels")
         human = dict(human)
     if isinstance(human, dict):
-        kept["human"] = {name: value for name, value in human.items() if value is not None}
+        filled["human"] = {name: value for name, value in human.items() if value is not None}
     for name in JSON_COLUMNS:
-        if isinstance(value := kept.get(name), str):
-            kept[name] = _from_json(value, name, where)
-    return kept
+        if isinstance(value := filled.get(name), str):
+            filled[name] = _from_json(value, name, where)
+    return filled
 
 
 def read_folder(path: Path, with_outputs: bool = False) -> Iterator[Row]:
-    """Stream a folder pair: `sources/NAME.*`, `edits/NAME.*`, and `instructions.txt` with `NAME<tab>instruction` lines.
+    """Stream a folder with `sources/NAME.*`, `edits/NAME.*`, and `instructions.txt` with `NAME<tab>instruction` lines.
 
-    Without names in `instructions.txt`, line N belongs to the N-th picture of `edits/` in the order of their names. Where
-    the outputs lie elsewhere, `sources/` stands for an `edits/` that is not there.
+    Without names in `instructions.txt`, line N belongs to the N-th picture of `edits/`, sorted by name.
+
+    Args:
+        path: The folder.
+        with_outputs: The edited pictures are elsewhere; if there is no `edits/`, `sources/` is used for the names.
     """
     sources = _by_stem(path / "sources")
     edits = sources if with_outputs and not (path / "edits").is_dir() else _by_stem(path / "edits")
@@ -190,7 +193,7 @@ def read_folder(path: Path, with_outputs: bool = False) -> Iterator[Row]:
     try:
         lines = [line for line in read_text(listing).splitlines() if line.strip()]
     except FileNotFoundError:
-        raise UserError(f"a folder of edits needs {INSTRUCTIONS} beside sources/ and edits/ ({path.name})") from None
+        raise UserError(f"a folder of edits needs {INSTRUCTIONS} next to sources/ and edits/ ({path.name})") from None
     except OSError as error:
         raise UserError(f"{INSTRUCTIONS} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -199,7 +202,7 @@ def read_folder(path: Path, with_outputs: bool = False) -> Iterator[Row]:
     if not named and len(lines) != len(edits):
         raise UserError(
             f"{INSTRUCTIONS} has {number_of(len(lines), 'line')} and edits/ has {number_of(len(edits), 'picture')}; "
-            "give one line a picture, or lines of the form NAME<tab>instruction"
+            "write one line per picture, or lines of the form NAME<tab>instruction"
         )
     pairs = (line.split("\t", 1) for line in lines) if named else zip(edits, lines, strict=True)
     for number, (name, instruction) in enumerate(pairs, start=1):
@@ -214,23 +217,23 @@ def read_folder(path: Path, with_outputs: bool = False) -> Iterator[Row]:
 def _by_stem(folder: Path) -> dict[str, str]:
     """Return the pictures of a folder by name without suffix, as paths relative to the folder's parent."""
     if not folder.is_dir():
-        raise UserError(f"a folder of edits needs the folder {folder.name}/; {folder.parent.name} has none")
-    found: dict[str, str] = {}
+        raise UserError(f"a folder of edits needs the folder {folder.name}/, which {folder.parent.name} does not have")
+    pictures: dict[str, str] = {}
     try:
         files = sorted(folder.iterdir())
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
     for file in files:
         if file.suffix.lower() in PICTURE_SUFFIXES:
-            if file.stem in found:
+            if file.stem in pictures:
                 raise UserError(f"{folder.name}/ has two pictures called {file.stem}; their names must differ")
-            found[file.stem] = f"{folder.name}/{file.name}"
-    return found
+            pictures[file.stem] = f"{folder.name}/{file.name}"
+    return pictures
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a manifest that is a regular file; what goes wrong while it is read is told with its name."""
+def _open(path: Path) -> Iterator[BinaryIO]:
+    """Open a manifest that is a regular file; raise UserError with its name if reading fails in the block."""
     try:
         with open_file(path) as file:
             yield file
@@ -253,11 +256,16 @@ READERS: Mapping[str, Reader] = {
     ".csv": read_csv,
     ".parquet": read_parquet,
 }
-"""How a manifest is read, by the suffix of its file; a folder is read by `read_folder`."""
+"""Readers by file suffix; a folder is read by `read_folder`."""
 
 
 def find_reader(path: Path, with_outputs: bool = False) -> Reader:
-    """Return the reader for a manifest, which may lack edited pictures where there are outputs; else one sentence."""
+    """Return the reader for a manifest; raise UserError if there is none.
+
+    Args:
+        path: The manifest.
+        with_outputs: The edited pictures are elsewhere; see `read_folder`.
+    """
     try:
         if path.is_dir():
             return partial(read_folder, with_outputs=with_outputs)

@@ -1,4 +1,4 @@
-"""What a manifest holds, counted while it is read: samples by type, targets, and how much of its picture a target takes."""
+"""Count the samples, types and targets of a manifest, and measure the area of its targets."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from editloupe.types import Box, Edit, Record, UserError
 NO_TYPE = "(no type)"
 NO_FAMILY = "other"
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-"""Percent of the picture: where the intervals of target areas begin and end."""
+"""Limits of the intervals of target areas, in percent of the picture."""
 QUANTILES = {"minimum": 0.0, "quarter": 0.25, "median": 0.5, "three quarters": 0.75, "maximum": 1.0}
 CURVE_POINTS = 400
-"""Steps of a cumulative curve; more could not be told apart in print."""
+"""Most points of a cumulative curve; more would not be visible in print."""
 
 
 class Interval(Record):
@@ -42,7 +42,7 @@ class Interval(Record):
 
 
 class ManifestStats(Record):
-    """The counts of one manifest; a sample is a source, an instruction and its targets, however many models edited it."""
+    """Statistics of a manifest. A sample is a source, an instruction and its targets, whatever number of models edited it."""
 
     name: str
     file: str
@@ -50,11 +50,11 @@ class ManifestStats(Record):
     rows: int
     samples: int
     models: Mapping[str, int]
-    """Rows by editing model, where the manifest names them."""
+    """Rows by editing model, if the manifest names them."""
     types: Mapping[str, int]
     """Samples by instruction type, the most frequent first."""
     families: Mapping[str, Mapping[str, int]] = Field(default_factory=dict)
-    """The same by families of types, where the paper has some; types of none are in a family of their own."""
+    """The same by families of types, if the paper has some; other types are in the family `other`."""
     targets: Mapping[int, int]
     """Samples by their number of annotated targets."""
     sides: Mapping[str, Mapping[str, float]]
@@ -79,35 +79,44 @@ def manifest_stats(
     typing: Callable[[Edit], Edit] | None = None,
     families: Mapping[str, Sequence[str]] | None = None,
 ) -> ManifestStats:
-    """Count a manifest in one pass; of a picture only the header is read, and edited pictures are not needed.
+    """Count a manifest in one pass. Only the headers of pictures are read, and edited pictures are not needed.
 
-    `naming` gives rows our names of fields, `typing` gives edits the types they are counted by, `families` are sets of these.
+    Args:
+        path: The manifest.
+        naming: Renames the fields of a row to those of `Edit`.
+        allow_outside: Allow paths outside the manifest's folder.
+        name: Name of the manifest; by default that of its file.
+        typing: Sets the type that an edit is counted by.
+        families: Types by family.
+
+    Raises:
+        UserError: The manifest has a mistake or no edit.
     """
     counts = _Counts()
     for edit in _samples(path, naming, allow_outside):
         counts.add(typing(edit) if typing else edit)
     if not counts.rows:
-        raise UserError(f"{path.name} holds no edit")
-    found = counts.stats(name or path.stem, str(path))
-    return found.model_copy(update={"families": _by_family(found.types, families or {})})
+        raise UserError(f"{path.name} has no edit")
+    stats = counts.stats(name or path.stem, str(path))
+    return stats.model_copy(update={"families": _by_family(stats.types, families or {})})
 
 
 def _by_family(types: Mapping[str, int], families: Mapping[str, Sequence[str]]) -> dict[str, dict[str, int]]:
-    """Split counts of types by family; nothing where no type is of one.
+    """Split counts of types by family; empty if no type belongs to one.
 
     >>> _by_family({"Color": 3, "Removal": 2, "Style": 1}, {"attributes": ["Color", "Shape"], "objects": ["Removal"]})
     {'attributes': {'Color': 3}, 'objects': {'Removal': 2}, 'other': {'Style': 1}}
     """
-    found = {name: {kind: types[kind] for kind in types if kind in kinds} for name, kinds in families.items()}
-    if not any(found.values()):
+    split = {name: {kind: types[kind] for kind in types if kind in kinds} for name, kinds in families.items()}
+    if not any(split.values()):
         return {}
-    known = {kind for kinds in families.values() for kind in kinds}
-    found[NO_FAMILY] = {kind: count for kind, count in types.items() if kind not in known}
-    return {name: counts for name, counts in found.items() if counts}
+    in_families = {kind for kinds in families.values() for kind in kinds}
+    split[NO_FAMILY] = {kind: count for kind, count in types.items() if kind not in in_families}
+    return {name: counts for name, counts in split.items() if counts}
 
 
 def _samples(path: Path, naming: Naming | None, allow_outside: bool) -> Iterator[Edit]:
-    """Yield what the rows say; a benchmark's own file has no edited picture, and not everyone writes instructions."""
+    """Yield the edits of the rows; edited picture and instruction may be missing."""
     folder = (path if path.is_dir() else path.parent).resolve()
     for row in find_reader(path)(path):
         try:
@@ -120,7 +129,7 @@ def _samples(path: Path, naming: Naming | None, allow_outside: bool) -> Iterator
 
 
 class _Counts:
-    """What is known after some rows; grows by some bytes a sample, not by the rows themselves."""
+    """Counts so far; grows by a few bytes per sample."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -132,7 +141,7 @@ class _Counts:
         self._unopened, self._outside, self._first = 0, 0, ""
 
     def add(self, edit: Edit) -> None:
-        """Count one row; a sample that another model edited too is counted once."""
+        """Count a row; a sample that several models edited is counted once."""
         self.rows += 1
         if edit.model is not None:
             self._models[edit.model] += 1
@@ -162,7 +171,7 @@ class _Counts:
         self._areas.append(min(100.0, sum(inside) / (width * height) * 100))  # targets may overlap
 
     def stats(self, name: str, file: str) -> ManifestStats:
-        """Return everything that was counted."""
+        """Return the statistics."""
         widths, heights = np.array(self._widths), np.array(self._heights)
         areas = np.sort(np.array(self._areas))
         sides = {"width": widths, "height": heights, "shorter side": np.minimum(widths, heights)}
@@ -192,38 +201,38 @@ class _Counts:
         if self._unopened:
             yield (
                 f"{number_of(self._unopened, 'sample')} with targets {verb(self._unopened, 'has', 'have')} no area, "
-                f"for the pictures cannot be opened: {self._first}."
+                f"because the pictures cannot be opened: {self._first}."
             )
         if self._outside:
             yield (
                 f"{number_of(self._outside, 'target')} {verb(self._outside, 'reaches', 'reach')} beyond the "
-                "picture; only what lies inside is counted."
+                "picture; only the part inside is counted."
             )
 
 
 @lru_cache(maxsize=4096)
 def _size_of(path: Path) -> tuple[int, int]:
-    """Return a picture's size; samples of one picture mostly follow each other."""
+    """Return a picture's size; cached because samples of one picture mostly follow each other."""
     return declared_size(path)
 
 
 def _quantiles(values: np.ndarray) -> dict[str, float]:
-    found = np.quantile(values, list(QUANTILES.values()))
-    return {name: float(value) for name, value in zip(QUANTILES, found, strict=True)}
+    quantiles = np.quantile(values, list(QUANTILES.values()))
+    return {name: float(value) for name, value in zip(QUANTILES, quantiles, strict=True)}
 
 
 def _intervals(areas: np.ndarray) -> Iterator[Interval]:
-    """Yield the intervals from the first that holds a sample to the last."""
+    """Yield the intervals from the first with a sample to the last."""
     ends = np.searchsorted(areas, EDGES, side="right")
     counts = [int(after - before) for before, after in pairwise([0, *ends[1:]])]
-    used = [place for place, count in enumerate(counts) if count]
-    for place in range(used[0], used[-1] + 1):
-        yield Interval(above=EDGES[place], up_to=EDGES[place + 1], samples=counts[place])
+    used = [index for index, count in enumerate(counts) if count]
+    for index in range(used[0], used[-1] + 1):
+        yield Interval(above=EDGES[index], up_to=EDGES[index + 1], samples=counts[index])
 
 
 def _curve(areas: np.ndarray) -> tuple[tuple[float, float], ...]:
-    """Return the cumulative distribution, thinned out evenly where there are many samples."""
+    """Return the cumulative distribution, thinned evenly if there are many samples."""
     if not len(areas):
         return ()
-    places = np.unique(np.linspace(0, len(areas) - 1, min(len(areas), CURVE_POINTS)).round().astype(int))
-    return tuple((float(areas[place]), float((place + 1) / len(areas))) for place in places)
+    indices = np.unique(np.linspace(0, len(areas) - 1, min(len(areas), CURVE_POINTS)).round().astype(int))
+    return tuple((float(areas[index]), float((index + 1) / len(areas))) for index in indices)

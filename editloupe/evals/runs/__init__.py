@@ -1,4 +1,4 @@
-"""Store runs on disk: edits, units, traces, replies and pictures, with one writer and many readers.
+"""Store edits, units, traces, replies and pictures of a run on disk, with one writer and many readers.
 
 Public names are imported when they are first used.
 """

@@ -1,4 +1,4 @@
-"""Merge several runs into a new one: their tables, pictures, and the files that people made in their folders.
+"""Merge several runs into a new one, with their pictures and the files that people made in their folders.
 
 Edits are the same if id, model and content are. Units are the same if question, inputs and repeat are. Labels, notes and queues
 name edits by their names in one run. An edit may have another name in the merged run, so these rows are rewritten.

@@ -1,4 +1,4 @@
-"""Delete what a run no longer needs: units that answer no edit, and pictures that nothing refers to."""
+"""Delete units that answer no edit, and pictures that nothing refers to."""
 
 from __future__ import annotations
 

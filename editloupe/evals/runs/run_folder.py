@@ -1,4 +1,4 @@
-"""The folder of a run: file names, the writer's lock, picture files, and removal of an empty run."""
+"""Name, lock and remove the files of a run's folder, and write its pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run on disk: edits, units, traces and model replies in one SQLite file, and pictures by content hash."""
+"""Write and read a run on disk, with its tables in one SQLite file and pictures by content hash."""
 
 from __future__ import annotations
 

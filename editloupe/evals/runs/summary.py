@@ -1,4 +1,4 @@
-"""Counts of a run: units judged and missing, reasons, tokens, cost, models, and the share of each judge of a panel."""
+"""Count the units, reasons, tokens and cost of a run, and the share of each judge of a panel."""
 
 from __future__ import annotations
 

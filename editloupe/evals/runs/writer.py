@@ -1,4 +1,4 @@
-"""Write judgements into a run: many from a background thread, or a single one outside a batch."""
+"""Write judgements into a run from a background thread, or a single one outside a batch."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_a_missing_id_is_the_name_of_the_edited_picture_and_a_number_becomes_tex
         ({**GOOD, "id": [1]}, '"id" must be a text or a whole number'),
         ({**GOOD, "edited": "../e.png"}, '"edited" leads outside the manifest\'s folder (../e.png)'),
         ({**GOOD, "edited": "/etc/passwd"}, "leads outside"),
-        ({**GOOD, "edited": "https://x.org/e.png"}, "is an address"),
+        ({**GOOD, "edited": "https://x.org/e.png"}, "is a URL"),
         ({**GOOD, "edited": 5}, '"edited" must be the path of a picture'),
         ({**GOOD, "reference": "a\0b"}, '"reference" must be the path'),
         ({**GOOD, "more_images": {"pose": "../p.png"}}, "leads outside"),
@@ -74,7 +74,7 @@ def test_a_link_out_of_the_folder_is_refused_unless_outside_is_allowed(tmp_path:
 
 
 def test_a_duplicate_id_names_both_lines(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r'm\.jsonl, line 3: the id "a" stands already at m\.jsonl, line 1'):
+    with pytest.raises(UserError, match=r'm\.jsonl, line 3: the id "a" is already used at m\.jsonl, line 1'):
         list(load_manifest(manifest(tmp_path, GOOD, {**GOOD, "id": "b"}, GOOD)))
 
 

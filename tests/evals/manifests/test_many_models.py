@@ -127,7 +127,7 @@ def test_pictures_under_other_names_are_a_mistake_and_not_a_subset_that_is_absen
     write_wiseedit(data)
     write_wiseedit_results(out / "a", WISEEDIT_SUBSETS, ("en",))
     touch(out / "a/Awareness_1/cn/case-1.png")
-    with pytest.raises(UserError, match=r"Awareness_1/cn holds pictures \(case-1.png\), but none .* such as 1\{\.png,"):
+    with pytest.raises(UserError, match=r"Awareness_1/cn has pictures \(case-1.png\), but none .* such as 1\{\.png,"):
         load_outputs(data, out, "wiseedit")
 
 
@@ -153,7 +153,7 @@ def test_edit_compass_with_two_models_one_of_them_in_english_only(data: Path, ou
         assert edit.extra.get("output") == ("missing" if (model, number) == ("two", "b") else None)
     assert found.notes == (
         "model two: no outputs for en Complex_Instruction (2 cases), cn (6 cases): absent, not counted",
-        f"model two: 2 of 4 outputs missing, such as {out / 'two/en/Part1/ADD/b.png'}: they stay unjudged, and count nowhere",
+        f"model two: 2 of 4 outputs missing, such as {out / 'two/en/Part1/ADD/b.png'}: they stay unjudged and are not counted",
     )
 
 
@@ -181,7 +181,7 @@ def test_vibe_with_three_models_in_folders_of_levels_and_without(data: Path, out
     assert found.notes == (
         "model few: no outputs for Removal (2 cases), Billiards (2 cases): absent, not counted",
         f"model few: 1 of 2 outputs missing, such as {out / 'few/Level-1-Deictic/Addition/imgs/Addition_0001.png'}: "
-        "they stay unjudged, and count nowhere",
+        "they stay unjudged and are not counted",
     )
 
 

@@ -60,20 +60,20 @@ def test_a_folder_may_have_an_equals_sign_in_its_name(manifest: Path, out: Path)
     [
         (["A=out/bagle"], (), "the folder of results of model A, out/bagle, does not exist; is bagel meant?"),
         (["out/zzz"], (), "out/zzz, does not exist; in out there are: bagel, logs, nano-banana"),
-        (["m.jsonl"], (), "m.jsonl, is no folder"),
+        (["m.jsonl"], (), "m.jsonl, is not a folder"),
         (["A=out/bagel", "A=out/nano-banana"], (), "model A is named twice: OUT/bagel and OUT/nano-banana"),
         (["out", "bagel=out/nano-banana"], (), "model bagel is named twice"),
         (["out"], ("nanobanana",), 'there are no results of a model "nanobanana"; is nano-banana meant?'),
-        (["A=out"], (), "model A: OUT holds no output of this benchmark; looked for x{.png,.jpg,.jpeg,.webp}"),
+        (["A=out"], (), "model A: OUT has no output of this benchmark; looked for x{.png,.jpg,.jpeg,.webp}"),
         (
             ["A=out/logs"],
             (),
-            "OUT/logs holds pictures (plot.png), but none under a name that is looked for, such as x{",
+            "OUT/logs has pictures (plot.png), but none has an expected name, such as x{",
         ),
         (
             ["out/logs"],
             (),
-            "OUT/logs holds no output of this benchmark; looked for x{.png,.jpg,.jpeg,.webp} and the like",
+            "OUT/logs has no output of this benchmark; looked for x{.png,.jpg,.jpeg,.webp} and the like",
         ),
         (["=out"], (), "is not MODEL=FOLDER"),
         (["A="], (), "is not MODEL=FOLDER"),
@@ -90,7 +90,7 @@ def test_what_is_not_there_is_told_with_what_is(
 
 def test_outputs_in_a_folder_and_in_folders_of_it_are_ambiguous(manifest: Path, out: Path) -> None:
     touch(out / "x.png")
-    with pytest.raises(UserError, match="out holds outputs itself and in bagel, nano-banana; say whose"):
+    with pytest.raises(UserError, match="out has outputs itself and in bagel, nano-banana; use --results"):
         models(manifest, "out")
     assert models(manifest, "mine=out") == ("mine",)
 

@@ -47,7 +47,7 @@ def test_outputs_are_found_by_id_whatever_their_format_and_lines_need_no_edited_
     assert [edit.extra.get("output") for edit in edits_again] == [None, None, None, None, None, "missing"]
     assert edits_again[2].extra == {"scene": "street"}
     assert found.notes == (
-        f"model B: 1 of 3 outputs missing, such as {out / 'b/deep/y.png'}: they stay unjudged, and count nowhere",
+        f"model B: 1 of 3 outputs missing, such as {out / 'b/deep/y.png'}: they stay unjudged and are not counted",
     )
 
 
@@ -58,7 +58,7 @@ def test_outputs_may_be_called_like_the_manifests_pictures(tmp_path: Path, out: 
     found = load_outputs(path, {"A": out})
     assert [edit.edited for edit in found.edits()] == [out / f"{name.format(n)}.png" for n in range(3)]
     assert [edit.id for edit in found.edits()] == ["id0", "id1", "id2"]
-    assert found.notes == (f"model A: outputs are taken by the names of the manifest's {by} pictures",)
+    assert found.notes == (f"model A: outputs are found by the names of the manifest's {by} pictures",)
 
 
 def test_the_way_of_naming_under_which_most_are_there_is_taken_for_the_whole_folder(tmp_path: Path, out: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_line_without_an_id_goes_by_its_source_and_an_id_stands_once(tmp_path:
     touch(out / "0.png", out / "x.png")
     assert [edit.id for edit in load_outputs(manifest(tmp_path, {}), {"A": out}).edits()] == ["0"]
     twice = manifest(tmp_path, {"id": "x", "model": "A"}, {"id": "x", "model": "B"})
-    with pytest.raises(UserError, match=r'line 2: the id "x" stands already at m\.jsonl, line 1; with outputs'):
+    with pytest.raises(UserError, match=r'line 2: the id "x" is already used at m\.jsonl, line 1; with outputs'):
         load_outputs(twice, {"A": out})
 
 
@@ -95,8 +95,8 @@ def test_peoples_labels_stay_with_the_model_they_were_given_to(tmp_path: Path, o
     labels = {(edit.model, edit.id): dict(edit.human) for edit in found.edits()}
     assert labels == {("A", "x"): human, ("A", "y"): {}, ("B", "x"): {}, ("B", "y"): {}}
     assert found.notes == (
-        "model A: people's labels on 1 line are left out: it does not name it as its `model`",
-        "model B: people's labels on 2 lines are left out: they do not name it as their `model`",
+        "model A: human labels on 1 line are left out, because it names another model or none",
+        "model B: human labels on 2 lines are left out, because they name another model or none",
     )
 
 

@@ -127,7 +127,7 @@ def test_a_folders_task_is_not_told_to_the_judge_of_a_protocol_without_such_task
 
 
 def test_an_id_that_stands_twice_is_refused_with_both_places(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r'line 3: the id "x" stands at pairs\.jsonl, line 1 already'):
+    with pytest.raises(UserError, match=r'line 3: the id "x" is already used at pairs\.jsonl, line 1'):
         list(load_pairs(write(tmp_path, {"id": "x", "task": "ADD"}, {"task": "ADD"}, {"id": "x", "task": "ADD"})))
 
 

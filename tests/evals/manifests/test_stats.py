@@ -128,7 +128,7 @@ def test_a_long_manifest_keeps_a_curve_that_can_be_drawn(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "holds no edit"),
+        ("", "has no edit"),
         ('{"instruction": "x"}\n', "line 1"),
         ('{"source": "../x.png"}\n', "outside the manifest's folder"),
         ('{"source": "a.png", "target_boxes": [[1, 2, 1, 4]]}\n', "has no area"),

@@ -1,4 +1,4 @@
-"""Write the units of a run for other programs: tables, `datasets` folders and Inspect logs.
+"""Write the units of a run as tables, `datasets` folders and Inspect logs.
 
 Public names are imported when they are first used.
 """
