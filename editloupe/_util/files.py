@@ -38,11 +38,11 @@ class NotAFile(OSError):
 def check_file(path: Path) -> os.stat_result:
     """Return the status of a file. Raise OSError if it is missing or not a regular file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except ValueError as error:  # a NUL, or half a character: no file can have such a name
         raise NotAFile(errno.EINVAL, f"no file can be called that ({error})", str(path)) from None
-    _check_kind(found.st_mode, path)
-    return found
+    _check_kind(status.st_mode, path)
+    return status
 
 
 @contextmanager

@@ -54,22 +54,22 @@ def fits(value: Any) -> bool:
     """Return True if a value can be stored as JSON unchanged."""
     waiting = [(value, 0)]
     while waiting:
-        one, depth = waiting.pop()
-        if isinstance(one, str):
-            if storable_text(one) is not one:
+        item, depth = waiting.pop()
+        if isinstance(item, str):
+            if storable_text(item) is not item:
                 return False
-        elif isinstance(one, (Mapping, list, tuple)):
+        elif isinstance(item, (Mapping, list, tuple)):
             if depth >= DEEPEST:
                 return False
-            waiting += [(inner, depth + 1) for inner in (one.values() if isinstance(one, Mapping) else one)]
-            if isinstance(one, Mapping):
-                waiting += [(name, depth) for name in one]
-        elif isinstance(one, PathLike):
-            waiting.append((fspath(one), depth))
-        elif isinstance(one, float):
-            if not math.isfinite(one):
+            waiting += [(inner, depth + 1) for inner in (item.values() if isinstance(item, Mapping) else item)]
+            if isinstance(item, Mapping):
+                waiting += [(name, depth) for name in item]
+        elif isinstance(item, PathLike):
+            waiting.append((fspath(item), depth))
+        elif isinstance(item, float):
+            if not math.isfinite(item):
                 return False
-        elif isinstance(one, int) and not -_LONGEST_NUMBER < one < _LONGEST_NUMBER:
+        elif isinstance(item, int) and not -_LONGEST_NUMBER < item < _LONGEST_NUMBER:
             return False
     return True
 

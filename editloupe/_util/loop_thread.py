@@ -126,10 +126,10 @@ class LoopThread:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         ready.set()
         await self._end.wait()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._farewell:
             with contextlib.suppress(Exception):  # there is no caller left
                 await self._farewell()
@@ -159,5 +159,5 @@ _OPEN: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     """Close every loop before the interpreter ends: a daemon thread must not run into its shutdown."""
-    for one in list(_OPEN):
-        one.close(wait=AT_EXIT)
+    for thread in list(_OPEN):
+        thread.close(wait=AT_EXIT)

@@ -54,7 +54,7 @@ def for_json(value: Any, indent: int | None = None) -> str:
     '{"text": "\\u009b31m é"}'
     """
     text = json.dumps(value if fits(value) else storable(value), indent=indent, ensure_ascii=False)
-    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def for_csv(value: Any) -> Any:
@@ -77,10 +77,10 @@ def format_command(*parts: str | PathLike[str]) -> str:
     >>> print(format_command("editloupe", "trace", "runs/a b"), format_command("trace", "cup\x1b[2J"))
     editloupe trace 'runs/a b' trace $'cup\x1b[2J'
     """
-    return " ".join(_quoted(str(fspath(part))) for part in parts)
+    return " ".join(_quote(str(fspath(part))) for part in parts)
 
 
-def _quoted(part: str) -> str:
+def _quote(part: str) -> str:
     if part == printable(part) and "\n" not in part and "\t" not in part:
         return shlex.quote(part)
     # Shell escapes, so that the copied command means exactly this name.
@@ -113,8 +113,8 @@ def format_counts(labels: Sequence[str]) -> str:
     >>> format_counts(["Wrong Action", "Over Modification", "Wrong Action"])
     '2× Wrong Action, Over Modification'
     """
-    found = Counter(labels).most_common()
-    return ", ".join(name if count == 1 else f"{count}× {name}" for name, count in found)
+    counts = Counter(labels).most_common()
+    return ", ".join(name if count == 1 else f"{count}× {name}" for name, count in counts)
 
 
 def shorten(text: str, most: int = 400) -> str:
@@ -141,7 +141,7 @@ def for_markdown(text: str) -> str:
     >>> for_markdown("a|b *c*")
     'a\\|b \\*c\\*'
     """
-    return _ADDRESS.sub(lambda found: f"\\{found[0]}", _MARKDOWN.sub(r"\\\1", one_line(text)))
+    return _ADDRESS.sub(lambda match: f"\\{match[0]}", _MARKDOWN.sub(r"\\\1", one_line(text)))
 
 
 def code_for_markdown(text: str) -> str:
@@ -210,10 +210,10 @@ def number_of(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def verb(number: int, one: str, several: str) -> str:
+def verb(number: int, singular: str, plural: str) -> str:
     """Return the form of a word that goes with a number.
 
     >>> verb(1, "is", "are"), verb(0, "is", "are")
     ('is', 'are')
     """
-    return one if number == 1 else several
+    return singular if number == 1 else plural

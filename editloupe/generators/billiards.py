@@ -119,12 +119,12 @@ def make_scene(rng: random.Random, low: int = BOUNCES[0], high: int = BOUNCES[1]
 
 def _places(rng: random.Random, count: int) -> list[Point]:
     edge = 3 * RADIUS
-    places: list[Point] = []
-    while len(places) < count:
-        place = (rng.uniform(edge, WIDTH - edge), rng.uniform(edge, HEIGHT - edge))
-        if all(math.dist(place, other) > 4 * RADIUS for other in places):
-            places.append(place)
-    return places
+    points: list[Point] = []
+    while len(points) < count:
+        point = (rng.uniform(edge, WIDTH - edge), rng.uniform(edge, HEIGHT - edge))
+        if all(math.dist(point, other) > 4 * RADIUS for other in points):
+            points.append(point)
+    return points
 
 
 def is_clear(shot: Shot, balls: Sequence[Point]) -> bool:

@@ -114,7 +114,7 @@ def _hsv(pixels: Floats) -> tuple[Floats, Floats, Floats]:
 
 def find_tinted_cells(grid: CellGrid, pixels: Pixels, colour: Colour, skip: Iterable[Cell] = ()) -> set[Cell]:
     """Return the cells filled with a colour. Raise Undecided if a cell is ambiguous."""
-    skipped, found, mask = set(skip), set(), mask_of(pixels, colour)
+    skipped, tinted, mask = set(skip), set(), mask_of(pixels, colour)
     for cell in grid.cells():
         if cell in skipped:
             continue
@@ -122,20 +122,20 @@ def find_tinted_cells(grid: CellGrid, pixels: Pixels, colour: Colour, skip: Iter
         edge = grid.cell // 8
         share = share_of(mask[y1 + edge : y2 - edge, x1 + edge : x2 - edge])
         if share >= TINTED:
-            found.add(cell)
+            tinted.add(cell)
         elif share >= BARE:
             raise Undecided(f"the cell in row {cell[0] + 1}, column {cell[1] + 1} is only partly coloured")
-    return found
+    return tinted
 
 
 def find_joined_cells(grid: CellGrid, pixels: Pixels, colour: Colour) -> set[frozenset[Cell]]:
     """Return the pairs of neighbouring cells between which a line of this colour crosses the border."""
-    found, mask = set(), mask_of(pixels, colour)
+    joined, mask = set(), mask_of(pixels, colour)
     for row, column in grid.cells():
         for other in ((row, column + 1), (row + 1, column)):
             if other[0] < grid.rows and other[1] < grid.columns and _crosses(grid, mask, (row, column), other):
-                found.add(frozenset({(row, column), other}))
-    return found
+                joined.add(frozenset({(row, column), other}))
+    return joined
 
 
 def _crosses(grid: CellGrid, mask: Mask, a: Cell, b: Cell) -> bool:

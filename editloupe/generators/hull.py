@@ -59,8 +59,8 @@ def make(rng: random.Random) -> Puzzle:
         task="Convex_Hull",
         instruction_en="Draw the convex hull of the points as a closed red line with straight sides from point to point.",
         instruction_cn="用红色直线段逐点连接，画出这些点的凸包（闭合折线）。",
-        picture=_drawn(points, []),
-        answer=_drawn(points, corners),
+        picture=_draw(points, []),
+        answer=_draw(points, corners),
         facts={"points": [list(p) for p in points], "hull": [list(p) for p in corners]},
     )
 
@@ -83,12 +83,12 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCh
     corners = [tuple(point) for point in facts["hull"]]
     wanted = {frozenset(side) for side in zip(corners, corners[1:] + corners[:1], strict=True)}
     red = mask_of(answer, RED)
-    found = {frozenset(pair) for pair in itertools.combinations(points, 2) if _joined(red, *pair)}
-    said = f"{len(found & wanted)} of the hull's {len(wanted)} sides are drawn, and {len(found - wanted)} lines that are none"
-    return AnswerCheck(found == wanted, said, sorted(sorted(side) for side in found))
+    drawn = {frozenset(pair) for pair in itertools.combinations(points, 2) if _is_joined(red, *pair)}
+    why = f"{len(drawn & wanted)} of the hull's {len(wanted)} sides are drawn, and {len(drawn - wanted)} lines that are none"
+    return AnswerCheck(drawn == wanted, why, sorted(sorted(side) for side in drawn))
 
 
-def _joined(red: Mask, a: Point, b: Point) -> bool:
+def _is_joined(red: Mask, a: Point, b: Point) -> bool:
     """Return True if nearly all of the segment between two dots is red."""
     length = float(np.hypot(b[0] - a[0], b[1] - a[1]))
     steps = max(8, int(length / 6))
@@ -100,7 +100,7 @@ def _joined(red: Mask, a: Point, b: Point) -> bool:
     return bool(hits >= 0.9 * steps)
 
 
-def _drawn(points: Sequence[Point], corners: Sequence[Point]) -> Pixels:
+def _draw(points: Sequence[Point], corners: Sequence[Point]) -> Pixels:
     image = Image.new("RGB", (SIDE, SIDE), WHITE)
     draw = ImageDraw.Draw(image)
     for a, b in zip(corners, [*corners[1:], *corners[:1]], strict=True):

@@ -48,8 +48,8 @@ def make(rng: random.Random) -> Puzzle:
             "of the chosen things with green."
         ),
         instruction_cn="选择物品，使总重量不超过容量且总价值最大。把选中物品的卡片涂成绿色。",
-        picture=_drawn(weights, values, capacity, []),
-        answer=_drawn(weights, values, capacity, chosen),
+        picture=_draw(weights, values, capacity, []),
+        answer=_draw(weights, values, capacity, chosen),
         facts={"weights": weights, "values": values, "capacity": capacity, "chosen": chosen, "value": value},
     )
 
@@ -66,8 +66,8 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCh
             chosen.append(item)
     weight = sum(facts["weights"][item] for item in chosen)
     value = sum(facts["values"][item] for item in chosen)
-    said = f"the green cards weigh {weight} of {facts['capacity']} and are worth {value}; the most is {facts['value']}"
-    return AnswerCheck(weight <= facts["capacity"] and value == facts["value"], said, chosen)
+    why = f"the green cards weigh {weight} of {facts['capacity']} and are worth {value}; the most is {facts['value']}"
+    return AnswerCheck(weight <= facts["capacity"] and value == facts["value"], why, chosen)
 
 
 def _card(item: int) -> tuple[int, int, int, int]:
@@ -76,7 +76,7 @@ def _card(item: int) -> tuple[int, int, int, int]:
     return x, y, x + CARD[0], y + CARD[1]
 
 
-def _drawn(weights: Sequence[int], values: Sequence[int], capacity: int, chosen: Sequence[int]) -> Pixels:
+def _draw(weights: Sequence[int], values: Sequence[int], capacity: int, chosen: Sequence[int]) -> Pixels:
     rows = -(-len(weights) // COLUMNS)
     width, height = GAP + COLUMNS * (CARD[0] + GAP), HEAD + GAP + rows * (CARD[1] + GAP)
     image = Image.new("RGB", (width, height), WHITE)

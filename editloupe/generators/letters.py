@@ -60,7 +60,7 @@ class Lexicon:
     @classmethod
     def of(cls, words: Iterable[str], name: str = "a list") -> Lexicon:
         """Build a lexicon without names (one capital, then small letters) and words with characters other than letters."""
-        kept = tuple(
+        chosen = tuple(
             sorted(
                 {
                     word.upper()
@@ -70,12 +70,12 @@ class Lexicon:
             )
         )
         root = Node()
-        for word in kept:
+        for word in chosen:
             node = root
             for letter in word:
                 node = node.children.setdefault(letter, Node())
             node.is_word = True
-        return cls(kept, root, name)
+        return cls(chosen, root, name)
 
     def of_length(self, low: int, high: int) -> list[str]:
         """Return the words with `low` to `high` letters."""
@@ -163,11 +163,11 @@ def _grid_with(word: str, size: int, rng: random.Random) -> tuple[list[list[str]
 
 def make(rng: random.Random, *, name: str, everywhere: bool, given: bool, words: Lexicon | None = None) -> Puzzle:
     """Make one puzzle whose answer is unique: the only longest word, or a word that can be read only once."""
-    known = words or load_lexicon()
+    lexicon = words or load_lexicon()
     shortest, longest = (5, 10) if given else (6, 12)
-    fitting = known.of_length(shortest, longest)
+    fitting = lexicon.of_length(shortest, longest)
     if not fitting:
-        raise UserError(f"{known.about}: none of them has {shortest} to {longest} letters, as {name} needs")
+        raise UserError(f"{lexicon.about}: none of them has {shortest} to {longest} letters, as {name} needs")
     for _ in range(TRIES):
         word = rng.choice(fitting)
         size = rng.randint(max(6, len(word) // 2 + 2), max(8, len(word) // 2 + 3))
@@ -176,14 +176,14 @@ def make(rng: random.Random, *, name: str, everywhere: bool, given: bool, words:
         starts = cells if everywhere else [path[0]]
         if given and len(paths_of(grid, word)) == 1:
             break
-        if not given and longest_words(grid, known, starts) == [word]:
+        if not given and longest_words(grid, lexicon, starts) == [word]:
             break
     else:
-        raise UserError(f"{known.about}: no grid of {name} could be made from them")
-    facts: dict[str, Any] = {"lexicon": known.about}
+        raise UserError(f"{lexicon.about}: no grid of {name} could be made from them")
+    facts: dict[str, Any] = {"lexicon": lexicon.about}
     if not given:
-        facts["longest_proven"] = known.is_dictionary
-    return _drawn(name, grid, path, word, marked=not everywhere, given=given, facts=facts)
+        facts["longest_proven"] = lexicon.is_dictionary
+    return _make_puzzle(name, grid, path, word, marked=not everywhere, given=given, facts=facts)
 
 
 def paths_of(grid: Letters, word: str) -> list[list[Cell]]:
@@ -199,7 +199,7 @@ def paths_of(grid: Letters, word: str) -> list[list[Cell]]:
     return paths
 
 
-def _drawn(
+def _make_puzzle(
     name: str, grid: Letters, path: list[Cell], word: str, marked: bool, given: bool, facts: Mapping[str, Any]
 ) -> Puzzle:
     layout = CellGrid(len(grid), len(grid[0]))
@@ -273,7 +273,7 @@ TASKS = (
 
 def with_words(task: PuzzleKind, words: Lexicon) -> PuzzleKind:
     """Return a letter puzzle with these words. Raise UserError for any other puzzle."""
-    if task.name not in {known.name for known in TASKS}:
+    if task.name not in {puzzle.name for puzzle in TASKS}:
         raise UserError(f"{task.name} is not a letter puzzle, so it takes no --lexicon")
-    made: Callable[..., Puzzle] = task.make
-    return replace(task, make=partial(made, words=words))
+    make_puzzle: Callable[..., Puzzle] = task.make
+    return replace(task, make=partial(make_puzzle, words=words))

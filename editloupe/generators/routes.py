@@ -83,10 +83,10 @@ def make_optimal(rng: random.Random) -> Puzzle:
         terrain = [rng.choices(list(COSTS), SHARES, k=size) for _ in range(size)]
         free = [(r, c) for r in range(size) for c in range(size) if terrain[r][c] != WALL]
         start, end = rng.sample(free, 2)
-        found = find_cheapest_path(terrain, start, end)
-        if found and abs(start[0] - end[0]) + abs(start[1] - end[1]) >= FARTHEST_START:
+        cheapest = find_cheapest_path(terrain, start, end)
+        if cheapest and abs(start[0] - end[0]) + abs(start[1] - end[1]) >= FARTHEST_START:
             break
-    cost, path = found
+    cost, path = cheapest
     return Puzzle(
         task="Optimal_Path",
         instruction_en=(
@@ -192,17 +192,17 @@ def check_link(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Ans
     """Read the lines colour by colour: each must be one path between its circles, and no cell may be used twice."""
     layout = CellGrid(facts["size"], facts["size"])
     used: dict[Cell, str] = {}
-    found: dict[str, list[Cell]] = {}
+    paths: dict[str, list[Cell]] = {}
     for name, (start, end) in facts["ends"].items():
         path = as_path(find_joined_cells(layout, answer, LINES[name]), tuple(start), tuple(end))
         if path is None:
-            return AnswerCheck(False, f"the {name} lines are not one path between the {name} circles", found)
+            return AnswerCheck(False, f"the {name} lines are not one path between the {name} circles", paths)
         for cell in path:
             if cell in used:
-                return AnswerCheck(False, f"the {name} and the {used[cell]} line share a cell", found)
+                return AnswerCheck(False, f"the {name} and the {used[cell]} line share a cell", paths)
             used[cell] = name
-        found[name] = path
-    return AnswerCheck(True, f"all {len(found)} pairs are joined and no two lines meet", found)
+        paths[name] = path
+    return AnswerCheck(True, f"all {len(paths)} pairs are joined and no two lines meet", paths)
 
 
 def _links(size: int, lines: Mapping[str, list[Cell]], drawn: bool) -> Pixels:

@@ -43,9 +43,9 @@ PUZZLES = tuple(SceneKind(task.name, task.about, EDIT_COMPASS) for task in TASKS
 def find_task(name: str) -> PuzzleKind:
     """Return a task by name, ignoring case and separators. Raise UserError if there is none."""
     key = name.lower().replace("-", "_").replace(" ", "_")
-    for known in TASKS:
-        if known.name.lower() == key:
-            return known
+    for task in TASKS:
+        if task.name.lower() == key:
+            return task
     raise UserError(f'there is no task "{name}"; there are: {", ".join(kind.name for kind in (BILLIARDS, *PUZZLES))}')
 
 
@@ -126,9 +126,9 @@ def check_answers(folder: Path, answers: Path) -> Iterator[tuple[str, AnswerChec
 
 def _facts(folder: Path) -> list[Mapping[str, Any]]:
     try:
-        found = [json.loads(line) for line in read_text(folder / FACTS).split("\n") if line.strip()]
-        if all(isinstance(facts, dict) and {"id", "task"} <= facts.keys() for facts in found):
-            return found
+        records = [json.loads(line) for line in read_text(folder / FACTS).split("\n") if line.strip()]
+        if all(isinstance(facts, dict) and {"id", "task"} <= facts.keys() for facts in records):
+            return records
         raise ValueError("facts without a name")
     except (OSError, ValueError, RecursionError):
         raise UserError(f"{folder} was not made by `editloupe make`: it has no readable {FACTS}") from None

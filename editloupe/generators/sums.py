@@ -67,8 +67,8 @@ def make_block(rng: random.Random) -> Puzzle:
         task="Maximum_Submatrix",
         instruction_en=f"Colour yellow the block of {height} rows by {width} columns whose numbers have the largest sum.",
         instruction_cn=f"把数字之和最大的 {height} 行 {width} 列的区域涂成黄色。",
-        picture=_drawn(grid, {}),
-        answer=_drawn(grid, dict.fromkeys(block, YELLOW)),
+        picture=_draw(grid, {}),
+        answer=_draw(grid, dict.fromkeys(block, YELLOW)),
         facts={"grid": grid, "size": [height, width], "place": [row, column], "sum": total},
     )
 
@@ -79,11 +79,11 @@ def check_block(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> An
     (height, width), (row, column) = facts["size"], facts["place"]
     try:
         cells = find_tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW)
-    except Undecided as why:
-        return AnswerCheck(None, str(why))
+    except Undecided as error:
+        return AnswerCheck(None, str(error))
     wanted = {(row + i, column + j) for i in range(height) for j in range(width)}
-    said = f"{len(cells)} cells are coloured with a sum of {sum(grid[r][c] for r, c in cells)}; the best block has {facts['sum']}"
-    return AnswerCheck(cells == wanted, said, sorted(cells))
+    why = f"{len(cells)} cells are coloured with a sum of {sum(grid[r][c] for r, c in cells)}; the best block has {facts['sum']}"
+    return AnswerCheck(cells == wanted, why, sorted(cells))
 
 
 def make_bonus(rng: random.Random) -> Puzzle:
@@ -104,8 +104,8 @@ def make_bonus(rng: random.Random) -> Puzzle:
             "Colour yellow the cells of a path with the largest total."
         ),
         instruction_cn="从蓝色格子走到红色格子，每一步只能向下或向右，收集经过的每个格子中的数字。把总和最大的路径上的格子涂成黄色。",
-        picture=_drawn(grid, ends),
-        answer=_drawn(grid, {**dict.fromkeys(path, YELLOW), **ends}),
+        picture=_draw(grid, ends),
+        answer=_draw(grid, {**dict.fromkeys(path, YELLOW), **ends}),
         facts={"grid": grid, "start": list(start), "end": list(end), "path": [list(c) for c in path], "sum": total},
     )
 
@@ -126,7 +126,7 @@ def check_bonus(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> An
     return AnswerCheck(total == facts["sum"], f"the coloured path collects {total}; the most is {facts['sum']}", path)
 
 
-def _drawn(grid: Numbers, fills: dict[Cell, Colour]) -> Pixels:
+def _draw(grid: Numbers, fills: dict[Cell, Colour]) -> Pixels:
     layout = CellGrid(len(grid), len(grid[0]))
     inks = {cell: DARK_RED if grid[cell[0]][cell[1]] < 0 else BLACK for cell in layout.cells()}
     return pixels_of(layout.drawn([[str(number) for number in row] for row in grid], fills, inks))

@@ -38,18 +38,18 @@ class ObservationCache:
 
     async def _observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
         key = _key(call, view)
-        known = self._observed.get(key)
-        before = known is not None
-        if known is None:
-            known = self._observed[key] = toolbox.run_in_worker(_run, toolbox, call, view, wire)
-        seen = await asyncio.shield(known)  # if one criterion is cancelled, another may still wait for the result
+        pending = self._observed.get(key)
+        before = pending is not None
+        if pending is None:
+            pending = self._observed[key] = toolbox.run_in_worker(_run, toolbox, call, view, wire)
+        seen = await asyncio.shield(pending)  # if one criterion is cancelled, another may still wait for the result
         seconds = 0.0 if before else seen.seconds
         return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})
 
     def keep(self, call: ToolCall, view: View, seen: Observation) -> None:
         """Store the observation of an earlier call, so that the call is not run again."""
-        self._observed[_key(call, view)] = kept = asyncio.get_running_loop().create_future()
-        kept.set_result(seen)
+        self._observed[_key(call, view)] = future = asyncio.get_running_loop().create_future()
+        future.set_result(seen)
 
 
 def _key(call: ToolCall, view: View) -> str:

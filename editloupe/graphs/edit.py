@@ -69,11 +69,11 @@ async def prepare(state: EditState, runtime: Runtime[EditContext]) -> EditState:
             outcomes.append(settled)
         else:
             unsettled.append(rubric)
-    for made in await asyncio.to_thread(lambda: [_cases(context, edit, rubric) for rubric in unsettled]):
-        if isinstance(made, Unjudged):
-            outcomes.append(made)
+    for outcome in await asyncio.to_thread(lambda: [_cases(context, edit, rubric) for rubric in unsettled]):
+        if isinstance(outcome, Unjudged):
+            outcomes.append(outcome)
         else:
-            cases += made
+            cases += outcome
     return EditState(cases=cases, outcomes=outcomes)
 
 
@@ -124,8 +124,8 @@ def make_judge_node(engine: Engine) -> Any:
 
 def record_result(span: Span, judged: CaseResult) -> None:
     """Record the result of a case in the span of its criterion."""
-    given, failure = judged.given, judged.failure
-    label, score = (given.label, given.score_100) if given and not failure else (None, None)
+    answer, failure = judged.given, judged.failure
+    label, score = (answer.label, answer.score_100) if answer and not failure else (None, None)
     set_decision(span, judged.case.rubric.criterion, label, score, failure.reason if failure else None)
 
 
@@ -151,24 +151,24 @@ async def decide(state: EditState, runtime: Runtime[EditContext]) -> EditState:
     """Decide the outcome of every criterion from its cases."""
     context = runtime.context
     by_criterion: dict[str, list[CaseResult]] = {}
-    for one in state.get("judged", []):
-        by_criterion.setdefault(one.case.rubric.criterion, []).append(one)
+    for result in state.get("judged", []):
+        by_criterion.setdefault(result.case.rubric.criterion, []).append(result)
     return EditState(outcomes=[decide_criterion(cases, context.min_confidence) for cases in by_criterion.values()])
 
 
 def decide_criterion(cases: Sequence[CaseResult], min_confidence: float = 0.0) -> Outcome:
     """Return the outcome of one criterion: the answer of its case, or the worst answer of its targets."""
-    cases = sorted(cases, key=lambda one: one.case.target or 0)
+    cases = sorted(cases, key=lambda result: result.case.target or 0)
     criterion = cases[0].case.rubric.criterion
-    usage = sum((sum_usage(list(one.trace.steps)) for one in cases), Usage())
-    steps = sum(len(one.trace.steps) for one in cases)
-    served = _served(cases)
-    open_cases = [one for one in cases if one.failure or one.given is None]
-    decided = _deciding(cases)
+    usage = sum((sum_usage(list(result.trace.steps)) for result in cases), Usage())
+    steps = sum(len(result.trace.steps) for result in cases)
+    served = _collect_served(cases)
+    open_cases = [result for result in cases if result.failure or result.given is None]
+    decided = _find_deciding(cases)
     if open_cases and not _is_settled(decided):
-        one = open_cases[0]
-        failure = one.failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
-        where = f"target {one.case.target + 1}: " if one.case.target is not None else ""
+        result = open_cases[0]
+        failure = result.failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
+        where = f"target {result.case.target + 1}: " if result.case.target is not None else ""
         return Unjudged(
             criterion=criterion,
             reason=failure.reason,
@@ -206,36 +206,36 @@ def decide_criterion(cases: Sequence[CaseResult], min_confidence: float = 0.0) -
     )
 
 
-def _served(cases: Sequence[CaseResult]) -> tuple[Served, ...]:
+def _collect_served(cases: Sequence[CaseResult]) -> tuple[Served, ...]:
     """Return what the provider reports about the models that answered, without repetitions."""
-    found = (
-        step.served.model_copy(update={"judge": one.trace.judge})
-        for one in cases
-        for step in one.trace.steps
+    reports = (
+        step.served.model_copy(update={"judge": result.trace.judge})
+        for result in cases
+        for step in result.trace.steps
         if step.served is not None
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(reports))
 
 
-def _deciding(cases: Sequence[CaseResult]) -> CaseResult | None:
+def _find_deciding(cases: Sequence[CaseResult]) -> CaseResult | None:
     """Return the case that decides: the one with the worst label. Ties go to the highest confidence."""
-    given = [one for one in cases if one.given is not None and not one.failure]
-    if not given:
+    answered = [result for result in cases if result.given is not None and not result.failure]
+    if not answered:
         return None
-    rubric = given[0].case.rubric
-    if len(given) == 1:
-        return given[0]
+    rubric = answered[0].case.rubric
+    if len(answered) == 1:
+        return answered[0]
     if not isinstance(rubric.answer, LabelAnswer):
-        return min(given, key=_score)  # the first of equal ones
-    worst = find_worst_label(rubric, [_target_label(one) for one in given])
-    alike = [one for one in given if _target_label(one) == worst]
-    return max(alike, key=lambda one: 1.0 if one.confidence is None else one.confidence)
+        return min(answered, key=_score)  # the first of equal ones
+    worst = find_worst_label(rubric, [_target_label(result) for result in answered])
+    alike = [result for result in answered if _target_label(result) == worst]
+    return max(alike, key=lambda result: 1.0 if result.confidence is None else result.confidence)
 
 
-def _score(one: CaseResult) -> float:
+def _score(result: CaseResult) -> float:
     """Return a target's score; infinity if it has no number."""
-    assert one.given is not None
-    return float("inf") if one.given.score_100 is None else one.given.score_100
+    assert result.given is not None
+    return float("inf") if result.given.score_100 is None else result.given.score_100
 
 
 def _is_settled(decided: CaseResult | None) -> bool:
@@ -245,9 +245,9 @@ def _is_settled(decided: CaseResult | None) -> bool:
     return str(decided.given.label) == answer.worst([label.name for label in answer.labels])
 
 
-def _target_label(one: CaseResult) -> str:
+def _target_label(result: CaseResult) -> str:
     """Return a target's label, or `unjudged`."""
-    return UNJUDGED if one.failure or one.given is None else str(one.given.label)
+    return UNJUDGED if result.failure or result.given is None else str(result.given.label)
 
 
 EditGraph = CompiledStateGraph[EditState, EditContext, EditState, EditState]

@@ -130,8 +130,8 @@ async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Comman
         )
     steps = [detection_step(0, f"{task.type}: {wording(task)}", detections)] if detections else []
     context.tell(context.heading(state["edit"], FOLLOWING), steps)
-    found = {one.query: one.hits for one in detections}
-    return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "seen": found, "steps": steps}))
+    hits = {detection.query: detection.hits for detection in detections}
+    return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "seen": hits, "steps": steps}))
 
 
 def _detections(context: EdivalContext, state: PictureState, task: Task) -> list[ObjectDetection]:
@@ -164,7 +164,7 @@ async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureS
     if not finding.success or task.type not in context.rules.precheck:
         return PictureState(followed=[TaskResult(number, finding.success, finding.why, "detector", steps)])
     pictures = {name: state["pictures"][name] for name in (SOURCE, EDITED)}
-    answered = await _answered(LOOP, context, state, build_precheck(task, context.worded), pictures)
+    answered = await _ask_lmm(LOOP, context, state, build_precheck(task, context.worded), pictures)
     steps = (*steps, *answered.steps)
     if answered.failure:
         followed = TaskResult(number, None, answered.why, BOTH, steps, answered.prompt, answered.failure)
@@ -181,8 +181,8 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
     context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
     hit = next((hits[0] for hits in state["seen"].values() if hits), None)
-    shown = await asyncio.to_thread(crop_object, context, context.shared.album[state["pictures"][EDITED]], hit)
-    answered = await _answered(LOOP, context, state, build_question(task, context.worded), {EDITED: shown})
+    crop = await asyncio.to_thread(crop_object, context, context.shared.album[state["pictures"][EDITED]], hit)
+    answered = await _ask_lmm(LOOP, context, state, build_question(task, context.worded), {EDITED: crop})
     steps = [*state["steps"], *answered.steps]
     success, why = answered.success, answered.why
     if task.type == "text_change" and answered.given:
@@ -206,7 +206,7 @@ class LmmAnswer:
     failure: Failure | None
 
 
-async def _answered(
+async def _ask_lmm(
     loop: Graph, context: EdivalContext, state: PictureState, rubric: Rubric, pictures: Mapping[str, Sha]
 ) -> LmmAnswer:
     """Run the loop for one question about one task. The node passes the loop, so that LangGraph draws it inside."""
@@ -217,11 +217,11 @@ async def _answered(
     start = await asyncio.to_thread(initial_state, case_context)
     end = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=case_context)
     steps, prompt = tuple(end["steps"]), prompt_texts(start)
-    given, failure = end["given"], end["failure"]
-    if given is None or failure:
+    answer, failure = end["given"], end["failure"]
+    if answer is None or failure:
         failure = failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
         return LmmAnswer(None, None, failure.detail, steps, prompt, failure)
-    return LmmAnswer(given, given.score == 1.0, steps[-1].thought, steps, prompt, None)
+    return LmmAnswer(answer, answer.score == 1.0, steps[-1].thought, steps, prompt, None)
 
 
 async def compare_pictures(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
@@ -230,24 +230,24 @@ async def compare_pictures(state: PictureState, runtime: Runtime[EdivalContext])
     base, edited = album[state["pictures"][BASE]], album[state["pictures"][EDITED]]
     heading, started = context.heading(state["edit"], CONSISTENCY), time.perf_counter()
     try:
-        found = await asyncio.to_thread(compare, context, base, edited, turn.all, turn.unchanged, turn.background)
+        consistent = await asyncio.to_thread(compare, context, base, edited, turn.all, turn.unchanged, turn.background)
     except ToolError as error:
-        return PictureState(outcomes=[_unusable(CONSISTENCY, error)])
-    context.tell(heading, found.steps)
-    values = found.values
+        return PictureState(outcomes=[_make_unjudged(CONSISTENCY, error)])
+    context.tell(heading, consistent.steps)
+    values = consistent.values
     score = consistency(values["object"], values["background"])
-    trace = heading.model_copy(update={"steps": found.steps, "seconds": time.perf_counter() - started})
+    trace = heading.model_copy(update={"steps": consistent.steps, "seconds": time.perf_counter() - started})
     if values["object_l1"] is None and values["background_l1"] is None:
         why = "no unchanged object was found in the base picture and the background is not compared"
-        nothing = Unjudged(criterion=CONSISTENCY, reason=Reason.MISSING_INPUT, detail=why, steps=len(found.steps))
+        nothing = Unjudged(criterion=CONSISTENCY, reason=Reason.MISSING_INPUT, detail=why, steps=len(consistent.steps))
         return PictureState(outcomes=[nothing], traces=[trace])
     verdict = Verdict(
         criterion=CONSISTENCY,
         score=score,
         score_100=None if score is None else 100 * score,
         values=values,
-        rationale=found.steps[-1].observations[0].text,
-        steps=len(found.steps),
+        rationale=consistent.steps[-1].observations[0].text,
+        steps=len(consistent.steps),
     )
     return PictureState(outcomes=[verdict], traces=[trace])
 
@@ -260,7 +260,7 @@ async def measure_picture(state: PictureState, runtime: Runtime[EdivalContext]) 
     try:
         values, step = await asyncio.to_thread(measure, context, base, edited)
     except ToolError as error:
-        return PictureState(outcomes=[_unusable(QUALITY, error)])
+        return PictureState(outcomes=[_make_unjudged(QUALITY, error)])
     context.tell(heading, [step])
     trace = heading.model_copy(update={"steps": (step,), "seconds": time.perf_counter() - started})
     text = step.observations[0].text
@@ -270,46 +270,46 @@ async def measure_picture(state: PictureState, runtime: Runtime[EdivalContext]) 
 
 async def conclude(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
     """Merge the results of the instructions into one outcome."""
-    followed = sorted(state.get("followed", []), key=lambda one: one.number)
-    if not followed:
+    results = sorted(state.get("followed", []), key=lambda result: result.number)
+    if not results:
         return PictureState()
     context = runtime.context
-    steps = _numbered([step for one in followed for step in one.steps])
+    steps = _renumber([step for result in results for step in result.steps])
     heading = context.heading(state["edit"], FOLLOWING)
     seconds = sum(step.seconds + sum(seen.seconds for seen in step.observations) for step in steps)
-    prompt = tuple(dict.fromkeys(text for one in followed for text in one.prompt))
+    prompt = tuple(dict.fromkeys(text for result in results for text in result.prompt))
     trace = heading.model_copy(update={"steps": steps, "prompt": prompt, "seconds": seconds})
-    return PictureState(outcomes=[decide_following(followed, state["turn"], steps)], traces=[trace])
+    return PictureState(outcomes=[decide_following(results, state["turn"], steps)], traces=[trace])
 
 
-def decide_following(followed: Sequence[TaskResult], turn: Turn, steps: Sequence[Step]) -> Outcome:
+def decide_following(results: Sequence[TaskResult], turn: Turn, steps: Sequence[Step]) -> Outcome:
     """Return EdiVal-IF of one picture: yes if every instruction was followed.
 
     One instruction that was not followed decides, even if the judge's replies on others could not be used. A failure for any
     other reason leaves the picture unjudged, so that the same command tries it again.
     """
-    usage = sum((sum_usage(list(one.steps)) for one in followed), Usage())
-    failed = any(one.success is False for one in followed)
-    for one in followed:
-        if one.failure and not (failed and one.failure.reason in OF_THE_REPLY):
+    usage = sum((sum_usage(list(result.steps)) for result in results), Usage())
+    failed = any(result.success is False for result in results)
+    for result in results:
+        if result.failure and not (failed and result.failure.reason in OF_THE_REPLY):
             of_one = (
-                len(followed) > 1 and one.failure.reason != Reason.BUDGET
+                len(results) > 1 and result.failure.reason != Reason.BUDGET
             )  # a cap has nothing to do with an instruction
-            where = f"instruction {one.number + 1}: " if of_one else ""
+            where = f"instruction {result.number + 1}: " if of_one else ""
             return Unjudged(
                 criterion=FOLLOWING,
-                reason=one.failure.reason,
-                detail=where + one.failure.detail,
-                raw=one.failure.raw,
+                reason=result.failure.reason,
+                detail=where + result.failure.detail,
+                raw=result.failure.raw,
                 usage=usage,
                 steps=len(steps),
             )
-    success = all(one.success for one in followed)
+    success = all(result.success for result in results)
     values = {
         "types": [task.type for task in turn.tasks],
-        "follows": [one.success for one in followed],
-        "by": [one.by for one in followed],
-        "why": [one.why for one in followed],
+        "follows": [result.success for result in results],
+        "by": [result.by for result in results],
+        "why": [result.why for result in results],
     }
     return Verdict(
         criterion=FOLLOWING,
@@ -317,17 +317,17 @@ def decide_following(followed: Sequence[TaskResult], turn: Turn, steps: Sequence
         score=float(success),
         score_100=100.0 * success,
         values=values,
-        rationale=" ".join(one.why for one in followed),
+        rationale=" ".join(result.why for result in results),
         usage=usage,
         steps=len(steps),
     )
 
 
-def _unusable(criterion: str, error: ToolError) -> Unjudged:
+def _make_unjudged(criterion: str, error: ToolError) -> Unjudged:
     return Unjudged(criterion=criterion, reason=Reason.MODEL_ERROR, detail=str(error))
 
 
-def _numbered(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _renumber(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(step.model_copy(update={"index": index}) for index, step in enumerate(steps))
 
 
@@ -379,6 +379,6 @@ async def judge_by_objects(objects: Graph, context: CaseContext) -> CaseResult:
     trace = next(iter(end.get("traces", ())), context.heading)
     if isinstance(outcome, Verdict):
         label = str(outcome.label)
-        given = ParsedAnswer(label, label, outcome.score, outcome.score_100, outcome.values, outcome.rationale)
-        return CaseResult(case, trace, given, None)
+        answer = ParsedAnswer(label, label, outcome.score, outcome.score_100, outcome.values, outcome.rationale)
+        return CaseResult(case, trace, answer, None)
     return CaseResult(case, trace, None, Failure(outcome.reason, outcome.detail, outcome.raw))

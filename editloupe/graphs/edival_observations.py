@@ -60,23 +60,23 @@ class EdivalContext(LiveContext):
     def find(self, picture: Picture, phrase: str) -> tuple[Hit, ...]:
         """Return the boxes of a phrase as shares of the picture, best first. Cached by picture and phrase."""
         named = key("edival_find", self.finder.fingerprint, picture.sha, phrase)
-        kept = self.shared.toolbox.memory.get(
+        cached = self.shared.toolbox.memory.get(
             named, lambda: CachedResult({"hits": [hit.model_dump() for hit in self._hits(picture, phrase)]})
         )
-        return tuple(Hit.model_validate(hit) for hit in kept.data["hits"])
+        return tuple(Hit.model_validate(hit) for hit in cached.data["hits"])
 
     def _hits(self, picture: Picture, phrase: str) -> list[Hit]:
         width, height = picture.size
         return [
             Hit(
-                x1=found.box.x1 / width,
-                y1=found.box.y1 / height,
-                x2=found.box.x2 / width,
-                y2=found.box.y2 / height,
-                score=found.score,
-                phrase=found.label,
+                x1=region.box.x1 / width,
+                y1=region.box.y1 / height,
+                x2=region.box.x2 / width,
+                y2=region.box.y2 / height,
+                score=region.score,
+                phrase=region.label,
             )
-            for found in self.finder.find(picture.pixels, phrase)
+            for region in self.finder.find(picture.pixels, phrase)
         ]
 
     def quality_of(self, picture: Picture) -> float | None:
@@ -85,8 +85,8 @@ class EdivalContext(LiveContext):
             return None
         quality = self.quality
         named = key("edival_quality", quality.fingerprint, picture.sha)
-        kept = self.shared.toolbox.memory.get(named, lambda: CachedResult({"score": quality.score(picture.pixels)}))
-        return float(kept.data["score"])
+        cached = self.shared.toolbox.memory.get(named, lambda: CachedResult({"score": quality.score(picture.pixels)}))
+        return float(cached.data["score"])
 
 
 DETECT, COMPARE, MEASURE = "detect_object", "compare_regions", "measure_quality"
@@ -123,8 +123,8 @@ def detect(
     started = time.perf_counter()
     hits = filter_usable(context.find(picture, query.phrase), threshold, context.rules.large_box)
     boxes = [hit_box(hit, picture.size) for hit in hits]
-    asked = {"target_image": name, "detect_object_name": query.phrase, "threshold": threshold}
-    call = ToolCall(id=f"{DETECT}_{number}", name=DETECT, parameters=asked)
+    parameters = {"target_image": name, "detect_object_name": query.phrase, "threshold": threshold}
+    call = ToolCall(id=f"{DETECT}_{number}", name=DETECT, parameters=parameters)
     listed = "; ".join(f"{list(box)}, confidence {hit.score:.2f}" for box, hit in zip(boxes, hits, strict=True))
     count = "1 box" if len(hits) == 1 else f"{len(hits)} boxes"
     text = f'"{query.phrase}" in {name}: {count}. {listed}.' if hits else f'No "{query.phrase}" was found in {name}.'
@@ -157,8 +157,8 @@ def detection_step(index: int, thought: str, detections: Sequence[ObjectDetectio
     return Step(
         index=index,
         thought=thought,
-        calls=tuple(one.call for one in detections),
-        observations=tuple(one.observation for one in detections),
+        calls=tuple(detection.call for detection in detections),
+        observations=tuple(detection.observation for detection in detections),
         answer=answer,
     )
 
@@ -187,13 +187,13 @@ def compare(
     context: EdivalContext,
     base: Picture,
     current: Picture,
-    known: Sequence[str],
+    all_objects: Sequence[str],
     unchanged: Sequence[str],
     background: bool,
 ) -> ContentConsistency:
     """Measure the consistency of unchanged objects in their base boxes, and of the background (Equation 3)."""
     threshold = context.rules.threshold
-    names = [*known] if background else [name for name in known if name in unchanged]
+    names = [*all_objects] if background else [name for name in all_objects if name in unchanged]
     detections: list[ObjectDetection] = []
     for name in names:
         detections.append(
@@ -202,18 +202,18 @@ def compare(
         if background:  # unchanged objects are compared in their base boxes; only the background needs the new boxes
             query = DetectorQuery("after", name)
             detections.append(detect(context, query, "Edited Image", current, threshold, len(detections), show=False))
-    found = {one.query: one.hits for one in detections}
+    hits_by_query = {entry.query: entry.hits for entry in detections}
     steps = [detection_step(0, "Find every object there ever was.", detections)]
     started = time.perf_counter()
     objects: dict[str, dict[str, float | None]] = {}
     for name in unchanged:
-        boxes = [hit_box(hit, base.size) for hit in found.get(DetectorQuery("before", name), ())]
+        boxes = [hit_box(hit, base.size) for hit in hits_by_query.get(DetectorQuery("before", name), ())]
         if boxes:
             alike = compare_regions(base.pixels, current.pixels, boxes, context.features)
             objects[name] = {"features": _mean([a.features for a in alike]), "l1": _mean([a.l1 for a in alike])}
     values: dict[str, Any] = {
-        "object": _mean([one["features"] for one in objects.values()]),
-        "object_l1": _mean([one["l1"] for one in objects.values()]),
+        "object": _mean([entry["features"] for entry in objects.values()]),
+        "object_l1": _mean([entry["l1"] for entry in objects.values()]),
         "background": None,
         "background_l1": None,
         "objects": objects,
@@ -223,7 +223,7 @@ def compare(
     }
     pictures: tuple[Sha, ...] = ()
     if background:
-        boxes = [hit_box(hit, base.size) for hits in found.values() for hit in hits]
+        boxes = [hit_box(hit, base.size) for hits in hits_by_query.values() for hit in hits]
         rules = context.rules
         rest = compare_backgrounds(
             base.pixels,
@@ -233,8 +233,8 @@ def compare(
             rules.background_features,
             rules.background_patch_share,
         )
-        seen = {query.phrase for query, hits in found.items() if hits}
-        values["not_masked"] = [name for name in known if name not in seen]
+        seen = {query.phrase for query, hits in hits_by_query.items() if hits}
+        values["not_masked"] = [name for name in all_objects if name not in seen]
         if rest is not None:
             values |= {"background": rest.features, "background_l1": rest.l1}
             there = resize(current.pixels, base.size)
@@ -274,8 +274,8 @@ def measure(context: EdivalContext, base: Picture, current: Picture) -> tuple[di
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else None
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
 
 
 def _sentence(values: Mapping[str, Any]) -> str:

@@ -66,8 +66,8 @@ async def _by_tool(context: CaseContext, stage: PreliminaryQuestion) -> StageRes
     if seen.failed:
         return StageResult(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
     step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
-    shown = dict(zip(seen.captions, seen.pictures, strict=True))
-    return StageResult(_with_differences(context.case, stage, seen.text, shown), (step,))
+    crops = dict(zip(seen.captions, seen.pictures, strict=True))
+    return StageResult(_with_differences(context.case, stage, seen.text, crops), (step,))
 
 
 def make_stage_case(case: Case, stage: PreliminaryQuestion) -> Case:
@@ -90,10 +90,10 @@ def make_stage_case(case: Case, stage: PreliminaryQuestion) -> Case:
 
 
 def _with_differences(
-    case: Case, stage: PreliminaryQuestion, text: str, shown: Mapping[str, Sha] | None = None
+    case: Case, stage: PreliminaryQuestion, text: str, crops: Mapping[str, Sha] | None = None
 ) -> Case:
     facts: dict[str, Any] = {**case.facts, EARLIER_FINDINGS: {stage.introduction.strip(): text.strip()}}
-    return case.model_copy(update={"facts": facts, "pictures": {**case.pictures, **(shown or {})}})
+    return case.model_copy(update={"facts": facts, "pictures": {**case.pictures, **(crops or {})}})
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ async def judge_by_loop(loop: Graph, context: CaseContext) -> CaseResult:
 def _trace(context: CaseContext, staged: StageResult, steps: Sequence[Step], started: float) -> Trace:
     """Return the trace of a case: the steps of its first stage, then its own."""
     offset, prompts = len(staged.steps), max(0, len(staged.prompts) - 2)
-    following = [_behind(step, offset, prompts) for step in steps] if offset else steps
+    following = [_renumber(step, offset, prompts) for step in steps] if offset else steps
     return context.heading.model_copy(
         update={
             "prompt": staged.prompts,
@@ -137,12 +137,13 @@ def _trace(context: CaseContext, staged: StageResult, steps: Sequence[Step], sta
     )
 
 
-def _behind(step: Step, steps: int, prompts: int) -> Step:
+def _renumber(step: Step, steps: int, prompts: int) -> Step:
     """Return a step renumbered to follow the steps and prompts of the first stage."""
-    asked = tuple(
-        one if one.prompt is None else one.model_copy(update={"prompt": one.prompt + prompts}) for one in step.asked
+    messages = tuple(
+        message if message.prompt is None else message.model_copy(update={"prompt": message.prompt + prompts})
+        for message in step.asked
     )
-    return step.model_copy(update={"index": step.index + steps, "asked": asked})
+    return step.model_copy(update={"index": step.index + steps, "asked": messages})
 
 
 def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:

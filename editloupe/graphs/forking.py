@@ -60,19 +60,19 @@ class StepChange(Record):
         yield from (f"call {call} carried out again" for call in self.again)
         for call, box in self.boxes.items():
             yield f"call {call} with the box {', '.join(f'{number:g}' for number in box)}"
-        yield from (f"another picture of observation {place}" for place in self.pictures)
+        yield from (f"another picture of observation {position}" for position in self.pictures)
 
     def check(self, step: Step, number: int) -> None:
         """Raise UserError if the step has no such call, picture or box."""
-        places = [split_place(place) for place in self.pictures]
-        for call in (*self.dropped, *self.again, *self.boxes, *(call for call, _ in places)):
+        positions = [split_place(position) for position in self.pictures]
+        for call in (*self.dropped, *self.again, *self.boxes, *(call for call, _ in positions)):
             if not 1 <= call <= len(step.calls):
                 have = f"{len(step.calls)} call{'s' * (len(step.calls) != 1)}" if step.calls else "no calls"
                 raise UserError(f"step {number} has {have}, so there is no observation {call}")
-        self._check_once([call for call, _ in places])
-        for call, picture in places:
-            shown = find_observation(step, step.calls[call - 1])
-            if (count := len(shown.pictures) if shown else 0) < picture:
+        self._check_once([call for call, _ in positions])
+        for call, picture in positions:
+            observation = find_observation(step, step.calls[call - 1])
+            if (count := len(observation.pictures) if observation else 0) < picture:
                 have = f"{count} picture{'s' * (count != 1)}" if count else "no picture"
                 raise UserError(f"observation {call} of step {number} has {have}, so there is no {picture}")
         for call, box in self.boxes.items():
@@ -89,11 +89,11 @@ class StepChange(Record):
             "carried out again": {*self.again},
             "shown with another picture": {*pictured},
         }
-        for (one, first), (other, second) in combinations(ways.items(), 2):
-            if {one, other} == {"made with another box", "carried out again"}:
+        for (first_change, first), (second_change, second) in combinations(ways.items(), 2):
+            if {first_change, second_change} == {"made with another box", "carried out again"}:
                 continue  # a call with another box runs again anyway
             for call in sorted(first & second):
-                raise UserError(f"observation {call} cannot be {one} and {other} in one fork")
+                raise UserError(f"observation {call} cannot be {first_change} and {second_change} in one fork")
 
     def change_calls(self, step: Step) -> tuple[ToolCall, ...]:
         """Return the step's calls with their new boxes."""
@@ -115,29 +115,29 @@ class StepChange(Record):
         if seen is None or number in self.dropped:
             return Observation(call_id=call.id, tool=call.name, text=NO_RESULT, failed=True)
         pictures = list(seen.pictures)
-        for place, sha in self.pictures.items():
-            of, picture = split_place(place)
+        for position, sha in self.pictures.items():
+            of, picture = split_place(position)
             if of == number:
                 pictures[picture - 1] = sha
         return seen.model_copy(update={"pictures": tuple(pictures)})
 
 
-def split_place(place: str) -> tuple[int, int]:
+def split_place(position: str) -> tuple[int, int]:
     """Return the numbers of a call and of its picture.
 
     >>> split_place("2"), split_place("2.3")
     ((2, 1), (2, 3))
     """
-    call, _, picture = place.partition(".")
+    call, _, picture = position.partition(".")
     try:
-        found = int(call), int(picture or 1)
+        numbers = int(call), int(picture or 1)
     except ValueError:
-        found = 0, 0
-    if min(found) < 1:
+        numbers = 0, 0
+    if min(numbers) < 1:
         raise UserError(
-            f'"{place}" does not name a picture of an observation; write 2 for observation 2, or 2.3 for its third picture'
+            f'"{position}" does not name a picture of an observation; write 2 for observation 2, or 2.3 for its third picture'
         )
-    return found
+    return numbers
 
 
 def find_observation(step: Step, call: ToolCall) -> Observation | None:
@@ -188,7 +188,7 @@ class ForkPlan:
 async def fork_edit(context: EditContext, edit: Edit, rubric: Rubric, target: int | None, plan: ForkPlan) -> CaseResult:
     """Judge one criterion of an edit, or one of its targets, from a step of its stored trace on."""
     cases = await asyncio.to_thread(context.protocol.make_cases, edit, rubric, context.mode, context.shared.album)
-    case = next((one for one in cases if one.target == target), None)
+    case = next((case for case in cases if case.target == target), None)
     if case is None:
         raise UserError(
             f"{context.mode} mode does not judge the targets as the trace does; fork the trace in its own mode"
@@ -231,10 +231,10 @@ class ForkedLoop:
         steps, at = self._plan.kept[self._done :], self._plan.step - 1 - self._done
         if at < 0:
             return await LOOP.ainvoke(start, config, context=context)
-        ends = next((place for place, kept in enumerate(steps) if kept.step.answer is not None), len(steps))
+        ends = next((index for index, stored in enumerate(steps) if stored.step.answer is not None), len(steps))
         if ends < at:  # the first of two questions, answered before the fork
             self._done += ends + 1
-            return _as_it_was(start, steps[: ends + 1], context)
+            return _replay_conversation(start, steps[: ends + 1], context)
         self._done = len(self._plan.kept)
         return await self._from(steps[:at], steps[at], start, config, context)
 
@@ -249,33 +249,33 @@ class ForkedLoop:
         graph = build_loop(InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=_IN_THE_STATE)))
         silent = replace(context, shared=replace(context.shared, watcher=None))
         await graph.aupdate_state(THREAD, start, as_node="__start__")
-        for kept in before:
-            await _lay(graph, kept, silent)
+        for stored in before:
+            await _replay_step(graph, stored, silent)
         fork = (await _snapshot(graph, len(before))).config
         if change := self._plan.change:
-            values, node = await _changed(at, len(before), change, context)
+            values, node = await _change_step(at, len(before), change, context)
             fork = await graph.aupdate_state(fork, values, as_node=node)
         return await graph.ainvoke(None, {**fork, **config}, context=context)
 
 
-async def _lay(graph: Graph, kept: StoredStep, context: CaseContext) -> None:
+async def _replay_step(graph: Graph, stored: StoredStep, context: CaseContext) -> None:
     """Append one stored step to the conversation with the loop's own nodes."""
     here = await graph.aget_state(THREAD)
     if here.next == ("insist",):
         await graph.ainvoke(None, THREAD, context=context, interrupt_before=["think"])
     turns = int(here.values["turns"])
-    message, step = _message(kept, context), kept.step.model_copy(update={"index": turns})
+    message, step = _message(stored, context), stored.step.model_copy(update={"index": turns})
     if step.calls:
         values = LoopState(messages=[message], current=step, turns=turns + 1)
         await graph.aupdate_state(THREAD, values, as_node="act")
         await graph.ainvoke(None, THREAD, context=context, interrupt_before=_STOPS)
     else:
-        said = message if step.raw.strip() else None
-        values, node = _sent_back(said, step, turns, int(here.values["repairs"]), context)
+        reply = message if step.raw.strip() else None
+        values, node = _reject_reply(reply, step, turns, int(here.values["repairs"]), context)
         await graph.aupdate_state(THREAD, values, as_node=node)
 
 
-def _sent_back(
+def _reject_reply(
     message: AIMessage | None, step: Step, turns: int, repairs: int, context: CaseContext
 ) -> tuple[LoopState, str]:
     """Return the state after a reply that could not be used, and the node that handles it."""
@@ -299,10 +299,12 @@ async def _snapshot(graph: Graph, turns: int) -> StateSnapshot:
     raise UserError(f"the trace cannot be replayed up to step {turns + 1}: the steps before it do not lead there")
 
 
-async def _changed(kept: StoredStep, turns: int, change: StepChange, context: CaseContext) -> tuple[LoopState, str]:
+async def _change_step(
+    stored: StoredStep, turns: int, change: StepChange, context: CaseContext
+) -> tuple[LoopState, str]:
     """Return the changed step, and the node after which the loop continues."""
-    step, calls, shared = kept.step, change.change_calls(kept.step), context.shared
-    message, raw = _message(kept, context), step.raw
+    step, calls, shared = stored.step, change.change_calls(stored.step), context.shared
+    message, raw = _message(stored, context), step.raw
     if change.thought is not None or change.boxes:
         message = change_reply(message, step, change.thought, calls)
         raw = change_reply_text(step, change.thought, calls)
@@ -318,23 +320,23 @@ async def _changed(kept: StoredStep, turns: int, change: StepChange, context: Ca
     if calls:
         return LoopState(messages=[message], current=changed, turns=turns + 1), "act"
     problem = parse_reply(raw, context.case.rubric.answer).problem
-    return _sent_back(message, changed.model_copy(update={"problem": problem}), turns, 0, context)
+    return _reject_reply(message, changed.model_copy(update={"problem": problem}), turns, 0, context)
 
 
-def _message(kept: StoredStep, context: CaseContext) -> AIMessage:
+def _message(stored: StoredStep, context: CaseContext) -> AIMessage:
     """Return the model's own message, or an equivalent one in the form that this judge accepts."""
     native = context.shared.chat.profile.native_tools and bool(context.functions)
-    if kept.message is not None and (native or not kept.message.tool_calls):
-        return kept.message
-    return rebuild_reply(kept.step, native)
+    if stored.message is not None and (native or not stored.message.tool_calls):
+        return stored.message
+    return rebuild_reply(stored.step, native)
 
 
-def _as_it_was(start: LoopState, steps: Sequence[StoredStep], context: CaseContext) -> dict[str, Any]:
+def _replay_conversation(start: LoopState, steps: Sequence[StoredStep], context: CaseContext) -> dict[str, Any]:
     """Return the final state of a conversation before the fork."""
-    given = parse_reply(steps[-1].step.raw, context.case.rubric.answer).answer
-    if given is None:
+    answer = parse_reply(steps[-1].step.raw, context.case.rubric.answer).answer
+    if answer is None:
         raise UserError(
             "the answer to the first question of this trace can no longer be read, so it cannot be continued"
         )
-    own = [kept.step.model_copy(update={"index": place}) for place, kept in enumerate(steps)]
-    return {**start, "steps": own, "turns": len(own), "given": given, "failure": None, "confidence": None}
+    own = [stored.step.model_copy(update={"index": index}) for index, stored in enumerate(steps)]
+    return {**start, "steps": own, "turns": len(own), "given": answer, "failure": None, "confidence": None}

@@ -81,8 +81,10 @@ class CaseContext(LiveContext):
 
     def schema(self) -> dict[str, Any] | None:
         """Return the schema of replies if the provider supports one and the case uses no tools."""
-        held = self.shared.chat.profile.structured_output and not self.case.uses_tools
-        return build_answer_schema(self.case.rubric.answer, not self.shared.chat.profile.reasons) if held else None
+        structured = self.shared.chat.profile.structured_output and not self.case.uses_tools
+        return (
+            build_answer_schema(self.case.rubric.answer, not self.shared.chat.profile.reasons) if structured else None
+        )
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,8 @@ async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Ask the model and read its reply. Conclude the case if nothing follows."""
     context = runtime.context
     update = await _ask(state, context)
-    known = LoopState({**state, **update})
-    return _concluded(known, context, update) if _onwards(known, context) == END else update
+    following = LoopState({**state, **update})
+    return _conclude(following, context, update) if _next_node(following, context) == END else update
 
 
 async def _ask(state: LoopState, context: CaseContext) -> LoopState:
@@ -195,10 +197,10 @@ async def _ask(state: LoopState, context: CaseContext) -> LoopState:
     except OverBudget as error:
         step = Step(index=index, problem=str(error), attempts=0)
         return LoopState(failure=Failure(Reason.BUDGET, str(error)), current=step, turns=index + 1)
-    return _after(reply, state, context, [str(s["function"]["name"]) for s in schemas] if may_call else [])
+    return _read_reply(reply, state, context, [str(s["function"]["name"]) for s in schemas] if may_call else [])
 
 
-def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str]) -> LoopState:
+def _read_reply(reply: Reply, state: LoopState, context: CaseContext, tools: list[str]) -> LoopState:
     message, declined = reply.message, reply.facts.refusal
     text = text_of(message)
     cut = find_incomplete(reply.facts.finish)
@@ -210,36 +212,36 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
         tools=tools,
         unfinished=cut.problem if cut else None,
     )
-    given = None if declined else reading.answer
+    answer = None if declined else reading.answer
     empty = not text.strip() and not message.tool_calls and not message.invalid_tool_calls
     problem = None if declined else _why_empty(reply.facts.finish) if empty and not cut else reading.problem
     # A reply that is too long to read is not sent back to the model either.
-    vast = len(text) > LONGEST_REPLY or len(message.tool_calls) + len(message.invalid_tool_calls) > MOST_CALLS
-    told = _since_last_request(state)
+    too_long = len(text) > LONGEST_REPLY or len(message.tool_calls) + len(message.invalid_tool_calls) > MOST_CALLS
+    new_messages = _since_last_request(state)
     step = Step(
         index=state["turns"],
         thought=reading.thought or reasoning_of(message),
         calls=reading.calls,
-        answer=given.text if given else None,
+        answer=answer.text if answer else None,
         problem=problem,
         raw=text,
-        sent=describe_pictures(told, context.shared.album, context.shared.wire),
+        sent=describe_pictures(new_messages, context.shared.album, context.shared.wire),
         usage=reply.usage,
         seconds=reply.seconds,
         waited=reply.waited,
-        asked=record_messages(told),
+        asked=record_messages(new_messages),
         reply_key=reply.key,
         attempts=reply.attempts,
         served=reply.facts.served,
     )
     return LoopState(
-        messages=[] if empty or vast else [message],
-        dropped=empty or vast,
+        messages=[] if empty or too_long else [message],
+        dropped=empty or too_long,
         current=step,
         turns=state["turns"] + 1,
-        given=given,
+        given=answer,
         failure=Failure(declined.reason, declined.detail, text) if declined else None,
-        otherwise=_otherwise(problem, cut, text, spent=state["insisted"] and (empty or reading.called), empty=empty),
+        otherwise=_make_failure(problem, cut, text, spent=state["insisted"] and (empty or reading.called), empty=empty),
         confidence=reply.facts.confidence,
     )
 
@@ -249,10 +251,10 @@ Onwards = Literal["act", "repair", "insist", "__end__"]
 
 async def after_thinking(state: LoopState, runtime: Runtime[CaseContext]) -> Onwards:
     """Route after a reply. Async only because LangGraph runs sync routers in a worker thread."""
-    return _onwards(state, runtime.context)
+    return _next_node(state, runtime.context)
 
 
-def _onwards(state: LoopState, context: CaseContext) -> Onwards:
+def _next_node(state: LoopState, context: CaseContext) -> Onwards:
     """Choose the next node: end after an answer or a failure, run the calls, or request a repair."""
     current = state["current"]
     if state["given"] or state["failure"] or state["insisted"] or current is None:
@@ -280,7 +282,7 @@ async def observe(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     assert current is not None
     reply, words = _last_reply(state["messages"]), context.case.rubric.wording
     messages = build_observations(reply, current.observations, context.shared.album, context.shared.wire, words)
-    return _closed(current, context, LoopState(messages=messages))
+    return _finish_turn(current, context, LoopState(messages=messages))
 
 
 async def after_observing(state: LoopState, runtime: Runtime[CaseContext]) -> Literal["think", "insist"]:
@@ -297,7 +299,7 @@ async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     last = state["messages"][-1]
     reply = last if isinstance(last, AIMessage) else None
     update = LoopState(messages=build_correction(reply, problem, words), repairs=state["repairs"] + 1)
-    return _closed(state["current"], runtime.context, update)
+    return _finish_turn(state["current"], runtime.context, update)
 
 
 async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
@@ -308,16 +310,16 @@ async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     sentence = fill_in(rubric.wording.insist, form=format_final_answer(rubric.answer, rubric.wording))
     reply = last if isinstance(last, AIMessage) else None
     messages = build_correction(reply, sentence, rubric.wording)
-    return _closed(state["current"], context, LoopState(messages=messages, insisted=True))
+    return _finish_turn(state["current"], context, LoopState(messages=messages, insisted=True))
 
 
-def _concluded(state: LoopState, context: CaseContext, update: LoopState) -> LoopState:
+def _conclude(state: LoopState, context: CaseContext, update: LoopState) -> LoopState:
     """Return the update that ends the case with its answer, or with the reason why there is none."""
     update["failure"] = state["failure"] or (None if state["given"] else state["otherwise"])
-    return _closed(state["current"], context, update)
+    return _finish_turn(state["current"], context, update)
 
 
-def _otherwise(problem: str | None, cut: IncompleteReply | None, text: str, *, spent: bool, empty: bool) -> Failure:
+def _make_failure(problem: str | None, cut: IncompleteReply | None, text: str, *, spent: bool, empty: bool) -> Failure:
     """Return the failure if this reply is the last: truncated, no answer, or an unreadable one."""
     if cut:
         return Failure(Reason.TRUNCATED if cut.truncated else Reason.UNREADABLE, cut.detail, text)
@@ -337,7 +339,7 @@ async def _observation(context: CaseContext, view: View, call: ToolCall, number:
     return reword_observation(seen, words)
 
 
-def _closed(current: Step | None, context: CaseContext, update: LoopState) -> LoopState:
+def _finish_turn(current: Step | None, context: CaseContext, update: LoopState) -> LoopState:
     """Return the update with the current turn moved to the finished steps."""
     if current is not None:
         update["steps"], update["current"] = [current], None

@@ -13,7 +13,7 @@ _WRAPPED = "\"')>]`"
 """Characters that Markdown and prose put after an address."""
 
 
-def last_picture(said: Any) -> Any:
+def last_picture(messages: Any) -> Any:
     """Return the last picture in messages: an image part, or a data URL in a text. Return None if there is none.
 
     A path or an address is refused: a model that is scored could name any good picture.
@@ -21,32 +21,32 @@ def last_picture(said: Any) -> Any:
     >>> last_picture("Here it is: ![edited](data:image/png;base64,AAAA)")
     'data:image/png;base64,AAAA'
     """
-    for message in reversed(_messages(said)):
+    for message in reversed(_messages(messages)):
         for part in reversed(_parts(message)):
-            if (held := _held(part)) is not None:
-                if isinstance(held, str) and not held.startswith("data:"):
+            if (picture := _find_picture(part)) is not None:
+                if isinstance(picture, str) and not picture.startswith("data:"):
                     raise UserError("the completion names a picture instead of containing it")
-                return held
+                return picture
             _, mark, tail = str(part.get("text") or "").rpartition("data:image/")
             if mark and tail.split():
                 return mark + tail.split()[0].strip(_WRAPPED)
     return None
 
 
-def first_picture(said: Any) -> Any:
+def first_picture(messages: Any) -> Any:
     """Return the first picture of the user's messages, or its path or address; None if there is none."""
-    of_user = (message for message in _messages(said) if _is_users(message))
-    pictures = (_held(part) for message in of_user for part in _parts(message))
-    return next((held for held in pictures if held is not None), None)
+    of_user = (message for message in _messages(messages) if _is_users(message))
+    pictures = (_find_picture(part) for message in of_user for part in _parts(message))
+    return next((picture for picture in pictures if picture is not None), None)
 
 
-def last_words(said: Any) -> str:
+def last_words(messages: Any) -> str:
     """Return the user's last text in messages.
 
     >>> last_words([{"role": "user", "content": "Remove the cup"}, {"role": "assistant", "content": "Done"}])
     'Remove the cup'
     """
-    for message in reversed(_messages(said)):
+    for message in reversed(_messages(messages)):
         texts = [str(part["text"]) for part in _parts(message) if part.get("type") == "text" and part.get("text")]
         if texts and _is_users(message):
             return " ".join(texts).strip()
@@ -62,7 +62,7 @@ def plain_picture(value: Any) -> Any:
     if (reader := value.get("reader")) is not None:  # an attachment, read from its beginning
         reader.seek(0)
         return reader.read()
-    return value.get("bytes") or value.get("path") or value.get("data") or _held(value)
+    return value.get("bytes") or value.get("path") or value.get("data") or _find_picture(value)
 
 
 def first_field(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -74,14 +74,14 @@ def _is_users(message: Any) -> bool:
     return not isinstance(message, Mapping) or message.get("role") in (None, "user")
 
 
-def _held(part: Mapping[str, Any]) -> Any:
+def _find_picture(part: Mapping[str, Any]) -> Any:
     """Return the picture of a message's part."""
     if part.get("type") not in ("image", "image_url"):
         return None
-    held = part.get("image") or part.get("image_url") or part.get("url")
-    if held is None and part.get("base64"):
+    picture = part.get("image") or part.get("image_url") or part.get("url")
+    if picture is None and part.get("base64"):
         return f"data:{part.get('mime_type') or 'image/png'};base64,{part['base64']}"
-    return held.get("url") if isinstance(held, Mapping) and "url" in held else held
+    return picture.get("url") if isinstance(picture, Mapping) and "url" in picture else picture
 
 
 def _parts(message: Any) -> list[Mapping[str, Any]]:
@@ -91,5 +91,5 @@ def _parts(message: Any) -> list[Mapping[str, Any]]:
     return [part for part in content or () if isinstance(part, Mapping)]
 
 
-def _messages(said: Any) -> list[Any]:
-    return [said] if isinstance(said, (str, Mapping)) else list(said or ())
+def _messages(messages: Any) -> list[Any]:
+    return [messages] if isinstance(messages, (str, Mapping)) else list(messages or ())

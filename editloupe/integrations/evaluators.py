@@ -73,20 +73,20 @@ def edit_evaluator(
             return str(error)
 
     def told(used: Judge, judgement: Judgement) -> Result | list[Result]:
-        whole = _result(key, score_edit(used, judgement.edit, judgement.verdicts), judgement)
+        result = _result(key, score_edit(used, judgement.edit, judgement.verdicts), judgement)
         if not each_criterion:
-            return whole
-        by_name = {facts["criterion"]: facts for facts in whole["metadata"]["verdicts"]}
+            return result
+        by_name = {facts["criterion"]: facts for facts in result["metadata"]["verdicts"]}
         single = [
             {
-                "key": f"{key}_{one.criterion}",
-                "score": by_name[one.criterion]["score"],
-                "comment": explain_outcome(one),
-                "metadata": by_name[one.criterion],
+                "key": f"{key}_{outcome.criterion}",
+                "score": by_name[outcome.criterion]["score"],
+                "comment": explain_outcome(outcome),
+                "metadata": by_name[outcome.criterion],
             }
-            for one in judgement.verdicts
+            for outcome in judgement.verdicts
         ]
-        return [whole, *single]
+        return [result, *single]
 
     def not_asked(sentence: str) -> Result | list[Result]:
         result = _result(key, EditScore(None, f"unjudged: {sentence}"))
@@ -110,9 +110,9 @@ def edit_evaluator(
         used = await asyncio.to_thread(open_judge)
         return told(used, await used.ajudge(edit, strict=False))
 
-    made = evaluator_later if asynchronous else evaluator
-    made.__name__ = made.__qualname__ = key  # what experiments call it
-    return made
+    chosen = evaluator_later if asynchronous else evaluator
+    chosen.__name__ = chosen.__qualname__ = key  # what experiments call it
+    return chosen
 
 
 def _result(key: str, score: EditScore, judgement: Judgement | None = None) -> Result:
@@ -122,32 +122,32 @@ def _result(key: str, score: EditScore, judgement: Judgement | None = None) -> R
 def _edit(example: Mapping[str, Any], source: Take | None, edited: Take | None, instruction: Take | None) -> Edit:
     inputs, outputs = _mapping(example["inputs"]), example["outputs"]
     attached = _mapping(example["attachments"])
-    before, asked = _taken(example, {**attached, **inputs}, source), _taken(example, inputs, instruction)
+    before, text = _take(example, {**attached, **inputs}, source), _take(example, inputs, instruction)
     if before is None:
         found = (first_field(inputs, SOURCES), first_field(attached, SOURCES), first_picture(inputs.get("messages")))
-        before = next((one for one in found if one is not None), None)
-    if asked is None:
-        asked = first_field(inputs, INSTRUCTIONS) or last_words(inputs.get("messages") or _text(example["inputs"]))
-    after = _taken(example, _mapping(outputs), edited)
+        before = next((picture for picture in found if picture is not None), None)
+    if text is None:
+        text = first_field(inputs, INSTRUCTIONS) or last_words(inputs.get("messages") or _text(example["inputs"]))
+    after = _take(example, _mapping(outputs), edited)
     if after is None and isinstance(outputs, Mapping):
         named = first_field(outputs, EDITED)
         after = last_picture(outputs.get("messages")) if named is None else named
     elif after is None:
         after = outputs
-    parts = {"source picture": plain_picture(before), "edited picture": plain_picture(after), "instruction": asked}
+    parts = {"source picture": plain_picture(before), "edited picture": plain_picture(after), "instruction": text}
     for name, found in parts.items():
         if found is None or (isinstance(found, (str, bytes, list, tuple)) and not found):
             raise UserError(f"there is no {name}")
-    return Edit(source=parts["source picture"], edited=parts["edited picture"], instruction=str(asked))
+    return Edit(source=parts["source picture"], edited=parts["edited picture"], instruction=str(text))
 
 
-def _taken(example: Mapping[str, Any], fields: Mapping[str, Any], where: Take | None) -> Any:
+def _take(example: Mapping[str, Any], fields: Mapping[str, Any], where: Take | None) -> Any:
     if where is None:
         return None
-    found = where(example) if callable(where) else fields.get(where)
-    if found is None:
+    value = where(example) if callable(where) else fields.get(where)
+    if value is None:
         raise UserError(f'there is no "{where}"' if isinstance(where, str) else "a part of the edit was not found")
-    return found
+    return value
 
 
 def _text(value: Any) -> str:

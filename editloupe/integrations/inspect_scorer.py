@@ -68,12 +68,12 @@ def edit_judge(
         except _NoPicture as missing:
             return Score.unscored(reason="no_response", explanation=str(missing))
         except ValidationError as error:
-            return _scored(EditScore(None, describe_validation_error(error, whole="")))
+            return _make_score(EditScore(None, describe_validation_error(error, whole="")))
         except UserError as error:
-            return _scored(EditScore(None, str(error)))
+            return _make_score(EditScore(None, str(error)))
         opening = await asyncio.to_thread(open_judge)
         judgement = await opening.ajudge(edit, strict=False)
-        return _scored(score_edit(opening, edit, judgement.verdicts), judgement)
+        return _make_score(score_edit(opening, edit, judgement.verdicts), judgement)
 
     return score
 
@@ -82,7 +82,7 @@ class _NoPicture(Exception):
     """The model under test made no picture."""
 
 
-def _scored(score: EditScore, judgement: Judgement | None = None) -> Score:
+def _make_score(score: EditScore, judgement: Judgement | None = None) -> Score:
     facts = score.facts(judgement)
     if score.score is not None:
         return Score(value=score.score, explanation=score.explanation, metadata=facts)
@@ -91,16 +91,16 @@ def _scored(score: EditScore, judgement: Judgement | None = None) -> Score:
 
 
 def _edit(state: TaskState, source: str | None, edited: str | None, instruction: str | None) -> Edit:
-    given = state.metadata or {}
+    metadata = state.metadata or {}
     messages = [] if isinstance(state.input, str) else [_plain(message) for message in state.input]
-    before = _field(given, source) if source else first_picture(messages) or given.get("source")
+    before = _field(metadata, source) if source else first_picture(messages) or metadata.get("source")
     if edited:
-        after = _field(given, edited)
+        after = _field(metadata, edited)
     else:
         after = last_picture([_plain(state.output.message)]) if state.output.choices else None
-        after = after or given.get("edited")
-    asked = _field(given, instruction) if instruction else given.get("instruction")
-    asked = asked or last_words(state.input if isinstance(state.input, str) else messages)
+        after = after or metadata.get("edited")
+    text = _field(metadata, instruction) if instruction else metadata.get("instruction")
+    text = text or last_words(state.input if isinstance(state.input, str) else messages)
     if before is None:
         raise UserError("the sample's input holds no source picture")
     if after is None:
@@ -108,14 +108,14 @@ def _edit(state: TaskState, source: str | None, edited: str | None, instruction:
     if isinstance(before, str) and before.startswith(("http://", "https://")):
         raise UserError("the source picture is a web address, and addresses are not fetched; pass the picture itself")
     return Edit(
-        id=str(state.sample_id), source=plain_picture(before), edited=plain_picture(after), instruction=str(asked)
+        id=str(state.sample_id), source=plain_picture(before), edited=plain_picture(after), instruction=str(text)
     )
 
 
-def _field(given: dict[str, Any], name: str) -> Any:
-    if given.get(name) is None:
+def _field(metadata: dict[str, Any], name: str) -> Any:
+    if metadata.get(name) is None:
         raise UserError(f'the sample\'s metadata has no "{name}"')
-    return given[name]
+    return metadata[name]
 
 
 def _plain(message: ChatMessage) -> dict[str, Any]:

@@ -74,8 +74,8 @@ async def _judge(state: JudgeInput, graph: Any) -> dict[str, Any]:
         finally:
             await opened.aclose()
     except ValidationError as error:
-        told = describe_validation_error(error, whole="")
-        return {"judgement": None, "error": f"this is not an edit: {told}"}
+        problem = describe_validation_error(error, whole="")
+        return {"judgement": None, "error": f"this is not an edit: {problem}"}
     except UserError as error:
         return {"judgement": None, "error": str(error)}
     return {"judgement": judgement.model_dump(mode="json"), "error": None}

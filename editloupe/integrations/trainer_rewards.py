@@ -61,21 +61,21 @@ def trl(
         rows = _rows(prompts, completions, columns)
         return [_edit(row, source, edited, instruction) for row in rows]
 
-    def told(found: list[EditScore], columns: Mapping[str, Any]) -> list[float | None]:
+    def told(scores: list[EditScore], columns: Mapping[str, Any]) -> list[float | None]:
         log_extra, log_metric = columns.get("log_extra"), columns.get("log_metric")
         if callable(log_extra):
-            log_extra(f"{name}_why", [one.why or "" for one in found])
-        if callable(log_metric) and found:
-            log_metric(f"{name}/unjudged", sum(one.score is None for one in found) / len(found))
-        return [one.score for one in found]
+            log_extra(f"{name}_why", [score.why or "" for score in scores])
+        if callable(log_metric) and scores:
+            log_metric(f"{name}/unjudged", sum(score.score is None for score in scores) / len(scores))
+        return [score.score for score in scores]
 
     def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        made = edits(prompts, completions, columns)
-        return told(fill_in(made, rewards(_only(made), open_judge(), concurrency=concurrency)), columns)
+        items = edits(prompts, completions, columns)
+        return told(fill_in(items, rewards(_only(items), open_judge(), concurrency=concurrency)), columns)
 
     async def reward_later(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        made, ready = await asyncio.to_thread(lambda: (edits(prompts, completions, columns), open_judge()))
-        return told(fill_in(made, await areward(_only(made), ready, concurrency=concurrency)), columns)
+        items, ready = await asyncio.to_thread(lambda: (edits(prompts, completions, columns), open_judge()))
+        return told(fill_in(items, await areward(_only(items), ready, concurrency=concurrency)), columns)
 
     chosen = reward_later if asynchronous else reward
     chosen.__name__ = chosen.__qualname__ = name  # TRL names its columns and metrics after the function
@@ -115,12 +115,12 @@ def verl(
         row["edited"] = solution_image
     edit = _edit(row, None, "edited" if row.get("edited") is not None else None, None)
     open_judge = _shared_opener(judge, {name: value for name, value in options.items() if name not in _VERLS_OWN})
-    (one,) = [EditScore(None, edit)] if isinstance(edit, str) else rewards([edit], open_judge())
-    if one.score is None:
+    (result,) = [EditScore(None, edit)] if isinstance(edit, str) else rewards([edit], open_judge())
+    if result.score is None:
         if unjudged == "raise":
-            raise NotJudged(f"this edit has no reward: {one.why}")
+            raise NotJudged(f"this edit has no reward: {result.why}")
         return {"score": math.nan, "judged": 0.0}
-    return {"score": one.score, "judged": 1.0}
+    return {"score": result.score, "judged": 1.0}
 
 
 _VERLS_OWN = ("reward_router_address", "reward_model_tokenizer")
@@ -139,39 +139,39 @@ def _shared_opener(judge: Judge | str | None, options: Mapping[str, Any]) -> Cal
 
 def _rows(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Row]:
     count = len(completions)
-    whole = {
+    per_sample = {
         name: values
         for name, values in columns.items()
         if isinstance(values, Sequence) and not isinstance(values, (str, bytes)) and len(values) == count
     }
     return [
-        {**{name: values[place] for name, values in whole.items()}, "prompt": prompt, "completion": completion}
-        for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
+        {**{name: values[index] for name, values in per_sample.items()}, "prompt": prompt, "completion": completion}
+        for index, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
     ]
 
 
 def _edit(row: Row, source: Take | None, edited: Take | None, instruction: Take | None) -> Edit | str:
     """Return the edit of a row, or a sentence about what is missing."""
     try:
-        before = _taken(row, source) if source is not None else first_field(row, SOURCES)
-        after = _taken(row, edited) if edited is not None else last_picture(row.get("completion"))
-        asked = (
-            _taken(row, instruction)
+        before = _take(row, source) if source is not None else first_field(row, SOURCES)
+        after = _take(row, edited) if edited is not None else last_picture(row.get("completion"))
+        text = (
+            _take(row, instruction)
             if instruction is not None
             else row.get("instruction") or last_words(row.get("prompt"))
         )
         before, after = plain_picture(before), plain_picture(after)
-        for part, found in (("source picture", before), ("edited picture", after), ("instruction", asked)):
-            if found is None or (isinstance(found, (str, list, tuple)) and not found):
+        for part, value in (("source picture", before), ("edited picture", after), ("instruction", text)):
+            if value is None or (isinstance(value, (str, list, tuple)) and not value):
                 return f"there is no {part}"
-        return Edit(id="sample", source=before, edited=after, instruction=str(asked))
+        return Edit(id="sample", source=before, edited=after, instruction=str(text))
     except ValidationError as error:
         return describe_validation_error(error, whole="")
     except (ValueError, UserError) as error:
         return " ".join(str(error).split())[:300]
 
 
-def _taken(row: Row, where: Take) -> Any:
+def _take(row: Row, where: Take) -> Any:
     if callable(where):
         return where(row)
     if where not in row:
@@ -183,5 +183,5 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _only(made: Sequence[Edit | str]) -> list[Edit]:
-    return [one for one in made if isinstance(one, Edit)]
+def _only(items: Sequence[Edit | str]) -> list[Edit]:
+    return [item for item in items if isinstance(item, Edit)]

@@ -42,7 +42,7 @@ class JudgeLifecycle:
         self._loop_thread = LoopThread("editloupe-judge")
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
-        self._release = weakref.finalize(self, _let_go, self._loop_thread, chat)
+        self._release = weakref.finalize(self, _release, self._loop_thread, chat)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the judge's own thread and return its result. Works inside and outside an event loop."""
@@ -99,7 +99,7 @@ class JudgeLifecycle:
         return True
 
 
-def _let_go(loop_thread: LoopThread, chat: Chat) -> None:
+def _release(loop_thread: LoopThread, chat: Chat) -> None:
     """Close the thread and connections of a collected judge. Does not wait, because it runs inside the collector.
 
     The tools' threads end when their pool is collected.

@@ -86,8 +86,8 @@ class Calibration(Record):
         """The identity of the calibration: the judge, its questions and the thresholds."""
         named = {"judge", "protocol", "mode", "confidence", "repeats", "asked", "after"}
         facts: dict[str, Any] = self.model_dump(mode="json", include=named)
-        kept = {name: one.threshold for name, one in self.criteria.items()}
-        return content_key({**facts, "thresholds": kept})[:16]
+        thresholds = {name: trust.threshold for name, trust in self.criteria.items()}
+        return content_key({**facts, "thresholds": thresholds})[:16]
 
     @property
     def keeps_something(self) -> bool:
@@ -96,8 +96,8 @@ class Calibration(Record):
 
     def threshold(self, criterion: str) -> float | None:
         """Return the confidence from which a criterion's verdicts are kept; None if none is kept."""
-        found = self.criteria.get(criterion)
-        return None if found is None else found.threshold
+        trust = self.criteria.get(criterion)
+        return None if trust is None else trust.threshold
 
     def keeps(self, criterion: str, confidence: float | None) -> bool:
         """Return True if a verdict with this confidence is kept. A verdict without confidence is not."""
@@ -114,10 +114,10 @@ class Calibration(Record):
             if mine != theirs:
                 raise UserError(f"the calibration is valid for the {what} {mine}, not for {theirs}")
         for criterion, keys in asked.items():
-            known = self.asked.get(criterion)
-            if known is None:
+            calibrated = self.asked.get(criterion)
+            if calibrated is None:
                 raise UserError(f"the calibration has no threshold for {criterion}; it has {', '.join(self.asked)}")
-            if set(keys) - set(known):
+            if set(keys) - set(calibrated):
                 raise UserError(
                     f"the calibration is not valid for {criterion} here: the prompt, the tools or the settings differ from "
                     "those it was made with; run `editloupe calibrate` on a run of this judge"
@@ -159,8 +159,8 @@ def fewest_labels(agreement: float, error: float) -> int:
 
 def count_earlier_thresholds(criterion: str, earlier: Sequence[Calibration]) -> int:
     """Return the number of possible results of the earlier stages: each of their thresholds, or none."""
-    known = [calibration.criteria.get(criterion) for calibration in earlier]
-    return prod(1 + (trust.candidates if trust else 0) for trust in known)
+    trusts = [calibration.criteria.get(criterion) for calibration in earlier]
+    return prod(1 + (trust.candidates if trust else 0) for trust in trusts)
 
 
 def parse_calibration(data: Any, path: Path, earlier: Sequence[Calibration] = ()) -> Calibration:
@@ -185,10 +185,10 @@ def parse_calibration(data: Any, path: Path, earlier: Sequence[Calibration] = ()
             "run `editloupe calibrate` again"
         ) from None
     after = earlier if calibration.after else ()
-    known = tuple(stage.key for stage in after) == calibration.after
+    exact = tuple(stage.key for stage in after) == calibration.after
     for name, trust in calibration.criteria.items():
-        share = calibration.error / count_earlier_thresholds(name, after if known else ())
-        if wrong := _find_mistake(name, trust, calibration.agreement, share, exact=known):
+        share = calibration.error / count_earlier_thresholds(name, after if exact else ())
+        if wrong := _find_mistake(name, trust, calibration.agreement, share, exact=exact):
             raise UserError(f"{path}: {wrong}; run `editloupe calibrate` again, hand-edited numbers carry no guarantee")
     return calibration
 
@@ -197,30 +197,28 @@ def _find_mistake(name: str, trust: CriterionTrust, agreement: float, error: flo
     """Return the first number that does not follow from the labels. Without `exact`, the error may be divided further."""
     before: ThresholdTest | None = None
     for number, step in enumerate(trust.tested, 1):
-        place = f"test {number} of {name}"
+        test = f"test {number} of {name}"
         if not -1e-9 <= step.threshold <= 1 + 1e-9:  # the entropy of repeats may miss an end by a rounding error
-            return f"threshold of {place} is {step.threshold:g}, but a confidence is between 0 and 1"
+            return f"threshold of {test} is {step.threshold:g}, but a confidence is between 0 and 1"
         if step.agreed > step.labels:
-            return f"agreed of {place} is {step.agreed}, more than its {step.labels} labels"
+            return f"agreed of {test} is {step.agreed}, more than its {step.labels} labels"
         if before is not None and not (
             before.passed and step.threshold < before.threshold and step.labels > before.labels
         ):
             return (
-                f"{place} does not follow the test before it: tests go from the strictest threshold down, each on more labels, "
+                f"{test} does not follow the test before it: tests go from the strictest threshold down, each on more labels, "
                 "and end with the first that fails"
             )
         if before is not None and not 0 <= step.agreed - before.agreed <= step.labels - before.labels:
-            return f"agreed of {place} is {step.agreed}, which does not fit the {before.agreed} of the test before it"
-        if before is None and step.labels < (least := fewest_labels(agreement, error)):
-            return f"labels of {place} is {step.labels}, but nothing is tested on fewer than {least}"
+            return f"agreed of {test} is {step.agreed}, which does not fit the {before.agreed} of the test before it"
+        if before is None and step.labels < (needed := fewest_labels(agreement, error)):
+            return f"labels of {test} is {step.labels}, but nothing is tested on fewer than {needed}"
         lower = lower_bound(step.agreed, step.labels, error)
         if not isclose(step.lower, lower, rel_tol=1e-6, abs_tol=1e-12) and (exact or step.lower > lower):
-            return f"lower of {place} is {step.lower:g}, but {step.agreed} of {step.labels} labels show {lower:g}"
+            return f"lower of {test} is {step.lower:g}, but {step.agreed} of {step.labels} labels show {lower:g}"
         if step.passed != (step.lower >= agreement):
             stated, right = str(step.passed).lower(), str(not step.passed).lower()
-            return (
-                f"passed of {place} is {stated}, but lower {step.lower:g} and agreement {agreement:g} make it {right}"
-            )
+            return f"passed of {test} is {stated}, but lower {step.lower:g} and agreement {agreement:g} make it {right}"
         before = step
     if before is not None and trust.labels < before.labels:
         return f"labels of {name} is {trust.labels}, fewer than the {before.labels} of its last test"

@@ -122,5 +122,5 @@ def _score(verdict: Verdict) -> float | None:
 
 def _mean(outcomes: Sequence[Outcome]) -> float | None:
     scores = [outcome.score_100 for outcome in outcomes if isinstance(outcome, Verdict)]
-    known = [score for score in scores if score is not None]
-    return sum(known) / len(known) if known and len(known) == len(outcomes) else None
+    numbers = [score for score in scores if score is not None]
+    return sum(numbers) / len(numbers) if numbers and len(numbers) == len(outcomes) else None

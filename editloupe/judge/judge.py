@@ -230,8 +230,8 @@ class Judge(BaseJudge):
             if strict:
                 raise
             detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
-            asked = [name for name in self.criteria_for(edit) if name in criteria]
-            return JudgeAnswers({n: Unjudged(criterion=n, reason=Reason.INTERNAL, detail=detail) for n in asked})
+            names = [name for name in self.criteria_for(edit) if name in criteria]
+            return JudgeAnswers({n: Unjudged(criterion=n, reason=Reason.INTERNAL, detail=detail) for n in names})
 
     async def afork(
         self,
@@ -405,8 +405,8 @@ class Judge(BaseJudge):
 
     def score(self, edit: Edit, verdicts: Sequence[Outcome]) -> float | None:
         """Return the edit's score by the protocol's formula, 0 to 100; None if a criterion has no number."""
-        known = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}
-        return self._protocol.score_of(edit, known)
+        scores = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}
+        return self._protocol.score_of(edit, scores)
 
     def why_unscorable(self) -> str | None:
         """Explain why this judge leaves every edit unjudged; None if it can judge some of its criteria."""
@@ -444,26 +444,26 @@ class Judge(BaseJudge):
 
     def _spec_for(self, rubric: Rubric, plan: Plan) -> QuestionSpec:
         """Return the question of a rubric to a plan. A member of a panel is asked as if it were alone."""
-        if (known := self._questions.get((rubric.name, plan.spec))) is None:
+        if (spec := self._questions.get((rubric.name, plan.spec))) is None:
 
             def of(member: SingleJudge) -> dict[str, Any]:
                 profile = self._chats[member].profile
                 facts = question_facts(rubric, self.mode, member.spec, self.settings, profile, self.toolbox.facts())
                 return {**facts, "own_rules": self._rules.model_dump(mode="json")} if self._rules is not None else facts
 
-            known = QuestionSpec(rubric.criterion, plan_facts(plan, of))
-            self._questions[(rubric.name, plan.spec)] = known
-        return known
+            spec = QuestionSpec(rubric.criterion, plan_facts(plan, of))
+            self._questions[(rubric.name, plan.spec)] = spec
+        return spec
 
     def _check_calibrations(self, cascade: Cascade) -> None:
         """Refuse a stage whose calibration was made for another judge, or for other prompts, tools or settings."""
         for stage in cascade.stages:
-            asked: dict[str, tuple[str, ...]] = {}
+            keys_by_criterion: dict[str, tuple[str, ...]] = {}
             for name in self.criteria:
-                keys = {self._spec_for(one, stage.judge).key for one in self._rubrics if one.criterion == name}
+                keys = {self._spec_for(rubric, stage.judge).key for rubric in self._rubrics if rubric.criterion == name}
                 # A stage keeps no verdict on wordings that its calibration run did not contain.
-                asked[name] = tuple(keys.intersection(stage.calibration.asked.get(name, ())) or keys)
-            stage.calibration.check(stage.judge.spec, self.protocol, self.mode, asked)
+                keys_by_criterion[name] = tuple(keys.intersection(stage.calibration.asked.get(name, ())) or keys)
+            stage.calibration.check(stage.judge.spec, self.protocol, self.mode, keys_by_criterion)
 
     def further_parameters(self) -> dict[str, Any]:
         """Return the settings that the tools' observations depend on."""

@@ -56,22 +56,22 @@ class PanelRunner:
 
     async def _panel(self, panel: Panel, criteria: tuple[str, ...], repeat: int, part: str) -> JudgeAnswers:
         before = f"{part}, " if part else ""
-        answered = await _all(
+        answered = await _gather(
             self.ask(member, criteria, repeat, f"{before}member {number}")
             for number, member in enumerate(panel.members, 1)
         )
-        traces = tuple(trace for one in answered for trace in one.traces)
-        asked = {trace.criterion for trace in traces}
+        traces = tuple(trace for answers in answered for trace in answers.traces)
+        judged = {trace.criterion for trace in traces}
         outcomes: dict[str, Outcome] = {}
         for criterion in answered[0].outcomes:
-            each = [one.outcomes[criterion] for one in answered]
+            each = [answers.outcomes[criterion] for answers in answered]
             outcomes[criterion] = (
                 panel_outcome(
                     criterion,
                     [(member.spec, outcome) for member, outcome in zip(panel.members, each, strict=True)],
                     self.min_confidence,
                 )
-                if criterion in asked
+                if criterion in judged
                 else each[0]  # settled by the protocol, or pictures nobody could have looked at
             )
         return JudgeAnswers(outcomes, traces)
@@ -89,13 +89,13 @@ class PanelRunner:
             if not able:
                 continue
             rounds = await self._rounds(stage, tuple(able), repeat, part)
-            traces += [trace for one in rounds for trace in one.traces]
-            asked = {name for one in rounds for name in one.asked}
+            traces += [trace for answers in rounds for trace in answers.traces]
+            judged = {name for answers in rounds for name in answers.asked}
             for name in able:
-                each = [one.outcomes[name] for one in rounds if name in one.outcomes]
+                each = [answers.outcomes[name] for answers in rounds if name in answers.outcomes]
                 if not each:
                     left.remove(name)  # the edit is not asked this criterion
-                elif name not in asked:
+                elif name not in judged:
                     outcomes[name] = each[0]
                     left.remove(name)
                 elif (ended := histories[name].add(stage, part, name, each)) is not None:
@@ -111,7 +111,7 @@ class PanelRunner:
     ) -> list[JudgeAnswers]:
         """Ask a stage as many times as in its calibration."""
         count = stage.calibration.repeats
-        return await _all(
+        return await _gather(
             self.answer(
                 stage.judge,
                 criteria,
@@ -122,9 +122,9 @@ class PanelRunner:
         )
 
 
-async def _all(asking: Iterable[Coroutine[None, None, JudgeAnswers]]) -> list[JudgeAnswers]:
+async def _gather(asking: Iterable[Coroutine[None, None, JudgeAnswers]]) -> list[JudgeAnswers]:
     """Wait for all. If one fails, cancel the others and wait until they have ended."""
-    tasks = [asyncio.ensure_future(one) for one in asking]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in asking]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
@@ -194,21 +194,21 @@ def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
     """
     usage = sum((outcome.usage for outcome in each), Usage())
     steps = sum(outcome.steps for outcome in each)
-    whole = {"usage": usage, "steps": steps, "served": merge_served(each)}
-    lost = [one for one in each if isinstance(one, Unjudged)]
+    totals = {"usage": usage, "steps": steps, "served": merge_served(each)}
+    lost = [outcome for outcome in each if isinstance(outcome, Unjudged)]
     for reasons in ({Reason.BUDGET}, SERVER_REASONS):
-        if cut := next((one for one in lost if one.reason in reasons), None):
-            return cut.model_copy(update=whole)
-    given = [one for one in each if isinstance(one, Verdict)]
-    chosen = middle_verdict(given) or next(iter(given), None)
+        if cut := next((outcome for outcome in lost if outcome.reason in reasons), None):
+            return cut.model_copy(update=totals)
+    verdicts = [outcome for outcome in each if isinstance(outcome, Verdict)]
+    chosen = middle_verdict(verdicts) or next(iter(verdicts), None)
     if chosen is None:
-        return lost[0].model_copy(update=whole)
-    scores = [one.score for one in given]
+        return lost[0].model_copy(update=totals)
+    scores = [outcome.score for outcome in verdicts]
     if kind == "confidence":
-        sure = mean_confidence([one.confidence for one in given])
+        sure = mean_confidence([outcome.confidence for outcome in verdicts])
     else:
         sure = vote_share(scores) if kind == "repeats" else normalized_agreement(scores)
-    return chosen.model_copy(update={**whole, "confidence": sure if chosen.score is not None else None})
+    return chosen.model_copy(update={**totals, "confidence": sure if chosen.score is not None else None})
 
 
 PANEL_RULE = "most votes, else the lower median; more than half must answer"
@@ -246,29 +246,31 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
     More than half of the judges must answer. A judge without a verdict counts as not agreeing. If a cap ended one judge, the
     outcome is unjudged for the same reason.
     """
-    places = [f"member {number}" for number in range(1, len(answers) + 1)]
-    given = [outcome for _, outcome in answers if isinstance(outcome, Verdict)]
+    parts = [f"member {number}" for number in range(1, len(answers) + 1)]
+    verdicts = [outcome for _, outcome in answers if isinstance(outcome, Verdict)]
     usage = sum((outcome.usage for _, outcome in answers), Usage())
     steps = sum(outcome.steps for _, outcome in answers)
     served = merge_served([outcome for _, outcome in answers])
-    chosen, confidence = _chosen(given, len(answers))
+    chosen, confidence = _choose(verdicts, len(answers))
     opinions = tuple(
         make_opinion(
             judge,
-            place,
+            part,
             outcome,
             kept=isinstance(outcome, Verdict) and chosen is not None and is_same_answer(outcome, chosen),
         )
-        for place, (judge, outcome) in zip(places, answers, strict=True)
+        for part, (judge, outcome) in zip(parts, answers, strict=True)
     )
     failed = [(judge, outcome) for judge, outcome in answers if isinstance(outcome, Unjudged)]
     cut = next((outcome for _, outcome in failed if outcome.reason == Reason.BUDGET), None)
-    if cut is not None or chosen is None or 2 * len(given) <= len(answers):
+    if cut is not None or chosen is None or 2 * len(verdicts) <= len(answers):
         # Server failures come first: the same command retries such units.
-        whose = cut or min((o for _, o in failed), key=lambda one: one.reason not in SERVER_REASONS)
-        told = "; ".join(f"{judge}: {outcome.detail}" for judge, outcome in failed)
+        whose = cut or min((o for _, o in failed), key=lambda outcome: outcome.reason not in SERVER_REASONS)
+        reasons = "; ".join(f"{judge}: {outcome.detail}" for judge, outcome in failed)
         detail = (
-            cut.detail if cut else f"{len(given)} of {len(answers)} judges answered, and more than half must ({told})"
+            cut.detail
+            if cut
+            else f"{len(verdicts)} of {len(answers)} judges answered, and more than half must ({reasons})"
         )
         return Unjudged(
             criterion=criterion,
@@ -297,7 +299,7 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
 
 def merge_served(outcomes: Sequence[Outcome]) -> tuple[Served, ...]:
     """Return what the providers report about the models that answered, without repetitions."""
-    return tuple(dict.fromkeys(one for outcome in outcomes for one in outcome.served))
+    return tuple(dict.fromkeys(served for outcome in outcomes for served in outcome.served))
 
 
 def format_answer(verdict: Verdict) -> str:
@@ -307,9 +309,9 @@ def format_answer(verdict: Verdict) -> str:
     return f"{verdict.score:g}" if verdict.score is not None else json.dumps(dict(verdict.values), ensure_ascii=False)
 
 
-def is_same_answer(one: Verdict, other: Verdict) -> bool:
+def is_same_answer(first: Verdict, second: Verdict) -> bool:
     """Return True if two verdicts give the same answer."""
-    return _vote(one) == _vote(other)
+    return _vote(first) == _vote(second)
 
 
 def _vote(verdict: Verdict) -> tuple[str | None, float | None, str]:
@@ -319,44 +321,46 @@ def _vote(verdict: Verdict) -> tuple[str | None, float | None, str]:
 
 def middle_verdict(verdicts: Sequence[Verdict]) -> Verdict | None:
     """Return the verdict with the lower median score; None if none has a score."""
-    return lower_median((one for one in verdicts if one.score is not None), key=lambda one: float(one.score or 0))
+    return lower_median(
+        (verdict for verdict in verdicts if verdict.score is not None), key=lambda verdict: float(verdict.score or 0)
+    )
 
 
-def _chosen(given: Sequence[Verdict], judges: int) -> tuple[Verdict | None, float]:
+def _choose(verdicts: Sequence[Verdict], judges: int) -> tuple[Verdict | None, float]:
     """Return the verdict that counts and the agreement with it, 0 to 1."""
-    if not given:
+    if not verdicts:
         return None, 0.0
-    numbers = [one for one in given if one.score_100 is not None]
-    if all(one.label is None for one in given) and 2 * len(numbers) >= len(given):
+    numbers = [verdict for verdict in verdicts if verdict.score_100 is not None]
+    if all(verdict.label is None for verdict in verdicts) and 2 * len(numbers) >= len(verdicts):
         middle = middle_verdict(numbers)
         if middle is not None and middle.score_100 is not None:
-            near = sum(1 - abs(float(one.score_100 or 0) - middle.score_100) / 100 for one in numbers)
+            near = sum(1 - abs(float(verdict.score_100 or 0) - middle.score_100) / 100 for verdict in numbers)
             return middle, near / judges
-    votes = Counter(_vote(one) for one in given)
+    votes = Counter(_vote(verdict) for verdict in verdicts)
     most = max(votes.values())
     strictest = min(
-        (one for one in given if votes[_vote(one)] == most),
-        key=lambda one: float("inf") if one.score is None else one.score,
+        (verdict for verdict in verdicts if votes[_vote(verdict)] == most),
+        key=lambda verdict: float("inf") if verdict.score is None else verdict.score,
     )
     return strictest, most / judges
 
 
 def _rationale(answers: Sequence[tuple[str, Outcome]], chosen: Verdict) -> str:
     """List the answer of each judge, then the rationale of the judge whose verdict counts."""
-    told, whose = [], ""
+    answers_text, whose = [], ""
     for judge, outcome in answers:
         if isinstance(outcome, Unjudged):
-            told.append(f"{judge} is unjudged ({outcome.reason.value})")
+            answers_text.append(f"{judge} is unjudged ({outcome.reason.value})")
         else:
-            told.append(f"{judge}: {format_answer(outcome)}")
+            answers_text.append(f"{judge}: {format_answer(outcome)}")
             whose = whose or (judge if outcome is chosen else "")
-    return f"{'; '.join(told)}. {whose}: {chosen.rationale}".strip()
+    return f"{'; '.join(answers_text)}. {whose}: {chosen.rationale}".strip()
 
 
 def mean_confidence(confidences: Sequence[float | None]) -> float | None:
     """Return the mean of the confidences that are present; None if there is none."""
-    known = [one for one in confidences if one is not None]
-    return sum(known) / len(known) if known else None
+    present = [confidence for confidence in confidences if confidence is not None]
+    return sum(present) / len(present) if present else None
 
 
 def vote_share(answers: Sequence[Hashable]) -> float | None:
@@ -384,19 +388,23 @@ def format_opinions(opinions: Sequence[Opinion], before: str = "") -> list[str]:
     """Return one line per judge; the members of a panel follow the panel.
 
     >>> format_opinions([Opinion(judge="rules", part="stage 1", label="No Change", confidence=0.9, kept=True)])
-    ['stage 1, rules: No Change, confidence 0.90; this stands']
+    ['stage 1, rules: No Change, confidence 0.90; this counts']
     """
     lines = []
-    for one in opinions:
-        lines.append(f"{before}{one.part}, {one.judge}: {_said(one)}{'; this stands' if one.kept else ''}")
-        lines += format_opinions(one.opinions, f"{before}{one.part}, ")
+    for opinion in opinions:
+        lines.append(
+            f"{before}{opinion.part}, {opinion.judge}: {_format_opinion(opinion)}{'; this counts' if opinion.kept else ''}"
+        )
+        lines += format_opinions(opinion.opinions, f"{before}{opinion.part}, ")
     return lines
 
 
-def _said(one: Opinion) -> str:
-    if one.reason is not None:
-        return one.detail if not one.asked else f"unjudged ({one.reason.value}): {one.detail}"
-    if one.detail:
-        return one.detail
-    answer = one.label if one.label is not None else "no number" if one.score is None else f"{one.score:g}"
-    return answer if one.confidence is None else f"{answer}, confidence {one.confidence:.2f}"
+def _format_opinion(opinion: Opinion) -> str:
+    if opinion.reason is not None:
+        return opinion.detail if not opinion.asked else f"unjudged ({opinion.reason.value}): {opinion.detail}"
+    if opinion.detail:
+        return opinion.detail
+    answer = (
+        opinion.label if opinion.label is not None else "no number" if opinion.score is None else f"{opinion.score:g}"
+    )
+    return answer if opinion.confidence is None else f"{answer}, confidence {opinion.confidence:.2f}"

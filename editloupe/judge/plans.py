@@ -132,9 +132,9 @@ def _member(spec: str, base_url: str | None) -> SingleJudge:
 
 def _panel(named: str, base_url: str | None) -> Panel:
     if is_file_spec(PANEL + named):
-        members = _listed(Path(named), base_url)
+        members = _read_members(Path(named), base_url)
     else:
-        members = tuple(_member(one.strip(), base_url) for one in named.split(",") if one.strip())
+        members = tuple(_member(spec.strip(), base_url) for spec in named.split(",") if spec.strip())
     specs = [member.spec for member in members]
     if len(specs) < 2:
         raise UserError(f"a panel has at least two judges, such as {PANEL}openai:NAME,google_genai:NAME,{RULES}")
@@ -143,7 +143,7 @@ def _panel(named: str, base_url: str | None) -> Panel:
     return Panel(members)
 
 
-def _listed(path: Path, base_url: str | None) -> tuple[SingleJudge, ...]:
+def _read_members(path: Path, base_url: str | None) -> tuple[SingleJudge, ...]:
     """Read a panel's file: `members`, each with `judge` and optionally `base_url`."""
     entries = _entries(path, "members", "a panel's file")
     return tuple(
@@ -152,7 +152,7 @@ def _listed(path: Path, base_url: str | None) -> tuple[SingleJudge, ...]:
             _text(entry, "base_url", path, "", needed=False) or base_url,
         )
         for number, entry in enumerate(entries, 1)
-        if _only(entry, ("judge", "base_url"), path)
+        if _check_fields(entry, ("judge", "base_url"), path)
     )
 
 
@@ -164,18 +164,18 @@ def _cascade(path: Path, base_url: str | None) -> Cascade:
     )
     keys: tuple[str, ...] = ()
     for number, stage in enumerate(cascade.stages, 1):
-        one = stage.calibration
-        if one.confidence not in IN_A_CASCADE:
+        calibration = stage.calibration
+        if calibration.confidence not in IN_A_CASCADE:
             raise UserError(
                 f"stage {number} of {path.name} was calibrated with the answers of other judges, which are not asked here; "
                 "judge and calibrate them as one panel"
             )
-        if one.after != keys:
+        if calibration.after != keys:
             raise UserError(
                 f"stage {number} of {path.name} was not calibrated on the edits that the stages before it leave over; "
                 "use `editloupe calibrate RUN --append`"
             )
-        keys = (*keys, one.key)
+        keys = (*keys, calibration.key)
     return cascade
 
 
@@ -196,19 +196,19 @@ def stage_calibrations(entries: Sequence[Mapping[str, Any]], path: Path) -> list
     """Return the calibrations of a cascade's stages, each checked against the earlier ones."""
     calibrations: list[Calibration] = []
     for entry in entries:
-        _only(entry, ("judge", "base_url", "calibration"), path)
+        _check_fields(entry, ("judge", "base_url", "calibration"), path)
         calibrations.append(_stage_calibration(entry, path, calibrations))
     return calibrations
 
 
 def _stage_calibration(entry: Mapping[str, Any], path: Path, earlier: Sequence[Calibration]) -> Calibration:
     """Return the calibration of a stage, from the file itself or from another file that it names."""
-    given = entry.get("calibration")
-    if isinstance(given, str):
-        return Calibration.read(path.parent / given, earlier)
-    if given is None:
+    calibration = entry.get("calibration")
+    if isinstance(calibration, str):
+        return Calibration.read(path.parent / calibration, earlier)
+    if calibration is None:
         raise UserError(f"a stage of {path} has no calibration, so it cannot keep any verdict")
-    return parse_calibration(given, path, earlier)
+    return parse_calibration(calibration, path, earlier)
 
 
 def _stage(entry: Mapping[str, Any], calibration: Calibration, path: Path, base_url: str | None) -> CascadeStage:
@@ -227,15 +227,15 @@ def _stage(entry: Mapping[str, Any], calibration: Calibration, path: Path, base_
 
 def _entries(path: Path, name: str, what: str, data: Any = None) -> list[Mapping[str, Any]]:
     data = read_yaml(path) if data is None else data
-    listed = data.get(name) if isinstance(data, Mapping) else None
-    if not isinstance(listed, list) or not listed or not all(isinstance(one, Mapping) for one in listed):
+    entries = data.get(name) if isinstance(data, Mapping) else None
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, Mapping) for entry in entries):
         raise UserError(f'{path} is not {what}: it needs "{name}:" with one entry per judge')
-    return listed
+    return entries
 
 
-def _only(entry: Mapping[str, Any], known: tuple[str, ...], path: Path) -> bool:
-    if strange := [str(name) for name in entry if name not in known]:
-        raise UserError(f"{path}: {strange[0]} is not a field of an entry; it has {', '.join(known)}")
+def _check_fields(entry: Mapping[str, Any], fields: tuple[str, ...], path: Path) -> bool:
+    if strange := [str(name) for name in entry if name not in fields]:
+        raise UserError(f"{path}: {strange[0]} is not a field of an entry; it has {', '.join(fields)}")
     return True
 
 
@@ -284,12 +284,12 @@ def open_chats(
     """Open the chats of all judges of a plan. The embedded judge of a panel ignores the model settings."""
     alone = isinstance(plan, SingleJudge)
     return {
-        one: open_chat(
-            one.spec,
-            one.base_url,
-            settings if alone or one.spec != RULES else ModelSettings(),
+        member: open_chat(
+            member.spec,
+            member.base_url,
+            settings if alone or member.spec != RULES else ModelSettings(),
             replies,
             traffic,
         )
-        for one in list_members(plan)
+        for member in list_members(plan)
     }

@@ -69,7 +69,10 @@ def question_facts(
         facts |= {"written_reasoning": True} if written else {}
         facts |= {"max_repairs": settings.max_repairs, "max_image_bytes": profile.max_image_bytes}
     if looks:
-        facts |= {"max_turns": settings.max_turns, "tools": {name: dict(one) for name, one in tools.items()}}
+        facts |= {
+            "max_turns": settings.max_turns,
+            "tools": {name: dict(tool_facts) for name, tool_facts in tools.items()},
+        }
         facts |= {"native_tools": profile.native_tools, "per_mille": profile.per_mille} if not by_rules else {}
     if rubric.parts:
         facts["parts"] = text_key(json.dumps({name: part.model_dump() for name, part in rubric.parts.items()}))
@@ -117,8 +120,12 @@ def _own(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stage(stage: CascadeStage, facts: Mapping[str, Any]) -> dict[str, Any]:
-    one = stage.calibration
-    kept = {"confidence": one.confidence, "repeats": one.repeats, "from": one.threshold(str(facts["criterion"]))}
+    calibration = stage.calibration
+    kept = {
+        "confidence": calibration.confidence,
+        "repeats": calibration.repeats,
+        "from": calibration.threshold(str(facts["criterion"])),
+    }
     return {**_own(facts), "kept": kept}
 
 

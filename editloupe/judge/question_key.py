@@ -85,8 +85,8 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         elif isinstance(before, (Mapping, list)) or isinstance(after, (Mapping, list)):
             yield name
         else:
-            yield f"{name} ({_shown(before)}, then {_shown(after)})"
+            yield f"{name} ({_format_value(before)}, then {_format_value(after)})"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "not set" if value is None else f"{value}"

@@ -96,9 +96,9 @@ class Setup(Record):
 
     @field_validator("tools")
     @classmethod
-    def _of_the_tools(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _of_the_tools(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            return read_settings(given)
+            return read_settings(values)
         except UserError as error:
             raise ValueError(str(error)) from None
 
@@ -113,20 +113,22 @@ class Setup(Record):
             raise ValueError("mode_notes and rules need a protocol, and none is named")
         return self
 
-    def judge_settings(self, given: JudgeSettings | None = None) -> JudgeSettings:
+    def judge_settings(self, settings: JudgeSettings | None = None) -> JudgeSettings:
         """Return the settings of judging. Values set in `given` override the preset."""
-        own = {name: getattr(given, name) for name in given.model_fields_set} if given else {}
+        own = {name: getattr(settings, name) for name in settings.model_fields_set} if settings else {}
         try:
             return JudgeSettings.model_validate({**self.judging, **own})
         except ValidationError as error:
             raise UserError(f"judging.{describe_error(error)}") from None
 
-    def tool_settings(self, given: ToolSettings | None = None) -> ToolSettings:
+    def tool_settings(self, settings: ToolSettings | None = None) -> ToolSettings:
         """Return the settings of the tools. `given` overrides the preset, and the preset overrides the environment."""
-        if given is None:
+        if settings is None:
             return replace(ToolSettings.from_environment(), **self.tools)
         usual = ToolSettings()
-        changed = {f.name: value for f in fields(given) if (value := getattr(given, f.name)) != getattr(usual, f.name)}
+        changed = {
+            f.name: value for f in fields(settings) if (value := getattr(settings, f.name)) != getattr(usual, f.name)
+        }
         return replace(ToolSettings(), **{**self.tools, **changed})
 
     def rule_settings(self) -> Record | None:
@@ -168,10 +170,10 @@ class Setup(Record):
         """Return the preset for a run's description. Its notes are left out: the rubrics there contain them."""
         tools = {name: value for name, value in self.tools.items() if name not in OF_THE_MACHINE}
         own = self.model_copy(update={"tools": tools})
-        whole: dict[str, Any] = own.model_dump(mode="json", exclude={"mode_notes"}, exclude_defaults=True)
+        description: dict[str, Any] = own.model_dump(mode="json", exclude={"mode_notes"}, exclude_defaults=True)
         settings = self.judge_settings()
-        shown = settings.model_dump(mode="json", include=set(self.judging))  # without secrets
-        return {**whole, "judging": shown} if shown else whole
+        judging = settings.model_dump(mode="json", include=set(self.judging))  # without secrets
+        return {**description, "judging": judging} if judging else description
 
 
 def setup_names() -> tuple[str, ...]:
@@ -214,10 +216,10 @@ def _bundled(name: str) -> Setup:
 def build_protocol(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
     """Return the protocol with the user's rubrics and wordings, changed as the settings say."""
     name = name or (None if rubrics else setup.protocol)
-    found = reword_protocol(name, rubrics, setup) if rubrics else setup.reword(find_protocol(name or DEFAULT.name))
-    found = found if settings.target_crop is None else override_crops(found, settings.target_crop)
-    found = found if settings.tells is None else override_tells(found, settings.tells)
-    return found if settings.our_notes else drop_our_notes(found)
+    protocol = reword_protocol(name, rubrics, setup) if rubrics else setup.reword(find_protocol(name or DEFAULT.name))
+    protocol = protocol if settings.target_crop is None else override_crops(protocol, settings.target_crop)
+    protocol = protocol if settings.tells is None else override_tells(protocol, settings.tells)
+    return protocol if settings.our_notes else drop_our_notes(protocol)
 
 
 def reword_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setup | None = None) -> Protocol:
@@ -225,25 +227,25 @@ def reword_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setu
 
     Words that equal a tool's own are removed from the wording.
     """
-    found = with_files(name, rubrics)
-    worded = [rubric.model_copy(update={"wording": drop_default_words(rubric.wording)}) for rubric in found.rubrics]
-    if setup is not None and setup.protocol == found.name:
-        usual = find_protocol(found.name)
+    protocol = with_files(name, rubrics)
+    worded = [rubric.model_copy(update={"wording": drop_default_words(rubric.wording)}) for rubric in protocol.rubrics]
+    if setup is not None and setup.protocol == protocol.name:
+        usual = find_protocol(protocol.name)
         by_name = {
             mine.name: (mine, theirs) for mine, theirs in zip(usual.rubrics, setup.reword(usual).rubrics, strict=True)
         }
         worded = [merge_modes(rubric, *by_name[rubric.name]) if rubric.name in by_name else rubric for rubric in worded]
-    return replace(found, rubrics=tuple(worded))
+    return replace(protocol, rubrics=tuple(worded))
 
 
-def merge_modes(given: Rubric, usual: Rubric, otherwise: Rubric) -> Rubric:
+def merge_modes(rubric: Rubric, usual: Rubric, other: Rubric) -> Rubric:
     """Return a rubric that takes the fields of its modes from another wording, if they are the usual ones."""
     modes = {}
-    for mode, text in given.modes.items():
+    for mode, text in rubric.modes.items():
         changed = {
-            field: getattr(otherwise.modes[mode], field)
+            field: getattr(other.modes[mode], field)
             for field in type(text).model_fields
             if getattr(text, field) == getattr(usual.modes[mode], field)
         }
         modes[mode] = text.model_copy(update=changed)
-    return given.model_copy(update={"modes": modes})
+    return rubric.model_copy(update={"modes": modes})

@@ -114,19 +114,19 @@ class Album:
     def open(self, path: PictureSource) -> Picture:
         """Open a picture from its file or from memory. Raise ImageError if that fails."""
         with self._lock:
-            known = self._by_path.get(path)
-        if known is None:
-            known = (
+            picture = self._by_path.get(path)
+        if picture is None:
+            picture = (
                 _open_in_memory(path, lazily=True)
                 if isinstance(path, MemoryPicture)
                 else decode(_read(path), str(path), lazily=True)
             )
-            if self._expected.get(path, known.sha) != known.sha:
+            if self._expected.get(path, picture.sha) != picture.sha:
                 raise ImageError(f"{path} changed before it was judged; run the same command again to judge it")
             with self._lock:
-                known = self._pictures.setdefault(known.sha, known)
-                self._by_path[path] = known
-        return known
+                picture = self._pictures.setdefault(picture.sha, picture)
+                self._by_path[path] = picture
+        return picture
 
     def add(self, pixels: Pixels) -> Picture:
         """Add a generated picture, such as a crop, a mask or a drawing."""
@@ -171,13 +171,13 @@ def open_picture(path: PictureSource) -> Picture:
 
 def _open_in_memory(source: MemoryPicture, lazily: bool = False) -> Picture:
     _check_here(source)
-    if (known := source.opened) is None:
+    if (picture := source.opened) is None:
         if source.pixels is not None:
-            known = Picture(source.sha, source.pixels, given=True)
+            picture = Picture(source.sha, source.pixels, given=True)
         else:
-            known = decode(source.data or b"", source.label, lazily)
-        source.opened = known
-    return known
+            picture = decode(source.data or b"", source.label, lazily)
+        source.opened = picture
+    return picture
 
 
 def _check_here(source: MemoryPicture) -> None:
@@ -268,7 +268,7 @@ def decode(data: bytes, name: str, lazily: bool = False) -> Picture:
         ImageError: If the picture is damaged, too large or of an unknown format.
     """
     try:
-        with _usable(data, name) as image, _LARGE if image.width * image.height > STRIP_PIXELS else nullcontext():
+        with _open_checked(data, name) as image, _LARGE if image.width * image.height > STRIP_PIXELS else nullcontext():
             size = image.size
             if lazily and image.format == "JPEG" and image.mode == "RGB" and _orientation(image) == 1:
                 image.draft("RGB", (1, 1))
@@ -296,7 +296,7 @@ def open_layer(path: PictureSource) -> Image.Image:
         raise ImageError("a layer of marks passed as pixels has lost its transparency; pass the bytes of its file")
     try:
         data, name = (path.data or b"", path.label) if isinstance(path, MemoryPicture) else (_read(path), str(path))
-        with _usable(data, name) as image:
+        with _open_checked(data, name) as image:
             return image.convert("RGBA")
     except ImageError:
         raise
@@ -305,7 +305,7 @@ def open_layer(path: PictureSource) -> Image.Image:
 
 
 @contextmanager
-def _usable(data: bytes, name: str) -> Iterator[Image.Image]:
+def _open_checked(data: bytes, name: str) -> Iterator[Image.Image]:
     """Yield a picture whose header passes all checks; its pixels are not decoded yet."""
     if not data:
         raise ImageError(f"{name} is an empty file")

@@ -47,17 +47,17 @@ def encode_picture(picture: Picture, limits: WireLimits) -> Wire:
     """Encode a picture within the limits. If it has too many bytes, it is shrunk, and `size` is the new size."""
     if limits.packed:
         size = encode_picture(picture, replace(limits, packed=False)).size
-        shown = picture.pixels if size == picture.size else shrink(picture.pixels, size)
-        return _wire("image/jpeg", encode(shown, "jpeg", PACKED_QUALITY), size)
+        pixels = picture.pixels if size == picture.size else shrink(picture.pixels, size)
+        return _wire("image/jpeg", encode(pixels, "jpeg", PACKED_QUALITY), size)
     width, height = picture.size
     scale = min(1.0, limits.long_side / max(width, height))
     if scale == 1.0 and picture.file and len(picture.file[1]) <= limits.max_bytes:
         return _wire(*picture.file, picture.size)
     while True:
         size = max(1, round(width * scale)), max(1, round(height * scale))
-        shown = picture.pixels if scale == 1.0 else shrink(picture.pixels, size)
+        pixels = picture.pixels if scale == 1.0 else shrink(picture.pixels, size)
         format: Literal["png", "jpeg"] = "png" if size[0] * size[1] <= LOSSLESS_PIXELS else "jpeg"
-        data = encode(shown, format, limits.quality)
+        data = encode(pixels, format, limits.quality)
         if len(data) <= limits.max_bytes or max(size) <= 64:
             return _wire(f"image/{format}", data, size)
         scale *= 0.8

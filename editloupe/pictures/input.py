@@ -53,7 +53,7 @@ def _from_url(text: str) -> MemoryPicture:
         return _KNOWN.get(named.sha) or named
     head, comma, body = text.partition(",")
     if not comma or len(head) > LONGEST_HEADER:
-        return _broken("a data URL holds no picture")
+        return _make_broken("a data URL holds no picture")
     if not head.lower().endswith(";base64"):
         return _from_bytes(unquote_to_bytes(body))
     return from_base64(body)
@@ -66,18 +66,18 @@ def from_base64(text: str) -> MemoryPicture:
     try:
         return _from_bytes(base64.b64decode(text, validate="\n" not in text))
     except (binascii.Error, ValueError):
-        return _broken("a picture given in base64 cannot be decoded")
+        return _make_broken("a picture given in base64 cannot be decoded")
 
 
 def _from_bytes(data: bytes) -> MemoryPicture:
-    return _shared(MemoryPicture(hash_bytes(data), data=data))
+    return _share(MemoryPicture(hash_bytes(data), data=data))
 
 
 def _from_image(image: Image.Image) -> MemoryPicture:
     try:
         pixels = pixels_of(image, "the picture given as a PIL image")
     except ImageError as error:
-        return _broken(str(error))
+        return _make_broken(str(error))
     return _from_pixels(pixels)
 
 
@@ -91,7 +91,7 @@ def _from_array(array: npt.NDArray[Any]) -> MemoryPicture:
         )
     if array.dtype.kind == "f":
         if not np.isfinite(array).all():
-            return _broken("an array of a picture holds NaN or infinite values")
+            return _make_broken("an array of a picture holds NaN or infinite values")
         low, high = float(array.min()), float(array.max())
         if low < -STEP or high > 1 + STEP:
             raise ValueError(f"a float array of a picture holds 0 to 1, not {low:.3g} to {high:.3g}")
@@ -106,20 +106,20 @@ def _from_array(array: npt.NDArray[Any]) -> MemoryPicture:
 def _from_pixels(pixels: Pixels) -> MemoryPicture:
     """Return pixels as a picture. Equal pixels in use are found by comparison, which takes a quarter of a hash's time."""
     words = pixels.reshape(-1)[: pixels.size // 8 * 8].view(np.uint64)
-    added = (pixels.shape, int(words.sum()))
+    key = (pixels.shape, int(words.sum()))
     with _LOCK:
-        known = _BY_SUM.get(added)
-    if known is None or known.pixels is None or not np.array_equal(known.pixels, pixels):
-        known = _shared(MemoryPicture(hash_pixels(pixels), pixels=pixels))
+        picture = _BY_SUM.get(key)
+    if picture is None or picture.pixels is None or not np.array_equal(picture.pixels, pixels):
+        picture = _share(MemoryPicture(hash_pixels(pixels), pixels=pixels))
         with _LOCK:
-            _BY_SUM[added] = known
-    return known
+            _BY_SUM[key] = picture
+    return picture
 
 
-def _broken(sentence: str) -> MemoryPicture:
+def _make_broken(sentence: str) -> MemoryPicture:
     return MemoryPicture(hash_bytes(sentence.encode()), problem=sentence)
 
 
-def _shared(picture: MemoryPicture) -> MemoryPicture:
+def _share(picture: MemoryPicture) -> MemoryPicture:
     with _LOCK:
         return _KNOWN.setdefault(picture.sha, picture)

@@ -48,8 +48,8 @@ class MemoryPicture:
         >>> str(MemoryPicture.parse("memory:" + 32 * "0")), MemoryPicture.parse("memory.png")
         ('memory:00000000000000000000000000000000', None)
         """
-        found = _REFERENCE.fullmatch(text)
-        return cls(found[1]) if found else None
+        match = _REFERENCE.fullmatch(text)
+        return cls(match[1]) if match else None
 
     @property
     def label(self) -> str:

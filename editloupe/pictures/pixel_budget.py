@@ -111,10 +111,10 @@ class PixelBudget:
 @cache
 def pixel_budget() -> PixelBudget:
     """Return the budget of this process. The environment variable EDITLOUPE_MEGAPIXELS sets its size."""
-    given = os.environ.get(VARIABLE, "").strip() or str(MEGAPIXELS)
-    if not given.isdecimal() or not 1 <= int(given) <= 1_000_000:
-        raise UserError(f"{VARIABLE} is a number of megapixels, such as {MEGAPIXELS}, not {given!r}")
-    return PixelBudget(int(given) * 1_000_000)
+    value = os.environ.get(VARIABLE, "").strip() or str(MEGAPIXELS)
+    if not value.isdecimal() or not 1 <= int(value) <= 1_000_000:
+        raise UserError(f"{VARIABLE} is a number of megapixels, such as {MEGAPIXELS}, not {value!r}")
+    return PixelBudget(int(value) * 1_000_000)
 
 
 if hasattr(os, "register_at_fork"):  # the child must not inherit the parent's reservations
@@ -124,12 +124,12 @@ if hasattr(os, "register_at_fork"):  # the child must not inherit the parent's r
 @asynccontextmanager
 async def reserve_pixels(paths: Iterable[PictureSource]) -> AsyncIterator[None]:
     """Reserve the pixels of these pictures. Only their headers are read."""
-    several = tuple(dict.fromkeys(paths))
+    sources = tuple(dict.fromkeys(paths))
     if all(
-        isinstance(one, MemoryPicture) for one in several
+        isinstance(source, MemoryPicture) for source in sources
     ):  # no file is read, and a thread costs more than the headers
-        pixels = sum(map(declared_pixels, several))
+        pixels = sum(map(declared_pixels, sources))
     else:
-        pixels = await asyncio.to_thread(lambda: sum(map(declared_pixels, several)))
+        pixels = await asyncio.to_thread(lambda: sum(map(declared_pixels, sources)))
     async with pixel_budget().reserve(pixels):
         yield

@@ -189,7 +189,7 @@ def test_a_sample_without_a_source_or_an_instruction_is_unscored(run: RunTask, p
     assert no_source == "the sample's input holds no source picture"
     assert no_words == "the instruction is empty"
     _, score = only(run(samples[2:], [made], source="source"))
-    assert "nothing is fetched" in score.explanation
+    assert "addresses are not fetched" in score.explanation
 
 
 @pytest.mark.slow  # Inspect draws the traceback, which takes ten seconds

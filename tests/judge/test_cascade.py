@@ -170,7 +170,7 @@ def test_a_calibration_of_another_judge_mode_or_wording_is_refused(scripted: Sta
     with pytest.raises(UserError, match="as one panel"):
         Judge(f"cascade:{trust}", mode="plain", **whole)
     cascade_file(trust, calibration(server, SMALL, 1.0), calibration(server, LARGE, 1.0))
-    with pytest.raises(UserError, match="not calibrated on what the stages before it leave over"):
+    with pytest.raises(UserError, match="not calibrated on the edits that the stages before it leave over"):
         Judge(f"cascade:{trust}", mode="plain", **whole)
 
 

@@ -159,7 +159,7 @@ def test_options_go_before_the_set_up_and_the_run_records_what_holds(
         ("tools: {max_regions: 0}", "max_regions must be at least 1"),
         ("magic: 1", "magic: Extra inputs are not permitted"),
         ("rules: {margin: 1}", "rules need a protocol, and none is named"),
-        ("protocol: dlebench\nrules: {margin: 1}", "DLEBench has no rules of its own"),
+        ("protocol: dlebench\nrules: {margin: 1}", "DLEBench has no rules that can be set"),
         ("protocol: edival\nrules: {margin: 1}", "setting margin"),
         (f"{NOTES} {{replac: {{a: b}}}}", "mode_notes.visual_consistency.oracle.changes.replac: Extra inputs"),
         (f"{NOTES} a text", "mode_notes.visual_consistency.oracle.list: Input should be a valid tuple"),

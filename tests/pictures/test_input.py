@@ -330,5 +330,5 @@ def test_pictures_in_memory_reach_the_processes_that_compare(pair: tuple[Path, P
     finally:
         pool.close()
     here = compare(*(open_picture(path).pixels for path in pair))
-    assert [region.box for region in there.found.regions] == [region.box for region in here.regions]
+    assert [region.box for region in there.comparison.regions] == [region.box for region in here.regions]
     assert pool.pids == []
