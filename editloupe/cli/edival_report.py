@@ -76,11 +76,11 @@ def report(
                 save(figure, figures / f"{name}.{suffix}")
         tell(f"figures in {figures}")
     if table:
-        shown_blocks: list[Block] = [block for one in printed for block in (Heading(one.title, 3), one)]
-        facts: dict[str, Any] = {"tables": [table_to_dict(one) for one in printed]}
+        shown_blocks: list[Block] = [block for section in printed for block in (Heading(section.title, 3), section)]
+        facts: dict[str, Any] = {"tables": [table_to_dict(section) for section in printed]}
     else:
         shown_blocks = build_blocks(statistics)
-        facts = {**statistics.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
+        facts = {**statistics.model_dump(mode="json"), "tables": [table_to_dict(section) for section in printed]}
     deliver(render_tables(kind, shown_blocks, facts, printed, lambda: {} if table else build_figures(statistics)), out)
 
 
@@ -106,11 +106,12 @@ def compare(
     left, right = _read_statistics([a], missing, first), _read_statistics([b or a], missing, second)
     if b is None:
         left, right = (
-            found.model_copy(update={"run": f"{found.run} {name}"}) for found, name in ((left, first), (right, second))
+            result.model_copy(update={"run": f"{result.run} {name}"})
+            for result, name in ((left, first), (right, second))
         )
-    found = comparing.compare_settings(left, right, (left_settings, right_settings), mode)
-    section = comparing.build_table(found)
-    deliver(render_tables(kind, comparing.build_blocks(found), found.model_dump(mode="json"), [section], dict), out)
+    result = comparing.compare_settings(left, right, (left_settings, right_settings), mode)
+    section = comparing.build_table(result)
+    deliver(render_tables(kind, comparing.build_blocks(result), result.model_dump(mode="json"), [section], dict), out)
 
 
 def _find_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:
@@ -246,14 +247,14 @@ def baselines(
     def show(alone: Path | None, name: str | None) -> None:
         comparison = score_labelled_edits(people, alone, name, directions)
         printed = build_tables(comparison)
-        facts = {**comparison.model_dump(mode="json"), "tables": [table_to_dict(one) for one in printed]}
+        facts = {**comparison.model_dump(mode="json"), "tables": [table_to_dict(section) for section in printed]}
         deliver(render_tables(kind, build_blocks(comparison), facts, printed, dict), report)
 
     if not judge.spec:
         tell("no LMM given with --judge: the baseline of an LMM alone is left out")
         show(None, None)
         return 0
-    edits = [one.row.edit for one in people.edits]
+    edits = [section.row.edit for section in people.edits]
     plain = replace(judge, protocol=PROTOCOL, mode="plain")
     closing = Closing(show=lambda alone, ending: show(alone.folder, ending.configuration))
     return judge_into_run(

@@ -133,9 +133,9 @@ def fork(
         from rich.console import Console
 
         show_forks(forks, out or run, Console(highlight=False))
-    for note in dict.fromkeys(note for one in forks for note in one.notes):
+    for note in dict.fromkeys(note for fork_made in forks for note in fork_made.notes):
         tell(note)
-    return 0 if all(one.outcome.status == "judged" for one in forks) else 3
+    return 0 if all(fork_made.outcome.status == "judged" for fork_made in forks) else 3
 
 
 def _build_change(judge: JudgeOptions, wording: Sequence[Path]) -> JudgeChange:

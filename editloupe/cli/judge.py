@@ -32,7 +32,7 @@ def judge(
     source: Annotated[Path, typer.Argument(help="The picture before the edit.")],
     edited: Annotated[Path, typer.Argument(help="The picture after the edit.")],
     instruction: Annotated[str, typer.Argument(help="The instruction of the edit, in quotes.")],
-    given: JudgeOptions,
+    options: JudgeOptions,
     target: Annotated[
         list[str] | None,
         typer.Option(help="Target box x1,y1,x2,y2 in pixels of the source. Repeatable.", rich_help_panel=o.JUDGING),
@@ -77,10 +77,10 @@ def judge(
         hint=hint,
         more_images=o.parse_images(image or ()),
     )
-    with send_spans(otel), given.open() as opened:
+    with send_spans(otel), options.open() as opened:
         edit = make_type_reader(opened.protocol, tell)(edit)
         judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
-    given.announce()
+    options.announce()
     if as_json:
         print(for_json(as_record(judgement, opened), 2))
     else:
@@ -123,23 +123,25 @@ class StepPrinter:
         if not self._console.is_terminal:
             return
         for call in step.calls:
-            said = next((seen.text for seen in step.observations if seen.call_id == call.id), "")
-            self._console.print(Text(f"  {_whose(trace)}: {one_line(call.name)} → {_first_line(said)}", style="dim"))
+            observation = next((seen.text for seen in step.observations if seen.call_id == call.id), "")
+            self._console.print(
+                Text(f"  {_format_owner(trace)}: {one_line(call.name)} → {_shorten(observation)}", style="dim")
+            )
         if step.problem:
             self._console.print(
-                Text(f"  {_whose(trace)}: reply sent back: {_first_line(step.problem)}", style="yellow")
+                Text(f"  {_format_owner(trace)}: reply sent back: {_shorten(step.problem)}", style="yellow")
             )
 
 
-def _whose(trace: Trace) -> str:
+def _format_owner(trace: Trace) -> str:
     return one_line(f"{trace.criterion}, {trace.judge}" if trace.part else trace.criterion)
 
 
 def as_record(judgement: Judgement, judge: Judge | None = None) -> dict[str, Any]:
     """Return the public JSON of a judgement, with the edit's score if its judge computes one."""
-    whole = judge.score(judgement.edit, judgement.verdicts) if judge and judge.scores_edits else None
+    score = judge.score(judgement.edit, judgement.verdicts) if judge and judge.scores_edits else None
     return {
-        **({"score_100": whole} if judge and judge.scores_edits else {}),
+        **({"score_100": score} if judge and judge.scores_edits else {}),
         "edit": storable(judgement.edit),
         "protocol": judgement.protocol,
         "mode": judgement.mode,
@@ -184,9 +186,9 @@ def show(judgement: Judgement, console: Console, judge: Judge | None = None) -> 
     for outcome in judgement.verdicts:
         _show_outcome(outcome, rubric_of(outcome.criterion), console)
     if judge and judge.scores_edits:
-        whole = judge.score(judgement.edit, judgement.verdicts)
-        said = "none, a criterion has no number" if whole is None else f"{whole:.1f} of 100"
-        console.print(Text(f"\nScore of the edit by the protocol's formula: {said}", style="bold"))
+        score = judge.score(judgement.edit, judgement.verdicts)
+        score_text = "none, a criterion has no number" if score is None else f"{score:.1f} of 100"
+        console.print(Text(f"\nScore of the edit by the protocol's formula: {score_text}", style="bold"))
 
 
 def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
@@ -202,7 +204,9 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
     sure = "" if outcome.confidence is None else f"  confidence {outcome.confidence:.2f}"
     console.print(
         Text.assemble(
-            (f"{one_line(rubric.title)}: ", "bold"), (_said(outcome, rubric), "bold green"), (score + sure, "dim")
+            (f"{one_line(rubric.title)}: ", "bold"),
+            (_format_answer(outcome, rubric), "bold green"),
+            (score + sure, "dim"),
         )
     )
     if isinstance(rubric.answer, LabelAnswer):
@@ -212,8 +216,8 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
         console.print(Text(f"  because: {printable(outcome.rationale)}", style="italic"))
     _show_opinions(outcome, console)
     tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
-    asked = f", {number_of(outcome.usage.requests, 'request')}, {tokens} tokens" if outcome.usage.requests else ""
-    console.print(Text(f"  {outcome.steps} steps{asked}", style="dim"))
+    requests = f", {number_of(outcome.usage.requests, 'request')}, {tokens} tokens" if outcome.usage.requests else ""
+    console.print(Text(f"  {outcome.steps} steps{requests}", style="dim"))
 
 
 def _show_opinions(outcome: Outcome, console: Console) -> None:
@@ -221,7 +225,7 @@ def _show_opinions(outcome: Outcome, console: Console) -> None:
         console.print(Text(f"  {printable(line)}", style="dim"))
 
 
-def _said(verdict: Verdict, rubric: Rubric) -> str:
+def _format_answer(verdict: Verdict, rubric: Rubric) -> str:
     """Return the answer as text: a label, a number on its scale, or the items of a check list."""
     if verdict.label:
         return one_line(verdict.label)
@@ -230,7 +234,7 @@ def _said(verdict: Verdict, rubric: Rubric) -> str:
     return ", ".join(f"{printable(str(key))} {printable(str(value))}" for key, value in verdict.values.items())
 
 
-def _first_line(text: str) -> str:
+def _shorten(text: str) -> str:
     line = one_line(text)
     return line if len(line) <= 140 else line[:139] + "…"
 

@@ -528,8 +528,8 @@ def _merge(prefix: str, by_option: dict[str, Any], by_set: Mapping[str, Any]) ->
     for name, value in by_set.items():
         if name in by_option and by_option[name] != value:
             option = option_of(prefix + name) or "--tool-set"
-            shown = "" if name in SECRET else f": {by_option[name]} and {value}"
-            raise UserError(f"{option} and --set {prefix}{name} have different values{shown}; give one of them")
+            values = "" if name in SECRET else f": {by_option[name]} and {value}"
+            raise UserError(f"{option} and --set {prefix}{name} have different values{values}; give one of them")
     return {**by_option, **by_set}
 
 

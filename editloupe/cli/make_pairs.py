@@ -172,15 +172,15 @@ def _read_tables(runs: Sequence[Path], configurations: Sequence[str], rationales
 
 
 def _print_counts(counts: dict[str, PairCounts], pairs: Sequence[OpenPair], written: int, by: str, out: Path) -> None:
-    for dimension, one in sorted(counts.items()):
-        parts = [number_of(one.preferences, "preference"), number_of(one.ties, "tie")]
-        parts += [f"{count} {_WAITING[state]}" for state, count in one.states.items()]
-        print(one_line(f"{dimension}: {number_of(one.pairs, 'pair')}, by {by}: {', '.join(parts)}"))
+    for dimension, tally in sorted(counts.items()):
+        parts = [number_of(tally.preferences, "preference"), number_of(tally.ties, "tie")]
+        parts += [f"{count} {_WAITING[state]}" for state, count in tally.states.items()]
+        print(one_line(f"{dimension}: {number_of(tally.pairs, 'pair')}, by {by}: {', '.join(parts)}"))
     sides = Counter(side.name for pair in pairs for side in (pair.a, pair.b))
     print(one_line("in pairs: " + ", ".join(f"{name} {count}" for name, count in sorted(sides.items()))))
-    dropped = sum(one.preferences + one.ties for one in counts.values()) - written
-    told = f", {number_of(dropped, 'tie')} dropped" if dropped else ""
-    print(one_line(f"{number_of(written, 'pair')} in {out}{told}"))
+    dropped = sum(tally.preferences + tally.ties for tally in counts.values()) - written
+    dropped_text = f", {number_of(dropped, 'tie')} dropped" if dropped else ""
+    print(one_line(f"{number_of(written, 'pair')} in {out}{dropped_text}"))
 
 
 def _print_people(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
@@ -188,9 +188,9 @@ def _print_people(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
 
     done = Counter(who for pair in pairs for who in answers.choices(pair))
     print(one_line("answered: " + (", ".join(f"{who} {count}" for who, count in done.items()) or "nothing yet")))
-    for one in measure_pair_agreement(pairs, answers):
-        print(one_line(one.format()))
-    against = sum(one.contradicts_itself for pair in pairs for one in answers.all().get(pair.id, {}).values())
+    for row in measure_pair_agreement(pairs, answers):
+        print(one_line(row.format()))
+    against = sum(row.contradicts_itself for pair in pairs for row in answers.all().get(pair.id, {}).values())
     if against:
         tell(f"{number_of(against, 'answer')} {verb(against, 'prefers', 'prefer')} the candidate rated lower")
 

@@ -1,4 +1,4 @@
-"""Output of commands: messages on stderr, texts to a file or standard output, and the choice of a format.
+"""Helpers for the output of commands: messages on stderr, texts to a file or standard output, and formats.
 
 This module is separate from the options because those load the judges' providers.
 """

@@ -287,7 +287,7 @@ def _print_section(section: PrintedTable) -> None:
 
 def _print_rankings(rankings: Sequence[Ranking], as_json: bool) -> int:
     if as_json:
-        print(for_json({"rankings": [one.model_dump(mode="json") for one in rankings]}, 2))
+        print(for_json({"rankings": [row.model_dump(mode="json") for row in rankings]}, 2))
         return 0
     for ranking in rankings:
         print(
@@ -297,10 +297,10 @@ def _print_rankings(rankings: Sequence[Ranking], as_json: bool) -> int:
         table = Table(box=None, header_style="bold")
         for name in ("rank", "model", "strength", "win rate", "wins", "losses", "ties"):
             table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
-        for one in ranking.models:
-            rank = "–" if one.rank is None else str(one.rank)
-            counts = (f"{one.win_rate:.3f}", str(one.wins), str(one.losses), str(one.ties))
-            table.add_row(rank, Text(one_line(one.model)), one.strength.format(), *counts)
+        for row in ranking.models:
+            rank = "–" if row.rank is None else str(row.rank)
+            counts = (f"{row.win_rate:.3f}", str(row.wins), str(row.losses), str(row.ties))
+            table.add_row(rank, Text(one_line(row.model)), row.strength.format(), *counts)
         _open_wide_console().print(table)
         for note in ranking.notes:
             print(one_line(note))
