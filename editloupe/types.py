@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationInfo, field_validator, model_validator
 
 from editloupe._util.errors import UserError as UserError
-from editloupe._util.json_safe import writable
+from editloupe._util.json_safe import validate_field
 from editloupe._util.tables import data_frame, format_cell, html_table
 from editloupe._util.text import one_line
 from editloupe.pictures.memory import MemoryPicture, PictureField, PictureSource, read_picture
@@ -43,7 +43,7 @@ class StopAtFirst(FailFast):
         return hash(self.fail_fast)
 
 
-Several = Annotated[tuple[T, ...], StopAtFirst()]
+FailFastTuple = Annotated[tuple[T, ...], StopAtFirst()]
 """A tuple of values from outside the program; validation stops at the first wrong one."""
 
 
@@ -123,7 +123,7 @@ STORED = "kept"
 """The validation context of records read from a run: their texts were checked when they were written."""
 
 
-Boxes = Several[Box]
+Boxes = FailFastTuple[Box]
 """Boxes; validation stops at the first wrong one."""
 
 
@@ -205,7 +205,7 @@ class Edit(Record):
     @field_validator("id", "instruction", "instruction_type", "hint", "model", "human", "extra")
     @classmethod
     def _can_be_written(cls, value: Any, info: ValidationInfo) -> Any:
-        return value if info.context == STORED else writable(value)
+        return value if info.context == STORED else validate_field(value)
 
     @model_validator(mode="after")
     def _says_something(self) -> Edit:
@@ -273,7 +273,7 @@ class RequestMessage(Record):
     """The name of the tool that answers."""
 
 
-class Sent(Record):
+class SentPicture(Record):
     """A picture as it was sent to the model."""
 
     name: str
@@ -323,7 +323,7 @@ class Step(Record):
     """Why the reply could not be used, as sent to the model."""
     raw: str = ""
     """The text of the reply, unchanged."""
-    sent: tuple[Sent, ...] = ()
+    sent: tuple[SentPicture, ...] = ()
     """Pictures that were first sent with this turn's request."""
     usage: Usage = Usage()
     seconds: float = 0.0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from editloupe._util.errors import UserError
-from editloupe._util.json_safe import storable_text
+from editloupe._util.json_safe import sanitize_text
 
 TEXT_BYTES = 256_000_000
 """The size limit of text files, such as a benchmark's list of tasks."""
@@ -88,7 +88,7 @@ def _too_large(path: Path, limit: int) -> NotAFile:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Write a file atomically: yield a temporary path, and rename it to `path` at the end. Raise UserError if that fails.
 
     A device or a pipe (`/dev/stdout`) is written directly.
@@ -113,17 +113,17 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def text_file(path: Path) -> Iterator[TextIO]:
+def atomic_text_file(path: Path) -> Iterator[TextIO]:
     """Open a text file for an atomic write."""
-    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as out:
+    with atomic_write(path) as part, part.open("w", encoding="utf-8", newline="") as out:
         yield out
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text atomically and create the folder if needed. Lone surrogates are replaced by a mark."""
     make_folder(path.parent)
-    with text_file(path) as out:
-        out.write(storable_text(text))
+    with atomic_text_file(path) as out:
+        out.write(sanitize_text(text))
 
 
 def make_folder(folder: Path) -> None:
@@ -134,10 +134,10 @@ def make_folder(folder: Path) -> None:
         raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
 
 
-def file_name(name: str) -> str:
+def safe_file_name(name: str) -> str:
     """Return a valid and readable file name that is unique per name.
 
-    >>> file_name("vstar-12"), file_name("perception/ocr/0913")
+    >>> safe_file_name("vstar-12"), safe_file_name("perception/ocr/0913")
     ('vstar-12', 'perception-ocr-0913-c21e0554')
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:80]

@@ -37,10 +37,10 @@ _LONGEST_NUMBER = 10**300
 _ENDLESS = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
-def storable_text(text: str) -> str:
+def sanitize_text(text: str) -> str:
     r"""Return the text with U+FFFD in place of lone surrogates.
 
-    >>> storable_text("cup \ud83d red"), storable_text("\ud83d\ude00")
+    >>> sanitize_text("cup \ud83d red"), sanitize_text("\ud83d\ude00")
     ('cup � red', '😀')
     """
     try:
@@ -50,13 +50,13 @@ def storable_text(text: str) -> str:
     return text
 
 
-def fits(value: Any) -> bool:
+def is_json_safe(value: Any) -> bool:
     """Return True if a value can be stored as JSON unchanged."""
     waiting = [(value, 0)]
     while waiting:
         item, depth = waiting.pop()
         if isinstance(item, str):
-            if storable_text(item) is not item:
+            if sanitize_text(item) is not item:
                 return False
         elif isinstance(item, (Mapping, list, tuple)):
             if depth >= DEEPEST:
@@ -74,18 +74,18 @@ def fits(value: Any) -> bool:
     return True
 
 
-def storable(value: Any, depth: int = 0) -> Any:
+def sanitize(value: Any, depth: int = 0) -> Any:
     """Return a value as plain JSON. Records become mappings, and values that JSON cannot hold are marked.
 
-    >>> storable({"box": (1, float("nan")), "text": "half \\ud83d"})
+    >>> sanitize({"box": (1, float("nan")), "text": "half \\ud83d"})
     {'box': [1, 'NaN'], 'text': 'half �'}
     """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
-        return storable(value.value, depth)
+        return sanitize(value.value, depth)
     if isinstance(value, str):
-        return storable_text(str(value))
+        return sanitize_text(str(value))
     if isinstance(value, Integral):
         return int(value) if -_LONGEST_NUMBER < int(value) < _LONGEST_NUMBER else f"{MARK} a number too long to keep"
     if isinstance(value, Real):
@@ -97,27 +97,27 @@ def storable(value: Any, depth: int = 0) -> Any:
         if depth >= DEEPEST:
             return f"{MARK} nested deeper than {DEEPEST} levels"
         if isinstance(value, Mapping):
-            return {storable_text(str(name)): storable(inner, depth + 1) for name, inner in value.items()}
-        return [storable(inner, depth + 1) for inner in value]
+            return {sanitize_text(str(name)): sanitize(inner, depth + 1) for name, inner in value.items()}
+        return [sanitize(inner, depth + 1) for inner in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    return storable_text(str(fspath(value) if isinstance(value, PathLike) else value))
+    return sanitize_text(str(fspath(value) if isinstance(value, PathLike) else value))
 
 
-def writable(value: Any, room: int = DEEPEST_FIELD) -> Any:
+def validate_field(value: Any, room: int = DEEPEST_FIELD) -> Any:
     """Return a field of the user's as a value that JSON can hold. Lone surrogates are replaced.
 
     Raises:
         ValueError: If the value has a wrong type, is nested too deeply, or holds a number that is too long.
     """
     if isinstance(value, str):
-        return storable_text(value)
+        return sanitize_text(value)
     if isinstance(value, (Mapping, list, tuple, set, frozenset)):
         if not room:
             raise ValueError(f"a field is nested more than {DEEPEST_FIELD} deep")
         if isinstance(value, Mapping):
-            return {writable(key, room - 1): writable(item, room - 1) for key, item in value.items()}
-        items = (writable(item, room - 1) for item in value)
+            return {validate_field(key, room - 1): validate_field(item, room - 1) for key, item in value.items()}
+        items = (validate_field(item, room - 1) for item in value)
         return tuple(items) if isinstance(value, tuple) else type(value)(items)
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
         raise ValueError("a field holds a number too long to write")
@@ -128,7 +128,7 @@ def writable(value: Any, room: int = DEEPEST_FIELD) -> Any:
     raise ValueError(f"a field holds {type(value).__name__}; only texts, numbers, lists and mappings can be kept")
 
 
-def record_json(record: BaseModel, without: Set[str] = frozenset()) -> str:
+def dump_record(record: BaseModel, without: Set[str] = frozenset()) -> str:
     """Return a record as JSON that can be stored and read back, without the fields in `without`."""
     try:
         text = record.model_dump_json(exclude=set(without) or None)
@@ -139,10 +139,10 @@ def record_json(record: BaseModel, without: Set[str] = frozenset()) -> str:
     except (ValueError, RecursionError):  # pydantic's own error is a ValueError
         pass
     whole = {name: getattr(record, name) for name in type(record).model_fields if name not in without}
-    return json.dumps(storable(whole), ensure_ascii=False)
+    return json.dumps(sanitize(whole), ensure_ascii=False)
 
 
-def whole_number(value: int) -> int:
+def clamp_integer(value: int) -> int:
     """Return an integer within SQLite's range."""
     return max(-LARGEST, min(LARGEST, value))
 

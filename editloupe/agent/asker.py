@@ -14,7 +14,7 @@ from editloupe.agent.messages import announce_picture, build_correction, text_bl
 from editloupe.agent.replies.finish_reasons import find_incomplete
 from editloupe.agent.replies.sections import Malformed
 from editloupe.pictures.decode import Album, Picture
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.types import Usage
 
 PICTURE = "Picture"
@@ -41,7 +41,7 @@ class Asker:
     name: str = ""
     """The model's name in records."""
     repairs: int = 2
-    wire: WireLimits = WireLimits()
+    wire: EncodingLimits = EncodingLimits()
 
     async def ask(
         self,

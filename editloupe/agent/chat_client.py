@@ -39,7 +39,7 @@ from editloupe.agent.transport.errors import Fault, ModelFailed, ModelRejected, 
 from editloupe.agent.transport.http import Gate, record_route
 from editloupe.agent.transport.rate_limits import LimitPauses, RateLimiter, RequestSlot, UnlimitedRequests
 from editloupe.agent.transport.usage import UNSEEN_REPLY, count_usage, estimate_input
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.telemetry.spans import chat_span, set_reply
 from editloupe.types import Reason, Usage
 
@@ -182,7 +182,7 @@ class ModelChat:
     def _facts(self, message: AIMessage) -> ReplyFacts:
         return read_reply_facts(message, self._provider)
 
-    def _fit_limits(self, request: ChatRequest) -> WireLimits:
+    def _fit_limits(self, request: ChatRequest) -> EncodingLimits:
         """Return limits for encoding the pictures, tighter ones if the request would exceed the provider's maximum."""
         most = self.profile.max_request_bytes
         limits = fit_limits(find_pictures(request.messages), request.album, request.limits, most)

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from editloupe.agent.providers.provider import Profile
 from editloupe.agent.replies.finish_reasons import ReplyFacts
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.rubrics.case import Case
 from editloupe.types import Record, Step, Trace, Usage
 
@@ -53,7 +53,7 @@ class ChatRequest:
     case: Case | None = None
     """The case that is judged; the embedded judge decides from it. None for a question without a case."""
     album: Album = field(default_factory=Album)
-    limits: WireLimits = WireLimits()
+    limits: EncodingLimits = EncodingLimits()
     repeat: int = 0
     budget: RetryBudget = field(default_factory=RetryBudget)
     schema: Mapping[str, Any] | None = None

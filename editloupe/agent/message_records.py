@@ -11,7 +11,7 @@ from langchain_core.messages import ToolCall as LangChainCall
 
 from editloupe.agent.messages import PICTURE, text_of
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.telemetry.spans import Span, captures_content, captures_pictures
 from editloupe.types import RequestMessage, RequestPicture, Sha, Step, ToolCall
 
@@ -129,7 +129,7 @@ def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
 ROLES = {"human": "user", "ai": "assistant"}
 
 
-def set_question_content(span: Span, messages: Sequence[AnyMessage], album: Album, limits: WireLimits) -> None:
+def set_question_content(span: Span, messages: Sequence[AnyMessage], album: Album, limits: EncodingLimits) -> None:
     """Set the attributes of a chat span that describe the request: picture hashes, and messages if these are captured."""
     if not span:
         return
@@ -152,7 +152,7 @@ def _pictures(messages: Iterable[AnyMessage]) -> Iterable[Sha]:
                 yield part["sha"]
 
 
-def _span_message(message: AnyMessage, album: Album | None, limits: WireLimits | None) -> dict[str, Any]:
+def _span_message(message: AnyMessage, album: Album | None, limits: EncodingLimits | None) -> dict[str, Any]:
     content = message.content if isinstance(message.content, list) else [message.content]
     parts = [_span_part(part, album, limits) for part in content]
     if isinstance(message, AIMessage):
@@ -165,7 +165,7 @@ def _span_message(message: AnyMessage, album: Album | None, limits: WireLimits |
     return {"role": ROLES.get(message.type, message.type), "parts": parts}
 
 
-def _span_part(part: Any, album: Album | None, limits: WireLimits | None) -> dict[str, Any]:
+def _span_part(part: Any, album: Album | None, limits: EncodingLimits | None) -> dict[str, Any]:
     if not isinstance(part, dict):
         return {"type": "text", "content": str(part)}
     if part.get("type") != PICTURE:

@@ -11,12 +11,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from editloupe._util.json_safe import fits, storable
+from editloupe._util.json_safe import is_json_safe, sanitize
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.rubrics.wording import USUAL_WORDING, Wording, fill_in
-from editloupe.types import Observation, Sent, Sha
+from editloupe.types import Observation, SentPicture, Sha
 
 PICTURE = "picture"
 Block = dict[str, Any]
@@ -33,7 +33,7 @@ def text_block(text: str) -> Block:
 
 
 def announce_picture(
-    name: str, sha: Sha, album: Album, limits: WireLimits, words: Wording = USUAL_WORDING
+    name: str, sha: Sha, album: Album, limits: EncodingLimits, words: Wording = USUAL_WORDING
 ) -> list[Block]:
     """Return a picture preceded by a line with its name and its size as sent."""
     width, height = album[sha].wire(limits).size
@@ -45,7 +45,7 @@ def build_observations(
     reply: AIMessage,
     observations: Sequence[Observation],
     album: Album,
-    limits: WireLimits,
+    limits: EncodingLimits,
     words: Wording = USUAL_WORDING,
 ) -> list[AnyMessage]:
     """Return the messages that follow the judge's calls: one sentence per call, then all pictures together."""
@@ -110,7 +110,7 @@ def _is_text(part: str | dict[str, Any]) -> bool:
 
 
 def to_wire_messages(
-    messages: Iterable[AnyMessage], form: PictureForm, album: Album, limits: WireLimits, attach: bool = True
+    messages: Iterable[AnyMessage], form: PictureForm, album: Album, limits: EncodingLimits, attach: bool = True
 ) -> list[AnyMessage]:
     """Return the conversation in a provider's format; pictures stay references until the request is sent.
 
@@ -131,7 +131,7 @@ def to_wire_messages(
     return out
 
 
-def _fill(block: Block, form: PictureForm, album: Album, limits: WireLimits, attach: bool) -> Block:
+def _fill(block: Block, form: PictureForm, album: Album, limits: EncodingLimits, attach: bool) -> Block:
     if block.get("type") != PICTURE:
         return block
     wire = album[block["sha"]].wire(limits)
@@ -145,7 +145,7 @@ def find_pictures(messages: Iterable[AnyMessage]) -> Iterator[Sha]:
             yield from (b["sha"] for b in message.content if isinstance(b, dict) and b.get("type") == PICTURE)
 
 
-def describe_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimits) -> tuple[Sent, ...]:
+def describe_pictures(messages: Iterable[AnyMessage], album: Album, limits: EncodingLimits) -> tuple[SentPicture, ...]:
     """Return how the pictures of these messages are sent, for the trace."""
     blocks = (part for m in messages if isinstance(m.content, list) for part in m.content if isinstance(part, dict))
     return tuple(album[b["sha"]].sent(b["name"], limits) for b in blocks if b.get("type") == PICTURE)
@@ -154,7 +154,7 @@ def describe_pictures(messages: Iterable[AnyMessage], album: Album, limits: Wire
 def make_storable(message: AIMessage) -> AIMessage:
     """Return a reply that can be stored and sent back: broken surrogates, extreme nesting and NaN are replaced by marks."""
     parts = {name: getattr(message, name) for name in _PARTS}
-    marked = {name: storable(part) for name, part in parts.items() if not fits(part)}
+    marked = {name: sanitize(part) for name, part in parts.items() if not is_json_safe(part)}
     return message.model_copy(update=marked) if marked else message
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from editloupe._util.text import quoted, quoted_lines
+from editloupe._util.text import quote_line, quote_lines
 from editloupe.agent.replies.answers import REASONING
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import (
@@ -75,7 +75,7 @@ def build_task_text(case: Case, per_mille: bool, tools: bool) -> str:
     if case.edit.hint and "hint" in tells:
         lines.append(_quote(words.hint, case.edit.hint))
     findings = case.facts.get(EARLIER_FINDINGS, {})
-    lines += [f"{introduction}\n{quoted_lines(text)}" for introduction, text in findings.items()]
+    lines += [f"{introduction}\n{quote_lines(text)}" for introduction, text in findings.items()]
     if case.target is not None:
         lines.append(fill_in(words.one_target, targets=len(case.edit.target_boxes), target=case.target + 1))
     if tools:
@@ -85,7 +85,7 @@ def build_task_text(case: Case, per_mille: bool, tools: bool) -> str:
 
 
 def _quote(template: str, text: str) -> str:
-    return fill_in(template, lines=quoted_lines(text), quoted=quoted(text))
+    return fill_in(template, lines=quote_lines(text), quoted=quote_line(text))
 
 
 def format_answer_rules(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from editloupe._util.files import text_file
+from editloupe._util.files import atomic_text_file
 from editloupe._util.text import number_of
 from editloupe.cli.output import tell
 from editloupe.evals.runs.export import tables as exports
@@ -61,7 +61,7 @@ def _write_rows(run: Run, format: str, out: Path | None, images: bool) -> int:
     if write := exports.TEXT_FORMATS.get(format):
         if out is None:
             return write(run, sys.stdout)
-        with text_file(out) as file:
+        with atomic_text_file(out) as file:
             return write(run, file)
     if out is None:
         raise UserError(f"--format {format} needs --out")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe._util.errors import first_error
-from editloupe._util.json_safe import storable
+from editloupe._util.json_safe import sanitize
 from editloupe._util.text import for_json, format_trace_command, number_of, one_line, printable
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
@@ -142,7 +142,7 @@ def as_record(judgement: Judgement, judge: Judge | None = None) -> dict[str, Any
     score = judge.score(judgement.edit, judgement.verdicts) if judge and judge.scores_edits else None
     return {
         **({"score_100": score} if judge and judge.scores_edits else {}),
-        "edit": storable(judgement.edit),
+        "edit": sanitize(judgement.edit),
         "protocol": judgement.protocol,
         "mode": judgement.mode,
         "judge": judgement.judge,
@@ -168,9 +168,9 @@ def _outcome_record(outcome: Outcome, traces: tuple[Trace, ...]) -> dict[str, An
     criterion_traces = [trace for trace in traces if trace.criterion == outcome.criterion]
     return {
         **record,
-        **storable(outcome),
+        **sanitize(outcome),
         "trace": [
-            {name: part for name, part in storable(trace).items() if name != "prompt"} for trace in criterion_traces
+            {name: part for name, part in sanitize(trace).items() if name != "prompt"} for trace in criterion_traces
         ],
     }
 

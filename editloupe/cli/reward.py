@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe._util.files import write_text
-from editloupe._util.json_safe import record_json
+from editloupe._util.json_safe import dump_record
 from editloupe._util.text import for_json, number_of, one_line, verb
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, Closing, judge_into_run
 from editloupe.cli.judge_options import JudgeOptions
@@ -427,7 +427,7 @@ def judge_by_score_files(file: Path, scores: Sequence[str], limit: int | None) -
 def print_report(report: PairReport, as_json: bool, lines: Path | None = None, stopped: str | None = None) -> None:
     """Print a report on pairs, and write its pairs into a file where one is named."""
     if lines:
-        write_text(lines, "".join(record_json(result) + "\n" for result in report.results))
+        write_text(lines, "".join(dump_record(result) + "\n" for result in report.results))
     if as_json:
         print(for_json({**report_to_dict(report), "stopped": stopped}, 2))
     else:

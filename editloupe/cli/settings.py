@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from editloupe._util.json_safe import storable
+from editloupe._util.json_safe import sanitize
 from editloupe._util.text import for_json, one_line
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli.completion import load_table
@@ -125,9 +125,9 @@ def list_settings() -> list[Setting]:
                 key=key,
                 option=option,
                 takes=describe_values(key),
-                default=storable(getattr(defaults, name)),
+                default=sanitize(getattr(defaults, name)),
                 about=MEANINGS.get(key) or helps[option or ""],
-                presets={preset: storable(value) for preset, value in values.items() if value is not None},
+                presets={preset: sanitize(value) for preset, value in values.items() if value is not None},
             )
         )
     return rows

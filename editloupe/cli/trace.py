@@ -17,8 +17,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from editloupe._util.files import text_file, write_text
-from editloupe._util.json_safe import storable
+from editloupe._util.files import atomic_text_file, write_text
+from editloupe._util.json_safe import sanitize
 from editloupe._util.text import for_json, number_of, one_line, printable
 from editloupe.cli.output import choose_format, deliver, tell
 from editloupe.evals.forks.fork_store import forks_of, load_fork
@@ -71,7 +71,7 @@ def trace(
         elif kind == "json":
             deliver(for_json(_to_dict(opened, edit, stories), 2) + "\n", out)
         else:
-            with nullcontext(sys.stdout) if out is None else text_file(out) as file:
+            with nullcontext(sys.stdout) if out is None else atomic_text_file(out) as file:
                 console = Console(highlight=False, file=file)
                 for renderable in _render_story(opened, edit, stories):
                     console.print(renderable)
@@ -142,8 +142,8 @@ def _is_selected(unit: Unit, criterion: str | None, repeat: int | None) -> bool:
 def _to_dict(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> dict[str, Any]:
     shas = sorted({sha for _, traces in stories for trace in traces for sha in _find_pictures(trace)})
     return {
-        "edit": storable(edit),
-        "units": [{**storable(unit), "traces": [storable(trace) for trace in traces]} for unit, traces in stories],
+        "edit": sanitize(edit),
+        "units": [{**sanitize(unit), "traces": [sanitize(trace) for trace in traces]} for unit, traces in stories],
         "pictures": {sha: str(path.relative_to(run.folder)) for sha in shas if (path := run.pictures.find(sha))},
     }
 
@@ -364,7 +364,7 @@ def forks_to_dict(forks: Sequence[Fork]) -> dict[str, Any]:
     """Return the public JSON of forks of one edit."""
     return {
         "labels": count_labels(forks),
-        "forks": [{**storable(fork), "parting": find_parting(fork.parent.trace, fork.trace)} for fork in forks],
+        "forks": [{**sanitize(fork), "parting": find_parting(fork.parent.trace, fork.trace)} for fork in forks],
     }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe._util.files import text_file
+from editloupe._util.files import atomic_text_file
 from editloupe._util.text import for_csv, for_json, one_line
 from editloupe.cli.output import choose_width, tell
 from editloupe.types import UserError
@@ -65,7 +65,7 @@ def traces(
     if out is None:
         sys.stdout.writelines(_format_result(result, kind, stats, limit))
     else:
-        with text_file(out) as file:
+        with atomic_text_file(out) as file:
             file.writelines(_format_result(result, kind, stats, limit))
         tell(f"written to {out}")
     for note in (*result.notes, *result.standings()):

@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from editloupe.agent.chat_interface import Chat, RetryBudget, StepWatcher
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.telemetry.spans import set_observation, tool_span
 from editloupe.tools.contract import ToolError, View
 from editloupe.tools.registry import Toolbox
@@ -29,14 +29,14 @@ class ObservationCache:
     def __init__(self) -> None:
         self._observed: dict[str, asyncio.Future[Observation]] = {}
 
-    async def observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
+    async def observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: EncodingLimits) -> Observation:
         """Return the observation of a call. An error of the tool becomes a sentence for the model."""
         with tool_span(call) as span:
             seen = await self._observe(toolbox, call, view, wire)
             set_observation(span, seen)
         return seen
 
-    async def _observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
+    async def _observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: EncodingLimits) -> Observation:
         key = _key(call, view)
         pending = self._observed.get(key)
         before = pending is not None
@@ -56,7 +56,7 @@ def _key(call: ToolCall, view: View) -> str:
     return json.dumps([call.name, call.parameters, dict(view.pictures)], default=str)
 
 
-def _run(toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
+def _run(toolbox: Toolbox, call: ToolCall, view: View, wire: EncodingLimits) -> Observation:
     """Run a tool, and hash and encode its pictures, outside the event loop.
 
     The measured time does not include waiting for a thread.
@@ -127,7 +127,7 @@ class SharedContext:
     """The judge's position in a panel or a cascade."""
     album: Album = field(default_factory=Album)
     """The edit's pictures."""
-    wire: WireLimits = WireLimits()
+    wire: EncodingLimits = EncodingLimits()
     limits: LoopLimits = LoopLimits()
     differences: Differences = "model"
     rules: Record | None = None

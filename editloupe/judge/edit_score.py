@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe._util.json_safe import storable
+from editloupe._util.json_safe import sanitize
 from editloupe.agent.transport.secrets import redact_text, redact_value
 from editloupe.judge.judge import Judge
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged, Usage, Verdict
@@ -65,7 +65,7 @@ class EditScore:
         if judgement is not None:
             about = {"judge": judgement.judge, "protocol": judgement.protocol, "mode": judgement.mode}
             facts = {**about, **facts, "usage": self.usage, "notes": judgement.notes}
-        plain: dict[str, Any] = redact_value(storable(facts))
+        plain: dict[str, Any] = redact_value(sanitize(facts))
         return plain
 
     def _verdict(self, name: str) -> Outcome | None:

@@ -24,7 +24,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from editloupe._util.text import quoted, quoted_lines
+from editloupe._util.text import quote_line, quote_lines
 from editloupe.agent.asker import Asker
 from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.runs.unit_rows import timestamp
@@ -106,12 +106,14 @@ def build_task(question: PictureQuestion, settings: MakingSettings, drawn_option
     """Return the task for the model about a question."""
     texts = load_prompts()["metadata"]
     named = ", ".join(f"{kind} {' or '.join(names)}" for kind, names in operations(settings).items())
-    listed = "\n".join(quoted_lines(option) for option in question.options) or "> (none)"
-    wrong = str(texts["drawn"]).format(wrong_option=quoted(drawn_option)) if drawn_option else str(texts["by_model"])
+    listed = "\n".join(quote_lines(option) for option in question.options) or "> (none)"
+    wrong = (
+        str(texts["drawn"]).format(wrong_option=quote_line(drawn_option)) if drawn_option else str(texts["by_model"])
+    )
     return str(texts["task"]).format(
-        question=quoted_lines(question.question),
+        question=quote_lines(question.question),
         options=listed,
-        answer=quoted_lines(question.answer),
+        answer=quote_lines(question.answer),
         wrong=wrong,
         operations=named,
     )
@@ -158,7 +160,7 @@ def read_metadata(
     wrong = drawn_option if facts["q_type"] != "location" else None
     if wrong and _plain(wrong) not in _plain(facts["prompt_adv"] + " " + facts["edit_instruction"]):
         raise ValueError(
-            f'"prompt_adv" and "edit_instruction" must lead to the wrong answer that is settled: {quoted(wrong)}.'
+            f'"prompt_adv" and "edit_instruction" must lead to the wrong answer that is settled: {quote_line(wrong)}.'
         )
     return facts
 

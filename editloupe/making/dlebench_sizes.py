@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from editloupe._util.files import file_name, make_folder, text_file
-from editloupe._util.text import for_json, quoted_lines
+from editloupe._util.files import atomic_text_file, make_folder, safe_file_name
+from editloupe._util.text import for_json, quote_lines
 from editloupe.agent.asker import Asker
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
 from editloupe.evals.manifests.datasets import Naming, build_edit
@@ -143,7 +143,7 @@ class SizeFinder:
         async def ask(item: _Asked) -> None:
             answered = await asker.ask(
                 system=texts["system"],
-                task=str(texts["task"]).format(instruction=quoted_lines(item.text)),
+                task=str(texts["task"]).format(instruction=quote_lines(item.text)),
                 read=read_target,
                 repair=lambda problem: str(texts["repair"]).format(problem=problem),
             )
@@ -197,8 +197,8 @@ class SizeFinder:
 
     def _written(self, path: Path, naming: Naming | None, name: str) -> ManifestStats:
         """Write a manifest with its boxes, and return its statistics."""
-        file = self.out / f"{file_name(name)}.jsonl"
-        with text_file(file) as out:
+        file = self.out / f"{safe_file_name(name)}.jsonl"
+        with atomic_text_file(file) as out:
             for edit in self._edits(path, naming):
                 target = self.targets.get(content_key(edit.instruction))
                 boxes = edit.target_boxes or self._boxes(edit, target.target if isinstance(target, Target) else None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.files import text_file, write_text
+from editloupe._util.files import atomic_text_file, write_text
 from editloupe._util.text import for_json, for_markdown
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
 from editloupe.making.folder import Ledger, MakingFolder, Sample
@@ -56,7 +56,7 @@ def _build_row(sample: Sample) -> dict[str, Any]:
 def write_manifest(folder: MakingFolder, unreviewed: bool = False) -> int:
     """Write the manifest and return its number of samples."""
     count = 0
-    with text_file(folder.path / MANIFEST) as out:
+    with atomic_text_file(folder.path / MANIFEST) as out:
         for row in manifest_rows(folder, unreviewed):
             out.write(for_json(row) + "\n")
             count += 1

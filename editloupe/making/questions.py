@@ -30,7 +30,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.errors import first_error
-from editloupe._util.files import make_folder, read_text, whole_file
+from editloupe._util.files import atomic_write, make_folder, read_text
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES, Row, read_csv, read_jsonl
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.records import MOST_TARGETS, NOT_SHOWN, LeftOutSample, PictureQuestion, content_key
@@ -272,7 +272,7 @@ def _store_file(path: Path, out: Path) -> str:
     name = f"{SOURCES}/{sha}{'.jpg' if suffix == '.jpeg' else suffix}"
     if not (out / name).exists():
         make_folder((out / name).parent)
-        with whole_file(out / name) as part:
+        with atomic_write(out / name) as part:
             try:
                 os.link(path, part)
             except OSError:  # another disk, or one that knows no links
@@ -285,7 +285,7 @@ def _store_bytes(data: bytes, out: Path) -> str:
     suffix = next((ending for start, ending in _MEDIA.items() if data.startswith(start)), ".png")
     name = f"{SOURCES}/{hash_bytes(data)}{suffix}"
     make_folder((out / name).parent)
-    with whole_file(out / name) as part:
+    with atomic_write(out / name) as part:
         part.write_bytes(data)
     return name
 

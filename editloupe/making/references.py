@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from editloupe._util.files import file_name, make_folder, whole_file, write_text
+from editloupe._util.files import atomic_write, make_folder, safe_file_name, write_text
 from editloupe._util.text import escape_invisible, for_csv
 from editloupe.agent.asker import NoAnswer
 from editloupe.agent.image_editing import EditRefused
@@ -117,7 +117,7 @@ class ReferenceMaker:
 
     def name_file(self, sample: Sample, attempt: int) -> str:
         """Return the file name of an edited crop, from sample, task, editor and attempt."""
-        return f"{file_name(sample.id)}-{content_key(_find_key(sample), self.name)[:6]}-{attempt}"
+        return f"{safe_file_name(sample.id)}-{content_key(_find_key(sample), self.name)[:6]}-{attempt}"
 
     def _source(self, sample: Sample) -> Picture:
         source = open_picture(self.folder.path / sample.question.picture)
@@ -260,5 +260,5 @@ def write_todo(folder: Path, waiting: Sequence[WaitingCrop]) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file atomically and create its folder."""
     make_folder(path.parent)
-    with whole_file(path) as part:
+    with atomic_write(path) as part:
         part.write_bytes(data)

@@ -17,10 +17,10 @@ from typing import IO
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from editloupe._util.files import open_file, read_bytes
-from editloupe.pictures.encode import Wire, WireLimits, encode_picture
+from editloupe.pictures.encode import EncodedPicture, EncodingLimits, encode_picture
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.pictures.pixels import STRIP_PIXELS, ImageError, Pixels, hash_bytes, hash_pixels, to_rgb
-from editloupe.types import Sent, Sha
+from editloupe.types import SentPicture, Sha
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
 MAX_PIXELS = 150_000_000
@@ -63,7 +63,7 @@ class Picture:
         self.given = given
         """Whether these pixels are an input of an edit; a run stores them without loss."""
         self._pixels = pixels
-        self._wires: dict[WireLimits, Wire] = {}
+        self._wires: dict[EncodingLimits, EncodedPicture] = {}
         self._lock = threading.RLock()
 
     @property
@@ -80,17 +80,17 @@ class Picture:
                 self._pixels = decode(self.file[1], "the picture").pixels
             return self._pixels
 
-    def wire(self, limits: WireLimits) -> Wire:
+    def wire(self, limits: EncodingLimits) -> EncodedPicture:
         """Return the picture encoded within these limits. The result is cached."""
         with self._lock:
             if limits not in self._wires:
                 self._wires[limits] = encode_picture(self, limits)
             return self._wires[limits]
 
-    def sent(self, name: str, limits: WireLimits) -> Sent:
+    def sent(self, name: str, limits: EncodingLimits) -> SentPicture:
         """Return the record of this picture as sent, for the trace."""
         wire = self.wire(limits)
-        return Sent(
+        return SentPicture(
             name=name,
             sha=self.sha,
             original_size=self.size,

@@ -23,7 +23,7 @@ LONG_SIDE = 2048
 
 
 @dataclass(frozen=True)
-class Wire:
+class EncodedPicture:
     """A picture encoded for a request."""
 
     media_type: str
@@ -33,7 +33,7 @@ class Wire:
 
 
 @dataclass(frozen=True)
-class WireLimits:
+class EncodingLimits:
     """How pictures are encoded for one model."""
 
     long_side: int = LONG_SIDE
@@ -43,7 +43,7 @@ class WireLimits:
     """Encode always as JPEG with a lower quality, at the same size, for a request that would be too large."""
 
 
-def encode_picture(picture: Picture, limits: WireLimits) -> Wire:
+def encode_picture(picture: Picture, limits: EncodingLimits) -> EncodedPicture:
     """Encode a picture within the limits. If it has too many bytes, it is shrunk, and `size` is the new size."""
     if limits.packed:
         size = encode_picture(picture, replace(limits, packed=False)).size
@@ -68,8 +68,8 @@ def shrink(pixels: Pixels, size: tuple[int, int]) -> Pixels:
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
-def _wire(media_type: str, data: bytes, size: tuple[int, int]) -> Wire:
-    return Wire(media_type, base64.b64encode(data), size, len(data))
+def _wire(media_type: str, data: bytes, size: tuple[int, int]) -> EncodedPicture:
+    return EncodedPicture(media_type, base64.b64encode(data), size, len(data))
 
 
 def encode(pixels: Pixels, format: Literal["png", "jpeg"] = "png", quality: int = 95) -> bytes:

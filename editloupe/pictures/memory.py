@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
 
 from editloupe._util.errors import UserError
-from editloupe._util.json_safe import storable_text
+from editloupe._util.json_safe import sanitize_text
 
 if TYPE_CHECKING:
     from editloupe.pictures.decode import Picture
@@ -117,7 +117,7 @@ def read_picture(value: Any) -> Any:
 PictureField = Annotated[
     Path | InstanceOf[MemoryPicture],
     BeforeValidator(read_picture),
-    PlainSerializer(lambda source: storable_text(str(source)), return_type=str, when_used="json"),
+    PlainSerializer(lambda source: sanitize_text(str(source)), return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "path"}),
 ]
 """A picture's path, or the picture itself: bytes, a data URL, a PIL image or a numpy array.

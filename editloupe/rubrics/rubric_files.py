@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from editloupe._util.errors import first_error
 from editloupe._util.files import read_text
-from editloupe._util.json_safe import storable_text
+from editloupe._util.json_safe import sanitize_text
 from editloupe.rubrics.model import ModeText, Rubric
 from editloupe.types import UserError
 
@@ -44,7 +44,7 @@ class CarefulLoader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> Any:
         """Return a text that can be written anywhere."""
         value = super().construct_scalar(node)
-        return storable_text(value) if isinstance(value, str) else value
+        return sanitize_text(value) if isinstance(value, str) else value
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         """Return a mapping; a key that stands twice in it is a mistake, not a choice."""
@@ -52,7 +52,7 @@ class CarefulLoader(yaml.SafeLoader):
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             name = str(getattr(key, "value", ""))
             if isinstance(key, yaml.ScalarNode) and name in seen:
-                raise yaml.YAMLError(f'line {key.start_mark.line + 1}: "{storable_text(name)}" stands twice')
+                raise yaml.YAMLError(f'line {key.start_mark.line + 1}: "{sanitize_text(name)}" stands twice')
             seen.add(name)
         return super().construct_mapping(node, deep)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from editloupe._util.text import quoted
+from editloupe._util.text import quote_line
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.types import Box
@@ -163,7 +163,7 @@ class View:
             if own_name.lower() == wanted.lower():
                 return own_name, self.album[sha]
         raise ToolError(
-            f"There is no picture called {quoted(str(name))}. The pictures are: {', '.join(self.pictures)}."
+            f"There is no picture called {quote_line(str(name))}. The pictures are: {', '.join(self.pictures)}."
         )
 
     def frame(self, name: str) -> Frame:

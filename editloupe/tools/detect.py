@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from editloupe._util.text import quoted
+from editloupe._util.text import quote_line
 from editloupe.pictures.decode import Picture
 from editloupe.tools import drawing
 from editloupe.tools.contract import CachedResult, ToolError, ToolPicture, ToolResult, View
@@ -72,15 +72,15 @@ class DetectObject:
             raise ToolError("detect_object_name is empty; copy the object's name from the instruction.")
         if not is_named_in(phrase, view.instruction):
             raise ToolError(
-                f"{quoted(phrase)} is not made of words of the instruction; detect_object_name takes its words only: "
-                f"{quoted(view.instruction)}."
+                f"{quote_line(phrase)} is not made of words of the instruction; detect_object_name takes its words only: "
+                f"{quote_line(view.instruction)}."
             )
         named = key(self.name, self.version, picture.sha, phrase.lower(), self.resolve_settings().digest(*DEPENDS_ON))
         cached = view.memory.get(named, lambda: self._search(picture, phrase))
         data = {"picture": name, "phrase": phrase, "objects": cached.data["objects"]}
         objects = cached.data["objects"][:MAX_LISTED]
         if not objects:
-            return ToolResult(f"No {quoted(phrase)} was found in {name}.", (), data)
+            return ToolResult(f"No {quote_line(phrase)} was found in {name}.", (), data)
         say = view.frame(name).say
         listed = "; ".join(
             f"{i}. {say(Box.model_validate(o['box']))}, confidence {o['confidence']:.2f}"
@@ -89,12 +89,12 @@ class DetectObject:
         count = len(cached.data["objects"])
         boxes_found = "1 box" if count == 1 else f"{count} boxes"
         boxes_found += f", the best {MAX_LISTED} of them" if count > MAX_LISTED else ""
-        text = f"{quoted(phrase)} in {name}: {boxes_found}. {listed}."
+        text = f"{quote_line(phrase)} in {name}: {boxes_found}. {listed}."
         boxes = [Box.model_validate(o["box"]) for o in objects]
         marks = [f"{i}: {o['confidence']:.2f}" for i, o in enumerate(objects, 1)]
         # Drawn each time: a drawing is as large as the picture, and cheaper to make than to cache.
         marked = drawing.draw_boxes(picture.pixels, boxes, marks)
-        return ToolResult(text, (ToolPicture(marked, f"{name} with boxes round {quoted(phrase)}"),), data)
+        return ToolResult(text, (ToolPicture(marked, f"{name} with boxes round {quote_line(phrase)}"),), data)
 
     def _search(self, picture: Picture, phrase: str) -> CachedResult:
         detections = self.model.detect(picture.pixels, phrase)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import cv2
 import numpy as np
 
-from editloupe._util.text import quoted
+from editloupe._util.text import quote_line
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
@@ -186,7 +186,7 @@ def _text_words(texts: list[Mapping[str, Any]]) -> str:
         first, second = sides["first"], sides["second"]
         if first is None and second is None:
             continue
-        words = " → ".join("no text" if side is None else quoted(side["text"]) for side in (first, second))
+        words = " → ".join("no text" if side is None else quote_line(side["text"]) for side in (first, second))
         trust = ", ".join(f"{side['confidence']:.2f}" for side in (first, second) if side is not None)
         readings.append(f"at {number}: {words} (confidence {trust})")
     return f"Text read {'; '.join(readings)}. " if readings else ""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from editloupe._util.text import quoted
+from editloupe._util.text import quote_line
 from editloupe.tools.contract import SYNONYMS, Frame, ToolError
 from editloupe.tools.geometry import round_outwards
 from editloupe.types import Box
@@ -108,7 +108,7 @@ def _check_choice(tool: str, name: str, value: Any, choices: list[Any]) -> Any:
         if str(choice).casefold() == wanted:
             return choice
     listed = ", ".join(f'"{choice}"' for choice in choices)
-    raise ToolError(f"{name} of {tool} cannot be {quoted(str(value))}; it is one of {listed}.")
+    raise ToolError(f"{name} of {tool} cannot be {quote_line(str(value))}; it is one of {listed}.")
 
 
 def _is_number(value: Any) -> bool:
@@ -116,7 +116,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _join_names(names: list[Any]) -> str:
-    return " and ".join(quoted(str(name)) for name in names)
+    return " and ".join(quote_line(str(name)) for name in names)
 
 
 def _format_value(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from editloupe._util.text import quoted
+from editloupe._util.text import quote_line
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import CachedResult, ToolResult, View
@@ -107,7 +107,7 @@ class ReadText:
         if not lines:
             return ToolResult(f"No text was found in {where}.", (), data)
         listed = "; ".join(
-            f"{quoted(line['text'])} at {frame.say(Box.model_validate(line['box']))}, confidence {line['confidence']:.2f}"
+            f"{quote_line(line['text'])} at {frame.say(Box.model_validate(line['box']))}, confidence {line['confidence']:.2f}"
             for line in lines
         )
         return ToolResult(f"Text in {where}: {listed}.", (), data)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from editloupe._util.text import quoted
+from editloupe._util.text import quote_line
 from editloupe.tools.compare.difference import PictureComparer
 from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DEPENDS_ON, DetectObject
@@ -160,7 +160,7 @@ class Toolbox:
             return self._tools[name]
         if name in self._withheld:
             raise ToolError(f"{name} is not available here: {self._withheld[name]}.")
-        raise ToolError(f"There is no tool called {quoted(name)}. The tools are: {', '.join(self._tools)}.")
+        raise ToolError(f"There is no tool called {quote_line(name)}. The tools are: {', '.join(self._tools)}.")
 
     def run(self, name: str, parameters: Any, view: View) -> ToolResult:
         """Run a tool. Results are cached in the toolbox unless the view has its own cache.

@@ -17,7 +17,7 @@ from editloupe.agent.open_model import open_chat
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import find_profile, split_spec
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from tests.agent.rules.pictures import BLUE, disc, ground, make_case, make_edit
 
 JUDGES = json.loads((Path(__file__).parents[1] / "fixtures" / "keyed_judges.json").read_text())
@@ -73,7 +73,7 @@ async def test_a_kept_reply_is_found_again_wherever_the_model_is_served(
     chat = open_chat(known["spec"], url, ModelSettings(**known["settings"]), kept)
     picture = disc(ground(), (160, 120), BLUE)
     case, _ = make_case(make_edit(tmp_path, picture, picture, picture, "Paint it"), "instruction_following", "plain")
-    request = ChatRequest(CONVERSATION, [], case, Album(), WireLimits(), 1, schema={"type": "object"})
+    request = ChatRequest(CONVERSATION, [], case, Album(), EncodingLimits(), 1, schema={"type": "object"})
     reply = await chat.reply(request)
     await chat.aclose()
     assert (reply.kept, reply.message.content) == (True, "kept")

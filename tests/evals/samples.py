@@ -14,7 +14,7 @@ from editloupe.types import (
     Judgement,
     Observation,
     Reason,
-    Sent,
+    SentPicture,
     Step,
     ToolCall,
     Trace,
@@ -54,7 +54,7 @@ def judgement(folder: Path, edit_id: str = "e0", thought: str = "I look.") -> tu
     crop = album.add(np.zeros((8, 8, 3), np.uint8))
     words = "Paint the [bold]cup[/bold] red"
     edit = Edit(id=edit_id, source=folder / "src.png", edited=folder / "edt.png", instruction=words)
-    sent = Sent(
+    sent = SentPicture(
         name="Source Image", sha=source.sha, original_size=(48, 32), size=(48, 32), format="png", bytes=9, scale=1.0
     )
     seen = Observation(

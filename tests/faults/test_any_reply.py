@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from editloupe._util.json_safe import DEEPEST, MARK, fits, storable
+from editloupe._util.json_safe import DEEPEST, MARK, is_json_safe, sanitize
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
@@ -175,11 +175,11 @@ def test_judge_prints_json_whatever_was_replied(
 
 def test_what_fits_is_left_alone_and_what_does_not_carries_a_mark() -> None:
     whole = {"a": [1, 2.5, "é", None, True, {"b": ("x",)}]}
-    assert fits(whole)
+    assert is_json_safe(whole)
     for bad in (HALF, {HALF: 1}, nested(DEEPEST + 1), [float("nan")], 10**400):
-        assert not fits(bad)
-        assert fits(storable(bad))
-        json.dumps(storable(bad)).encode()
-    assert storable(f"a{HALF}b\ude00") == f"a{MARK}b{MARK}"
-    assert storable("\ud83d\ude00") == "😀"
-    assert MARK in json.dumps(storable(nested(900)), ensure_ascii=False)
+        assert not is_json_safe(bad)
+        assert is_json_safe(sanitize(bad))
+        json.dumps(sanitize(bad)).encode()
+    assert sanitize(f"a{HALF}b\ude00") == f"a{MARK}b{MARK}"
+    assert sanitize("\ud83d\ude00") == "😀"
+    assert MARK in json.dumps(sanitize(nested(900)), ensure_ascii=False)

@@ -21,7 +21,7 @@ from editloupe.evals.batch.local_executor import judge_job
 from editloupe.evals.batch.planner import Planner
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import Album, Picture, declared_pixels, decode, hash_file, open_picture
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.pictures.pixel_budget import PixelBudget, pixel_budget
 from editloupe.pictures.pixels import ImageError
 from editloupe.types import Reason, Unjudged, UserError
@@ -55,7 +55,7 @@ def test_a_hostile_picture_is_decoded_or_refused_in_one_sentence(count: int) -> 
         assert picture.pixels.ndim == 3
         assert picture.pixels.shape[2] == 3
         assert picture.pixels.dtype == np.uint8
-        wire = picture.wire(WireLimits(long_side=64))
+        wire = picture.wire(EncodingLimits(long_side=64))
         assert max(wire.size) <= 64
     assert [seed for seed, sentence in told.items() if not one_line(sentence)] == []
     assert count * 0.15 < decoded < count * 0.9, "the makers no longer make what they are for"

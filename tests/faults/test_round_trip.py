@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from editloupe._util.json_safe import LARGEST, storable
+from editloupe._util.json_safe import LARGEST, sanitize
 from editloupe._util.text import for_csv
 from editloupe.evals.runs.export.tables import build_unit_row, to_csv, to_jsonl, to_parquet
 from editloupe.evals.runs.prices import Price
@@ -94,12 +94,12 @@ def check(whole: Judgement, folder: Path) -> None:
         run.add_spending(whole.judge, whole.verdicts[0].usage, None)
     with Run.open(folder) as run:
         edit, *_ = run.edit(whole.edit.id)
-        assert storable(edit) == storable(whole.edit)
+        assert sanitize(edit) == sanitize(whole.edit)
         found = {unit.criterion: unit for unit in run.units()}
         for outcome in whole.verdicts:
-            assert storable(found[storable(outcome.criterion)].outcome) == storable(outcome)
-        assert [storable(trace) for trace in run.load_trace(whole.edit.id)] == [storable(t) for t in whole.traces]
-        assert run.find_reply("k") == storable({"text": whole.edit.instruction, "more": whole.edit.extra})
+            assert sanitize(found[sanitize(outcome.criterion)].outcome) == sanitize(outcome)
+        assert [sanitize(trace) for trace in run.load_trace(whole.edit.id)] == [sanitize(t) for t in whole.traces]
+        assert run.find_reply("k") == sanitize({"text": whole.edit.instruction, "more": whole.edit.extra})
         assert list(run.replies_of(whole.edit.id)) == ["k"]
         assert run.damage.sentences() == ()
         run.read_spending()
@@ -152,5 +152,5 @@ def check_ids(whole: Judgement, tmp_path: Path) -> None:
         run.save(whole)
         run.save(whole)
         assert len(list(run.units(whole.edit.id))) == 1
-        assert storable(run.edit(whole.edit.id)[0].id) == storable(whole.edit.id)
+        assert sanitize(run.edit(whole.edit.id)[0].id) == sanitize(whole.edit.id)
         assert run.load_trace(whole.edit.id) == ()

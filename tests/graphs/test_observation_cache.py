@@ -12,13 +12,13 @@ import pytest
 
 from editloupe.graphs.context import ObservationCache
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.tools.contract import ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import ToolCall
 
-WIRE = WireLimits()
+WIRE = EncodingLimits()
 
 
 class Counting:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from editloupe.pictures.decode import Album, open_picture
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.pictures.pixels import ImageError
 from tests.drawn_pictures import huge_png, save, textured
 
@@ -87,7 +87,7 @@ def test_missing_files_and_folders_are_told(tmp_path: Path) -> None:
 
 def test_a_picture_within_the_limits_goes_out_byte_for_byte(tmp_path: Path) -> None:
     path = save(textured(), tmp_path / "a.jpg")
-    wire = open_picture(path).wire(WireLimits())
+    wire = open_picture(path).wire(EncodingLimits())
     assert base64.b64decode(wire.base64) == path.read_bytes()
     assert wire.media_type == "image/jpeg"
 
@@ -96,7 +96,7 @@ def test_a_turned_picture_goes_out_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.fromarray(textured(40, 30)).save(tmp_path / "a.jpg", exif=exif)
-    wire = open_picture(tmp_path / "a.jpg").wire(WireLimits())
+    wire = open_picture(tmp_path / "a.jpg").wire(EncodingLimits())
     with Image.open(io.BytesIO(base64.b64decode(wire.base64))) as sent:
         assert sent.size == (30, 40)
         assert 0x0112 not in sent.getexif()
@@ -105,17 +105,17 @@ def test_a_turned_picture_goes_out_upright(tmp_path: Path) -> None:
 def test_long_and_heavy_pictures_are_shrunk_and_it_is_recorded() -> None:
     rng = np.random.default_rng(0)
     picture = Album().add(rng.integers(0, 256, (600, 800, 3), dtype=np.uint8))
-    sent = picture.sent("Source Image", WireLimits(long_side=400))
+    sent = picture.sent("Source Image", EncodingLimits(long_side=400))
     assert (sent.size, sent.scale, sent.original_size) == ((400, 300), 0.5, (800, 600))
-    heavy = picture.sent("Source Image", WireLimits(max_bytes=50_000))
+    heavy = picture.sent("Source Image", EncodingLimits(max_bytes=50_000))
     assert heavy.bytes <= 50_000
     assert heavy.scale < 1
 
 
 def test_a_picture_is_encoded_once() -> None:
     picture = Album().add(textured())
-    assert picture.wire(WireLimits()) is picture.wire(WireLimits())
-    assert picture.wire(WireLimits()) is not picture.wire(WireLimits(long_side=100))
+    assert picture.wire(EncodingLimits()) is picture.wire(EncodingLimits())
+    assert picture.wire(EncodingLimits()) is not picture.wire(EncodingLimits(long_side=100))
 
 
 def test_the_same_content_is_kept_once(tmp_path: Path) -> None:

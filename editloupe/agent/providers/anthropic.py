@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, format_error, read_finish_reason
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.agent.transport.http import BodyForm, load_certificates
-from editloupe.pictures.encode import Wire
+from editloupe.pictures.encode import EncodedPicture
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def _picture(text: str, media_type: str) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": text}}
 
 
-def _text(wire: Wire) -> str:
+def _text(wire: EncodedPicture) -> str:
     return wire.base64.decode()
 
 
-def _sent(wire: Wire) -> tuple[bytes]:
+def _sent(wire: EncodedPicture) -> tuple[bytes]:
     return (wire.base64,)
 
 

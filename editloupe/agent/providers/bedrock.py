@@ -16,7 +16,7 @@ from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profi
 from editloupe.agent.transport.attachments import PictureForm, current_pictures
 from editloupe.agent.transport.http import MAX_REPLY_BYTES, BrokenReply, Gate, Redirected
 from editloupe.agent.transport.secrets import Secrets, remember_secrets
-from editloupe.pictures.encode import Wire
+from editloupe.pictures.encode import EncodedPicture
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _picture(text: str, media_type: str) -> dict[str, Any]:
     return {"type": "image", "base64": text, "mime_type": media_type}
 
 
-def _text(wire: Wire) -> str:
+def _text(wire: EncodedPicture) -> str:
     return wire.base64.decode()
 
 

@@ -24,7 +24,7 @@ from editloupe.agent.providers.provider import (
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState
 from editloupe.agent.transport.http import BodyForm, load_certificates
-from editloupe.pictures.encode import Wire
+from editloupe.pictures.encode import EncodedPicture
 from editloupe.types import Usage, UserError
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ def _picture(text: str, media_type: str) -> dict[str, Any]:
     return {"type": "image", "base64": text, "mime_type": media_type}
 
 
-def _text(wire: Wire) -> str:
+def _text(wire: EncodedPicture) -> str:
     return wire.base64.decode()
 
 
-def _sent(wire: Wire) -> tuple[bytes]:
+def _sent(wire: EncodedPicture) -> tuple[bytes]:
     return (wire.base64.translate(_URL_SAFE),)
 
 

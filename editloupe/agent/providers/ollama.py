@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.agent.transport.http import BodyForm, load_certificates
-from editloupe.pictures.encode import Wire
+from editloupe.pictures.encode import EncodedPicture
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -31,11 +31,11 @@ def _picture(text: str, media_type: str) -> dict[str, Any]:
     return {"type": "image", "base64": text, "mime_type": media_type}
 
 
-def _text(wire: Wire) -> str:
+def _text(wire: EncodedPicture) -> str:
     return wire.base64.decode()
 
 
-def _sent(wire: Wire) -> tuple[bytes]:
+def _sent(wire: EncodedPicture) -> tuple[bytes]:
     return (wire.base64,)
 
 

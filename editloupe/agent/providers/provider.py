@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from editloupe._util.json_safe import storable_text
+from editloupe._util.json_safe import sanitize_text
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.agent.transport.http import BodyForm, Gate
 from editloupe.agent.transport.secrets import redact_text
@@ -94,7 +94,7 @@ def read_served(message: AIMessage) -> Served:
 
     def text(name: str) -> str:
         value = facts.get(name)
-        return storable_text(" ".join(value.split())[:LONGEST_NAME]) if isinstance(value, str) else ""
+        return sanitize_text(" ".join(value.split())[:LONGEST_NAME]) if isinstance(value, str) else ""
 
     return Served(
         model=text("model_name") or text("model"),

@@ -17,21 +17,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import Wire, WireLimits
+from editloupe.pictures.encode import EncodedPicture, EncodingLimits
 from editloupe.types import Sha
 
 if TYPE_CHECKING:
     from editloupe.agent.providers.provider import Profile
 
-_ATTACHED: ContextVar[tuple[Album, WireLimits] | None] = ContextVar("editloupe_attached", default=None)
+_ATTACHED: ContextVar[tuple[Album, EncodingLimits] | None] = ContextVar("editloupe_attached", default=None)
 
 
-def wire_limits(long_side: int, profile: Profile) -> WireLimits:
+def wire_limits(long_side: int, profile: Profile) -> EncodingLimits:
     """Return the limits for encoding pictures for a model, given the user's maximum long side."""
-    return WireLimits(min(long_side, profile.max_long_side or long_side), profile.max_image_bytes)
+    return EncodingLimits(min(long_side, profile.max_long_side or long_side), profile.max_image_bytes)
 
 
-def fit_limits(shas: Iterable[Sha], album: Album, limits: WireLimits, most: int | None) -> WireLimits:
+def fit_limits(shas: Iterable[Sha], album: Album, limits: EncodingLimits, most: int | None) -> EncodingLimits:
     """Return limits under which these pictures fit into one request.
 
     Pictures that exceed the provider's maximum are compressed more; their sizes stay, because they were announced.
@@ -46,12 +46,12 @@ def fit_limits(shas: Iterable[Sha], album: Album, limits: WireLimits, most: int 
     return limits
 
 
-def data_url(wire: Wire) -> str:
+def data_url(wire: EncodedPicture) -> str:
     """Return a picture as a data URL."""
     return f"data:{wire.media_type};base64,{wire.base64.decode()}"
 
 
-def data_url_parts(wire: Wire) -> Iterable[bytes]:
+def data_url_parts(wire: EncodedPicture) -> Iterable[bytes]:
     """Return a picture as a data URL, in pieces."""
     return b"data:", wire.media_type.encode(), b";base64,", wire.base64
 
@@ -62,13 +62,13 @@ class PictureForm:
 
     block: Callable[[str, str], dict[str, Any]]
     """Builds the content block from a picture's text (or a reference to it) and its media type."""
-    text: Callable[[Wire], str]
+    text: Callable[[EncodedPicture], str]
     """A picture as the text of a block."""
     mark: str = ""
     """Prefix of a reference, followed by the picture's hash."""
     fields: tuple[str, ...] = ()
     """Fields of a request's body that hold a picture; if empty, pictures are items of lists."""
-    sent: Callable[[Wire], Iterable[bytes]] | None = None
+    sent: Callable[[EncodedPicture], Iterable[bytes]] | None = None
     """A picture as it appears in a body, in pieces, so that its bytes are not copied; default: its text."""
 
     def reference_to(self, sha: Sha) -> str:
@@ -80,7 +80,7 @@ class PictureForm:
         pictures = _ATTACHED.get()
         return body if pictures is None else self.fill(body, *pictures)
 
-    def fill(self, body: bytes, album: Album, limits: WireLimits) -> bytes:
+    def fill(self, body: bytes, album: Album, limits: EncodingLimits) -> bytes:
         """Return a JSON body with all references replaced by pictures."""
         parts: list[bytes] = []
         end = 0
@@ -106,13 +106,13 @@ class PictureForm:
         return re.compile(rf'{before}"(?P<reference>{self.mark}(?P<sha>[0-9a-f]+))"'.encode())
 
 
-def current_pictures() -> tuple[Album, WireLimits] | None:
+def current_pictures() -> tuple[Album, EncodingLimits] | None:
     """Return the album and limits that this task's requests use, or None."""
     return _ATTACHED.get()
 
 
 @contextmanager
-def attach_pictures(album: Album, limits: WireLimits) -> Iterator[None]:
+def attach_pictures(album: Album, limits: EncodingLimits) -> Iterator[None]:
     """Set the album and limits that this task's requests use."""
     token = _ATTACHED.set((album, limits))
     try:

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from editloupe.agent.messages import PICTURE
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.types import Usage
 
 CHARACTERS_PER_TOKEN = 4
@@ -59,7 +59,7 @@ def count_usage(message: AIMessage, estimate_request: Callable[[], int]) -> tupl
 
 
 def estimate_input(
-    messages: Sequence[AnyMessage], tools: Sequence[Mapping[str, Any]], album: Album, limits: WireLimits
+    messages: Sequence[AnyMessage], tools: Sequence[Mapping[str, Any]], album: Album, limits: EncodingLimits
 ) -> int:
     """Estimate the tokens of a request from its characters, its tools and the sizes of its pictures as sent."""
     characters, tokens = len(json.dumps([dict(tool) for tool in tools])) if tools else 0, 0

@@ -25,7 +25,7 @@ from hashlib import blake2b
 from typing import Any
 
 from editloupe._util.files import check_file
-from editloupe._util.json_safe import storable_text
+from editloupe._util.json_safe import sanitize_text
 from editloupe._util.text import number_of, verb
 from editloupe.evals.runs import edit_rows
 from editloupe.evals.runs.edit_rows import EditRecord, FileStamp, NewEdit
@@ -116,7 +116,7 @@ class EditFiles:
             before |= record.stamps()
         for path in edit.paths:
             if path not in self.hashes:
-                self._add(path, before.get(storable_text(str(path))))
+                self._add(path, before.get(sanitize_text(str(path))))
         self.pictures = {
             role: [self.hashes[path] for path in paths]
             for role, paths in edit.files.items()
@@ -136,7 +136,7 @@ class EditFiles:
         except (OSError, ImageError):
             return
         self.hashes[path] = sha
-        self.stamps[storable_text(str(path))] = FileStamp(status.st_size, status.st_mtime_ns, sha)
+        self.stamps[sanitize_text(str(path))] = FileStamp(status.st_size, status.st_mtime_ns, sha)
 
 
 class UnitsUnderWay:

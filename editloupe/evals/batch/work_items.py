@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeVar
 
 from langchain_core.messages import messages_from_dict
 
-from editloupe._util.files import file_name, make_folder, whole_file
-from editloupe._util.json_safe import fits, storable
+from editloupe._util.files import atomic_write, make_folder, safe_file_name
+from editloupe._util.json_safe import is_json_safe, sanitize
 from editloupe.agent.asker import NoAnswer
 from editloupe.agent.transport.errors import ModelFailed
 from editloupe.agent.transport.rate_limits import OverBudget
@@ -99,25 +99,25 @@ class TemporaryReplies:
             reply: Mapping[str, Any] = json.loads(self._path(key).read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        return reply if fits(reply) else storable(reply)
+        return reply if is_json_safe(reply) else sanitize(reply)
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Store a reply; it is on disk when this returns."""
-        text = json.dumps(reply if fits(reply) else storable(reply), default=str)
+        text = json.dumps(reply if is_json_safe(reply) else sanitize(reply), default=str)
         path = self._path(key)
         make_folder(path.parent)
-        with whole_file(path) as part:
+        with atomic_write(path) as part:
             part.write_bytes(self._without_secrets(text).encode())
 
     def drop(self, name: str) -> None:
         """Delete the replies of an item."""
-        shutil.rmtree(self._folder / file_name(name), ignore_errors=True)
+        shutil.rmtree(self._folder / safe_file_name(name), ignore_errors=True)
         if self._folder.is_dir() and not any(self._folder.iterdir()):
             self._folder.rmdir()
 
     def _path(self, key: str) -> Path:
         work = current_work()
-        return self._folder / (file_name(work.edit_id) if work else "") / f"{key}.json"
+        return self._folder / (safe_file_name(work.edit_id) if work else "") / f"{key}.json"
 
 
 class NamedItem(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.text import quoted
+from editloupe._util.text import quote_line
 from editloupe.agent.asker import Asker, NoAnswer
 from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
@@ -166,13 +166,13 @@ def asked(planned: Plan, pools: Pools) -> str:
         "text_change": item and item.text,
     }
     values: dict[str, Any] = {
-        "object": quoted(item.name) if item else "",
-        "reference": quoted(planned.reference or ""),
+        "object": quote_line(item.name) if item else "",
+        "reference": quote_line(planned.reference or ""),
         "position": lists["positions"][planned.position] if planned.position else "",
-        "current": quoted(known) if (known := current.get(planned.type)) else "not known",
+        "current": quote_line(known) if (known := current.get(planned.type)) else "not known",
         "colors": ", ".join(lists["lists"]["colors"]),
-        "names": ", ".join(quoted(one.name) for one in pools.available),
-        "counts": ", ".join(f"{quoted(one.name)} ({one.count})" for one in pools.available),
+        "names": ", ".join(quote_line(one.name) for one in pools.available),
+        "counts": ", ".join(f"{quote_line(one.name)} ({one.count})" for one in pools.available),
         "count": planned.count,
     }
     return " ".join(str(proposal_texts[name]).format(**values).split())
@@ -180,7 +180,7 @@ def asked(planned: Plan, pools: Pools) -> str:
 
 def inventory(pools: Pools) -> str:
     """Return the line that says what is in the picture by now."""
-    names = ", ".join(quoted(item.name) for item in pools.available) or "nothing that can be edited"
+    names = ", ".join(quote_line(item.name) for item in pools.available) or "nothing that can be edited"
     return f"By now the inventory holds: {names}."
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.json_safe import record_json, storable_text
+from editloupe._util.json_safe import dump_record, sanitize_text
 from editloupe.evals.forks.records import Fork
 from editloupe.evals.runs.run_folder import encode_file
 from editloupe.evals.runs.store import Run
@@ -30,7 +30,7 @@ def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
     def record(number: int) -> str:
         nonlocal stored
         stored = stored.model_copy(update={"number": number})
-        return record_json(stored)
+        return dump_record(stored)
 
     run.keep_fork(fork.edit.id, fork.parent.edit, fork.parent.criterion, fork.identity, record)
     return stored
@@ -168,7 +168,7 @@ def group_forks(run: Run, edit: str | None = None, criterion: str | None = None)
         criterion: A criterion; None for all.
     """
     columns = {"name": edit, "criterion": criterion}
-    equal = {column: storable_text(value) for column, value in columns.items() if value is not None}
+    equal = {column: sanitize_text(value) for column, value in columns.items() if value is not None}
     with run.reader() as reader:
         rows = reader.fork_facts(_FACTS, equal)
     groups: dict[str, ForkGroup] = {}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from editloupe._util.json_safe import storable_text
+from editloupe._util.json_safe import sanitize_text
 from editloupe._util.text import number_of, one_line, verb
 from editloupe.evals.labels.merge import LabelEntry, LabelSource, is_on_scale
 from editloupe.evals.manifests.jsonl_log import read_log_rows
@@ -213,13 +213,13 @@ class LabelReader:
 def find_rater(values: Mapping[str, Any]) -> str | None:
     """Return the annotator's name from the first column that has one."""
     for column in RATER:
-        if values.get(column) is not None and (name := " ".join(storable_text(str(values[column])).split())):
+        if values.get(column) is not None and (name := " ".join(sanitize_text(str(values[column])).split())):
             return name
     return None
 
 
 def _clean_text(value: Any) -> str | None:
-    return None if value is None or value == "" else storable_text(str(value))
+    return None if value is None or value == "" else sanitize_text(str(value))
 
 
 def _describe_edit(row: Row) -> str:

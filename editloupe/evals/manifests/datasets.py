@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.errors import first_error
-from editloupe._util.json_safe import storable_text
+from editloupe._util.json_safe import sanitize_text
 from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.outputs import OutputNames, detect_output_names
 from editloupe.evals.manifests.readers import REQUIRED, Row, find_reader
@@ -100,7 +100,7 @@ class Manifest:
 
 
 def _key(edit_id: str, model: Any) -> str:
-    return edit_id if model is None else f"{edit_id}\0{storable_text(str(model))}"
+    return edit_id if model is None else f"{edit_id}\0{sanitize_text(str(model))}"
 
 
 def _of_model(row: Row, model: str) -> Row:
@@ -152,10 +152,10 @@ def build_edit(row: Row, folder: Path, allow_outside: bool = False, output: Path
 def _id(row: Row) -> str:
     value = row.values.get("id")
     if value is None or value == "":
-        return storable_text(Path(str(row.values.get("edited") or row.values["source"])).stem)
+        return sanitize_text(Path(str(row.values.get("edited") or row.values["source"])).stem)
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise row.error('"id" must be a text or a whole number')
-    return storable_text(str(value))
+    return sanitize_text(str(value))
 
 
 def _path(row: Row, name: str, value: Any, folder: Path, allow_outside: bool) -> Path:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from editloupe._util.json_safe import storable
+from editloupe._util.json_safe import sanitize
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.preferences.pairs import TIE, UNCLEAR, OpenPair, PairSide
 from editloupe.evals.runs.unit_rows import timestamp
@@ -162,7 +162,7 @@ class PairAnswers:
 
     def _append(self, pair: OpenPair, who: str, content: dict[str, Any]) -> None:
         row = {"pair": pair.id, "dimension": pair.dimension, "who": who, "when": timestamp(), **content}
-        line = json.dumps(storable(row), ensure_ascii=False).encode()
+        line = json.dumps(sanitize(row), ensure_ascii=False).encode()
         with self._lock:
             self._read()
             try:

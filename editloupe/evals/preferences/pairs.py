@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from editloupe._util.files import make_folder, text_file
+from editloupe._util.files import atomic_text_file, make_folder
 from editloupe._util.json_safe import content_key
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.rubrics.rubric_files import describe_validation_error
@@ -109,7 +109,7 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> int:
     """Write a JSONL file atomically and return the number of its lines."""
     make_folder(path.parent)
     count = 0
-    with text_file(path) as out:
+    with atomic_text_file(path) as out:
         for record in records:
             out.write(json.dumps(record, ensure_ascii=False) + "\n")
             count += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from editloupe._util.json_safe import content_key, storable_text
+from editloupe._util.json_safe import content_key, sanitize_text
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.schema import VERSION
 from editloupe.judge.question_key import QuestionSpec, describe_changes
@@ -70,10 +70,10 @@ def find_name_by_keys(
 def add_questions(connection: sqlite3.Connection, clean: Secrets, specs: Sequence[QuestionSpec], name: str) -> None:
     """Store questions as those of a configuration."""
     for question in specs:
-        facts = clean(storable_text(json.dumps(question.facts, sort_keys=True, ensure_ascii=False, default=str)))
+        facts = clean(sanitize_text(json.dumps(question.facts, sort_keys=True, ensure_ascii=False, default=str)))
         connection.execute(
             "INSERT OR IGNORE INTO asked (asked, criterion, facts) VALUES (?, ?, ?)",
-            (question.key, storable_text(question.criterion), facts),
+            (question.key, sanitize_text(question.criterion), facts),
         )
         link_question(connection, name, question.key)
 

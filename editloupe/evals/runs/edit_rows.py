@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from editloupe._util.json_safe import content_key, record_json, storable_text
+from editloupe._util.json_safe import content_key, dump_record, sanitize_text
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.damage import UNREADABLE, Damage
 from editloupe.pictures.memory import PictureSource
@@ -84,7 +84,7 @@ def hash_content(edit: Edit, hashes: Mapping[PictureSource, Sha]) -> str | None:
 def find_edit_records(connection: sqlite3.Connection, edit_id: str) -> list[EditRecord]:
     """Return the rows with an id: one per model and content."""
     query = f"SELECT {', '.join(EditRecord._fields)} FROM edits WHERE edit_id = ? ORDER BY edit"
-    return [EditRecord(*row) for row in connection.execute(query, (storable_text(edit_id),))]
+    return [EditRecord(*row) for row in connection.execute(query, (sanitize_text(edit_id),))]
 
 
 def find_same_edit(records: Iterable[EditRecord], model: str | None, content: str | None) -> EditRecord | None:
@@ -119,12 +119,12 @@ def upsert_edit(connection: sqlite3.Connection, new: NewEdit, clean: Secrets) ->
     same = find_same_edit(records, stored_model(edit), new.content)
     if same is not None and edit.model is None and same.model is not None:
         edit = edit.model_copy(update={"model": same.model})
-    facts = clean(storable_text(record_json(edit)))
+    facts = clean(sanitize_text(dump_record(edit)))
     files = json.dumps({path: list(stamp) for path, stamp in new.stamps.items()})
     if same is None:
         values = (
             _find_free_name(connection, edit, bool(records)),
-            storable_text(edit.id),
+            sanitize_text(edit.id),
             stored_model(edit),
             new.content,
             _position(connection, new.position),
@@ -162,7 +162,7 @@ def delete_edits(connection: sqlite3.Connection, edits: Iterable[int]) -> None:
 
 def stored_model(edit: Edit) -> str | None:
     """Return an edit's model as the tables store it."""
-    return None if edit.model is None else storable_text(edit.model)
+    return None if edit.model is None else sanitize_text(edit.model)
 
 
 def _position(connection: sqlite3.Connection, position: int | None) -> int:
@@ -173,7 +173,7 @@ def _position(connection: sqlite3.Connection, position: int | None) -> int:
 
 def _find_free_name(connection: sqlite3.Connection, edit: Edit, taken: bool) -> str:
     """Return the id; `id@model` if another edit has it; with a number at the end if that is taken too."""
-    plain = storable_text(edit.id)
+    plain = sanitize_text(edit.id)
     stem = f"{plain}@{stored_model(edit)}" if taken and edit.model else plain
     name, number = stem, 1
     while connection.execute("SELECT 1 FROM edits WHERE name = ?", (name,)).fetchone():

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from editloupe._util.json_safe import storable_text
+from editloupe._util.json_safe import sanitize_text
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.damage import iter_rows
@@ -219,7 +219,7 @@ class RunReader:
     def holds_edit(self, name: str) -> bool:
         """True if an edit has this name or id."""
         query = "SELECT 1 FROM edits WHERE name = :name OR edit_id = :name"
-        return self.connection.execute(query, {"name": storable_text(name)}).fetchone() is not None
+        return self.connection.execute(query, {"name": sanitize_text(name)}).fetchone() is not None
 
     def edits_with_id(self, edit_id: str) -> list[EditRecord]:
         """Return everything the run holds under an id: one row per model and content."""
@@ -360,7 +360,7 @@ class RunReader:
         """Return the number and the JSON record of forks in order, of all edits or of one by its name or id."""
         tests: dict[str, tuple[str, ...]] = {}
         if edit is not None:
-            tests["(name = ? OR edit_id = ?)"] = (storable_text(edit),) * 2
+            tests["(name = ? OR edit_id = ?)"] = (sanitize_text(edit),) * 2
         if number is not None:
             tests["fork = ?"] = (number,)
         where = f" WHERE {' AND '.join(tests)}" if tests else ""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from editloupe.evals.runs import schema
 from editloupe.pictures.decode import Album, Picture
-from editloupe.pictures.encode import LONG_SIDE, WireLimits, encode
+from editloupe.pictures.encode import LONG_SIDE, EncodingLimits, encode
 from editloupe.pictures.pixels import ImageError
 from editloupe.types import Judgement, Sha, UserError
 
@@ -158,7 +158,7 @@ def encode_file(picture: Picture) -> tuple[str, bytes]:
     if picture.file:
         return SUFFIXES[picture.file[0]], picture.file[1]
     if max(picture.size) <= LONG_SIDE:
-        wire = picture.wire(WireLimits())
+        wire = picture.wire(EncodingLimits())
         return SUFFIXES[wire.media_type], base64.b64decode(wire.base64)
     return ".jpg", encode(picture.pixels, "jpeg")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from editloupe._util.json_safe import content_key, finite_number, storable, storable_text, whole_number
+from editloupe._util.json_safe import clamp_integer, content_key, finite_number, sanitize, sanitize_text
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import UnreadableRunJson, read_about
@@ -190,7 +190,7 @@ class Run:
 
     def _canonical(self, description: Mapping[str, Any]) -> str:
         text = json.dumps(description, sort_keys=True, ensure_ascii=False, default=str)
-        return self._without_secrets(storable_text(text))
+        return self._without_secrets(sanitize_text(text))
 
     def _write_about(self, about: Mapping[str, Any]) -> None:
         part = self.folder / f".{ABOUT}.part"
@@ -260,8 +260,8 @@ class Run:
         with self.transaction() as connection:
             connection.execute(schema.FORKS)
             number = int(connection.execute("SELECT coalesce(max(fork), 0) + 1 FROM forks").fetchone()[0])
-            texts = map(storable_text, (edit_id, name, criterion))
-            row = (number, *texts, identity, self._without_secrets(storable_text(record(number))))
+            texts = map(sanitize_text, (edit_id, name, criterion))
+            row = (number, *texts, identity, self._without_secrets(sanitize_text(record(number))))
             connection.execute("INSERT INTO forks VALUES (?, ?, ?, ?, ?, ?)", row)
 
     @contextmanager
@@ -292,14 +292,14 @@ class Run:
         try:
             text = json.dumps(reply)
         except (TypeError, ValueError, RecursionError):
-            text = json.dumps(storable(reply))
-        row = (key, None if edit_id is None else storable_text(edit_id), self._without_secrets(text), timestamp())
+            text = json.dumps(sanitize(reply))
+        row = (key, None if edit_id is None else sanitize_text(edit_id), self._without_secrets(text), timestamp())
         with self._turn, self._write_errors():
             self._connection.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", row)
 
     def replies_of(self, edit_id: str) -> dict[str, dict[str, Any]]:
         """Return all stored replies of an edit, by request."""
-        query, values = "SELECT key, reply FROM replies WHERE edit_id = ?", (storable_text(edit_id),)
+        query, values = "SELECT key, reply FROM replies WHERE edit_id = ?", (sanitize_text(edit_id),)
         with self._turn:
             rows = self._connection.execute(query, values).fetchall()
         return {key: reply for key, text in rows if (reply := read_reply(self.damage, key, text)) is not None}
@@ -308,12 +308,12 @@ class Run:
         """Add the tokens and cost of one reply to the run's spending, whatever the outcome of its unit."""
         added = ", ".join(f"{name} = {name} + excluded.{name}" for name in _USAGE)
         marks = ", ".join("?" * (len(_USAGE) + 2))
-        counts = (whole_number(getattr(usage, name)) for name in _USAGE)
+        counts = (clamp_integer(getattr(usage, name)) for name in _USAGE)
         with self._turn, self._write_errors():
             self._connection.execute(
                 f"INSERT INTO spent (judge, {', '.join(_USAGE)}, cost) VALUES ({marks}) ON CONFLICT (judge) DO UPDATE "
                 f"SET {added}, cost = cost + excluded.cost",
-                (storable_text(judge), *counts, finite_number(cost)),
+                (sanitize_text(judge), *counts, finite_number(cost)),
             )
 
     def read_spending(self) -> tuple[Usage, float | None]:
@@ -394,14 +394,14 @@ class Run:
         Raises:
             UserError: No edit or several edits are called so.
         """
-        wanted = storable_text(name)
+        wanted = sanitize_text(name)
         query = (
             "SELECT name, edit_id, model FROM edits WHERE name = :wanted OR edit_id = :wanted ORDER BY position, edit"
         )
         with self._turn:
             rows = self._connection.execute(query, {"wanted": wanted}).fetchall()
         if model is not None:
-            rows = [row for row in rows if row[2] == storable_text(model)]
+            rows = [row for row in rows if row[2] == sanitize_text(model)]
             if not rows:
                 raise UserError(f'the run {self.folder.name} has no edit "{wanted}" of the model "{model}"')
         elif any(row[0] == wanted for row in rows):
@@ -424,7 +424,7 @@ class Run:
         )
         for column, wanted in (("criterion", criterion), ("repeat", repeat), ("asked", asked)):
             if wanted is not None:
-                query, values = f"{query} AND verdicts.{column} = ?", [*values, storable_text(str(wanted))]
+                query, values = f"{query} AND verdicts.{column} = ?", [*values, sanitize_text(str(wanted))]
         with self._turn:
             order = "ORDER BY verdicts.criterion, verdicts.asked, verdicts.repeat, traces.trace"
             heads = self._connection.execute(f"{query} {order}", values).fetchall()

@@ -14,13 +14,13 @@ from pydantic import TypeAdapter
 
 from editloupe._util.json_safe import (
     MARK,
+    clamp_integer,
     content_key,
+    dump_record,
     finite_number,
-    fits,
-    record_json,
-    storable,
-    storable_text,
-    whole_number,
+    is_json_safe,
+    sanitize,
+    sanitize_text,
 )
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.damage import Damage
@@ -149,26 +149,26 @@ class JudgementRecord:
         question = self.questions.get(criterion) or QuestionKey(self._build_unknown_spec(criterion).key, None)
         used = sorted({seen.tool for trace in traces for step in trace.steps for seen in step.observations})
         return {
-            "criterion": storable_text(criterion),
+            "criterion": sanitize_text(criterion),
             "asked": question.asked,
             "shown": question.shown,
             "repeat": self.repeat,
             "used": _text(json.dumps(used), clean),
             "tries": self.tries.get(criterion, 1),
             "configuration": self.configuration,
-            "protocol": storable_text(self.judgement.protocol),
+            "protocol": sanitize_text(self.judgement.protocol),
             "mode": self.judgement.mode,
-            "judge": storable_text(self.judgement.judge),
+            "judge": sanitize_text(self.judgement.judge),
             "status": outcome.status,
-            "label": storable_text(judged.label) if judged and judged.label is not None else None,
+            "label": sanitize_text(judged.label) if judged and judged.label is not None else None,
             "score": finite_number(judged.score) if judged else None,
             "score_100": finite_number(judged.score_100) if judged else None,
             "reason": None if isinstance(outcome, Verdict) else outcome.reason.value,
             "steps": outcome.steps,
-            **{name: whole_number(getattr(usage, name)) for name in Usage.model_fields},
+            **{name: clamp_integer(getattr(usage, name)) for name in Usage.model_fields},
             "cost": finite_number(self.price.outcome_cost(outcome)) if self.price else None,
             "seconds": max((_duration(trace.seconds) for trace in traces), default=0.0),
-            "outcome": _text(record_json(outcome), clean),
+            "outcome": _text(dump_record(outcome), clean),
             "finished_at": timestamp(),
         }
 
@@ -196,8 +196,8 @@ class JudgementRecord:
 
     def _trace(self, trace: Trace, clean: Secrets) -> tuple[tuple[Any, ...], list[tuple[float, str]]]:
         prompt = tuple(hash_text(_text(text, clean)) for text in trace.prompt)
-        head = record_json(trace.model_copy(update={"prompt": prompt}), without={"steps"})
-        steps = [(_duration(step.seconds), _text(record_json(step), clean)) for step in trace.steps]
+        head = dump_record(trace.model_copy(update={"prompt": prompt}), without={"steps"})
+        steps = [(_duration(step.seconds), _text(dump_record(step), clean)) for step in trace.steps]
         return (trace.target, _duration(trace.seconds), _text(head, clean)), steps
 
 
@@ -221,7 +221,7 @@ def timestamp() -> str:
 
 
 def _text(text: str, clean: Secrets) -> str:
-    return clean(storable_text(text))
+    return clean(sanitize_text(text))
 
 
 def _duration(seconds: float) -> float:
@@ -361,7 +361,7 @@ def read_reply(damage: Damage, key: str, text: Any) -> dict[str, Any] | None:
     """Return a stored reply; None if it cannot be read, so that the request is sent again."""
     with damage.reading("kept replies", key[:12]):
         reply = dict(json.loads(text))
-        return reply if fits(reply) else dict(storable(reply))
+        return reply if is_json_safe(reply) else dict(sanitize(reply))
     return None
 
 

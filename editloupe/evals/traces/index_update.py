@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from editloupe._util.json_safe import storable_text
+from editloupe._util.json_safe import sanitize_text
 from editloupe.evals.labels.files import EditName, list_label_files
 from editloupe.evals.labels.human import RunLabels, find_answers, merge_run_labels
 from editloupe.evals.runs.damage import UNREADABLE
@@ -267,7 +267,7 @@ def _put_edits(index: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> No
 
 
 def _put_columns(index: sqlite3.Connection, columns: Iterable[str]) -> None:
-    index.executemany("INSERT OR IGNORE INTO columns VALUES (?)", [(storable_text(name),) for name in columns])
+    index.executemany("INSERT OR IGNORE INTO columns VALUES (?)", [(sanitize_text(name),) for name in columns])
 
 
 def _crc(row: EditRecord) -> int:
@@ -319,8 +319,8 @@ def _take_configurations(index: sqlite3.Connection, run: Run, source: RunReader)
     rows = [
         (
             place,
-            storable_text(each.name),
-            storable_text(each.title),
+            sanitize_text(each.name),
+            sanitize_text(each.title),
             each.units,
             count_completion(run, source, each).describe(),
             measure_clock_seconds(source, each.name),
@@ -331,7 +331,7 @@ def _take_configurations(index: sqlite3.Connection, run: Run, source: RunReader)
     index.execute("DELETE FROM configurations")
     index.executemany("INSERT INTO configurations VALUES (?, ?, ?, ?, ?, ?)", rows)
     names = {each.name for each in configurations}
-    pairs = {(asked, storable_text(name)) for name, asked in source.questions_by_configuration() if name in names}
+    pairs = {(asked, sanitize_text(name)) for name, asked in source.questions_by_configuration() if name in names}
     before = set(map(tuple, index.execute("SELECT asked, configuration FROM asked")))
     index.execute("DELETE FROM asked")
     index.executemany("INSERT INTO asked VALUES (?, ?)", pairs)
@@ -357,7 +357,7 @@ def _plain(value: Any) -> Any:
     """Return a value that SQLite can store."""
     if value is None or isinstance(value, (int, float)):
         return value
-    return storable_text(value if isinstance(value, str) else str(value))
+    return sanitize_text(value if isinstance(value, str) else str(value))
 
 
 # Steps
@@ -483,7 +483,7 @@ def _put_facts(index: sqlite3.Connection, facts: Mapping[int, StepFacts], ration
     )
     index.executemany(
         "INSERT INTO words (rowid, thought, called, observed, replied) VALUES (?, ?, ?, ?, ?)",
-        [(entries[unit], *map(storable_text, own.texts())) for unit, own in facts.items()],
+        [(entries[unit], *map(sanitize_text, own.texts())) for unit, own in facts.items()],
     )
     remember(index, "entry", first + len(facts) - 1)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.json_safe import storable, storable_text
+from editloupe._util.json_safe import sanitize, sanitize_text
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.runs.run_folder import TRACE_NOTES
 from editloupe.evals.runs.store import Run
@@ -60,18 +60,18 @@ def read_notes(folder: Path) -> dict[TraceKey, TagsAndNote]:
 
 def write_note(folder: Path, key: TraceKey, tags: Iterable[str], note: str) -> TagsAndNote:
     """Write tags and note of a trace, replacing earlier ones; nothing is written if they are the same."""
-    plain_tags = tuple(dict.fromkeys(" ".join(storable_text(tag).split()) for tag in tags if tag.strip()))
+    plain_tags = tuple(dict.fromkeys(" ".join(sanitize_text(tag).split()) for tag in tags if tag.strip()))
     if len(plain_tags) > MOST_TAGS or any(len(tag) > LONGEST_TAG for tag in plain_tags):
         raise UserError(f"a trace can have up to {MOST_TAGS} tags of up to {LONGEST_TAG} characters")
     if len(note) > LONGEST_NOTE:
         raise UserError(f"a note can have up to {LONGEST_NOTE} characters")
-    written = TagsAndNote(plain_tags, storable_text(note).strip())
+    written = TagsAndNote(plain_tags, sanitize_text(note).strip())
     if read_notes(folder).get(key, TagsAndNote()) == written:
         return written
     row = {**vars(key), "tags": list(plain_tags), "note": written.note, "at": timestamp()}
     path = folder / FILE
     try:
-        append_line(path, json.dumps(storable(row), ensure_ascii=False).encode())
+        append_line(path, json.dumps(sanitize(row), ensure_ascii=False).encode())
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror or error})") from None
     return written

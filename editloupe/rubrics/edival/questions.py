@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from editloupe._util.text import quoted
+from editloupe._util.text import quote_line
 from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import CJK, Task, add_article
@@ -69,9 +69,9 @@ def build_precheck(task: Task, worded: Rubric | None = None) -> Rubric:
 def _fill_in(name: str, task: Task, worded: Rubric | None) -> Rubric:
     words = worded.parts.get(name, build_parts()[name]) if worded else build_parts()[name]
     values = {key: getattr(task, key) for key in ("object", "color", "material", "background", "new_object")}
-    said = {key: quoted(str(value)) for key, value in values.items() if value is not None}
+    said = {key: quote_line(str(value)) for key, value in values.items() if value is not None}
     if task.new_object is not None:
-        said["new_object"] = quoted(add_article(task.new_object))
+        said["new_object"] = quote_line(add_article(task.new_object))
     rubric = _text(_FILES[name])
     mode = rubric.modes["tools"].model_copy(update={"setting": words.setting})
     changes: dict[str, Any] = {

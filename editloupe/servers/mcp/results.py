@@ -10,11 +10,11 @@ from typing import Any, Literal
 from mcp_types import CallToolResult, ImageContent, TextContent
 from pydantic import BaseModel, Field
 
-from editloupe._util.json_safe import storable
+from editloupe._util.json_safe import sanitize
 from editloupe.agent.transport.errors import clean
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.pictures.decode import Picture
-from editloupe.pictures.encode import LONG_SIDE, Wire, WireLimits
+from editloupe.pictures.encode import LONG_SIDE, EncodedPicture, EncodingLimits
 
 
 class PictureNote(BaseModel):
@@ -150,7 +150,7 @@ def build_result(text: str, output: ToolOutput, pictures: Sequence[ShownPicture]
         notes.append(f"the first {MOST_PICTURES} of {len(pictures)} pictures are shown")
         pictures = pictures[:MOST_PICTURES]
     room = int(limit * TEXT_SHARE)
-    text, data, cut = _shorten_to_fit(_CLEAN(text), _CLEAN.in_value(storable(output)), room // 2)
+    text, data, cut = _shorten_to_fit(_CLEAN(text), _CLEAN.in_value(sanitize(output)), room // 2)
     notes += [cut] if cut else []
     wires = _encode_pictures(pictures, limit - room - ENVELOPE)
     described = []
@@ -164,7 +164,7 @@ def build_result(text: str, output: ToolOutput, pictures: Sequence[ShownPicture]
                 f"so that the result stays below {limit / 10**6:g} MB"
             )
     notes = [_CLEAN(note) for note in notes]
-    data |= {"notes": notes, "pictures": storable(described)}
+    data |= {"notes": notes, "pictures": sanitize(described)}
     full_text = "\n".join([text, *(f"Note: {note.rstrip('.')}." for note in notes)])
     content: list[Any] = [TextContent(type="text", text=full_text)]
     for number, (note, wire) in enumerate(zip(described, wires, strict=True), 1):
@@ -173,11 +173,11 @@ def build_result(text: str, output: ToolOutput, pictures: Sequence[ShownPicture]
     return CallToolResult(content=content, structured_content=data)
 
 
-def _encode_pictures(pictures: Sequence[ShownPicture], room: int) -> list[Wire]:
+def _encode_pictures(pictures: Sequence[ShownPicture], room: int) -> list[EncodedPicture]:
     """Encode all pictures within `room` bytes of base64; the largest is shrunk first."""
     heaviest = room * 3 // 4
     while True:
-        wires = [item.picture.wire(WireLimits(LONG_SIDE, heaviest)) for item in pictures]
+        wires = [item.picture.wire(EncodingLimits(LONG_SIDE, heaviest)) for item in pictures]
         if sum(len(wire.base64) for wire in wires) <= room or heaviest < 4096:
             return wires
         heaviest = int(max(wire.bytes for wire in wires) * 0.75)

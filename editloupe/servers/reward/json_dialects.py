@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from editloupe._util.json_safe import storable
+from editloupe._util.json_safe import sanitize
 from editloupe.judge.edit_score import EditScore, outcome_facts
 from editloupe.servers.reward.requests import (
     BadRequest,
@@ -22,7 +22,7 @@ from editloupe.servers.reward.requests import (
     read_json,
 )
 from editloupe.servers.reward.scoring import EditScorer
-from editloupe.types import Boxes, Edit, Record, Several
+from editloupe.types import Boxes, Edit, FailFastTuple, Record
 
 IDENTITY = ("request_id", "sample_id", "group_id", "source_rank", "policy_version", "idempotency_key")
 """Fields that a UniRL client expects back with every item."""
@@ -47,8 +47,8 @@ class ScoreItem(RequestPart):
     """One sample of a UniRL request."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    history: Several[Turn]
-    required_rewards: Several[str] = ()
+    history: FailFastTuple[Turn]
+    required_rewards: FailFastTuple[str] = ()
     metadata: Mapping[str, Any] | None = None
 
 
@@ -56,7 +56,7 @@ class ScoreRequest(RequestPart):
     """UniRL's `POST /score`."""
 
     protocol_version: str | None = None
-    requests: Several[ScoreItem]
+    requests: FailFastTuple[ScoreItem]
 
 
 def _read_unirl(body: bytes, limits: RequestLimits) -> ParsedRequest:
@@ -99,9 +99,9 @@ def _answer_unirl(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: Ed
 class ComputeRequest(RequestPart):
     """Flow-Factory's `POST /compute`."""
 
-    prompt: Several[str]
-    image: Several[str] | None = None
-    condition_images: Several[Several[str]] | None = None
+    prompt: FailFastTuple[str]
+    image: FailFastTuple[str] | None = None
+    condition_images: FailFastTuple[FailFastTuple[str]] | None = None
     video: Any = None
 
 
@@ -142,9 +142,9 @@ def _answer_flow_factory(parsed: ParsedRequest, scored: Sequence[EditScore], sco
 class RewardRequest(RequestPart):
     """OpenRLHF's remote reward model."""
 
-    query: Several[str]
-    prompts: Several[str] | None = None
-    labels: Several[Any] | None = None
+    query: FailFastTuple[str]
+    prompts: FailFastTuple[str] | None = None
+    labels: FailFastTuple[Any] | None = None
 
 
 _DATA_URL = re.compile(r"data:image/[a-z+.-]{1,20};base64,[A-Za-z0-9+/=]+")
@@ -188,7 +188,7 @@ class OwnEdit(Record):
     target_boxes: Boxes = ()
     hint: str | None = None
     model: str | None = None
-    images: Mapping[str, Several[str]] = {}
+    images: Mapping[str, FailFastTuple[str]] = {}
     """Pictures in further roles, such as reference or references."""
     extra: Mapping[str, Any] = {}
     """Further fields, for protocols that read them."""
@@ -197,7 +197,7 @@ class OwnEdit(Record):
 class OwnRequest(Record):
     """Our own `POST /v1/judge`."""
 
-    edits: Several[OwnEdit]
+    edits: FailFastTuple[OwnEdit]
 
 
 def _read_own(body: bytes, limits: RequestLimits) -> ParsedRequest:
@@ -224,7 +224,7 @@ def _answer_own(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: Edit
                 "score": edit_score.score,
                 "why": edit_score.why,
                 "known": edit_score.known,
-                "verdicts": [storable(outcome_facts(outcome)) for outcome in edit_score.verdicts],
+                "verdicts": [sanitize(outcome_facts(outcome)) for outcome in edit_score.verdicts],
                 "usage": edit_score.usage.model_dump(),
             }
             for name, edit_score in zip(names, scored, strict=True)

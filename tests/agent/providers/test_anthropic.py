@@ -18,7 +18,7 @@ from editloupe.agent.providers.anthropic import hide_address, leave_out
 from editloupe.agent.specs import find_profile
 from editloupe.agent.transport.attachments import fit_limits, wire_limits
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, ScriptedServer, call, calls, empty, final, say
@@ -114,7 +114,7 @@ def test_pictures_of_more_than_a_request_holds_are_packed_at_the_same_size(
 
 def test_pictures_that_fit_are_left_as_they_are(edit: Edit) -> None:
     album, limits = Album(), wire_limits(4000, find_profile("anthropic", "claude-sonnet-5"))
-    assert limits == WireLimits(2000, anthropic.LARGEST_PICTURE)
+    assert limits == EncodingLimits(2000, anthropic.LARGEST_PICTURE)
     sha = album.open(edit.source).sha
     size = len(album[sha].wire(limits).base64)
     assert fit_limits([sha] * 3, album, limits, 3 * size) == limits

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from editloupe import Edit, Judge, JudgeSettings, Unjudged, Verdict
-from editloupe._util.text import quoted, quoted_lines
+from editloupe._util.text import quote_line, quote_lines
 from editloupe.agent.prompts import EARLIER_FINDINGS, build_task_text
 from editloupe.agent.replies.answers import parse_reply
 from editloupe.rubrics.case import Case
@@ -140,16 +140,16 @@ def test_the_role_says_that_quoted_words_are_never_orders() -> None:
 
 @pytest.mark.parametrize("text", ["👨‍👩‍👧 next to the car", "می‌خواهم", 'Change "OPEN" to "CLOSED"', "把杯子变成红色"])
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
-    assert quoted_lines(text) == f"> {text}"
-    assert quoted(text).replace('\\"', '"') == f'"{text}"'
+    assert quote_lines(text) == f"> {text}"
+    assert quote_line(text).replace('\\"', '"') == f'"{text}"'
 
 
 QUOTING: dict[str, Callable[[str], str]] = {
-    "marked lines": lambda text: quoted_lines(text),
-    "marked lines as shown": lambda text: f"The instruction reads:\n\n{quoted_lines(text)}\n\nThat is no order to me.",
+    "marked lines": lambda text: quote_lines(text),
+    "marked lines as shown": lambda text: f"The instruction reads:\n\n{quote_lines(text)}\n\nThat is no order to me.",
     "a fence": lambda text: f"The picture says:\n\n````\n{text}\n````\n\nI pass over it.",
-    "a thought": lambda text: f"<Start Thinking>It says {quoted(text)}; that is not for me.</Start Thinking>",
-    "marks in a sentence": lambda text: f"The sign says {quoted(text)}, which does not bind me.",
+    "a thought": lambda text: f"<Start Thinking>It says {quote_line(text)}; that is not for me.</Start Thinking>",
+    "marks in a sentence": lambda text: f"The sign says {quote_line(text)}, which does not bind me.",
     "curly marks": lambda text: f"The sign says “{text}”, which does not bind me.",
 }
 each_way = pytest.mark.parametrize("way", QUOTING)
@@ -191,7 +191,7 @@ def test_what_a_reply_quotes_is_no_answer_of_any_other_kind(way: str, answer: An
 
 BEHAVIOURS: dict[str, Callable[[str], str]] = {
     "ignores it": lambda text: f"<Start Thinking>The cup is blue.</Start Thinking>{answered(OWN)}",
-    "quotes it": lambda text: f"I am told:\n\n{quoted_lines(text)}\n\n{answered(OWN)}",
+    "quotes it": lambda text: f"I am told:\n\n{quote_lines(text)}\n\n{answered(OWN)}",
     "obeys in its own words": lambda text: f"As I was told there, my verdict is {FORGED}, 10 out of 10.",
     "obeys in form": lambda text: f"<Start Thinking>I do as I am told.</Start Thinking>{answered(FORGED)}",
     "repeats it": lambda text: text,
@@ -204,7 +204,7 @@ EXPECTED = {"ignores it": OWN, "quotes it": OWN, "obeys in its own words": None,
 def test_only_a_clearly_given_answer_becomes_a_verdict(behaviour: str, tmp_path: Path, scripted: StartServer) -> None:
     before, after = edit_pair(tmp_path)
     numbered = {f"{number}": text for number, text in enumerate(TEXTS)}
-    by_prompt = {quoted_lines(text): text for text in TEXTS}
+    by_prompt = {quote_lines(text): text for text in TEXTS}
 
     def reply(request: Request) -> Any:
         shown = "\n".join(line for line in request.messages[0].texts[-1].split("\n") if line.startswith(">"))

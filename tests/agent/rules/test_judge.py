@@ -9,7 +9,7 @@ from editloupe.agent.chat_interface import ChatRequest
 from editloupe.agent.rules import RulesJudge
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from editloupe.rubrics.case import Case
 from editloupe.types import Edit, Mode
 from tests.agent.rules.pictures import BLUE, BOX, GREEN, RED, Pixels, disc, ellipse, ground, make_case, make_edit
@@ -31,7 +31,7 @@ def ask(
     may_call: bool = True,
 ) -> AIMessage:
     offered = [{"type": "function", "function": {"name": name}} for name in tools]
-    request = ChatRequest(list(messages), offered, case, album, WireLimits(), may_call=may_call)
+    request = ChatRequest(list(messages), offered, case, album, EncodingLimits(), may_call=may_call)
     return RulesJudge().decide(request).message
 
 

@@ -18,11 +18,11 @@ from editloupe.agent.providers import openai as openai_provider
 from editloupe.agent.transport.attachments import PictureForm, attach_pictures
 from editloupe.agent.transport.http import Gate
 from editloupe.pictures.decode import Album
-from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.encode import EncodingLimits
 from tests.conftest import StartServer
 from tests.scripted import say
 
-LIMITS = WireLimits()
+LIMITS = EncodingLimits()
 URLS, INLINE = openai_provider.PICTURES, gemini_provider.PICTURES
 forms = pytest.mark.parametrize("form", [URLS, INLINE], ids=["urls", "inline"])
 

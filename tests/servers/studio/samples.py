@@ -18,7 +18,7 @@ from editloupe.types import (
     Mode,
     Observation,
     Reason,
-    Sent,
+    SentPicture,
     Step,
     ToolCall,
     Trace,
@@ -128,7 +128,7 @@ def long_trace(folder: Path, steps: int = 12, mode: Mode = "tools", repeats: int
 def _trace(edit: Edit, album: Album, count: int, repeat: int, mode: Mode, thought: str) -> Trace:
     source, edited = album.open(edit.source), album.open(edit.edited)
     sent = tuple(
-        Sent(name=name, sha=p.sha, original_size=p.size, size=p.size, format="png", bytes=9, scale=1.0)
+        SentPicture(name=name, sha=p.sha, original_size=p.size, size=p.size, format="png", bytes=9, scale=1.0)
         for name, p in (("Source Image", source), ("Edited Image", edited))
     )
     usage = Usage(requests=1, input_tokens=700, output_tokens=50)

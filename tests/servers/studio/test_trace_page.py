@@ -9,7 +9,7 @@ from pathlib import Path
 
 from editloupe.evals.runs.store import Run
 from editloupe.servers.studio.traces.trace_view import build_steps, describe_parting, find_parting, find_roles
-from editloupe.types import Observation, Sent, Step, ToolCall, Trace
+from editloupe.types import Observation, SentPicture, Step, ToolCall, Trace
 from tests.evals.sample_runs import Line, make_run
 from tests.servers.studio.conftest import OpenStudio
 from tests.servers.studio.samples import long_trace
@@ -29,8 +29,8 @@ def zoom(index: int, box: list[int], **data: object) -> Step:
     return Step(index=index, thought=f"{index}", calls=(call,), observations=(seen,))
 
 
-def sent(name: str, sha: str) -> Sent:
-    return Sent(name=name, sha=sha, original_size=(9, 9), size=(9, 9), format="png", bytes=1, scale=1.0)
+def sent(name: str, sha: str) -> SentPicture:
+    return SentPicture(name=name, sha=sha, original_size=(9, 9), size=(9, 9), format="png", bytes=1, scale=1.0)
 
 
 def test_every_box_the_judge_asked_for_or_was_shown_is_drawn() -> None:

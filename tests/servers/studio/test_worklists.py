@@ -16,7 +16,7 @@ from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.trust.label_queue import LabelQueue, QueuedEdit
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.registry import get_protocol
-from editloupe.types import Edit, Judgement, Observation, Sent, Step, Trace, Verdict
+from editloupe.types import Edit, Judgement, Observation, SentPicture, Step, Trace, Verdict
 from tests.servers.studio.conftest import OpenStudio
 from tests.servers.studio.samples import LABELS, many_edits, pictures
 
@@ -285,7 +285,7 @@ def test_what_was_sent_before_the_judges_first_word_is_shown_and_nothing_that_it
     album = Album()
     sent, seen = album.open(sheet), album.open(crop)
     edit = Edit(id="e", source=source, edited=edited, instruction="Do it", instruction_type="Change Color")
-    first = Sent(
+    first = SentPicture(
         name="Pose Sheet", sha=sent.sha, original_size=sent.size, size=sent.size, format="png", bytes=9, scale=1.0
     )
     look = Observation(call_id="c", tool="zoom_in_image", text="A region", pictures=(seen.sha,), captions=("A region",))

@@ -13,7 +13,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from editloupe._util.files import make_folder, whole_file
+from editloupe._util.files import atomic_write, make_folder
 from editloupe._util.text import one_line
 
 WIDTH = 7.0
@@ -105,7 +105,7 @@ def as_png(figure: Figure, dpi: int = 200) -> bytes:
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure in the format of the suffix (.svg, .pdf or .png)."""
     make_folder(path.parent)
-    with whole_file(path) as part:
+    with atomic_write(path) as part:
         part.write_bytes(_render(path.suffix.removeprefix("."), figure, dpi=200))
     return path
 

@@ -19,13 +19,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.files import whole_file
-from editloupe._util.json_safe import finite_number, storable, storable_text
+from editloupe._util.files import atomic_write
+from editloupe._util.json_safe import finite_number, sanitize, sanitize_text
 from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.run_folder import SUFFIXES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
-from editloupe.types import Edit, Observation, Sent, Sha, Step, Trace, Usage, UserError, Verdict
+from editloupe.types import Edit, Observation, SentPicture, Sha, Step, Trace, Usage, UserError, Verdict
 
 LOG_VERSION = 2
 """Version of Inspect's log format."""
@@ -85,7 +85,7 @@ class Conversation:
                 self._open(*openings.pop(0), step.sent)
             self._step(step, begin)
 
-    def _open(self, system: str, task: str, sent: Sequence[Sent]) -> None:
+    def _open(self, system: str, task: str, sent: Sequence[SentPicture]) -> None:
         self._say("system", system)
         self._say(
             "user",
@@ -95,7 +95,7 @@ class Conversation:
     def _step(self, step: Step, begin: int) -> None:
         call_ids = {call.id for call in step.calls}
         calls = [
-            {"id": call.id, "function": call.name, "arguments": storable(dict(call.parameters)), "type": "function"}
+            {"id": call.id, "function": call.name, "arguments": sanitize(dict(call.parameters)), "type": "function"}
             for call in step.calls
         ]
         reply: Json = {"content": step.raw or step.thought, **({"tool_calls": calls} if calls else {})}
@@ -205,7 +205,7 @@ def score_of(unit: Unit) -> Json:
             "reason": outcome.reason.value,
             "answer": None,
             "explanation": outcome.detail,
-            "metadata": {"raw": storable(outcome.raw)},
+            "metadata": {"raw": sanitize(outcome.raw)},
             "history": [],
         }
     number = finite_number(outcome.score_100)
@@ -217,7 +217,7 @@ def score_of(unit: Unit) -> Json:
         "metadata": {
             "score": finite_number(outcome.score),
             "confidence": finite_number(outcome.confidence),
-            "values": storable(dict(outcome.values)),
+            "values": sanitize(dict(outcome.values)),
             "targets": list(outcome.targets),
         },
         "history": [],
@@ -326,7 +326,7 @@ def to_inspect(run: Run, path: Path, configuration: str | None = None) -> int:
     tallies: dict[str, _Tally] = {}
     count, ended = 0, started["eval"]["created"]
     with (
-        whole_file(path) as part,
+        atomic_write(path) as part,
         zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as log,
         tempfile.TemporaryFile("w+", encoding="utf-8") as summaries,
     ):
@@ -425,4 +425,4 @@ def _header(start: Json, ended: str, tallies: dict[str, _Tally], count: int) -> 
 
 def _to_json(value: Any) -> str:
     """Return JSON with NaN for unscored values, as Inspect writes and reads it."""
-    return storable_text(json.dumps(value, ensure_ascii=False, default=str))
+    return sanitize_text(json.dumps(value, ensure_ascii=False, default=str))

@@ -9,8 +9,8 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from editloupe._util.files import whole_file, write_text
-from editloupe._util.json_safe import finite_number, whole_number
+from editloupe._util.files import atomic_write, write_text
+from editloupe._util.json_safe import clamp_integer, finite_number
 from editloupe._util.text import for_csv, for_json, number_of
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -60,8 +60,8 @@ def build_unit_row(unit: Unit, instruction_type: str | None = None) -> dict[str,
         "score_100": finite_number(judged.score_100) if judged else None,
         "reason": None if isinstance(outcome, Verdict) else outcome.reason.value,
         "steps": outcome.steps,
-        "input_tokens": whole_number(outcome.usage.input_tokens),
-        "output_tokens": whole_number(outcome.usage.output_tokens),
+        "input_tokens": clamp_integer(outcome.usage.input_tokens),
+        "output_tokens": clamp_integer(outcome.usage.output_tokens),
         "cost": finite_number(unit.cost),
         "seconds": finite_number(unit.seconds),
         "model": unit.model,
@@ -190,7 +190,7 @@ def _write_parquet(path: Path, schema: Any, rows: Iterator[dict[str, Any]]) -> i
     from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     count = 0
-    with whole_file(path) as part, parquet.ParquetWriter(part, schema) as writer:
+    with atomic_write(path) as part, parquet.ParquetWriter(part, schema) as writer:
         for group in _in_groups(rows):
             writer.write_table(arrow.Table.from_pylist(group, schema=schema))
             count += len(group)

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
-from editloupe._util.json_safe import storable
+from editloupe._util.json_safe import sanitize
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.runs.run_folder import LABELS
 from editloupe.evals.runs.unit_rows import timestamp
@@ -232,7 +232,7 @@ class LabelFile:
             about["name"] = place.edit_id
         row = {**{k: v for k, v in about.items() if v is not None}, **said, "annotator": annotator, "at": timestamp()}
         row |= {name: value for name, value in more.items() if name not in ("edit_id", "model")}
-        line = json.dumps(storable(row), ensure_ascii=False).encode()
+        line = json.dumps(sanitize(row), ensure_ascii=False).encode()
         with self._lock:
             self._read()
             try:
@@ -241,7 +241,7 @@ class LabelFile:
                 raise UserError(
                     f"{self.path} cannot be written ({error.strerror or error}); name another file with --labels"
                 ) from None
-            self._take(storable(row))
+            self._take(sanitize(row))
             # Where another studio wrote in between, or a line was mended, the size is not what it should be: read anew.
             self._size = size if size == max(self._size, 0) + len(line) + 1 else -1
 

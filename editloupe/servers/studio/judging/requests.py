@@ -30,7 +30,7 @@ from editloupe.servers.studio.judging.uploads import Uploads
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.tools.settings import read_assignments
-from editloupe.types import Boxes, Edit, Mode, Record, Several, UserError
+from editloupe.types import Boxes, Edit, FailFastTuple, Mode, Record, UserError
 
 M = TypeVar("M", bound=BaseModel)
 _OWN_SLOTS = ("source", "edited", "reference")
@@ -216,8 +216,8 @@ class ForkRequest(Record):
     step: int = Field(ge=1)
     thought: str | None = Field(default=None, max_length=LONGEST)
     """None where it is as it was."""
-    dropped: Several[int] = Field(default=(), max_length=64)
-    again: Several[int] = Field(default=(), max_length=64)
+    dropped: FailFastTuple[int] = Field(default=(), max_length=64)
+    again: FailFastTuple[int] = Field(default=(), max_length=64)
     boxes: dict[int, str] = Field(default_factory=dict, max_length=64)
     """By call, as x1, y1, x2, y2 in the numbers of the call."""
     pictures: dict[str, str] = Field(default_factory=dict, max_length=64)

@@ -15,7 +15,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit, find_step_reply
 from editloupe.judge.question_key import describe_changes
 from editloupe.rubrics.case import EDITED, SOURCE
-from editloupe.types import Box, Observation, RequestMessage, Sent, Step, ToolCall, Trace, UserError
+from editloupe.types import Box, Observation, RequestMessage, SentPicture, Step, ToolCall, Trace, UserError
 
 if TYPE_CHECKING:
     from editloupe.servers.studio.run_catalog import OpenRun, RunCatalog
@@ -128,7 +128,7 @@ def build_step(
     return StepView(step, position, calls, tuple(marks), sent)
 
 
-def _as_sent(sent: Sent) -> str:
+def _as_sent(sent: SentPicture) -> str:
     shrunk = "" if sent.scale == 1 else f", shrunk from {sent.original_size[0]} × {sent.original_size[1]}"
     return f"{sent.size[0]} × {sent.size[1]} {sent.format}{shrunk}"
 
@@ -268,7 +268,7 @@ def _opens(step: Step) -> bool:
     return bool(step.asked) and step.asked[0].role == "system"
 
 
-def _message(asked: RequestMessage, prompt: Sequence[str], sizes: Mapping[str, Sent]) -> Block:
+def _message(asked: RequestMessage, prompt: Sequence[str], sizes: Mapping[str, SentPicture]) -> Block:
     parts: list[Any] = []
     if asked.prompt is not None:
         parts.append(prompt[asked.prompt] if asked.prompt < len(prompt) else "")
