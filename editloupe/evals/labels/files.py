@@ -77,10 +77,10 @@ class LabelReader:
         """Read the labels of the manifest itself: for each edit its name, its `human` column and the annotator."""
         entries: list[LabelEntry] = []
         for name, human, rater in labelled:
-            where = Row(f'edit "{name}"', {})
+            row = Row(f'edit "{name}"', {})
             for criterion, label in human.items():
                 if criterion in self._answers:
-                    entries += self._build_entries(where, (name, criterion), rater, label)
+                    entries += self._build_entries(row, (name, criterion), rater, label)
                 else:
                     self._leave_out(criterion)
         return LabelSource("the manifest", entries, whole=True)

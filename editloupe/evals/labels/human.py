@@ -26,7 +26,16 @@ ManifestLabels = Iterable[tuple[str, Mapping[str, Any], str | None]]
 
 @dataclass(frozen=True)
 class HumanLabels:
-    """Scores people gave, by (edit, criterion) and annotator; an edit goes by its name, which is unique in the run."""
+    """People's scores by edit, criterion and annotator. Edits are named as in the run.
+
+    Args:
+        origin: Where the labels come from, for messages.
+        given: Scores by edit and criterion, and annotator.
+        notes: Notes for readers.
+        adjudicated: Scores that settle disagreements between annotators.
+        unused: Sentences on labels of criteria that were not asked.
+        empty: Files without a label on these edits and criteria.
+    """
 
     origin: str
     """Where the labels come from, for messages."""
@@ -34,7 +43,7 @@ class HumanLabels:
     notes: tuple[str, ...] = ()
     """Notes for readers of the labels."""
     adjudicated: Mapping[LabelKey, float] = field(default_factory=dict)
-    """Scores that settle differences between annotators."""
+    """Scores that settle disagreements between annotators."""
     unused: tuple[str, ...] = ()
     """Sentences on labels of criteria that were not asked."""
     empty: tuple[Path, ...] = ()

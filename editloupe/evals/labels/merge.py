@@ -66,7 +66,14 @@ class MergedLabels(NamedTuple):
 
 @dataclass(frozen=True)
 class Consensus:
-    """The lower median of several people's scores, as `editloupe agree` takes it."""
+    """The lower median of several people's scores, as in `editloupe agree`.
+
+    Args:
+        label: Name of the label.
+        score: The score on the rubric's scale.
+        place: The score from 0 to 100; None if the rubric is not known or the score is not on its scale.
+        count: Number of scores.
+    """
 
     label: str
     score: float

@@ -77,7 +77,7 @@ def find_labelled_edits(
 def _list_criteria(edit: Edit, protocol: Protocol) -> tuple[str, ...]:
     try:
         return tuple(rubric.criterion for rubric in protocol.rubrics_for(edit))
-    except MissingInput:  # told where the edit is to be judged or labelled
+    except MissingInput:  # reported when the edit is judged or labelled
         return protocol.criteria
 
 

@@ -84,6 +84,10 @@ def decide_pair(pair: OpenPair, choices: Iterable[str]) -> PairDecision:
 
     By the rule `third`, one more person is asked if the first ones disagree, and more than half decide. By `unanimous`, one
     different choice is enough to drop the pair.
+
+    Args:
+        pair: The pair.
+        choices: The keys that people chose, or `tie`.
     """
     made = list(choices)
     votes = Counter(made)
@@ -101,7 +105,11 @@ def decide_pair(pair: OpenPair, choices: Iterable[str]) -> PairDecision:
 
 
 class PairAnswers:
-    """The answers to one file of pairs, whole in memory; every one is on disk before it counts."""
+    """The answers to one file of pairs, held in memory. An answer is on disk before it counts.
+
+    Args:
+        path: The JSONL log of answers.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -31,7 +31,17 @@ RATIONALE_QUESTION = (
 
 @dataclass(frozen=True)
 class DrawSettings:
-    """Which pairs are drawn."""
+    """Settings of the draw.
+
+    Args:
+        dimensions: Dimensions to draw pairs for; by default all that the runs have a criterion of.
+        criteria: Dimensions to the criterion used for each, if it is not one of the rules' own.
+        margin: Points of 100 by which a side must be ahead to be clearly better.
+        per_source: Maximum number of pairs per source in each dimension.
+        seed: Seed of the draw.
+        people: Number of people to ask per pair.
+        rule: How their answers decide.
+    """
 
     dimensions: Sequence[str] = ()
     """Without any, all that the runs have a criterion of."""
@@ -304,7 +314,16 @@ class PictureFiles:
 
 
 def draw_rationales(tables: Sequence[RunTable], settings: DrawSettings, folder: Path) -> DrawnPairs:
-    """Return a pair for every two judges' rationales about one edited picture and criterion; the first repeat counts."""
+    """Draw a pair for every two judges' rationales about the same edited picture and criterion, from their first repeat.
+
+    Args:
+        tables: The runs, or configurations of a run, of two judges or more.
+        settings: Which pairs are drawn; `dimensions` are criteria.
+        folder: The folder of the file of pairs; picture paths are relative to it.
+
+    Raises:
+        UserError: There are no two judges, or they have no edit and criterion in common.
+    """
     names = _name_judges(tables)
     wanted = set(settings.dimensions)
     if unknown := wanted - {name for table in tables for name in table.criteria}:

@@ -26,7 +26,16 @@ TIE, UNCLEAR = "tie", "unclear"
 
 
 class PairSide(Record):
-    """One of the two that are compared."""
+    """One of the two sides of a pair.
+
+    Args:
+        key: Hash of the content.
+        name: The editing model, or the judge.
+        picture: The edited picture's file, relative to the file of pairs.
+        rationale: The judge's rationale.
+        label: The label the judge gave with the rationale.
+        score: Score from 0 to 100 by the run's judge.
+    """
 
     key: str
     """Hash of the content. Answers refer to it, so they stay valid if the order or the draw changes."""
@@ -42,7 +51,25 @@ class PairSide(Record):
 
 
 class OpenPair(Record):
-    """Two outputs of one source and instruction, or two rationales about one edit, and one question about them."""
+    """Two outputs for one source and instruction, or two rationales about one edit, with one question about them.
+
+    Args:
+        id: Identifies the pair.
+        kind: `outputs` or `rationales`.
+        dimension: The dimension or, for rationales, the criterion.
+        title: Title of the dimension.
+        question: The question to people.
+        prompt: The edit's instruction.
+        source: Identifies the source picture.
+        source_image: The source picture's file.
+        edited: For rationales: the edited picture's file.
+        a: The first side.
+        b: The second side.
+        by_scores: The key of the better side, `tie` or `unclear`; None if the pair was not scored.
+        people: Number of people to ask.
+        rule: How their answers decide.
+        fields: Further fields of the line in `pairs.jsonl`.
+    """
 
     id: str
     kind: PairKind
@@ -117,7 +144,14 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> int:
 
 
 def read_open_pairs(pairs: Path) -> list[OpenPair]:
-    """Read all pairs that belong to a file of pairs; one that `make pairs` did not write is the user's mistake."""
+    """Read all pairs that belong to a file of pairs.
+
+    Args:
+        pairs: The file of pairs.
+
+    Raises:
+        UserError: The file with all drawn pairs is missing, or was not written by `editloupe make pairs`.
+    """
     path = open_pairs_file(pairs)
     if not path.is_file():
         raise UserError(

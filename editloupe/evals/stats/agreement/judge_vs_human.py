@@ -125,7 +125,22 @@ class CriterionAgreement(Measures):
 
 
 class Agreement(Record):
-    """Agreement of one run with people."""
+    """Agreement of one run with people.
+
+    Args:
+        run: Name of the run.
+        judge: The judge.
+        mode: The mode.
+        protocol: The protocol.
+        configuration: The configuration's name.
+        models: The editing models of the judged outputs.
+        origin: Where the human labels come from.
+        annotators: Number of labels per annotator.
+        criteria: The agreement on each criterion.
+        by: The measures by field, value and criterion.
+        consensus: How several annotators are combined.
+        notes: Notes for readers.
+    """
 
     run: str
     judge: str

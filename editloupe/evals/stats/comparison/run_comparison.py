@@ -277,7 +277,24 @@ class Disagreement(Record):
 
 
 class RunComparison(Record):
-    """Everything two runs say about the same edits."""
+    """The comparison of two runs on the same edits.
+
+    Args:
+        question: `judges` or `models`.
+        a: Name of the first run.
+        b: Name of the second run.
+        a_title: Judge, protocol, mode and models of the first run.
+        b_title: The same of the second run.
+        edits: Number of edits that are compared.
+        left_out: Numbers of edits that are not compared, by reason.
+        same_picture: For models: cases with identical pictures of both.
+        overall: The difference of the overall scores.
+        criteria: The difference on each criterion.
+        human: Both runs' agreement with people, by criterion and measure.
+        ceiling: Agreement among annotators, by criterion.
+        disagreements: Edits with different scores, the largest difference first.
+        notes: Notes for readers.
+    """
 
     question: ComparisonQuestion
     """`judges`: two judges, modes or prompts on the same pictures; `models`: two editing models on the same cases."""

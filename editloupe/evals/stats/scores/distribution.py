@@ -142,7 +142,7 @@ def compute_area_trend(table: RunTable, criterion: str) -> AreaTrend | None:
     rows, values = [table.rows[position] for position in usable], scores[usable]
     sizes = [_find_source_size(table.folder, row) for row in rows]
     has_sizes = None not in sizes
-    # In percent of the picture where all pictures' sizes are known, else in pixels: a hundred of them are a hundred percent.
+    # In percent of the picture if all pictures' sizes are known, else in pixels: a hundred of them are a hundred percent.
     wholes = np.array([size if has_sizes and size else (100, 100) for size in sizes], float)
     boxes = [(position, b.x2 - b.x1, b.y2 - b.y1) for position, row in enumerate(rows) for b in row.edit.target_boxes]
     owners, sides = np.array([box[0] for box in boxes]), np.array([box[1:] for box in boxes], float)

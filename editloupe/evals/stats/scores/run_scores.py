@@ -114,7 +114,25 @@ class SliceScores(Record):
 
 
 class Scores(Record):
-    """Everything the verdicts of one run add up to; several editing models have no score in common."""
+    """The scores of a run. Several editing models have no common score.
+
+    Args:
+        protocol: The protocol.
+        overall: The overall score; without a value if the run has several slices.
+        by_criterion: Scores by criterion.
+        by_type: Scores by type, if the run has one slice.
+        missing_types: Types of the protocol that do not occur.
+        own: The user's own criteria, which are not part of any score.
+        by_level: Means of types that the protocol averages first.
+        by: Scores by field and value.
+        parts: Scores by slice: the editing model, and the language if the paper reports it separately.
+        coverage: How many of the units have a verdict.
+        bounds: The overall score with all unjudged units worst, and best.
+        repeats: The overall score of each repeat.
+        unjudged_rule: How unjudged units count.
+        arithmetic: Description of the protocol's arithmetic.
+        notes: Notes for readers.
+    """
 
     protocol: str
     overall: Score
@@ -127,7 +145,7 @@ class Scores(Record):
     """The user's own criteria: listed in `by_criterion`, but not part of any score."""
     by_level: Mapping[str, Estimate] = Field(default_factory=dict)
     by: Mapping[str, Mapping[str, Score]] = Field(default_factory=dict)
-    """Field to value to overall score; several fields are joined by commas, their values by a dot in the middle."""
+    """Field to value to overall score; several fields are joined by commas, their values by a middle dot."""
     parts: Mapping[str, SliceScores]
     """Every editing model, in every language if the paper reports languages separately."""
     coverage: Coverage

@@ -87,7 +87,20 @@ class RunRow:
 
 @dataclass(frozen=True)
 class RunTable:
-    """All rows of a run that belong to one protocol."""
+    """The edits of a run with their units, for one protocol and configuration.
+
+    Args:
+        name: Name of the run.
+        folder: Folder of the run.
+        protocol: The protocol.
+        rows: The edits with their units.
+        about: Contents of run.json.
+        damage: Sentences on what could not be read.
+        configuration: Name of the configuration.
+        waiting: Edits without any unit yet.
+        differs: How the configuration differs from an earlier one with the same judge, protocol and mode.
+        whole: The table from which these rows were taken.
+    """
 
     name: str
     folder: Path
@@ -97,7 +110,7 @@ class RunTable:
     damage: tuple[str, ...] = ()
     """Sentences on what could not be read of the run."""
     configuration: str = ""
-    """Which of the run's configurations this is."""
+    """Name of the configuration."""
     waiting: tuple[Edit, ...] = ()
     """Edits of the manifest that have no unit yet."""
     differs: str = ""

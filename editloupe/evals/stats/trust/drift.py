@@ -198,7 +198,7 @@ def assess_shift(
     if -margin < low and high < margin:
         return "same", text, shift, low, high
     # Had nothing changed, then and again could be swapped for every source picture: the sign-flip test is exact, however few
-    # labels changed. The t test only saves the flips where they could not find anything.
+    # labels changed. The t test only saves the flips if they could not find anything.
     near = 2 * float(stats.t.sf(abs(shift) / se, freedom)) < 2 * each if se else True
     changed = near and sign_flip_p_value(np.bincount(sources, moved).astype(float)) < each
     return ("changed" if changed else "cannot tell"), text, shift, low, high

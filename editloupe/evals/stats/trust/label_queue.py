@@ -246,7 +246,12 @@ def _has_label(values: Mapping[str, object]) -> bool:
 
 
 def find_queue(table: RunTable, named: Sequence[Path] = ()) -> LabelQueue | None:
-    """Return the queue that was named, several joined, or the one in the run's folder, or None."""
+    """Return the named queues, joined if there are several, or else the queue in the run's folder, or None.
+
+    Args:
+        table: The run.
+        named: Files of queues.
+    """
     if named:
         return join_queues([LabelQueue.read(path) for path in named])
     own = table.folder / QUEUE_FILE

@@ -120,8 +120,8 @@ def correct_mean(
     alone_freedom = np.maximum(degrees_of_freedom(at.held), 1.0)
     freedom = np.maximum(alone_freedom - 1, 1.0) * _unlabelled_factor(pulled, at.held > 0)
     if small_sample:
-        # Where the judge would widen the interval, as it may where clusters vary together, the labels stand alone; also where
-        # the judge agrees with all of them, for then nothing says how far it is off elsewhere.
+        # Use the labels alone if the judge would widen the interval, as it may if clusters vary together, or if it agrees with
+        # all labels: then nothing shows how far it is off elsewhere.
         helps = np.isfinite(freedom) & (
             _interval_width(pulled, freedom) <= MAX_WIDTH_RATIO * _interval_width(alone, alone_freedom)
         )
