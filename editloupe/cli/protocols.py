@@ -119,7 +119,7 @@ _ReadableDumper.add_representer(
 def describe_answer(answer: Answer) -> str:
     """Describe a rubric's answer in a few words.
 
-    >>> kind_of(NumberAnswer(low=1, high=10))
+    >>> describe_answer(NumberAnswer(low=1, high=10))
     'a number from 1 to 10'
     """
     if isinstance(answer, LabelAnswer):

@@ -117,7 +117,7 @@ def _format_info(info: RunInfo) -> list[str]:
 def _format_bytes(count: int) -> str:
     """Format a number of bytes.
 
-    >>> _size(900), _size(2_500_000)
+    >>> _format_bytes(900), _format_bytes(2_500_000)
     ('900 bytes', '2.5 MB')
     """
     return f"{count} bytes" if count < 10_000 else f"{count / 1e6:.1f} MB"

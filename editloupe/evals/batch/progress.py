@@ -219,7 +219,7 @@ def _by_kind(unjudged: Counter[str]) -> str:
 def format_duration(seconds: float) -> str:
     """Format a duration.
 
-    >>> duration(42), duration(3700)
+    >>> format_duration(42), format_duration(3700)
     ('42 s', '1 h 2 min')
     """
     rounded = round(seconds)

@@ -110,7 +110,7 @@ def _table_blocks(tables: Sequence[PrintedTable], level: int) -> Iterator[Block]
 def format_p_value(value: float | None) -> str:
     """Format a p-value for a table.
 
-    >>> p_value(0.0004), p_value(0.0312), p_value(None)
+    >>> format_p_value(0.0004), format_p_value(0.0312), format_p_value(None)
     ('< 0.001', '0.031', '–')
     """
     return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
@@ -169,7 +169,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def letter_name(index: int) -> str:
     """Return A to Z, then AA, AB and so on.
 
-    >>> letter(0), letter(25), letter(26), letter(53)
+    >>> letter_name(0), letter_name(25), letter_name(26), letter_name(53)
     ('A', 'Z', 'AA', 'BB')
     """
     more, rest = divmod(index, len(LETTERS))
@@ -179,7 +179,7 @@ def letter_name(index: int) -> str:
 def assign_short_names(models: Sequence[str]) -> list[str]:
     """Assign a letter to every model, or a number if a letter is the name of another model.
 
-    >>> short_names(["painter", "tiny"]), short_names(["A", "B"]), short_names(["painter", "A"])
+    >>> assign_short_names(["painter", "tiny"]), assign_short_names(["A", "B"]), assign_short_names(["painter", "A"])
     (['A', 'B'], ['A', 'B'], ['#1', '#2'])
     """
     letters = [letter_name(index) for index in range(len(models))]
@@ -222,7 +222,7 @@ UNEDITED = "Unedited: outputs that are the source itself or got its verdicts."
 def format_ranks(span: tuple[int, int]) -> str:
     """Format the range of possible ranks.
 
-    >>> ranks((1, 1)), ranks((2, 4))
+    >>> format_ranks((1, 1)), format_ranks((2, 4))
     ('1', '2–4')
     """
     return str(span[0]) if span[0] == span[1] else f"{span[0]}–{span[1]}"

@@ -128,7 +128,7 @@ class Completion:
     def describe(self) -> str:
         """Return the progress in a few words; empty if it is complete.
 
-        >>> Standing(judged=90, unjudged=2, expected=240, edits=23).describe()
+        >>> Completion(judged=90, unjudged=2, expected=240, edits=23).describe()
         '92 of 240 judged, 148 not yet'
         """
         done = self.judged + self.unjudged

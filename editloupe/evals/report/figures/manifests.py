@@ -90,7 +90,7 @@ def area_intervals(manifests: Sequence[ManifestStats]) -> Figure:
 def format_interval(part: Interval) -> str:
     """Format an interval of areas.
 
-    >>> told(Interval(above=0.0, up_to=0.01, samples=3)), told(Interval(above=0.5, up_to=1.0, samples=3))
+    >>> format_interval(Interval(above=0.0, up_to=0.01, samples=3)), format_interval(Interval(above=0.5, up_to=1.0, samples=3))
     ('≤ 0.01', '0.5–1')
     """
     return f"≤ {part.up_to:g}" if part.above == 0 else f"{part.above:g}–{part.up_to:g}"

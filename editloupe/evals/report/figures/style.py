@@ -80,7 +80,7 @@ def contrast_colour(colour: Any) -> str:
 def shorten_names(names: Sequence[str], most: int = 34) -> list[str]:
     """Shorten long names in the middle so that they fit next to an axis.
 
-    >>> shortened(["a-very-long-name-of-a-run"], 11)
+    >>> shorten_names(["a-very-long-name-of-a-run"], 11)
     ['a-ver…a-run']
     """
     half = (most - 1) // 2
