@@ -1,4 +1,4 @@
-"""The web page on this machine: judge one edit, look through runs, read traces, label edits.
+"""Web pages for judging an edit, reading runs and traces, and labelling edits.
 
 Public names are imported when they are first used: settings are checked before the web framework is loaded.
 """

@@ -1,4 +1,4 @@
-"""The studio as an ASGI application."""
+"""Builds the studio's ASGI application and serves it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,14 @@ from editloupe.types import UserError
 
 
 def create_app(settings: StudioSettings) -> FastAPI:
-    """Return the studio for these settings; runs that cannot be opened raise UserError at once."""
+    """Return the studio's application.
+
+    Args:
+        settings: The studio's settings.
+
+    Raises:
+        UserError: A run cannot be opened.
+    """
     studio = Studio.open(settings)
 
     @asynccontextmanager
@@ -64,7 +71,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
 
 
 def home(request: Request) -> Response:
-    """Go to the run that was named, or to the Judge page."""
+    """Redirect to the run the studio was started with, or to the Judge page."""
     studio = studio_of(request)
     found = studio.catalog.all()
     if not found and studio.making.folders:
@@ -95,7 +102,7 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _error_response(request: Request, status: int, sentence: str) -> Response:
-    """Say a sentence: as a page to a person, as JSON to the page's own scripts."""
+    """Return an error, as a page for people and as JSON for the page's scripts."""
     if "text/html" in request.headers.get("accept", ""):
         return studio_of(request).pages.page("error.html", status, sentence=sentence)
     return studio_of(request).pages.json({"sentence": sentence}, status)
@@ -103,13 +110,13 @@ def _error_response(request: Request, status: int, sentence: str) -> Response:
 
 STOPPED = "editloupe: the studio was stopped"
 LEAVE_AFTER = 1.6
-"""Seconds after which a stopped studio ends whatever a worker thread is still busy with."""
+"""Seconds after which a stopped studio ends the process, even if a worker thread is busy."""
 
 
 def serve(settings: StudioSettings, open_browser: bool = False) -> int:
-    """Serve until stopped and return the exit code; a port that is taken is the user's to change.
+    """Serve until stopped and return the exit code; raise UserError if the port is taken.
 
-    This is the last thing a program does: once stopped, the process ends within two seconds.
+    Once stopped, the process ends within two seconds.
     """
     with listen(settings.host, settings.port, "the studio") as listener:
         settings = replace(settings, port=listener.getsockname()[1])
@@ -129,7 +136,7 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> int:
 
 @contextmanager
 def _leaving_properly(studio: Studio) -> Iterator[None]:
-    """Until the server listens to signals itself, a stop ends the process at once, without what is temporary."""
+    """Until the server handles signals itself, end the process at once and remove temporary files."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -155,7 +162,7 @@ def format_address(settings: StudioSettings) -> str:
 
 
 def _way_in(folder: Path, where: str) -> Path:
-    """Write a file that leads to the address and that only this user can read.
+    """Write a file that redirects to the address and that only this user can read.
 
     The address itself would stand among the browser's arguments, which everybody on this machine can list.
     """

@@ -1,4 +1,4 @@
-"""The report's figures for the Runs page: worked out when they are asked for, kept until the run or its labels change."""
+"""Draws the report's figures for the Runs page on request, and caches them until the run or its labels change."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ TITLES = {
 
 
 RESAMPLES = 300
-"""For intervals that are only looked at; the report's own come from more."""
+"""Resamples for the studio's intervals; the report uses more."""
 
 
 @dataclass(frozen=True)
 class Charts:
-    """The answer of a report, and its figures by name, each drawn when it is first asked for."""
+    """The answer of a report, and its figures by name; each is drawn when it is first needed."""
 
     answer: str
     warnings: tuple[str, ...]
-    """Where one judge was served in several versions."""
+    """Notes if a judge was served in several versions."""
     certainty: tuple[str, ...]
     figures: Mapping[str, Callable[[], Any]]
     drawn: dict[str, bytes] = field(default_factory=dict)
-    """Those that were asked for, as SVG."""
+    """Figures drawn so far, as SVG."""
 
 
 AFTER = 1.0
-"""Seconds after a page was sent: until then it is still being painted."""
+"""Seconds to wait after a page was sent, while it is painted."""
 
 
 class ChartCache:
-    """Draws charts, one run at a time, and remembers them."""
+    """Draws charts, one run at a time, and caches them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,14 +56,14 @@ class ChartCache:
         self._kept: dict[tuple[str, str], tuple[str, Charts]] = {}
 
     def make_ready(self) -> None:
-        """Load in the background what charts are made with, once; most of a first chart's time would go to it."""
+        """Load the plotting packages in the background, once; they take most of the first chart's time."""
         with self._beginning:  # not the lock that is held while charts are worked out
             if self._loading is None:
                 self._loading = threading.Thread(target=_load, name="editloupe-charts", daemon=True)
                 self._loading.start()
 
     def charts(self, open_run: OpenRun, configuration: str) -> Charts:
-        """Return the charts of one configuration's verdicts; what cannot be drawn is told in one sentence."""
+        """Return the charts of a configuration; raise UserError if they cannot be drawn."""
         with self._lock:
             state = open_run.index.state()
             kept = self._kept.get((open_run.key, configuration))
@@ -73,7 +73,7 @@ class ChartCache:
             return kept[1]
 
     def figure(self, open_run: OpenRun, configuration: str, name: str) -> bytes | None:
-        """Return one figure as SVG, None where there is none of that name; one is drawn at a time."""
+        """Return a figure as SVG, None if there is none of that name."""
         charts = self.charts(open_run, configuration)
         if name not in charts.figures:
             return None

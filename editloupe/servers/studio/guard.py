@@ -1,4 +1,4 @@
-"""Who is let into the studio: host, origin and token are checked, bodies limited, safe headers added to every page."""
+"""Checks host, origin and token of every request, limits its size, and adds security headers to every page."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ HEADERS = {
 UPLOADS = "/uploads"
 READING = ("GET", "HEAD")
 ENTER = "/token"
-"""Where the page that asks for the token sends it."""
+"""Where the login page sends the token."""
 OPEN = frozenset({"/static/base.css", "/static/parts.css", "/static/pages.css", "/static/icon.svg"})
-"""What that page is drawn with; nothing of a run is among it."""
+"""Files of the login page; they hold nothing of a run."""
 LOGIN_BYTES = 8192
 LOGIN_SECONDS = 10.0
 NO_TOKEN = (
@@ -43,7 +43,7 @@ NO_TOKEN = (
 
 
 class PageGuard(Guard):
-    """Lets requests of the studio's own pages through that carry the token, by a name of this machine."""
+    """Accepts requests from the studio's own pages that have the token and use a known host name."""
 
     def __init__(self, app: ASGIApp, settings: StudioSettings, pages: Pages) -> None:
         super().__init__(app)
@@ -51,7 +51,7 @@ class PageGuard(Guard):
         self._login = Login(settings, pages)
 
     def limit_of(self, scope: Scope) -> int:
-        """Return the limit of an upload, or of any other request."""
+        """Return the size limit of a request."""
         return UPLOAD_BYTES if scope["path"] == UPLOADS else FORM_BYTES
 
     def refusal(self, sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
@@ -59,7 +59,7 @@ class PageGuard(Guard):
         return PlainTextResponse(f"{sentence[0].upper()}{sentence[1:].rstrip('.')}.", status, headers)
 
     def with_headers(self, send: Send) -> Send:
-        """Add the safe headers and the time an answer took."""
+        """Add security headers and the response time."""
         started = time.perf_counter()
 
         async def send_safely(message: Message) -> None:
@@ -74,7 +74,7 @@ class PageGuard(Guard):
         return send_safely
 
     async def refuse_sender(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
-        """Refuse unknown host names and other sites' pages, then ask for the token."""
+        """Refuse unknown host names and requests from other sites, then check the token."""
         if host_name(headers.get("host", "")) not in self._hosts:
             return self.refusal("this studio does not answer to that host name", 421)
         if _is_foreign(scope, headers):
@@ -92,7 +92,7 @@ def _is_foreign(scope: Scope, headers: Headers) -> bool:
 
 
 class Login:
-    """Asks for the token; a browser that has shown it gets a cookie and an address without it.
+    """Asks for the token; a browser that gave it gets a cookie and an address without it.
 
     The cookie holds a secret of this very start: it tells nothing about the token and ends with the program.
     """
@@ -105,7 +105,7 @@ class Login:
         self._check = TokenCheck(settings.token)
 
     async def answer(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
-        """Return None for whoever may pass, else what they are told."""
+        """Return None if a request is allowed, else the response."""
         path, reading = scope["path"], scope["method"] in READING
         shown = _cookies(headers, self._cookie)
         known = any(is_same_secret(value, self._session) for value in shown)
@@ -124,7 +124,7 @@ class Login:
         return self._asked(scope, headers, stale=bool(shown))
 
     def _enter(self, scope: Scope, headers: Headers, given: str | None, there: str, known: bool) -> Response:
-        """Let a browser in that showed the token, and send it on to an address without it."""
+        """Set the cookie of a browser that gave the token, and redirect it to the address without it."""
         refusal = None if known else self._refusal(scope, headers, given, there)
         if refusal is not None:
             return refusal
@@ -153,7 +153,7 @@ class Login:
         more: dict[str, str] | None = None,
         stale: bool = False,
     ) -> Response:
-        """Ask for the token: a person by a page, a program by a sentence."""
+        """Ask for the token, with a page for browsers and plain text for programs."""
         sent = {"www-authenticate": 'Bearer realm="EditLoupe studio"'} if status == 401 else {}
         sent |= more or {}
         if "text/html" not in headers.get("accept", ""):
@@ -170,18 +170,18 @@ class Login:
 
 
 def _place(scope: Scope, query: list[tuple[str, str]]) -> str:
-    """Return where a request wanted to go, without the token."""
+    """Return the address of a request without the token."""
     rest = urlencode([(name, value) for name, value in query if name != "token"])
     return quote(scope["path"]) + (f"?{rest}" if rest else "")
 
 
 def _inside(place: str) -> str:
-    """Return an address of this studio: one slash at the front, for two would name another host."""
+    """Return a path of this studio with exactly one leading slash: two would name another host."""
     return "/" + place.lstrip("/\\")
 
 
 async def _form(receive: Receive) -> str:
-    """Read a small form; what is too long or too slow is no token."""
+    """Read a small form; empty if it is too long or too slow."""
     data = bytearray()
     try:
         async with asyncio.timeout(LOGIN_SECONDS):
@@ -197,7 +197,7 @@ async def _form(receive: Receive) -> str:
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:
-    """Return the values of a cookie, whatever others on this host have put beside it.
+    """Return the values of a cookie, even if other cookies are malformed.
 
     Cookies do not know ports, and the standard library's parser drops all of them where it dislikes one. There may be several
     of one name: a browser sends those of longer paths first, whoever set them.

@@ -1,4 +1,4 @@
-"""The pictures the page may show, by hash: those of the open runs, those just uploaded, small copies, differences."""
+"""Finds pictures of runs and uploads by hash, and makes small copies and differences."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ T = TypeVar("T")
 SMALL_SIDE = 240
 DIFFERENCE_SIDE = 1400
 QUIET = 14
-"""Differences up to this much of 255 are left clear: coding noise, not an edit."""
+"""Differences up to this much of 255 stay transparent: they are compression noise."""
 MEDIA_TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 OVERLAY = (255, 0, 200)
-"""A colour that photographs hardly contain, seen with every kind of colour vision."""
+"""A colour that is rare in photographs and visible with any kind of colour vision."""
 AT_ONCE = 50_000_000
-"""Pixels decoded at one time, half a gigabyte with the decoder's copies; one larger picture is decoded alone."""
+"""Pixels decoded at the same time, half a gigabyte with the decoder's copies; a larger picture is decoded alone."""
 
 JUDGED_AT_ONCE = 150_000_000
-"""Pixels of edits judged at one time; a judging holds its pictures to its end, and its tools make copies of them."""
+"""Pixels of edits judged at the same time; their pictures stay in memory, and tools copy them."""
 
 # Pillow takes a picture's memory in blocks of 16 MB, which glibc keeps for every thread that ever asked for them; blocks
 # above 32 MB go back to the system when they are freed.
@@ -43,7 +43,7 @@ Image.core.set_block_size(64 * 2**20)  # type: ignore[attr-defined]
 
 
 class DecodingThreads:
-    """Decodes pictures in two threads of its own, up to so many pixels at one time; who asks for more waits.
+    """Decodes pictures in two threads of its own, within a budget of pixels; further requests wait.
 
     Threads of its own, because the memory a thread has used for a picture is kept for that thread's next one.
     """
@@ -54,11 +54,11 @@ class DecodingThreads:
         self._threads = ThreadPoolExecutor(2, "decoding")
 
     def run(self, work: Callable[[], T], *files: Path) -> T:
-        """Do some work on these pictures as soon as there is room for them, by the sizes their headers state."""
+        """Run a function on pictures as soon as the budget allows, by the sizes in their headers."""
         return self._threads.submit(self._in_turn, work, files).result()
 
     def close(self) -> None:
-        """Do nothing further; what has begun is not waited for."""
+        """Stop taking work, without waiting for work under way."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _in_turn(self, work: Callable[[], T], files: Sequence[Path]) -> T:
@@ -66,7 +66,7 @@ class DecodingThreads:
             return work()
 
     def pixels_of(self, file: Path) -> int | None:
-        """Return how many pixels a file's header promises, None where it is no picture; nothing is decoded."""
+        """Return the number of pixels from a file's header, None if it is not a picture."""
         with self._headers, warnings.catch_warnings():  # the filters of warnings belong to all threads together
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             try:
@@ -79,14 +79,14 @@ class DecodingThreads:
 
 
 class Pictures(Protocol):
-    """Where pictures are found by hash."""
+    """A place that finds pictures by hash."""
 
     def find(self, sha: Sha) -> Path | None:
         """Return the file of a picture, or None."""
 
 
 class PictureCache:
-    """Finds pictures by hash in some folders and keeps what it made from them."""
+    """Finds pictures by hash, and caches small copies and differences."""
 
     def __init__(
         self, folders: Callable[[], Iterable[Pictures]], budget: DecodingThreads, kept_bytes: int = 64 * 2**20
@@ -98,11 +98,11 @@ class PictureCache:
         self._lock = threading.Lock()
 
     def find(self, sha: Sha) -> Path | None:
-        """Return the file of a picture, None where no open run holds it."""
+        """Return the file of a picture, None if no open run has it."""
         return next((path for folder in self._folders() if (path := folder.find(sha))), None)
 
     def size(self, sha: Sha) -> tuple[int, int] | None:
-        """Return a picture's width and height, None where it is not there or cannot be read."""
+        """Return a picture's width and height, None if it cannot be read."""
         try:
             return declared_size(path) if (path := self.find(sha)) else None
         except ImageError:
@@ -113,7 +113,7 @@ class PictureCache:
         return self._make(("small", sha), lambda files: small_copy(open_picture(files[0]).pixels))
 
     def difference(self, first: Sha, second: Sha) -> bytes | None:
-        """Return a transparent PNG that is coloured where the second picture, laid over the first, differs from it."""
+        """Return a transparent PNG that marks where two pictures differ."""
         return self._make(
             ("difference", first, second),
             lambda files: overlay(open_picture(files[0]).pixels, open_picture(files[1]).pixels),

@@ -1,4 +1,4 @@
-"""Templates and the words they use; every text is escaped unless a template made it."""
+"""Renders templates. Every text is escaped unless a template made it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def score_level(place: float | None) -> int:
-    """Return the colour step of a score of 0 to 100: 1 worst, 4 best, 0 where there is none.
+    """Return the colour step of a score of 0 to 100: 1 worst, 4 best, 0 if there is none.
 
     >>> [score_level(place) for place in (None, 0, 33.3, 66.7, 100)]
     [0, 1, 2, 3, 4]
@@ -49,7 +49,7 @@ def meaning_of(label: str | None, criterion: str, protocol: str, rubric: Rubric 
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time in words that fit beside a step.
+    """Format a duration.
 
     >>> format_duration(0.0421), format_duration(2.5), format_duration(75), format_duration(7300)
     ('42 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
@@ -63,17 +63,17 @@ def format_duration(seconds: float) -> str:
 
 
 def format_number(value: float) -> str:
-    """Return a count with thin gaps between thousands."""
+    """Format a count with thin spaces between thousands."""
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
 def capitalize_sentence(sentence: str) -> str:
-    """Return a sentence with a capital, as it stands on a page by itself."""
+    """Return a sentence with a capital first letter."""
     return sentence[:1].upper() + sentence[1:]
 
 
 def escape_address(text: str) -> str:
-    """Return a text as part of an address; half of a surrogate pair is replaced, not fatal.
+    """Percent-encode a text for an address; lone surrogates are replaced.
 
     >>> escape_address("a/b c&d"), escape_address("\\ud800")
     ('a/b%20c%26d', '%3F')
@@ -82,7 +82,7 @@ def escape_address(text: str) -> str:
 
 
 class _Compiled(BytecodeCache):
-    """Compiled templates, kept for the next studio of this process."""
+    """Compiled templates, shared by all studios of this process."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], bytes] = {}
@@ -125,19 +125,19 @@ class Pages:
         )
 
     def warm(self) -> None:
-        """Compile all templates, so that the first page is as quick as the next."""
+        """Compile all templates, so that the first page is fast."""
         for name in self._environment.list_templates():
             self._environment.get_template(name)
 
     def text(self, template: str, **values: Any) -> str:
-        """Return a template filled in."""
+        """Render a template."""
         return self._environment.get_template(template).render(**values)
 
     def page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page; characters that cannot be written are replaced, not fatal."""
+        """Return a page; characters that cannot be encoded are replaced."""
         return HTMLResponse(self.text(template, **values).encode("utf-8", "replace"), status)
 
     def json(self, content: Any, status: int = 200) -> Response:
-        """Return what the page's own scripts asked for."""
+        """Return JSON for the page's scripts."""
         text = json.dumps(self.redact(content), ensure_ascii=False, separators=(",", ":"))
         return Response(text.encode("utf-8", "replace"), status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""The runs the studio shows, by a short key that stands in addresses; no path ever does."""
+"""Opens the runs of the studio and finds them by a short key, so that addresses hold no paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from editloupe.servers.studio.settings import StudioSettings
 from editloupe.types import Trace, UserError
 
 HERE = "here"
-"""The key of the run that takes what is judged on the page."""
+"""The key of the run that stores what is judged on the page."""
 Mark = tuple[int, ...]
 Content = tuple[str, str, str]
 """Source picture, edited picture, instruction."""
@@ -37,7 +37,7 @@ Content = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A run that is open for reading, with its table and its labels; what cannot be read raises RunDamaged."""
+    """A run that is open for reading, with its index and its labels. Methods raise RunDamaged if it cannot be read."""
 
     key: str
     name: str
@@ -45,7 +45,7 @@ class OpenRun:
     labels: LabelFile
     index: RunIndex
     mark: Mark = ()
-    """Which file is open: a run that was deleted and made anew is another file."""
+    """Identifies the file: a run that was deleted and made again has another one."""
     _served: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict, repr=False, compare=False)
     """Notes on served versions by configuration, with the state of the run that they were counted in."""
     _rubrics: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -57,15 +57,15 @@ class OpenRun:
             return self.run.edit(name)
 
     def siblings(self, edit_id: str) -> list[tuple[str, str | None]]:
-        """Return the edits of one id: their names and editing models."""
+        """Return name and model of the edits that share an id."""
         return self.index.edits_with_id(edit_id)
 
     def content(self, name: str) -> Content | None:
-        """Return what an edit is about: the hashes of its two pictures and its instruction; None where they are not known."""
+        """Return the content of an edit; None if it is not known."""
         return self.index.content(name)
 
     def alike(self, content: Content) -> list[str]:
-        """Return the names of the edits that are about the same pictures and instruction."""
+        """Return the names of the edits with this content."""
         return self.index.edits_with_content(content)
 
     def units(self, name: str) -> list[Unit]:
@@ -79,18 +79,18 @@ class OpenRun:
             return self.run.load_trace(unit.name, unit.criterion, unit.repeat, unit.asked)
 
     def configuration_of(self, unit: Unit) -> str:
-        """Return the configuration a unit is shown under: the first one that asks as it was asked."""
-        return self._placed(unit)[1]
+        """Return the first configuration that a unit's question belongs to."""
+        return self._configuration_place(unit)[1]
 
     def place_of(self, unit: Unit) -> int:
-        """Return the place of a unit's configuration among those of the run."""
-        return self._placed(unit)[0]
+        """Return the position of this configuration in the run."""
+        return self._configuration_place(unit)[0]
 
-    def _placed(self, unit: Unit) -> tuple[int, str]:
+    def _configuration_place(self, unit: Unit) -> tuple[int, str]:
         return self.index.configurations_of_questions().get(unit.asked, (0, ""))
 
     def asks(self, configuration: str, asked: str) -> bool:
-        """True where a configuration asks in this way."""
+        """True if a question belongs to a configuration."""
         return self.index.asks(configuration, asked)
 
     def served_notes(self, configuration: str) -> tuple[str, ...]:
@@ -119,29 +119,29 @@ class OpenRun:
         return rubrics
 
     def title_of(self, criterion: str, protocol: str) -> str:
-        """Return a criterion's title, as this run's rubric has it."""
+        """Return a criterion's title from the run's rubric."""
         rubric = self.rubric(protocol, criterion)
         return rubric.title if rubric else criterion.replace("_", " ").capitalize()
 
     def close(self) -> None:
-        """Let go of the run's files, after whoever reads them."""
+        """Close the run's files, after requests that read them."""
         self.index.close()
         self.run.close()
 
 
 @dataclass(frozen=True)
 class ClosedRun:
-    """A run that was there and cannot be read, and why."""
+    """A run that cannot be read, and why."""
 
     key: str
     name: str
     why: str
     mark: Mark = field(default=())
-    """What the file was when it could not be read; another one is tried again."""
+    """Identifies the file that could not be read; it is tried again if it changes."""
 
 
 class RunCatalog:
-    """All runs: those named at the start, those in the folders named at the start, and the one judged here."""
+    """All runs: those the studio was started with, those in its folders, and the one of the Judge page."""
 
     def __init__(self, settings: StudioSettings) -> None:
         self._settings = settings
@@ -149,14 +149,14 @@ class RunCatalog:
         self._known: dict[Path, OpenRun | ClosedRun] = {}
         self._writer: Run | None = None
         self._manifests: dict[Path, Path] = {}
-        """Manifests that nobody judged, and where each lies as a run; gone with the program."""
+        """Unjudged manifests, and the temporary run of each."""
         self._unjudged: Path | None = None
         self._temporary: Path | None = None
         for folder in settings.runs:
             if not folder.is_dir() and not folder.is_file():
                 raise UserError(f"there is no run at {folder}")
         self._open_manifests()
-        folders = list(self._found())
+        folders = list(self._find_folders())
         if settings.runs and not folders:
             self.remove_temporary()
             raise UserError(f"{settings.runs[0]} is not a run and holds none: it has no {FILE}")
@@ -164,7 +164,7 @@ class RunCatalog:
             self.remove_temporary()
             raise UserError("--labels goes with exactly one run; without it every run has its own labels")
         self._folder = settings.out
-        """Where what is judged here goes; without --out a temporary folder, made when there is something to keep."""
+        """The run of the Judge page; without --out a temporary folder, created at first use."""
         try:
             self._read_all()
         except BaseException:
@@ -172,13 +172,13 @@ class RunCatalog:
             raise
 
     def runs(self) -> list[OpenRun]:
-        """Return the runs in the order they were named; runs that came into a named folder since are among them."""
+        """Return the runs in the order they were named, with those that were added to the folders since."""
         return [run for run in self.all() if isinstance(run, OpenRun)]
 
     def all(self) -> list[OpenRun | ClosedRun]:
-        """Return the runs, those that cannot be read among them."""
+        """Return all runs, also those that cannot be read."""
         with self._lock:
-            folders = {folder.resolve(): None for folder in self._found()}
+            folders = {folder.resolve(): None for folder in self._find_folders()}
             here = self._folder.resolve() if self._folder else None
             if here and (here / FILE).is_file():
                 folders.setdefault(here)
@@ -187,7 +187,7 @@ class RunCatalog:
             return list(self._known.values())
 
     def get(self, key: str) -> OpenRun | None:
-        """Return a run by its key; one that cannot be read raises RunDamaged."""
+        """Return a run by its key, None if there is none; raise RunDamaged if it cannot be read."""
         run = next((run for run in self.all() if run.key == key), None)
         if isinstance(run, ClosedRun):
             raise RunDamaged(run.why)
@@ -200,13 +200,13 @@ class RunCatalog:
         return run if isinstance(run, OpenRun) else None
 
     def folders(self) -> Iterator[PictureFolder]:
-        """Yield where pictures may be found."""
+        """Yield the picture folders of the open runs."""
         with self._lock:
             runs = [run for run in self._known.values() if isinstance(run, OpenRun)]
         yield from (run.run.pictures for run in runs)
 
     def writer(self) -> Run:
-        """Return the run that takes what is judged here, made at the first use."""
+        """Return the run of the Judge page; it is created at first use."""
         with self._lock:
             if self._folder is None:
                 self._temporary = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
@@ -216,7 +216,7 @@ class RunCatalog:
             return self._writer
 
     def close(self) -> None:
-        """Close everything; a temporary run is gone with it. Closing again does nothing."""
+        """Close all runs and remove temporary ones. Closing again does nothing."""
         with self._lock:
             for run in self._known.values():
                 if isinstance(run, OpenRun):
@@ -230,13 +230,13 @@ class RunCatalog:
                 self.remove_temporary()
 
     def remove_temporary(self) -> None:
-        """Remove the run that ends with the program."""
+        """Remove temporary runs."""
         for folder in (self._temporary, self._unjudged):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _open_manifests(self) -> None:
-        """Write a run for every manifest that was named: its edits wait for people. Where a queue was named, only those drawn."""
+        """Write a run with the edits of every manifest, for people to label; with queues, only the edits in them."""
         files = [path for path in self._settings.runs if path.is_file()]
         if not files:
             return
@@ -255,7 +255,7 @@ class RunCatalog:
             raise
 
     def _read_all(self) -> None:
-        """Read every run before the first page asks for it; where none can be read, the first one's fault is told."""
+        """Index every run before the first page needs it; raise the first error if no run can be read."""
         runs, faults = self.all(), []
         for run in runs:
             try:
@@ -268,7 +268,7 @@ class RunCatalog:
         if faults and len(faults) == len(runs):
             raise faults[0]
 
-    def _found(self) -> Iterator[Path]:
+    def _find_folders(self) -> Iterator[Path]:
         for folder in self._settings.runs:
             if folder in self._manifests:
                 yield self._manifests[folder]
@@ -280,18 +280,18 @@ class RunCatalog:
                 yield from sorted(inner for inner in folder.iterdir() if (inner / FILE).is_file())
 
     def _own_labels(self, folder: Path) -> Path:
-        """Return where a run's labels go: into its folder, those of a manifest beside the manifest."""
+        """Return the label file of a run: in its folder, or next to its manifest."""
         manifests = {made.resolve(): path for path, made in self._manifests.items()}
         manifest = manifests.get(folder.resolve())
         return folder / LABELS if manifest is None else manifest.with_name(f"{manifest.stem}.{LABELS}")
 
     def _look_at(self, folder: Path, key: str | None) -> None:
-        """Open a run that is not open, and close one whose file is gone or has been replaced."""
-        entry, file = self._known.get(folder), _mark(folder / FILE)
+        """Open a run that is not open, and close it if its file was removed or replaced."""
+        entry, file = self._known.get(folder), _file_mark(folder / FILE)
         if entry is not None and (entry.mark[:2] == file[:2] if isinstance(entry, OpenRun) else entry.mark == file):
             return
         name = entry.name if entry else "Judged here" if key == HERE and self._temporary else folder.name
-        key = entry.key if entry else key or _key(name, {other.key for other in self._known.values()})
+        key = entry.key if entry else key or _make_key(name, {other.key for other in self._known.values()})
         if isinstance(entry, OpenRun):
             entry.close()
         try:
@@ -303,20 +303,20 @@ class RunCatalog:
             self._known[folder] = ClosedRun(key, name, str(error), file)
             return
         path = folder / LABELS if key == HERE else self._settings.labels or self._own_labels(folder)
-        labels = LabelFile(path, partial(_named, run))
+        labels = LabelFile(path, partial(_resolve_edit, run))
         self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels.path, name), file)
 
 
-def _named(run: Run, edit_id: str, model: str | None) -> str:
-    """Return the name of the edit a label is about; what cannot be told is left as it was written."""
+def _resolve_edit(run: Run, edit_id: str, model: str | None) -> str:
+    """Return the name of the edit a label is about; the id as it is if it cannot be resolved."""
     if model is not None:
         with suppress(UserError):
             return run.resolve_name(edit_id, model)
     return edit_id
 
 
-def _mark(file: Path) -> Mark:
-    """Return what tells a file from another at its place, and from itself once it was changed; empty where there is none."""
+def _file_mark(file: Path) -> Mark:
+    """Return device, inode, size and modification time of a file; empty if there is none."""
     try:
         about = file.stat()
     except OSError:
@@ -324,8 +324,8 @@ def _mark(file: Path) -> Mark:
     return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
 
 
-def _key(name: str, taken: set[str]) -> str:
-    """Return a short name for addresses that is not taken yet.
+def _make_key(name: str, taken: set[str]) -> str:
+    """Return a short key for addresses that is not taken yet.
 
     >>> _key("My Run: 2", {"my-run-2"})
     'my-run-2-2'

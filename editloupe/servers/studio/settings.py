@@ -1,4 +1,4 @@
-"""What the studio is started with, and which addresses it answers to."""
+"""Settings of the studio, and the host names it accepts."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ UPLOAD_PIXELS = 50_000_000
 
 @dataclass(frozen=True)
 class StudioSettings:
-    """Everything that can be set about the studio."""
+    """Settings of the studio."""
 
     runs: tuple[Path, ...] = ()
     """Run folders, or folders that hold run folders."""
     out: Path | None = None
-    """The run that takes what is judged on the page; without it a temporary one that ends with the program."""
+    """The run that stores what is judged on the page; by default a temporary one."""
     labels: Path | None = None
-    """The label file; without it `labels.jsonl` inside the run."""
+    """The label file; by default `labels.jsonl` in the run."""
     pairs: tuple[Path, ...] = ()
-    """Files of pairs, as `make pairs` writes them, that people are asked about."""
+    """Files of pairs for people to answer, from `make pairs`."""
     queues: tuple[Path, ...] = ()
-    """Queues of edits to label, besides those found beside a run."""
+    """Queues of edits to label, in addition to those in a run's folder."""
     protocol: str | None = None
-    """By which the edits of a manifest that nobody judged are labelled."""
+    """The protocol by which unjudged edits of a manifest are labelled."""
     host: str = "127.0.0.1"
     port: int = 8642
     token: str = field(default_factory=new_token, repr=False)
-    """What a request must show, also on this machine: others may have an account on it."""
+    """The token every request must have, also from this machine: it may have other users."""
     allowed_hosts: tuple[str, ...] = ()
-    """Further names this machine is called by."""
+    """Further host names of this machine."""
     judge: str | None = None
-    """The judge the page proposes."""
+    """The judge the page suggests."""
     longest: float = 30 * 60.0
-    """Seconds one judging on the page may take."""
+    """The most seconds for judging an edit on the page."""
     base_urls: tuple[str, ...] = ()
-    """The only servers a judge may be asked at besides the provider's own; a key follows the address."""
+    """The servers a judge may use in addition to the provider's own; the API key is sent to them."""
 
     def __post_init__(self) -> None:
         check_token(self.token, "the studio's token")
@@ -56,7 +56,7 @@ class StudioSettings:
 
     @property
     def servers(self) -> Mapping[str, str]:
-        """The allowed base URLs, by the name the page shows: the address itself, without a key it may hold."""
+        """The allowed base URLs by the name on the page: the address without secrets."""
         shown: dict[str, str] = {}
         clean = Secrets()
         for base_url in dict.fromkeys(self.base_urls):
@@ -68,12 +68,12 @@ class StudioSettings:
 
     @property
     def local(self) -> bool:
-        """True where only this machine can reach the studio."""
+        """True if the studio can be reached only from this machine."""
         return is_loopback(self.host)
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Names a request may call this machine by."""
+        """Host names a request may use."""
         given = {*LOOPBACK_NAMES, *(name.lower() for name in self.allowed_hosts)}
         if self.local:
             return frozenset(given)

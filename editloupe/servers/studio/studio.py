@@ -1,4 +1,4 @@
-"""Everything the routes work with, in one place."""
+"""The studio's state, which all routes share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from editloupe.types import Judgement, Step, Trace
 
 @dataclass(frozen=True)
 class Studio:
-    """The studio of one program."""
+    """The studio: its runs, pictures, jobs and pages."""
 
     settings: StudioSettings
     catalog: RunCatalog
@@ -48,7 +48,7 @@ class Studio:
 
     @classmethod
     def open(cls, settings: StudioSettings) -> Studio:
-        """Open the runs and make everything ready."""
+        """Open the runs and create the studio."""
         pairs = PairFiles(settings.pairs)
         runs, places = split_folders(settings.runs)
         making = MakingFolders(places)
@@ -72,11 +72,11 @@ class Studio:
         )
 
     async def end(self) -> None:
-        """End what is under way: whoever waits for it is told."""
+        """Stop all jobs; their pages get an event."""
         await asyncio.gather(asyncio.to_thread(self.forks.close), self.jobs.close())
 
     def close(self) -> None:
-        """Close the runs and remove what is temporary; closing again does nothing."""
+        """Close the runs and remove temporary files; closing again does nothing."""
         self.forks.close()
         self.budget.close()
         self.indexing.close()
@@ -84,12 +84,12 @@ class Studio:
         self.uploads.close()
 
     def leave(self) -> None:
-        """Remove what is temporary without waiting for anybody, where the program is about to end by force."""
+        """Remove temporary files without waiting for requests, just before the process is ended."""
         self.catalog.remove_temporary()
         self.uploads.close()
 
     def run(self, key: str) -> OpenRun:
-        """Return a run by its key; an unknown one is a page that does not exist."""
+        """Return a run by its key; raise a 404 error if there is none."""
         found = self.catalog.get(key)
         if found is None:
             raise HTTPException(404, "There is no such run here.")
@@ -102,14 +102,14 @@ def studio_of(request: Request) -> Studio:
 
 
 class _Saver:
-    """Keeps judgements in the run of the Judge page: the same edit judged again is a further repeat."""
+    """Stores judgements in the run of the Judge page; an edit that is judged again gets a further repeat."""
 
     def __init__(self, library: RunCatalog) -> None:
         self._library = library
         self._lock = threading.Lock()
 
     def save(self, judge: Judge, judgement: Judgement, album: Album) -> int:
-        """Keep a judgement and return the repeat it is kept as."""
+        """Store a judgement and return its repeat."""
         with self._lock:
             return save_judgement(self._library.writer(), judge, judgement, album)
 

@@ -1,4 +1,4 @@
-"""The files of pairs people are asked about, by a short key that stands in addresses; no path and no model ever does."""
+"""Opens the files of pairs and the benchmark folders that the studio was started with, and finds them by a short key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUFFIXES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".
 
 @dataclass
 class PairFile:
-    """One file of pairs with what people said about it; pairs that were drawn again since are read again."""
+    """A file of pairs with its answers; it is read again if it changes."""
 
     key: str
     path: Path
@@ -32,11 +32,11 @@ class PairFile:
 
     @property
     def name(self) -> str:
-        """What the page calls it."""
+        """The name on the page."""
         return self.path.stem
 
     def pairs(self) -> dict[str, OpenPair]:
-        """Return all pairs by id, in the order they are asked in."""
+        """Return all pairs by id, in order."""
         with self._lock:
             try:
                 about = open_pairs_file(self.path).stat()
@@ -49,11 +49,11 @@ class PairFile:
             return self._pairs
 
     def queue(self, who: str) -> PairQueue:
-        """Return what a person has answered and is still asked."""
+        """Return a person's answered and open pairs."""
         return self.answers.queue(self.pairs().values(), who)
 
     def people(self) -> dict[str, int]:
-        """Return how many pairs everybody has answered."""
+        """Return the number of pairs that each person answered."""
         found: dict[str, int] = {}
         for pair in self.pairs().values():
             for who in self.answers.choices(pair):
@@ -61,7 +61,7 @@ class PairFile:
         return found
 
     def picture(self, pair: OpenPair, which: str) -> tuple[bytes, str] | None:
-        """Return one of a pair's pictures and its media type; None where it is not there."""
+        """Return a picture of a pair and its media type; None if there is none."""
         named = {"source": pair.source_image, "edited": pair.edited, "a": pair.a.picture, "b": pair.b.picture}
         named |= {f"reference-{number}": path for number, path in enumerate(pair.references)}
         said = named.get(which)
@@ -76,7 +76,7 @@ class PairFile:
 
 
 class PairFiles:
-    """All files of pairs the studio was started with; one that is none raises UserError at once."""
+    """All files of pairs of the studio; raises UserError if one cannot be read."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._files: dict[str, PairFile] = {}
@@ -97,17 +97,17 @@ class PairFiles:
 
 BOXES, REVIEW = "boxes", "review"
 TURNS: Mapping[str, tuple[str, ...]] = {BOXES: ("boxes", "confirm boxes"), REVIEW: ("review", "disputed")}
-"""What samples wait for that a task settles."""
+"""Steps of samples that each task is for."""
 
 
 class MakingPictures:
-    """The pictures of one benchmark, found by hash: its sources by their files', its references by their pixels'."""
+    """Finds the pictures of one benchmark by hash: sources by the hash of the file, references by that of the pixels."""
 
     def __init__(self, folder: MakingFolder) -> None:
         self._folder = folder
 
     def find(self, sha: Sha) -> Path | None:
-        """Return the file of a picture, None where this benchmark has none of it."""
+        """Return the file of a picture, None if this benchmark does not have it."""
         root = self._folder.path
         for suffix in MEDIA_TYPES:
             if (path := root / SOURCES / f"{sha}{suffix}").is_file():
@@ -120,7 +120,7 @@ class MakingPictures:
 
 
 class MakingFolders:
-    """The benchmarks, by a key that can stand in an address."""
+    """The benchmarks by key."""
 
     def __init__(self, places: Iterable[Path]) -> None:
         self.folders: dict[str, MakingFolder] = {}
@@ -133,13 +133,13 @@ class MakingFolders:
 
 
 def split_folders(places: Iterable[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return the folders that are runs or hold them, and those of benchmarks in the making."""
+    """Split folders into those of runs and those of benchmarks in the making."""
     listed = list(places)
     making = tuple(place for place in listed if is_making_folder(place))
     return tuple(place for place in listed if place not in making), making
 
 
 def find_waiting_samples(folder: MakingFolder, task: str, name: str) -> list[Sample]:
-    """Return the samples that wait for this person: what one has reviewed as it stands is not shown to the same one again."""
+    """Return the samples that wait for this person; nobody reviews the same state of a sample twice."""
     waiting = [sample for sample in folder.samples() if sample.step in TURNS[task]]
     return [sample for sample in waiting if task == BOXES or name not in (sample.reviews or {})]

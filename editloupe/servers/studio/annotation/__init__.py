@@ -1,3 +1,3 @@
-"""Labels that people give in the studio: the label file, the form, and the order in which edits come."""
+"""Collect the labels of people."""
 
 __all__: list[str] = []

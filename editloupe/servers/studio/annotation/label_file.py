@@ -1,11 +1,10 @@
-"""Labels and boxes people give in the studio: a JSONL file that only grows, in the form `editloupe agree` reads.
+"""Reads and writes the label file of a run, a JSONL file that `editloupe agree` reads and that is only appended to.
 
-Every row says who labelled what: `{"edit_id", "criterion", "label", "annotator"}`, with the edit's `model` and its `name` in
-the run where the id alone does not say which edit is meant. A later row of the same annotator
-replaces the earlier one and an empty label takes it back, so that undoing is one more row and nothing is ever lost.
-Labels may carry `"unsure": true`, the answers of a check list under `checks`, and `"adjudicated": true` where they settle
-what annotators said differently. Rows with `target_boxes`, `skipped` or `comment` in place of a criterion hold corrected boxes,
-edits that were passed over, and remarks; `agree` passes over them.
+A row is `{"edit_id", "criterion", "label", "annotator"}`, with the edit's `model` and its `name` in the run if the id is not
+unique. A later row of the same annotator replaces the earlier one, and an empty label removes it; undoing appends a row, so
+nothing is lost. A label may have `"unsure": true`, the answers of a check list under `checks`, and `"adjudicated": true` if it
+settles differences between annotators. Rows with `target_boxes`, `skipped` or `comment` in place of a criterion hold corrected
+boxes, skipped edits and comments; `agree` ignores them.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ COMMENT: Final = "comment"
 
 @dataclass(frozen=True)
 class LabelValue:
-    """What somebody says on a criterion of an edit."""
+    """An annotator's answer on a criterion of an edit."""
 
     label: str | None
-    """None while a check list is not answered whole, or where none of it applies."""
+    """None if a check list is not complete, or if none of it applies."""
     unsure: bool = False
     checks: Mapping[str, str] = field(default_factory=dict)
     """Answers to the items of a check list."""
@@ -48,7 +47,7 @@ Value = LabelValue | str | bool | None | tuple[Box, ...]
 
 @dataclass(frozen=True)
 class LabelKey:
-    """What a row is about: a criterion of an edit, or something of the edit as a whole."""
+    """Identifies what a row is about: a criterion of an edit, or the edit's boxes, skip mark or comment."""
 
     edit_id: str
     """The edit's name, unique in its run."""
@@ -57,14 +56,14 @@ class LabelKey:
 
     @classmethod
     def of(cls, edit_id: str, row: Mapping[str, Any]) -> LabelKey | None:
-        """Return what a row is about; None for a row that is nothing of this."""
+        """Return the key of a row; None for rows of another kind."""
         if row.get("criterion") is not None:
             return cls(edit_id, row["criterion"], "adjudicated" if row.get("adjudicated") is True else "label")
         kinds: tuple[Kind, ...] = (BOXES, SKIPPED, COMMENT)
         return next((cls(edit_id, None, kind) for kind in kinds if kind in row), None)
 
     def value(self, row: Mapping[str, Any]) -> Value:
-        """Return what a row says about this place."""
+        """Return the value in a row."""
         if self.criterion is not None:
             text, checks = row.get("label"), row.get("checks")
             label = (str(text).strip() or None) if text is not None else None
@@ -76,7 +75,7 @@ class LabelKey:
         return (given is True or None) if self.kind == SKIPPED else (str(given).strip() or None if given else None)
 
     def written(self, value: Value) -> dict[str, Any]:
-        """Return what a row says that gives this place a value."""
+        """Return the fields of a row with this value."""
         if self.criterion is None:
             return {self.kind: [list(box) for box in value] if isinstance(value, tuple) else value}
         said = value if isinstance(value, LabelValue) else LabelValue(None)
@@ -90,11 +89,11 @@ class LabelKey:
 
 
 Resolve = Callable[[str, str | None], str]
-"""Gives the name of the edit that an id and a model stand for."""
+"""Returns the name of the edit with an id and a model."""
 
 
 class LabelFile:
-    """The label file of one run, whole in memory; every change is on disk before it counts."""
+    """The label file of one run, held in memory. Every change is written to disk first."""
 
     def __init__(self, path: Path, resolve: Resolve | None = None) -> None:
         self.path = path
@@ -106,12 +105,12 @@ class LabelFile:
         self._given: dict[str, dict[LabelKey, Value]] = {}
         self._undo: dict[str, list[tuple[LabelKey, Value]]] = {}
         self.version = 0
-        """Changes with every row, so that a table knows when to look again."""
+        """Changes with every row."""
         self.notes: tuple[str, ...] = ()
-        """What of the file was passed over."""
+        """Notes on rows that were skipped."""
 
     def annotators(self) -> list[str]:
-        """Return the names of all who labelled something, in the order in which they began."""
+        """Return the names of all annotators, in the order in which they began."""
         with self._lock:
             self._read()
             return list(self._given)
@@ -133,7 +132,7 @@ class LabelFile:
         return found
 
     def said(self, kind: Literal["label", "adjudicated"] = "label") -> Iterator[tuple[str, LabelKey, LabelValue]]:
-        """Yield everything said on criteria: by whom, about what, and what."""
+        """Yield all answers on criteria: annotator, key and value."""
         with self._lock:
             self._read()
             listed = [(name, place, value) for name, given in self._given.items() for place, value in given.items()]
@@ -142,20 +141,20 @@ class LabelFile:
                 yield name, place, value
 
     def skipped(self, annotator: str) -> set[str]:
-        """Return the edits an annotator passed over."""
+        """Return the edits an annotator skipped."""
         with self._lock:
             self._read()
             given = self._given.get(annotator, {})
             return {place.edit_id for place, value in given.items() if place.kind == SKIPPED and value is True}
 
     def of(self, annotator: str, edit_id: str) -> dict[str, str]:
-        """Return the labels one annotator gave one edit, by criterion."""
+        """Return an annotator's labels of an edit, by criterion."""
         return {name: said.label for name, said in self.about(annotator, edit_id).items() if said.label}
 
     def about(
         self, annotator: str, edit_id: str, kind: Literal["label", "adjudicated"] = "label"
     ) -> dict[str, LabelValue]:
-        """Return all that one annotator said about the criteria of one edit."""
+        """Return an annotator's answers on an edit, by criterion."""
         with self._lock:
             self._read()
             given = self._given.get(annotator, {})
@@ -169,46 +168,46 @@ class LabelFile:
             }
 
     def comment(self, annotator: str, edit_id: str) -> str:
-        """Return an annotator's remark on an edit."""
+        """Return an annotator's comment on an edit."""
         with self._lock:
             self._read()
             value = self._given.get(annotator, {}).get(LabelKey(edit_id, None, COMMENT))
             return value if isinstance(value, str) else ""
 
     def boxes(self, annotator: str, edit_id: str) -> tuple[Box, ...] | None:
-        """Return the boxes one annotator drew for an edit, None where the annotator left them alone."""
+        """Return an annotator's boxes of an edit, None if they were not changed."""
         with self._lock:
             self._read()
             value = self._given.get(annotator, {}).get(LabelKey(edit_id, None, BOXES))
             return value if isinstance(value, tuple) else None
 
     def give(self, annotator: str, name: str, criterion: str, label: str | None, **more: Any) -> None:
-        """Write a label; `more` holds what else should be known about it. The same label again changes nothing.
+        """Write a label; nothing is written if it is the same. `more` holds further fields of the row.
 
-        `name` is the edit's in its run; where `more` gives `edit_id` and `model` as well, they stand in the file beside it.
+        `name` is the edit's name in its run. If `more` has `edit_id` and `model`, they are written, too.
         """
         self.say(annotator, name, criterion, None if label is None else LabelValue(label), **more)
 
     def say(
         self, annotator: str, name: str, criterion: str, said: LabelValue | None, adjudicated: bool = False, **more: Any
     ) -> None:
-        """Write what somebody says on a criterion; the same again changes nothing."""
+        """Write an answer on a criterion; nothing is written if it is the same."""
         self._put(annotator, LabelKey(name, criterion, "adjudicated" if adjudicated else "label"), said, more)
 
     def skip(self, annotator: str, name: str, skipped: bool = True, **more: Any) -> None:
-        """Write that an annotator passes over an edit, or no longer does."""
+        """Write that an annotator skips an edit, or no longer does."""
         self._put(annotator, LabelKey(name, None, SKIPPED), skipped or None, more)
 
     def remark(self, annotator: str, name: str, comment: str, **more: Any) -> None:
-        """Write an annotator's remark on an edit; an empty one takes it back."""
+        """Write an annotator's comment on an edit; an empty one removes it."""
         self._put(annotator, LabelKey(name, None, COMMENT), comment.strip() or None, more)
 
     def draw(self, annotator: str, name: str, boxes: tuple[Box, ...], **more: Any) -> None:
-        """Write an annotator's boxes of an edit; the same boxes again change nothing."""
+        """Write an annotator's boxes of an edit; nothing is written if they are the same."""
         self._put(annotator, LabelKey(name, None, BOXES), boxes, more)
 
     def undo(self, annotator: str) -> LabelKey | None:
-        """Take back an annotator's last change and say where it was; None where there is nothing left to take back."""
+        """Undo an annotator's last change and return its key; None if there is nothing to undo."""
         with self._lock:
             self._read()
             stack = self._undo.get(annotator)
@@ -242,11 +241,11 @@ class LabelFile:
                     f"{self.path} cannot be written ({error.strerror or error}); name another file with --labels"
                 ) from None
             self._take(sanitize(row))
-            # Where another studio wrote in between, or a line was mended, the size is not what it should be: read anew.
+            # If another studio wrote in between, or a line was repaired, the size is different: read the file again.
             self._size = size if size == max(self._size, 0) + len(line) + 1 else -1
 
     def _read(self) -> None:
-        """Read the file anew where somebody else has changed it."""
+        """Read the file again if it was changed by another program."""
         try:
             size = self.path.stat().st_size
         except OSError:

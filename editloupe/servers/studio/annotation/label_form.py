@@ -1,4 +1,4 @@
-"""What an annotator is shown of an edit: every picture the judge was given, and each rubric as a form with its notes."""
+"""Builds the form of an annotator from the rubrics and pictures that the judge got."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SHOWN_LARGE = ("source", "edited")
 
 @dataclass(frozen=True)
 class CheckForm:
-    """One item of a check list as a question of its own."""
+    """One item of a check list as a question."""
 
     key: str
     question: str
     choices: tuple[AnswerChoice, ...]
     gate: str
-    """When its answer counts, in words; empty where it always does."""
+    """The condition under which the answer counts; empty if it always does."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,21 @@ class RubricForm:
     choices: tuple[AnswerChoice, ...]
     checks: tuple[CheckForm, ...]
     scale: NumberAnswer | None
-    """A scale too long for keys: the number is typed."""
+    """A scale that is too long for keys; the number is typed."""
 
     @property
     def usable(self) -> bool:
-        """False for rubrics that take a text."""
+        """False for rubrics that ask for a text."""
         return bool(self.choices or self.checks or self.scale)
 
     @property
     def bands(self) -> tuple[Band, ...]:
-        """What it takes to be where on a scale, the best first."""
+        """The bands of a scale, the best first."""
         return self.rubric.answer.bands if isinstance(self.rubric.answer, NumberAnswer) else ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the rubric adds to its steps."""
+        """The rubric's notes."""
         return self.rubric.notes
 
 
@@ -67,7 +67,7 @@ def build_form(rubric: Rubric, protocol: str) -> RubricForm:
 
 
 def can_be_labelled(answer: Answer) -> bool:
-    """Say whether people can answer a rubric on the page: all but those that take a text."""
+    """True if people can answer a rubric on the page: all but those that ask for a text."""
     return bool(list_choices(answer)) or isinstance(answer, (ChecksAnswer, NumberAnswer))
 
 
@@ -102,7 +102,7 @@ def _checks(answer: Answer) -> tuple[CheckForm, ...]:
 
 
 def build_forms(open_run: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
-    """Return what is asked of an edit, in the protocols' order."""
+    """Return the forms of an edit, in the order of the protocols."""
     found: dict[str, RubricForm] = {}
     for unit in open_run.units(name):
         rubric = find_rubric_for(unit.protocol, unit.criterion, edit) or open_run.rubric(unit.protocol, unit.criterion)
@@ -114,7 +114,7 @@ def build_forms(open_run: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
 
 
 def list_further_pictures(open_run: OpenRun, kept: StoredEdit) -> list[tuple[str, str]]:
-    """Return caption and hash of every further picture the judge was given: references, marks, and what was made of them.
+    """Return caption and hash of the further pictures of an edit: references, marks, and pictures made from them.
 
     Only what was sent before the judge's first word is among them: what its tools returned would tell what it thought.
     """
@@ -139,7 +139,7 @@ def list_further_pictures(open_run: OpenRun, kept: StoredEdit) -> list[tuple[str
 
 @dataclass(frozen=True)
 class AnswerChoice:
-    """One answer a person can give, with the key that gives it."""
+    """An answer a person can choose, with its key on the keyboard."""
 
     key: str
     value: str
@@ -150,14 +150,14 @@ class AnswerChoice:
 
 
 def find_rubric(protocol: str, criterion: str) -> Rubric | None:
-    """Return a criterion's rubric in its first wording, None where this version does not know it."""
+    """Return a criterion's rubric in its first wording, None if this version does not have it."""
     known = find_protocol(protocol)
     rubrics = known.rubrics if known else ()
     return next((rubric for rubric in rubrics if rubric.criterion == criterion), None)
 
 
 def parse_rubric(wording: Mapping[str, Any]) -> Rubric | None:
-    """Return a rubric as a run kept its words, without what a mode adds; None where that is no rubric."""
+    """Parse a rubric as a run recorded it, without the additions of modes; None if it is not valid."""
     known = {name: value for name, value in wording.items() if name in Rubric.model_fields}
     try:
         return Rubric.model_validate({**known, "modes": {}})
@@ -166,7 +166,7 @@ def parse_rubric(wording: Mapping[str, Any]) -> Rubric | None:
 
 
 def find_rubric_for(protocol: str, criterion: str, edit: Edit) -> Rubric | None:
-    """Return the wording of a criterion that an edit is asked, None where this version does not know the rubric."""
+    """Return a criterion's rubric in the wording for an edit, None if this version does not have it."""
     known = find_protocol(protocol)
     if known is None or criterion not in known.criteria:
         return None
@@ -177,7 +177,7 @@ def find_rubric_for(protocol: str, criterion: str, edit: Edit) -> Rubric | None:
 
 
 def list_choices(answer: Answer) -> tuple[AnswerChoice, ...]:
-    """Return what a person can answer, worst first; nothing for rubrics that take no single label."""
+    """Return the answers a person can choose, worst first; none for rubrics without a single label."""
     if isinstance(answer, LabelAnswer):
         ordered = sorted(answer.labels, key=lambda label: label.score)
         return tuple(
@@ -196,6 +196,6 @@ def list_choices(answer: Answer) -> tuple[AnswerChoice, ...]:
 
 
 def format_band(answer: NumberAnswer, value: int) -> str:
-    """Return what it takes to be at a place of a scale, as its rubric says it; empty where it says nothing."""
+    """Return the meaning of a value on a scale, from its band; empty if it has none."""
     band = next((band for band in answer.bands if band.low <= value <= band.high), None)
     return ": ".join(filter(None, (band.name, band.meaning.strip()))) if band else ""

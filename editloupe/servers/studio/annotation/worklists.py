@@ -1,4 +1,7 @@
-"""What an annotator works through: all edits of a run, a queue, or the edits on which annotators differ."""
+"""Builds the worklists of annotators, saves their labels and counts their progress.
+
+A worklist is all edits of a run, a queue, or the edits on which annotators differ.
+"""
 
 from __future__ import annotations
 
@@ -24,38 +27,38 @@ from editloupe.types import Boxes, Record, UserError
 
 ALL, DIFFER = "", "differ"
 SUFFIX = QUEUE_SUFFIX
-"""How the files of queues end that are found beside a run's labels."""
+"""Suffix of queue files in the folder of a run's labels."""
 
 
 @dataclass(frozen=True)
 class Worklist:
-    """Edits in the order in which one annotator sees them."""
+    """Edits in the order in which one annotator gets them."""
 
     key: str
-    """As it stands in addresses."""
+    """The key in addresses."""
     title: str
     names: tuple[str, ...]
     shared: frozenset[str] = frozenset()
-    """The edits of a calibration round, which everybody labels, where the others are split."""
+    """The edits of a calibration round, which all annotators label; the others are split."""
     needing: frozenset[str] = frozenset()
-    """Edits that no judge of a cascade could be trusted with."""
+    """Edits that no judge of a cascade was confident about."""
     notes: tuple[str, ...] = ()
 
     @property
     def adjudicates(self) -> bool:
-        """True where labels settle what annotators said differently."""
+        """True if labels settle differences between annotators."""
         return self.key == DIFFER
 
 
 def build_worklist(open_run: OpenRun, key: str, annotator: str, named: Iterable[Path]) -> Worklist:
-    """Return an annotator's worklist by its key; one that is not there is told in a sentence."""
+    """Return an annotator's worklist by its key; raise UserError if there is none."""
     if key == ALL:
         return Worklist(ALL, "All edits", tuple(list_edits(open_run)))
     if key == DIFFER:
         return Worklist(DIFFER, "Where annotators differ", tuple(find_differing(open_run)))
     path = find_queues(open_run, named).get(key)
     if path is None:
-        raise UserError(f"there is no queue {key} beside this run; start the studio with --queue FILE")
+        raise UserError(f"there is no queue {key} for this run; start the studio with --queue FILE")
     queue = LabelQueue.read(path)
     known = set(list_edits(open_run))
     mine = queue.of(annotator)
@@ -77,7 +80,7 @@ def build_worklist(open_run: OpenRun, key: str, annotator: str, named: Iterable[
 
 
 def find_queues(open_run: OpenRun, named: Iterable[Path]) -> dict[str, Path]:
-    """Return the queues there are for a run by name: those the studio was started with, those beside the run and its labels."""
+    """Return the queues of a run by name: those of the studio's settings, and those in the folders of the run and its labels."""
     found: dict[str, Path] = {}
     beside = [
         path
@@ -99,7 +102,7 @@ def _queues_in(folder: Path) -> list[Path]:
 
 
 def describe_queues(open_run: OpenRun, named: Iterable[Path]) -> dict[str, str]:
-    """Return how large each queue of a run is, or what is wrong with it, in words."""
+    """Describe the size of each queue of a run, or why it cannot be read."""
     told = {}
     for name, path in find_queues(open_run, named).items():
         try:
@@ -119,7 +122,7 @@ def describe_queues(open_run: OpenRun, named: Iterable[Path]) -> dict[str, str]:
 
 
 def propose_worklist(open_run: OpenRun, named: Iterable[Path]) -> str:
-    """Return the first queue that holds edits of this run, else all edits: labels outside a queue do not count with it."""
+    """Return the first queue with edits of this run, else all edits. Labels outside a queue do not count with it."""
     known = set(list_edits(open_run))
     for name, path in find_queues(open_run, named).items():
         with suppress(UserError):  # what is wrong with it is said beside its name
@@ -129,9 +132,9 @@ def propose_worklist(open_run: OpenRun, named: Iterable[Path]) -> str:
 
 
 def keep_random_subset(open_run: OpenRun, size: int, seed: int) -> str:
-    """Draw a random subset of a run's edits, keep it as a queue beside the labels, and return its name.
+    """Draw a random subset of a run's edits, save it as a queue next to the labels, and return its name.
 
-    The same size and seed are the same subset; a file that is there is left as it is, for labels may have been drawn by it.
+    The same size and seed give the same subset. An existing file is not changed: labels may depend on it.
     """
     edits = [(edit_id, name, model) for name, edit_id, model in open_run.index.asked_edits()]
     if not edits:
@@ -146,14 +149,14 @@ def keep_random_subset(open_run: OpenRun, size: int, seed: int) -> str:
 
 
 def list_edits(open_run: OpenRun) -> list[str]:
-    """Return the edits of which something is asked, in the manifest's order."""
+    """Return the edits about which something was asked, in the manifest's order."""
     return [name for name, _, _ in open_run.index.asked_edits()]
 
 
 def find_differing(open_run: OpenRun) -> dict[str, set[str]]:
-    """Return the edits whose annotators differ and the criteria they differ on, settled ones among them, in the run's order.
+    """Return the edits on which annotators differ, with the criteria, in the run's order.
 
-    An adjudicated edit keeps its place, so that an adjudicator can go back to it.
+    Adjudicated edits are included, so that an adjudicator can go back to them.
     """
     order = list_edits(open_run)
     found: dict[str, set[str]] = {}
@@ -165,7 +168,7 @@ def find_differing(open_run: OpenRun) -> dict[str, set[str]]:
 
 
 def count_open_differences(open_run: OpenRun) -> int:
-    """Return how many edits wait for adjudication."""
+    """Count the edits that wait for adjudication."""
     settled = find_adjudicated(open_run)
     return sum(
         any((name, criterion) not in settled for criterion in on) for name, on in find_differing(open_run).items()
@@ -173,12 +176,12 @@ def count_open_differences(open_run: OpenRun) -> int:
 
 
 def find_adjudicated(open_run: OpenRun) -> set[tuple[str, str]]:
-    """Return what was adjudicated, as (edit, criterion)."""
+    """Return the pairs of edit and criterion that were adjudicated."""
     return {place for people in open_run.index.people().by_protocol.values() for place in people.adjudicated}
 
 
 class LabelRequest(Record):
-    """One keystroke: a label, an answer to a check, a doubt, boxes, a remark, a skip, or an undo."""
+    """One action of an annotator: a label, an answer to a check, "not sure", boxes, a comment, a skip or an undo."""
 
     annotator: str = Field(min_length=1, max_length=80)
     work: str = Field(default="", max_length=300)
@@ -188,7 +191,7 @@ class LabelRequest(Record):
     check: str = Field(default="", max_length=200)
     """The item of a check list that `label` answers."""
     unsure: bool | None = None
-    """None leaves it as it was."""
+    """None for no change."""
     skip: bool | None = None
     comment: str | None = Field(default=None, max_length=4000)
     boxes: Boxes | None = Field(default=None, max_length=50)
@@ -203,7 +206,7 @@ def label_edit(
     adjudicated: bool,
     about: Mapping[str, Any],
 ) -> None:
-    """Write what a keystroke says on a criterion; what `agree` could not read is refused in a sentence."""
+    """Save the label or check of a request; raise UserError if `agree` could not read it."""
     listed = list(forms)
     form = next((form for form in listed if form.rubric.criterion == given.criterion), None)
     if form is None:
@@ -216,11 +219,11 @@ def label_edit(
 
 
 def _after(form: RubricForm, given: LabelRequest, before: LabelValue | None) -> LabelValue | None:
-    """Return what an annotator says after a keystroke."""
+    """Return an annotator's value after a request."""
     answer = form.rubric.answer
     unsure = (before.unsure if before else False) if given.unsure is None else given.unsure
     if given.check:
-        return _checked(form, given, before, unsure)
+        return _apply_check(form, given, before, unsure)
     if given.label is None and given.unsure is not None:
         if before is None:
             raise UserError("give a label first, then say that you are not sure of it")
@@ -232,10 +235,10 @@ def _after(form: RubricForm, given: LabelRequest, before: LabelValue | None) -> 
     return LabelValue(given.label, unsure)
 
 
-def _checked(form: RubricForm, given: LabelRequest, before: LabelValue | None, unsure: bool) -> LabelValue:
+def _apply_check(form: RubricForm, given: LabelRequest, before: LabelValue | None, unsure: bool) -> LabelValue:
     answer = form.rubric.answer
     if not isinstance(answer, ChecksAnswer):
-        raise UserError(f"{form.rubric.title} is no check list")
+        raise UserError(f"{form.rubric.title} is not a check list")
     check = next((check for check in answer.checks if check.key == given.check), None)
     if check is None or given.label is None or given.label not in check.values:
         raise UserError(f"not a valid label for {form.rubric.title}")
@@ -245,20 +248,20 @@ def _checked(form: RubricForm, given: LabelRequest, before: LabelValue | None, u
 
 
 def is_done(form: RubricForm, said: LabelValue | None) -> bool:
-    """Say whether a criterion was answered; a check list of which nothing applies is, though it has no score."""
+    """True if a criterion was answered. A check list of which nothing applies is answered, although it has no score."""
     if said is None:
         return False
     return said.label is not None or (bool(form.checks) and all(check.key in said.checks for check in form.checks))
 
 
 def all_done(forms: Iterable[RubricForm], said: Mapping[str, LabelValue]) -> bool:
-    """Say whether everything asked of an edit was answered."""
+    """True if all criteria of an edit were answered."""
     asked = [form for form in forms if form.usable]
     return bool(asked) and all(is_done(form, said.get(form.rubric.criterion)) for form in asked)
 
 
 def labels_of_edit(open_run: OpenRun, edit_name: str) -> dict[str, dict[str, str]]:
-    """Return everybody's labels of an edit, by criterion and annotator, by the rule of `agree`."""
+    """Return the labels of an edit by criterion and annotator, merged as by `agree`."""
     found: dict[str, dict[str, str]] = {}
     for protocol, given in open_run.index.people().given.items():
         for (name, criterion), scores in given.items():
@@ -270,7 +273,7 @@ def labels_of_edit(open_run: OpenRun, edit_name: str) -> dict[str, dict[str, str
 
 
 def find_first_open(open_run: OpenRun, name: str, work: Worklist) -> str | None:
-    """Return the first edit of a worklist that waits for an annotator; None where all was labelled or skipped."""
+    """Return the first edit of a worklist that waits for an annotator; None if all are labelled or skipped."""
     skipped = open_run.labels.skipped(name)
     if work.adjudicates:
         settled, apart = find_adjudicated(open_run), find_differing(open_run)
@@ -282,18 +285,18 @@ def find_first_open(open_run: OpenRun, name: str, work: Worklist) -> str | None:
             ),
             None,
         )
-    wanted, given = _wanted(open_run), _labelled(open_run, name)
+    wanted, given = _labellable_criteria(open_run), _labelled_criteria(open_run, name)
     return next(
         (edit for edit in work.names if edit not in skipped and wanted.get(edit, set()) - given.get(edit, set())), None
     )
 
 
 def count_progress(open_run: OpenRun, works: Mapping[str, Worklist]) -> dict[str, dict[str, int]]:
-    """Return by annotator how many edits of the own worklist were labelled, how many skipped, and how many there are."""
-    wanted = _wanted(open_run)
+    """Count the edits of each annotator's worklist that are labelled and skipped, and all of them."""
+    wanted = _labellable_criteria(open_run)
     found = {}
     for name, work in works.items():
-        given, names = _labelled(open_run, name), set(work.names)
+        given, names = _labelled_criteria(open_run, name), set(work.names)
         labelled = {edit for edit in names if wanted.get(edit) and wanted[edit] <= given.get(edit, set())}
         skipped = open_run.labels.skipped(name) & names - labelled
         if labelled or skipped or name in {who for who, _, _ in open_run.labels.said()}:
@@ -301,7 +304,7 @@ def count_progress(open_run: OpenRun, works: Mapping[str, Worklist]) -> dict[str
     return found
 
 
-def _wanted(open_run: OpenRun) -> dict[str, set[str]]:
+def _labellable_criteria(open_run: OpenRun) -> dict[str, set[str]]:
     """Return the criteria that can be labelled, by edit."""
     found: dict[str, set[str]] = {}
     usable = {
@@ -315,8 +318,8 @@ def _wanted(open_run: OpenRun) -> dict[str, set[str]]:
     return found
 
 
-def _labelled(open_run: OpenRun, name: str) -> dict[str, set[str]]:
-    """Return what an annotator labelled, by edit."""
+def _labelled_criteria(open_run: OpenRun, name: str) -> dict[str, set[str]]:
+    """Return the criteria an annotator labelled, by edit."""
     found: dict[str, set[str]] = {}
     items: dict[str, int] = {}
     for criterion, protocol in open_run.index.criteria():
@@ -331,7 +334,7 @@ def _labelled(open_run: OpenRun, name: str) -> dict[str, set[str]]:
 
 
 def measure_alpha(given: Iterable[Mapping[str, float]]) -> tuple[float | None, str | None, int]:
-    """Return Krippendorff's ordinal α of the scores of some edits by annotator, or why there is none; and of how many edits."""
+    """Return Krippendorff's ordinal α of scores by annotator, or the reason why there is none, and the number of edits."""
     shared = [scores for scores in given if len(scores) > 1]
     if not shared:
         return None, "no edit was labelled by two annotators", 0

@@ -1,3 +1,3 @@
-"""Judging and forking from a page: requests, uploaded pictures, and the judgement under way."""
+"""Judge and fork from a page."""
 
 __all__: list[str] = []

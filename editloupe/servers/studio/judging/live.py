@@ -1,4 +1,4 @@
-"""Judging while the page watches: jobs, their events as they happen, and stopping them."""
+"""Judges edits in the background and streams the events to the page."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ MOST_AT_ONCE = 4
 REMEMBERED = 50
 """Finished jobs whose events can still be read."""
 HEARTBEAT = 15.0
-"""Seconds of silence after which a sign of life is sent, so that no proxy hangs up."""
+"""Seconds of silence after which a comment is sent, so that proxies keep the connection."""
 
 
 @dataclass
 class LiveJob:
-    """One edit being judged; everything that happened is kept, so that a reload misses nothing."""
+    """An edit being judged. All events are kept, so that a reloaded page misses none."""
 
     request: JudgeRequest
     clean: Callable[[Any], Any]
-    """Takes keys out of what the page is told: a server may echo one in its reply or its error."""
+    """Redacts API keys: a server may echo one in a reply or an error."""
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     finished: bool = False
@@ -41,17 +41,17 @@ class LiveJob:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tell(self, kind: str, **data: Any) -> None:
-        """Add an event and wake whoever follows."""
+        """Add an event and wake the streams."""
         self.events.append((kind, self.clean(data)))
         self._wake()
 
     def end(self) -> None:
-        """Say that nothing more will come."""
+        """End the streams."""
         self.finished = True
         self.tell("end")
 
     async def follow(self, after: int = 0) -> AsyncIterator[str]:
-        """Yield the events from a place on, in the form of server-sent events, as they come."""
+        """Yield the events from a position on as server-sent events, as they happen."""
         place = after
         while True:
             changed = self._changed
@@ -73,7 +73,7 @@ class LiveJob:
 
 @dataclass(frozen=True)
 class Renderer:
-    """How steps and verdicts become HTML; the page inserts it as it is."""
+    """Renders steps and verdicts to HTML, which the page inserts."""
 
     step: Callable[[Trace, Step, dict[str, str]], str]
     """The names the judge has for the two whole pictures come along, by name."""

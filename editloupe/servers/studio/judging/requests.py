@@ -1,4 +1,4 @@
-"""What the Judge page asks for, checked: pictures by hash, an instruction, boxes, and who shall judge how."""
+"""Reads and checks the requests of the Judge page and of the Fork page, and opens their judges."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from editloupe.types import Boxes, Edit, FailFastTuple, Mode, Record, UserError
 M = TypeVar("M", bound=BaseModel)
 _OWN_SLOTS = ("source", "edited", "reference")
 LONGEST = 4000
-"""Letters an instruction may have."""
+"""Characters an instruction may have."""
 
 
 Role = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
@@ -43,7 +43,7 @@ Picture = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{32})?$")]
 
 
 class JudgeRequest(Record):
-    """One press of the button."""
+    """A request of the Judge page."""
 
     source: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
     edited: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
@@ -55,13 +55,13 @@ class JudgeRequest(Record):
     boxes: Boxes = Field(default=(), max_length=50)
     judge: str = Field(default="", max_length=200)
     base_url: str | None = Field(default=None, max_length=400)
-    """One of the servers named at the start; empty for the provider's own, None for the one that is proposed."""
+    """One of the allowed servers; empty for the provider's own, None for the default."""
     protocol: str = Field(default=DEFAULT.name, max_length=40)
     mode: Mode | None = None
     setup: str = Field(default=DEFAULT_SETUP, max_length=80)
-    """One of those that come with EditLoupe; a page names no files."""
+    """A preset of EditLoupe; a page cannot name files."""
     name: str = Field(default="", max_length=80)
-    """What the edit is called; the name of an example or of a file."""
+    """The edit's name: that of an example or of a file."""
 
     @field_validator("mode", mode="before")
     @classmethod
@@ -70,12 +70,12 @@ class JudgeRequest(Record):
 
     @property
     def given(self) -> dict[str, str]:
-        """The further pictures that there are."""
+        """The further pictures that were given."""
         return {role: sha for role, sha in self.more.items() if sha}
 
     @property
     def edit_id(self) -> str:
-        """The same edit has the same name each time it is judged, whoever judges it."""
+        """The edit's id; the same for the same content, so that repeats have one name."""
         facts = [
             self.source,
             self.edited,
@@ -96,7 +96,7 @@ async def parse_json(request: Request, kind: type[M]) -> M:
 
 
 def read_request(body: bytes) -> JudgeRequest:
-    """Read what the page sent; a mistake is told in one sentence."""
+    """Read a request; raise UserError with one sentence if it has a mistake."""
     try:
         return JudgeRequest.model_validate_json(body)
     except ValidationError as error:
@@ -104,7 +104,7 @@ def read_request(body: bytes) -> JudgeRequest:
 
 
 def build_edit(request: JudgeRequest, uploads: Uploads) -> Edit:
-    """Return the edit to judge; every picture must have been given before."""
+    """Return the edit to judge; every picture must have been uploaded before."""
     for role, sha in (("source", request.source), ("edited", request.edited)):
         if not sha:
             raise UserError(f"choose the {role} picture first")
@@ -123,14 +123,14 @@ def build_edit(request: JudgeRequest, uploads: Uploads) -> Edit:
 
 
 def list_further_roles(protocol: Protocol) -> dict[str, str]:
-    """Return the pictures a protocol's rubrics show beside source, edit and reference: their roles and names."""
+    """Return the roles and names of the pictures a protocol uses in addition to source, edited and reference."""
     named = (name for rubric in protocol.rubrics for mode in rubric.modes.values() for name in mode.images)
     found = {name_to_role(name): name.removesuffix(OPTIONAL) for name in named}
     return {role: name for role, name in found.items() if role not in _OWN_SLOTS}
 
 
 def fill_in_settings(request: JudgeRequest, open_run: OpenRun, name: str, uploads: Uploads) -> JudgeRequest:
-    """Return a request about an edit of a run, with the pictures the run kept, to be judged as it was judged there first."""
+    """Return a request for an edit of a run, with its stored pictures and the settings of its first verdict."""
     edit, pictures, _ = open_run.edit(name)
     shas: dict[str, str] = {}
     more: dict[str, str] = {}
@@ -147,7 +147,7 @@ def fill_in_settings(request: JudgeRequest, open_run: OpenRun, name: str, upload
 
 
 def build_judge(request: JudgeRequest, settings: StudioSettings) -> Judge:
-    """Open the judge; a missing key is one sentence."""
+    """Open the judge; raise UserError if its API key is missing."""
     spec = request.judge.strip() or settings.judge
     if request.setup not in setup_names():
         raise UserError(f'there is no set-up "{request.setup}" here; there are: {", ".join(setup_names())}')
@@ -165,7 +165,7 @@ def build_judge(request: JudgeRequest, settings: StudioSettings) -> Judge:
 
 
 def _server(request: JudgeRequest, spec: str | None, settings: StudioSettings) -> str | None:
-    """Return the address the judge is asked at: one that was named at the start, for the key goes where it points."""
+    """Return the address of the judge, one of those the studio was started with: the API key is sent to it."""
     if spec == RULES:
         return None
     if request.base_url is None:
@@ -183,9 +183,9 @@ def _server(request: JudgeRequest, spec: str | None, settings: StudioSettings) -
 
 
 AT_ONCE = 2
-"""Forks under way together; each may ask several times."""
+"""Forks that run at the same time; each may have several repeats."""
 LONGEST = 20_000
-"""Letters a thought may have."""
+"""Characters a thought may have."""
 TOOL_SETTINGS = (
     "enhancer",
     "enhance_up_to",
@@ -198,14 +198,14 @@ TOOL_SETTINGS = (
     "text_threshold",
     "read_text",
 )
-"""What a page may set about the tools: nothing that names files, weights or the machine."""
+"""Tool settings that a page may change: none that name files, weights or devices."""
 MOST = 20
 """Repeats of one fork from the page."""
 Place = int | str
 
 
 class ForkRequest(Record):
-    """One press of the button; numbers of steps, calls and targets count from 1."""
+    """A request of the Fork page; steps, calls and targets are counted from 1."""
 
     edit: str = Field(max_length=1000)
     criterion: str = Field(max_length=200)
@@ -215,25 +215,25 @@ class ForkRequest(Record):
     parent: int | None = Field(default=None, ge=1)
     step: int = Field(ge=1)
     thought: str | None = Field(default=None, max_length=LONGEST)
-    """None where it is as it was."""
+    """None if it is unchanged."""
     dropped: FailFastTuple[int] = Field(default=(), max_length=64)
     again: FailFastTuple[int] = Field(default=(), max_length=64)
     boxes: dict[int, str] = Field(default_factory=dict, max_length=64)
-    """By call, as x1, y1, x2, y2 in the numbers of the call."""
+    """By call, as x1, y1, x2, y2 in the coordinates of the call."""
     pictures: dict[str, str] = Field(default_factory=dict, max_length=64)
     """By observation, the hash of an uploaded picture."""
     judge: str = Field(default="", max_length=200)
     base_url: str = Field(default="", max_length=400)
     mode: Mode | None = None
     setup: str = Field(default="", max_length=80)
-    """One of those that come with EditLoupe; a page names no files. Empty for the parent's settings."""
+    """A preset of EditLoupe; empty for the parent's settings."""
     tools: str = Field(default="", max_length=1000)
-    """Settings of the tools, KEY=VALUE, one a line."""
+    """Tool settings, one KEY=VALUE per line."""
     wording: str = Field(default="", max_length=LONGEST)
-    """Other words for the rubric, in YAML."""
+    """A reworded rubric, in YAML."""
     times: int = Field(default=1, ge=1, le=MOST)
     job: str = Field(default="", max_length=80)
-    """A key to stop it by, as the form was given one."""
+    """The key by which it can be stopped."""
 
     @field_validator("mode", "configuration", "thought", mode="before")
     @classmethod
@@ -241,7 +241,7 @@ class ForkRequest(Record):
         return value or None
 
     def box_numbers(self) -> dict[int, tuple[float, ...]]:
-        """Return the other boxes."""
+        """Return the changed boxes."""
         found: dict[int, tuple[float, ...]] = {}
         for call, text in self.boxes.items():
             try:
@@ -258,7 +258,7 @@ class ForkRequest(Record):
         return {place: uploads.path(sha) for place, sha in self.pictures.items()}
 
     def tool_settings(self) -> dict[str, Any]:
-        """Return the other settings of the tools; those that name files or weights are not for a page to set."""
+        """Return the changed tool settings; raise UserError if a page may not change one."""
         found = read_assignments([line.strip() for line in self.tools.splitlines() if line.strip()])
         for name in found:
             if name not in TOOL_SETTINGS:
@@ -266,7 +266,7 @@ class ForkRequest(Record):
         return dict(found)
 
     def other(self, settings: StudioSettings, rubrics: Sequence[Path]) -> JudgeChange:
-        """Return what is other about the judge; it is asked only at servers that the studio was started with."""
+        """Return the changes of the judge; only servers that the studio was started with can be used."""
         if self.setup and self.setup not in setup_names():
             raise UserError(f'there is no set-up "{self.setup}" here; there are: {", ".join(setup_names())}')
         wanted = self.base_url.strip()
@@ -288,7 +288,7 @@ class ForkRequest(Record):
 
     @contextmanager
     def rubric_files(self) -> Iterator[list[Path]]:
-        """Give the other words as a file, for as long as the judge is opened with it."""
+        """Yield the reworded rubric as a temporary file."""
         if not self.wording.strip():
             yield []
             return
@@ -299,7 +299,7 @@ class ForkRequest(Record):
 
 
 def read_fork_request(body: bytes) -> ForkRequest:
-    """Read what the page sent; a mistake is told in one sentence."""
+    """Read a request; raise UserError with one sentence if it has a mistake."""
     try:
         return ForkRequest.model_validate_json(body)
     except ValidationError as error:
@@ -307,7 +307,7 @@ def read_fork_request(body: bytes) -> ForkRequest:
 
 
 class ForkJobs:
-    """The forks of this program, by the key their form was given."""
+    """The forks under way, by the key of their form."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -316,7 +316,7 @@ class ForkJobs:
 
     @contextmanager
     def room(self, key: str) -> Iterator[ForkStop]:
-        """Take a place and give what stops the fork; where there is no place, that is told in a sentence."""
+        """Reserve a slot and yield the handle that stops the fork; raise UserError if no slot is free."""
         with self._lock:
             if self._closed:
                 raise UserError("the studio is ending")
@@ -332,7 +332,7 @@ class ForkJobs:
                 del self._under_way[key]
 
     def stop(self, key: str) -> bool:
-        """Stop a fork; False where it has ended, or was never begun."""
+        """Stop a fork; False if it has ended or does not exist."""
         with self._lock:
             fork_stop = self._under_way.get(key)
         if fork_stop is not None:
@@ -340,7 +340,7 @@ class ForkJobs:
         return fork_stop is not None
 
     def close(self) -> None:
-        """Stop all of them; no further one begins."""
+        """Stop all forks; no further one can begin."""
         with self._lock:
             self._closed, left = True, list(self._under_way.values())
         for fork_stop in left:

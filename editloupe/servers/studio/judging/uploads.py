@@ -1,4 +1,4 @@
-"""What is given to the Judge page or made while it judges: files in a temporary folder, bounded, gone with the program."""
+"""Stores uploaded pictures and those of tools in a temporary folder of limited size."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from editloupe.types import Sha, UserError
 
 SHA = r"^[0-9a-f]{32}$"
 MOST_BYTES = 1024 * 2**20
-"""Uploaded files and pictures shown while judging are kept up to this much; the oldest go first."""
+"""The most bytes of uploaded and shown pictures; the oldest are removed first."""
 
 
 class Uploads:
-    """Uploaded files under their hashes, and the pictures the page shows of them and of what the tools made."""
+    """Uploaded files by hash, and the pictures that the page shows of them and of tool results."""
 
     def __init__(self, budget: DecodingThreads, most_bytes: int = MOST_BYTES) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
@@ -39,7 +39,7 @@ class Uploads:
         self._held: Counter[Sha] = Counter()
 
     async def receive(self, parts: AsyncIterator[bytes]) -> Path:
-        """Write a body to a file as it comes; where it breaks off, nothing stays."""
+        """Write a request's body to a file; nothing is left if it breaks off."""
         part = self._files / f".{secrets.token_hex(8)}.part"
         try:
             with part.open("wb") as file:
@@ -53,7 +53,7 @@ class Uploads:
         return part
 
     def take(self, part: Path) -> dict[str, object]:
-        """Open a received file safely, keep it under its hash, and say what it is; anything else is removed."""
+        """Check an uploaded file, store it under its hash and describe it; remove it if it is not a picture."""
         try:
             pixels = self._budget.pixels_of(part)
             if pixels is not None and pixels > UPLOAD_PIXELS:
@@ -70,13 +70,13 @@ class Uploads:
         return {"sha": sha, "width": width, "height": height}
 
     def _decoded(self, part: Path) -> tuple[Sha, tuple[int, int]]:
-        """Show a received picture and say what it is; its pixels are let go at the end."""
+        """Store a picture for the page and describe it."""
         picture = decode(part.read_bytes(), "this file")
         self.show(picture)
         return picture.sha, picture.size
 
     def copy(self, file: Path) -> dict[str, object]:
-        """Take a file of this machine as if it had been uploaded."""
+        """Store a file of this machine as if it had been uploaded."""
         part = self._files / f".{secrets.token_hex(8)}.part"
         try:
             shutil.copyfile(file, part)
@@ -85,7 +85,7 @@ class Uploads:
         return self.take(part)
 
     def show(self, picture: Picture) -> None:
-        """Put a picture where the page finds it."""
+        """Store a picture for the page."""
         if not self.shown.find(picture.sha):
             self.shown.keep_bytes(picture.sha, *encode_file(picture))
 
@@ -97,12 +97,12 @@ class Uploads:
         return path
 
     def pixels(self, shas: Iterable[Sha]) -> int:
-        """Return how many pixels some uploaded files have together."""
+        """Return the total number of pixels of uploaded files."""
         return sum(self._budget.pixels_of(self.path(sha)) or 0 for sha in shas if sha)
 
     @contextmanager
     def held(self, shas: Iterable[Sha]) -> Iterator[None]:
-        """Keep some files while they are being judged."""
+        """Protect files from removal while they are judged."""
         wanted = [sha for sha in shas if sha]
         with self._lock:
             self._held.update(wanted)

@@ -1,3 +1,3 @@
-"""The studio's pages, one module each; `studio/app.py` puts them together, and nobody else takes names from here."""
+"""Routes of the studio, one module per page. Only `studio/app.py` imports them."""
 
 __all__: list[str] = []

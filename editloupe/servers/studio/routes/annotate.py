@@ -1,4 +1,4 @@
-"""The Annotate page: labels and boxes by people, saved with every keystroke; the judge stays hidden until then."""
+"""Routes of the Annotate page. Labels are saved at once; the judge's verdict is hidden until an edit is labelled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Work = Annotated[str, Query(max_length=300)]
 
 
 class SubsetRequest(Record):
-    """How large a random subset is to be, and which."""
+    """Size and seed of a random subset."""
 
     size: int = Field(ge=1, le=1_000_000)
     seed: int = Field(default=0, ge=0, le=2**31)
@@ -49,7 +49,7 @@ class SubsetRequest(Record):
 
 @router.get("/annotate")
 def choose(request: Request) -> Response:
-    """Go to the only run, or let a person choose."""
+    """Redirect to the only run, or let a person choose."""
     studio = studio_of(request)
     runs = studio.catalog.runs()
     if len(runs) == 1:
@@ -59,7 +59,7 @@ def choose(request: Request) -> Response:
 
 @router.get("/runs/{key}/annotate")
 def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: Work = ALL) -> Response:
-    """Return one edit to label; without a name the page asks for one, without an edit it takes the first unlabelled."""
+    """Return an edit to label, by default the first open one; without an annotator the page asks for a name."""
     studio = studio_of(request)
     open_run, name = studio.run(key), normalize_name(annotator)
     if not name:
@@ -86,7 +86,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
     kept = open_run.edit(current)
     place = order.index(current)
     boxes = open_run.labels.boxes(name, current)
-    forms = _asked(open_run, listed.adjudicates, current)
+    forms = _forms_of_edit(open_run, listed.adjudicates, current)
     return studio.pages.page(
         "annotate.html",
         run=open_run,
@@ -111,7 +111,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
 
 @router.post("/runs/{key}/random-subset")
 async def random_subset(request: Request, key: str) -> Response:
-    """Draw a random subset of the run's edits and return the worklist it is kept as."""
+    """Draw a random subset of the run's edits and return the worklist it is saved as."""
     _needs_json(request)
     try:
         wanted = await parse_json(request, SubsetRequest)
@@ -123,7 +123,7 @@ async def random_subset(request: Request, key: str) -> Response:
 
 @router.post("/runs/{key}/labels")
 async def give(request: Request, key: str) -> Response:
-    """Save one keystroke and return what is known of the edit afterwards."""
+    """Save an action of an annotator and return the state of the edit."""
     _needs_json(request)
     try:
         given = await parse_json(request, LabelRequest)
@@ -148,13 +148,13 @@ async def give(request: Request, key: str) -> Response:
         elif given.comment is not None:
             open_run.labels.remark(name, given.edit, given.comment, **about)
         else:
-            label_edit(open_run, name, given, _asked(open_run, adjudicates, given.edit), adjudicates, about)
+            label_edit(open_run, name, given, _forms_of_edit(open_run, adjudicates, given.edit), adjudicates, about)
     return studio.pages.json({**_state(studio, open_run, name, adjudicates, moved or given.edit), "moved_to": moved})
 
 
 @router.get("/runs/{key}/annotators")
 def annotators(request: Request, key: str, work: Work = ALL) -> Response:
-    """Return everybody's progress and how well they agree."""
+    """Return the progress and the agreement of the annotators."""
     studio = studio_of(request)
     open_run = studio.run(key)
     criteria, people = open_run.index.criteria(), open_run.index.people().given
@@ -182,8 +182,8 @@ def _needs_json(request: Request) -> None:
         raise HTTPException(415, "This address takes JSON.")
 
 
-def _asked(open_run: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
-    """Return what is asked of an edit: everything, or what annotators differ on."""
+def _forms_of_edit(open_run: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
+    """Return the forms of an edit: all, or those on which annotators differ."""
     forms = build_forms(open_run, open_run.edit(name).edit, name)
     if not adjudicates:
         return forms
@@ -196,10 +196,10 @@ def _remarks(open_run: OpenRun, edit_name: str) -> dict[str, str]:
 
 
 def _state(studio: Studio, open_run: OpenRun, name: str, adjudicates: bool, edit_name: str) -> dict[str, Any]:
-    """Return what an annotator said of an edit; the judge's verdicts only once all of it is labelled, and to no adjudicator."""
+    """Return an annotator's labels of an edit, and the judge's verdicts once all is labelled; never for adjudicators."""
     if not edit_name:
         return {"labels": {}, "checks": {}, "unsure": [], "verdicts": "", "complete": False, "boxes": None}
-    forms = _asked(open_run, adjudicates, edit_name)
+    forms = _forms_of_edit(open_run, adjudicates, edit_name)
     said = open_run.labels.about(name, edit_name, "adjudicated" if adjudicates else "label")
     complete = all_done(forms, said)
     boxes = open_run.labels.boxes(name, edit_name)

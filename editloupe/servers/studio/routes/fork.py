@@ -1,4 +1,4 @@
-"""Forks on the page: the form at a step, and a fork beside its parent."""
+"""Routes of the Fork pages."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def form(
 
 @router.post("/runs/{key}/fork")
 async def make(request: Request, key: str) -> Response:
-    """Make a fork and say where it is shown; whoever leaves meanwhile finds it there all the same."""
+    """Make a fork and return its address; it is made even if the browser leaves."""
     json_only(request)
     studio, asked = studio_of(request), await asyncio.to_thread(read_fork_request, await request.body())
     open_run = studio.run(key)
     with studio.forks.room(asked.job or secrets.token_urlsafe(12)) as stop:
         try:
-            made, stopped = await asyncio.to_thread(_made, studio, open_run, asked, stop), ""
+            made, stopped = await asyncio.to_thread(_make_fork, studio, open_run, asked, stop), ""
         except ForkStopped as error:
             made, stopped = sorted(error.made, key=lambda fork: fork.number), str(error)
     address = f"/runs/{key}/forks/{made[0].number}" if made else None
@@ -111,7 +111,7 @@ async def stop(request: Request, job: str) -> Response:
     return JSONResponse({"stopped": True})
 
 
-def _made(studio: Studio, open_run: OpenRun, asked: ForkRequest, stop: ForkStop) -> list[Fork]:
+def _make_fork(studio: Studio, open_run: OpenRun, asked: ForkRequest, stop: ForkStop) -> list[Fork]:
     with asked.rubric_files() as rubrics:
         return fork(
             open_run.run.folder,
@@ -146,7 +146,7 @@ def all_forks(request: Request, key: str) -> Response:
 
 @router.get("/runs/{key}/forks/{number}")
 def page(request: Request, key: str, number: int) -> Response:
-    """Return a fork beside its parent."""
+    """Return the page of a fork and its parent."""
     studio = studio_of(request)
     open_run = studio.run(key)
     try:
@@ -189,7 +189,7 @@ def _where(found: Fork) -> dict[str, Any]:
 
 
 def _parent_link(open_run: OpenRun, found: Fork) -> str | None:
-    """Return the address of the parent, where this run holds it."""
+    """Return the address of the parent, None if this run does not hold it."""
     if found.parent.fork is not None:
         return f"/runs/{open_run.key}/forks/{found.parent.fork}"
     try:

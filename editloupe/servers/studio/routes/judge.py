@@ -1,4 +1,4 @@
-"""The Judge page: one edit, its steps as they happen, its verdicts."""
+"""Routes of the Judge page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROPOSED = ("rules", *(provider.example for provider in PROVIDERS))
 
 @router.get("/judge")
 def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Response:
-    """Return the page; with a job it shows that one again, with an edit of a run it is filled in with that."""
+    """Return the page, empty, or filled in from a job or an edit of a run."""
     studio = studio_of(request)
     live_job = studio.jobs.get(job)
     judge_request = live_job.request if live_job else JudgeRequest(judge=_default_judge(studio))
@@ -72,7 +72,7 @@ def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Resp
 
 @router.post("/uploads")
 async def upload(request: Request) -> Response:
-    """Take one picture; the body is the file itself."""
+    """Store an uploaded picture; the body is the file."""
     uploads = studio_of(request).uploads
     async with aclosing(request.stream()) as parts:
         received = await uploads.receive(parts)
@@ -81,7 +81,7 @@ async def upload(request: Request) -> Response:
 
 @router.post("/examples/{name}")
 def example(request: Request, name: str) -> Response:
-    """Put a bundled example on the page, as if its pictures had been uploaded."""
+    """Return a bundled example, as if its pictures had been uploaded."""
     edit = next((edit for edit in read_manifest(demo_manifest()) if edit.id == name), None)
     if edit is None:
         raise HTTPException(404, "There is no such example.")
@@ -99,7 +99,7 @@ def example(request: Request, name: str) -> Response:
 
 @router.post("/judge")
 async def start(request: Request) -> Response:
-    """Begin judging and say where the steps can be followed."""
+    """Start judging and return the address of the events."""
     json_only(request)
     studio, asked = studio_of(request), await asyncio.to_thread(read_request, await request.body())
     studio.jobs.check_room()
@@ -115,7 +115,7 @@ async def start(request: Request) -> Response:
 
 @router.get("/jobs/{key}/events")
 async def events(request: Request, key: str) -> Response:
-    """Send the events of a job as they happen; after a break, from where the page had got to."""
+    """Stream the events of a job; after a break, from the last event the page got."""
     last = request.headers.get("last-event-id", "")
     place = int(last) if last.isascii() and last.isdigit() else 0
     return _Events(
@@ -131,7 +131,7 @@ async def stop(request: Request, key: str) -> Response:
 
 
 class _Events(StreamingResponse):
-    """A stream that is closed at once when the browser leaves it, not when the garbage is collected."""
+    """A stream that is closed as soon as the browser leaves."""
 
     async def stream_response(self, send: Send) -> None:
         """Send the events until there are no more."""
@@ -148,7 +148,7 @@ def _job(request: Request, key: str) -> LiveJob:
 
 
 def json_only(request: Request) -> None:
-    """Refuse anything else: a form of another site cannot send JSON without being asked first; this one can."""
+    """Refuse requests that are not JSON: a form of another site cannot send JSON without a preflight request."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "This address takes JSON.")
 

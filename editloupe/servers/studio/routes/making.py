@@ -1,4 +1,4 @@
-"""The pages of a benchmark in the making: people draw boxes, and review samples without seeing what others decided."""
+"""Routes of the benchmark pages: people draw boxes and review samples, without the decisions of others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = APIRouter()
 Name = Annotated[str, Query(max_length=80)]
 Id = Annotated[str, Query(max_length=1000)]
 CORRECTABLE = ("edit_instruction", "modified_object", "prompt_clean", "prompt_adv")
-"""What a reviewer may write anew, beside the instruction type."""
+"""Fields a reviewer can correct, in addition to the instruction type."""
 WORDS = {
     "metadata": "Wait for metadata",
     "boxes": "Wait for boxes",
@@ -45,7 +45,7 @@ SHOWN = {
 
 
 class BoxesRequest(Record):
-    """The boxes of a sample as a person drew or confirmed them; none says that the target is not in the picture."""
+    """The boxes a person drew or confirmed; empty if the target is not in the picture."""
 
     name: str = Field(min_length=1, max_length=80)
     sample: str = Field(max_length=1000)
@@ -75,7 +75,7 @@ def making_folders(request: Request) -> Response:
 
 @router.get("/making/{key}")
 def overview(request: Request, key: str) -> Response:
-    """Say where the samples stand, and ask who is here."""
+    """Return the progress of the samples, and ask for a name."""
     studio, folder = studio_of(request), _folder(request, key)
     return studio.pages.page(
         "making.html",
@@ -96,13 +96,13 @@ def boxes_page(request: Request, key: str, name: Name = "", sample: Id = "") -> 
 
 @router.get("/making/{key}/review")
 def review_page(request: Request, key: str, name: Name = "", sample: Id = "") -> Response:
-    """Return one sample to review; what others decided about it stays hidden."""
+    """Return a sample to review, without the decisions of others."""
     return _page(request, key, REVIEW, name, sample)
 
 
 @router.post("/making/{key}/boxes")
 async def give_boxes(request: Request, key: str) -> Response:
-    """Write down boxes."""
+    """Save boxes."""
     given = await _body(request, BoxesRequest)
     folder = _folder(request, key)
     draw_boxes(folder, given.sample, given.boxes, _name(given.name))
@@ -111,7 +111,7 @@ async def give_boxes(request: Request, key: str) -> Response:
 
 @router.post("/making/{key}/review")
 async def give_review(request: Request, key: str) -> Response:
-    """Write down a decision."""
+    """Save a decision."""
     given = await _body(request, ReviewRequest)
     folder = _folder(request, key)
     review(
@@ -156,7 +156,7 @@ def _facts(studio: Studio, sample: Sample) -> dict[str, Any]:
 
 
 def _next(request: Request, key: str, task: str, who: str) -> Response:
-    """Say how many samples are left; the page asks for the next one itself."""
+    """Return the number of samples left; the page then loads the next one."""
     folder = _folder(request, key)
     return studio_of(request).pages.json({"left": len(find_waiting_samples(folder, task, _name(who)))})
 

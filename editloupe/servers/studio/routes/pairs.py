@@ -1,4 +1,4 @@
-"""Pairs: a person rates each of two candidates, then says which is better, without knowing whose they are."""
+"""Routes of the Pairs page: people rate two candidates and choose the better one, without seeing the models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = {1: "very bad", 2: "bad", 3: "fair", 4: "good", 5: "very good"}
 
 @router.get("/pairs")
 def choose(request: Request) -> Response:
-    """Go to the only file of pairs, or let a person choose."""
+    """Redirect to the only file of pairs, or let a person choose."""
     studio = studio_of(request)
     files = studio.pairs.all()
     if len(files) == 1:
@@ -33,7 +33,7 @@ def choose(request: Request) -> Response:
 
 @router.get("/pairs/{key}")
 def page(request: Request, key: str, annotator: Name = "", pair: Id = "") -> Response:
-    """Return the pair a person is to answer next, or the one that is named; without a name the page asks for one."""
+    """Return a pair, by default the next open one; without a person's name the page asks for it."""
     studio, pair_file, who = studio_of(request), _file(request, key), " ".join(annotator.split())
     if not who:
         return studio.pages.page("pairs_start.html", pair_file=pair_file, people=pair_file.people())
@@ -59,7 +59,7 @@ def page(request: Request, key: str, annotator: Name = "", pair: Id = "") -> Res
 
 @router.post("/pairs/{key}/answers")
 async def answer(request: Request, key: str) -> Response:
-    """Keep ratings or a choice, and go on to what is asked next."""
+    """Save ratings or a choice, and redirect to the next question."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         raise HTTPException(415, "This address takes a form.")
     pair_file = _file(request, key)
@@ -83,7 +83,7 @@ async def answer(request: Request, key: str) -> Response:
 
 @router.get("/pairs/{key}/pictures/{pair}/{which}")
 def picture(request: Request, key: str, pair: str, which: str) -> Response:
-    """Return one of a pair's pictures; its address tells nothing about where it comes from."""
+    """Return a picture of a pair; the address does not reveal the model."""
     pair_file = _file(request, key)
     found = pair_file.picture(_pair(pair_file, pair), which)
     if found is None:

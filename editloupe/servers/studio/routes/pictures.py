@@ -1,4 +1,4 @@
-"""Pictures by hash: whole, small, and the difference of two."""
+"""Routes of pictures by hash: whole, small, and the difference of two."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from editloupe.servers.studio.studio import studio_of
 router = APIRouter()
 Sha = Annotated[str, Path(pattern=SHA)]
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
-"""A hash never means another picture."""
+"""Pictures can be cached forever: a hash never means another picture."""
 
 
 @router.get("/pictures/{sha}")
 def whole(request: Request, sha: Sha) -> Response:
-    """Return a picture as it is kept."""
+    """Return a picture as it is stored."""
     path = studio_of(request).picture_cache.find(sha)
     if path is None:
         raise HTTPException(404, "No open run holds this picture.")
@@ -36,13 +36,13 @@ def whole(request: Request, sha: Sha) -> Response:
 @router.get("/pictures/{sha}/small")
 def small(request: Request, sha: Sha) -> Response:
     """Return a small copy."""
-    return _made(studio_of(request).picture_cache.small(sha), "image/jpeg")
+    return _make_picture(studio_of(request).picture_cache.small(sha), "image/jpeg")
 
 
 @router.get("/pictures/{sha}/difference/{other}")
 def difference(request: Request, sha: Sha, other: Sha) -> Response:
     """Return where the second picture differs from the first, as a transparent overlay."""
-    return _made(studio_of(request).picture_cache.difference(sha, other), "image/png")
+    return _make_picture(studio_of(request).picture_cache.difference(sha, other), "image/png")
 
 
 @router.get("/examples/{name}/small")
@@ -51,7 +51,7 @@ def example(name: str) -> Response:
     path = _example_pictures().get(name)
     if path is None:
         raise HTTPException(404, "There is no such example.")
-    return _made(small_copy(open_picture(path).pixels), "image/jpeg")
+    return _make_picture(small_copy(open_picture(path).pixels), "image/jpeg")
 
 
 @cache
@@ -59,7 +59,7 @@ def _example_pictures() -> dict[str, FilePath]:
     return {edit.id: require_path(edit.edited) for edit in read_manifest(demo_manifest())}
 
 
-def _made(data: bytes | None, media_type: str) -> Response:
+def _make_picture(data: bytes | None, media_type: str) -> Response:
     if data is None:
         raise HTTPException(404, "No open run holds this picture.")
     return Response(data, media_type=media_type, headers=FOREVER)

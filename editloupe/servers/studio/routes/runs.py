@@ -1,4 +1,4 @@
-"""The Runs page: all runs, and the table of one with its filters, order, pages and charts."""
+"""Routes of the Runs page, of a run's table and charts, and of its corrected scores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Text = Annotated[str, Query(max_length=300)]
 
 @dataclass(frozen=True)
 class RunCard:
-    """A run as the list shows it: what it holds, or why that cannot be told."""
+    """A run in the list: its counts, or why it cannot be read."""
 
     run: OpenRun | ClosedRun
     facts: TableFacts | None = None
@@ -75,7 +75,7 @@ def one_run(
     page: Annotated[int, Query(ge=1, le=10**9)] = 1,
     configuration: Text = "",
 ) -> Response:
-    """Return the table of a run, or only its rows where the page's script asks for them."""
+    """Return the table of a run, or only its rows for the page's script."""
     studio = studio_of(request)
     open_run = studio.run(key)
     wanted = TableQuery(
@@ -122,7 +122,7 @@ def one_run(
 
 @router.get("/runs/{key}/charts")
 def charts(request: Request, key: str, configuration: Text = "") -> Response:
-    """Return the report's answer and its figures; worked out here, so the page asks for them after it is shown."""
+    """Return the report's answer and figures; the page loads them after it is shown, because they take time."""
     studio = studio_of(request)
     open_run = studio.run(key)
     chosen = _configuration(open_run, configuration)
@@ -143,7 +143,7 @@ def chart(request: Request, key: str, name: str, configuration: Text = "") -> Re
 
 
 def _configuration(open_run: OpenRun, wanted: str) -> str:
-    """Return a configuration of the run: the one asked for, else the first; nothing where nothing was judged."""
+    """Return a configuration by name, else the first; empty if nothing was judged."""
     return open_run.index.facts(wanted).configuration
 
 
@@ -181,7 +181,7 @@ Names = Annotated[list[str] | None, Query(max_length=20)]
 def corrected(
     request: Request, key: str, configuration: Text = "", queue: Names = None, chosen: bool = False
 ) -> Response:
-    """Return the corrected scores of a run; unless told otherwise by the studio's --queue, else the one in its folder."""
+    """Return the corrected scores of a run, by default with the studio's --queue, else with the queue in its folder."""
     studio = studio_of(request)
     open_run = studio.run(key)
     files = find_queues(open_run, studio.settings.queues)

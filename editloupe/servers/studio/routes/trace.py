@@ -1,4 +1,4 @@
-"""The Trace page: pictures, boxes and steps of one verdict, alone or beside another one of the same edit."""
+"""Routes of the Trace page: one verdict with its steps, alone or compared with another one on the same content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Id = Annotated[str, Query(max_length=1000)]
 
 @dataclass(frozen=True)
 class Tab:
-    """One of several traces behind a verdict."""
+    """One of several traces of a verdict."""
 
     name: str
     target: int | None
@@ -49,25 +49,25 @@ class Tab:
 
 @dataclass(frozen=True)
 class VerdictView:
-    """One verdict with the steps behind it."""
+    """A verdict with its steps."""
 
     open_run: OpenRun
     unit: Unit
     trace: Trace | None
-    """None where the unit ended before its first step."""
+    """None if the unit ended before its first step."""
     views: tuple[StepView, ...]
     tabs: tuple[Tab, ...]
-    """All traces behind the verdict: targets judged one by one, and judges that answered together."""
+    """All traces of the verdict, of several targets or of the judges of a panel."""
 
     @property
     def name(self) -> str:
-        """Who judged how, in a few words."""
+        """Judge and mode in a few words."""
         repeat = f", repeat {self.unit.repeat + 1}" if self.unit.repeat else ""
         return f"{self.unit.judge} · {self.unit.mode}{repeat}"
 
     @property
     def place(self) -> str:
-        """Configuration and repeat, which tell this verdict from others of the same edit and criterion."""
+        """The verdict as CONFIGURATION~REPEAT, unique for its edit and criterion."""
         return place_of(self.open_run, self.unit)
 
     @property
@@ -80,7 +80,7 @@ class VerdictView:
         return self._address("trace", **more)
 
     def raw_link(self, step: int) -> str:
-        """Return the address of the request and the reply behind a step."""
+        """Return the address of the raw request and reply of a step."""
         shown = self.trace
         return self._address("raw", step=step, target=shown and shown.target, part=(shown and shown.part) or None)
 
@@ -99,7 +99,7 @@ class VerdictView:
 
 
 def place_of(open_run: OpenRun, unit: Unit) -> str:
-    """Return what tells a unit from others of the same edit and criterion, as CONFIGURATION~REPEAT."""
+    """Return a unit as CONFIGURATION~REPEAT, unique for its edit and criterion."""
     return f"{open_run.configuration_of(unit)}~{unit.repeat}"
 
 
@@ -118,9 +118,9 @@ def page(
     where: Annotated[str | None, Query(max_length=5000)] = None,
     order: Id = "manifest",
 ) -> Response:
-    """Return the page of one verdict of an edit, which goes by its name.
+    """Return the page of a verdict on an edit, given by its name.
 
-    `verdict` names configuration and repeat as CONFIGURATION~REPEAT; `beside` another one of an open run, with the
+    `verdict` is CONFIGURATION~REPEAT; `beside` is another verdict of an open run, with the
     run's key before them. `where` and `order` are the filter that is being gone through.
     """
     studio = studio_of(request)
@@ -128,12 +128,12 @@ def page(
     known, pictures, name = _edit(open_run, edit)
     units = open_run.units(name)
     if verdict:
-        configuration, repeat = _placed(verdict)
+        configuration, repeat = _parse_verdict(verdict)
         if not any(
             u.repeat == repeat and u.criterion == criterion and open_run.asks(configuration, u.asked) for u in units
         ):
             configuration, repeat = "", None  # another criterion was chosen, which was judged by others
-    unit = _chosen(open_run, units, criterion, repeat, configuration)
+    unit = _choose_unit(open_run, units, criterion, repeat, configuration)
     shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
     left = _verdict_view(open_run, unit, (target, part), shas, "A" if beside else "") if unit else None
     others = find_comparable_verdicts(studio.catalog, open_run, left.unit) if left else []
@@ -181,13 +181,13 @@ def raw(
     part: Id = "",
     verdict: Id = "",
 ) -> Response:
-    """Return the request and the reply behind one step."""
+    """Return the raw request and reply of a step."""
     studio = studio_of(request)
     open_run = studio.run(key)
     configuration = ""
     if verdict:
-        configuration, repeat = _placed(verdict)
-    unit = _chosen(open_run, open_run.units(_edit(open_run, edit).name), criterion, repeat, configuration)
+        configuration, repeat = _parse_verdict(verdict)
+    unit = _choose_unit(open_run, open_run.units(_edit(open_run, edit).name), criterion, repeat, configuration)
     traces = open_run.traces(unit) if unit else ()
     trace = next((found for found in traces if (found.target, found.part) == (target, part)), None)
     if trace is None or not 0 <= step < len(trace.steps):
@@ -199,7 +199,7 @@ def raw(
     return studio.pages.json(exchange)
 
 
-def _placed(verdict: str) -> tuple[str, int | None]:
+def _parse_verdict(verdict: str) -> tuple[str, int | None]:
     """Return configuration and repeat of CONFIGURATION~REPEAT."""
     configuration, _, repeat = verdict.rpartition("~")
     if not repeat.isdecimal():
@@ -208,7 +208,7 @@ def _placed(verdict: str) -> tuple[str, int | None]:
 
 
 def _is_beside(other: tuple[OpenRun, Unit], beside: str) -> bool:
-    """True for what `beside` names: KEY~CONFIGURATION~REPEAT, or KEY~REPEAT where that says enough."""
+    """True if `beside` names a unit, as KEY~CONFIGURATION~REPEAT or KEY~REPEAT."""
     open_run, unit = other
     return beside in (f"{open_run.key}~{place_of(open_run, unit)}", f"{open_run.key}~{unit.repeat}")
 
@@ -222,7 +222,7 @@ def _edit(open_run: OpenRun, name: str) -> StoredEdit:
         raise HTTPException(404, str(error)) from None
 
 
-def _chosen(
+def _choose_unit(
     open_run: OpenRun, units: list[Unit], criterion: str, repeat: int | None, configuration: str = ""
 ) -> Unit | None:
     fitting = [u for u in units if criterion in ("", u.criterion) and repeat in (None, u.repeat)]
@@ -240,7 +240,7 @@ def _chosen(
 def _verdict_view(
     open_run: OpenRun, unit: Unit, wanted: tuple[int | None, str], shas: dict[str, str], side: str
 ) -> VerdictView:
-    """Return a verdict with the trace of one target and part; with the first where none is named or there is no such."""
+    """Return a verdict with the trace of a target and part, or the first trace if there is none of these."""
     traces = open_run.traces(unit)
     target, part = wanted
     fitting = [candidate for candidate in traces if target in (None, candidate.target) and part in ("", candidate.part)]

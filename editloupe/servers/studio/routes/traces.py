@@ -1,4 +1,4 @@
-"""All traces of a run, filtered; their statistics; two runs as one list; notes on a trace; a trace to send."""
+"""Routes of the search of traces, their statistics, the comparison of two runs, notes, and traces as files."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from editloupe.types import Record, UserError
 
 router = APIRouter()
 Where = Annotated[str, Query(max_length=10 * LONGEST)]
-"""What is longer than a filter may be is told beside it, as every other mistake is."""
+"""Longer than a filter may be, so that the page can report it as any other mistake."""
 Id = Annotated[str, Query(max_length=1000)]
 PageNumber = Annotated[int, Query(ge=1, le=10**9)]
 
 
 class NoteRequest(Record):
-    """What somebody notes about a trace."""
+    """Tags and note for a trace."""
 
     edit: str = Field(max_length=1000)
     criterion: str = Field(max_length=1000)
     repeat: int
     asked: str = Field(max_length=1000)
     tags: str = Field(default="", max_length=2000)
-    """With commas between them."""
+    """Separated by commas."""
     note: str = Field(default="", max_length=5000)
 
 
 @router.get("/runs/{key}/traces")
 def traces(request: Request, key: str, where: Where = "", order: Id = "manifest", page: PageNumber = 1) -> Response:
-    """Return the traces that fit a filter; one that cannot be understood is told beside it."""
+    """Return the traces that match a filter; a mistake in it is shown on the page."""
     studio = studio_of(request)
     open_run = studio.run(key)
     if (progress := studio.indexing.progress(open_run)) is not None:
@@ -90,7 +90,7 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
 
 @router.get("/runs/{key}/traces/statistics")
 def statistics(request: Request, key: str, where: Where = "") -> Response:
-    """Return the statistics of what fits, as a part of the page."""
+    """Return the statistics of the matching traces, as a part of the page."""
     studio = studio_of(request)
     open_run = studio.run(key)
     with search_open_run(open_run, where) as opened:
@@ -106,7 +106,7 @@ def statistics(request: Request, key: str, where: Where = "") -> Response:
 
 @router.get("/runs/{key}/differences")
 def differing(request: Request, key: str, other: Id = "", where: Where = "", page: PageNumber = 1) -> Response:
-    """Return the verdicts on which two runs differ, each opening both traces."""
+    """Return the verdicts on which two runs differ; each links to both traces."""
     studio = studio_of(request)
     open_run, second = studio.run(key), studio.run(other)
     for each in (open_run, second):
@@ -170,7 +170,7 @@ async def note(request: Request, key: str) -> Response:
 
 @router.get("/runs/{key}/trace.html")
 def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked: Id) -> Response:
-    """Return one trace as a file that holds everything, to be sent to somebody."""
+    """Return a trace as a self-contained HTML file."""
     studio = studio_of(request)
     open_run = studio.run(key)
     kept = open_run.edit(edit)

@@ -1,3 +1,3 @@
-"""What the pages about traces show."""
+"""Prepare traces for their pages."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What the pages about many traces work with: a run's index, links that carry the filter, and what stands around a trace."""
+"""Searches the traces of open runs, builds links to them, and indexes large runs in the background."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def search_open_run(open_run: OpenRun, where: str = "") -> Iterator[RunSearch]:
-    """Give a run of the studio ready to be asked, with the labels the studio writes."""
+    """Search an open run, with the labels of the studio."""
     with raise_run_damaged(open_run.name), search_run(open_run.run, where, studio=open_run.labels.path) as opened:
         yield opened
 
@@ -37,7 +37,7 @@ class TraceLinks:
         self._configurations = open_run.index.configurations_of_questions()
 
     def place(self, hit: TraceHit) -> str:
-        """Return configuration and repeat, which tell a verdict from others of the same edit and criterion."""
+        """Return a verdict as CONFIGURATION~REPEAT, unique for its edit and criterion."""
         return f"{self._configurations.get(hit.asked, (0, ''))[1]}~{hit.repeat}"
 
     def trace(self, hit: TraceHit, **more: Any) -> str:
@@ -64,24 +64,24 @@ def narrow_filter(where: str, **fields: str) -> str:
 
 @dataclass(frozen=True)
 class TraceNeighbours:
-    """What stands around a trace: its place within a filter, its tags and its note."""
+    """Tags and note of a trace, and its neighbours in the list of a filter."""
 
     note: TagsAndNote
     tags: str
     where: str | None
-    """None where no filter is being gone through."""
+    """The filter; None if the trace was not opened from a list."""
     order: str
     back: str
     """The address of the list."""
     number: int | None = None
-    """Its place among those that fit, from 1; None where it does not fit."""
+    """Its position among the matches, from 1; None if it does not match."""
     total: int = 0
     previous: str | None = None
     following: str | None = None
 
 
 def find_neighbours(open_run: OpenRun, unit: Unit, where: str | None, order: str) -> TraceNeighbours:
-    """Return what stands around a trace; a filter is gone through where there is one."""
+    """Return tags and note of a trace, and with a filter its neighbours in the list."""
     place = TraceKey(unit.name, unit.criterion, unit.repeat, unit.asked)
     with raise_run_damaged(open_run.name):
         note = read_notes(open_run.run.folder).get(place, TagsAndNote())
@@ -113,7 +113,7 @@ def _text(value: str) -> str:
 
 
 AT_ONCE = 4000
-"""Verdicts that are indexed while a page is waited for; more of them are done in the background."""
+"""Verdicts that are indexed while a page waits; more are indexed in the background."""
 
 
 class _Stopped(Exception):
@@ -130,7 +130,7 @@ class _Job:
 
 
 class TraceIndexing:
-    """Builds indexes, one thread a run."""
+    """Indexes the traces of runs in the background, with one thread per run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -138,7 +138,7 @@ class TraceIndexing:
         self._closing = False
 
     def progress(self, open_run: OpenRun) -> tuple[int, int] | None:
-        """Return how many verdicts of how many are indexed, None where a page can be answered at once."""
+        """Return the number of indexed and of all verdicts; None if a page can be answered at once."""
         with self._lock:
             job = self._jobs.get(open_run.key)
             if job is None:
@@ -150,7 +150,7 @@ class TraceIndexing:
                 job.thread = threading.Thread(target=self._build, args=(open_run, job), daemon=True)
                 job.thread.start()
             if job.ended:
-                # Kept once: a run that can only be indexed in memory would otherwise be waited for again and again.
+                # Kept: a run that can only be indexed in memory would be indexed for every page.
                 if job.fault:
                     del self._jobs[open_run.key]
                     raise UserError(job.fault)
@@ -158,7 +158,7 @@ class TraceIndexing:
             return job.done, job.whole
 
     def close(self) -> None:
-        """Stop what is being built; what is indexed so far stays."""
+        """Stop indexing; verdicts indexed so far are kept."""
         with self._lock:
             self._closing = True
             threads = [job.thread for job in self._jobs.values() if job.thread]
@@ -166,13 +166,13 @@ class TraceIndexing:
             thread.join(20)
 
     def _build(self, open_run: OpenRun, job: _Job) -> None:
-        def told(done: int, whole: int) -> None:
+        def report(done: int, whole: int) -> None:
             job.done, job.whole = done, whole
             if self._closing:
                 raise _Stopped
 
         try:
-            with raise_run_damaged(open_run.name), Run.open(open_run.run.folder) as run, open_index(run, told):
+            with raise_run_damaged(open_run.name), Run.open(open_run.run.folder) as run, open_index(run, report):
                 pass
         except _Stopped:
             pass

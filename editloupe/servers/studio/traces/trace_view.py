@@ -1,4 +1,4 @@
-"""A trace as its page shows it: steps and boxes, the raw request and reply of a step, and other verdicts to compare it with."""
+"""Prepares a trace for its page: steps, boxes, raw requests and replies, and verdicts to compare it with."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ KINDS: Mapping[str, str] = {
     "object": "Object found",
     "text": "Text found",
 }
-"""What a drawn box stands for."""
+"""Kinds of boxes."""
 MOST_DIFFERENCES = 20
 Block = dict[str, Any]
 EARLIER = "This run keeps no requests; this one is put together from the trace, without the words of repairs and further stages."
 Judged = tuple["OpenRun", Unit]
 _OBVIOUS = ("judge", "mode", "criterion", "protocol")
-"""What stands in the title of a verdict anyway, or is said first."""
+"""Differences that are in the title of a verdict, or listed first."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Mark:
     step: int | None
     """Position of the step in its trace; None for the targets."""
     side: str = ""
-    """Which of two traces the step belongs to, where two are compared."""
+    """The trace of the step, if two are compared."""
     text: str = ""
 
     def record(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class CallView:
-    """One call and what came back; either may be missing."""
+    """A call and its observation; either may be missing."""
 
     call: ToolCall | None
     seen: Observation | None
@@ -71,7 +71,7 @@ class CallView:
 
     @property
     def pictures(self) -> list[tuple[str, str]]:
-        """Hash and caption of every picture that came back."""
+        """Hash and caption of every returned picture."""
         shas = self.seen.pictures if self.seen else ()
         captions = self.seen.captions if self.seen else ()
         return [(sha, captions[n] if n < len(captions) else "picture") for n, sha in enumerate(shas)]
@@ -79,12 +79,12 @@ class CallView:
 
 @dataclass(frozen=True)
 class SentView:
-    """A picture as it went to the judge."""
+    """A picture as it was sent to the judge."""
 
     sha: str
     name: str
     words: str
-    """Its size and form as sent, and whether it was shrunk."""
+    """Its size and format as sent, and whether it was scaled down."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class StepView:
     calls: tuple[CallView, ...]
     marks: tuple[Mark, ...]
     sent: tuple[SentView, ...] = ()
-    """Pictures that went out with the step's request and that no tool of this trace returned."""
+    """Pictures that were sent with the step and that no tool of this trace returned."""
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ def find_kinds(steps: Iterable[StepView]) -> set[str]:
 
 
 def build_steps(trace: Trace, pictures: Mapping[str, str], side: str = "") -> tuple[StepView, ...]:
-    """Return the steps of a trace; `pictures` are the hashes of the whole pictures by role, which boxes are drawn on."""
+    """Return the steps of a trace; `pictures` are the hashes of the whole pictures by role, for the boxes."""
     named = find_roles(trace, pictures)
     returned = {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
     return tuple(build_step(step, position, named, side, returned) for position, step in enumerate(trace.steps))
@@ -134,7 +134,7 @@ def _as_sent(sent: SentPicture) -> str:
 
 
 def find_roles(trace: Trace, pictures: Mapping[str, str]) -> dict[str, str]:
-    """Return which of the judge's picture names stand for a whole picture; crops and masked copies do not."""
+    """Return the roles of the judge's picture names that are whole pictures, not crops or masked copies."""
     sent = {sent.name: sent.sha for step in trace.steps[:1] for sent in step.sent}
     by_sha = {sha: role for role, sha in pictures.items() if role in ROLES.values()}
     if not sent:
@@ -143,9 +143,9 @@ def find_roles(trace: Trace, pictures: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_parting(left: Trace, right: Trace) -> int | None:
-    """Return the position of the first step at which two traces do something else; None where they never part.
+    """Return the position of the first step at which two traces differ; None if they do not.
 
-    Words differ from reply to reply; what counts is which tools were called with what, and the answer.
+    Only calls with their parameters and the answer are compared: the words of replies always differ.
     """
     for position in range(max(len(left.steps), len(right.steps))):
         acts = [_act(trace.steps[position]) if position < len(trace.steps) else None for trace in (left, right)]
@@ -155,7 +155,7 @@ def find_parting(left: Trace, right: Trace) -> int | None:
 
 
 def describe_parting(left: Trace, right: Trace, position: int | None) -> str:
-    """Say in words where two traces part."""
+    """Describe where two traces differ."""
     if position is None:
         return "Both made the same calls and gave the same answer."
     said = [_did(trace.steps[position]) if position < len(trace.steps) else "had ended" for trace in (left, right)]
@@ -229,7 +229,7 @@ def _mark_text(kind: str, number: int, entry: Mapping[str, Any]) -> str:
 
 
 def format_request(trace: Trace, position: int) -> list[Block]:
-    """Return the conversation up to a step, message by message: the texts as they were sent, pictures by name, hash and size.
+    """Return the messages up to a step: texts as they were sent, pictures by name, hash and size.
 
     A trace of an earlier version has no requests: the conversation is rebuilt as far as possible (`describe_request_source`).
     """
@@ -250,12 +250,12 @@ def format_request(trace: Trace, position: int) -> list[Block]:
 
 
 def describe_request_source(trace: Trace, position: int) -> str | None:
-    """Say what a reader must know of a request that is shown; None where it is what was sent."""
+    """Return a note if a request was rebuilt from the trace; None if it is as it was sent."""
     return None if trace.steps[position].asked else EARLIER
 
 
 def format_reply(run: Run, trace: Trace, position: int) -> Any:
-    """Return the reply of a step: the provider's whole message where the run kept it, else its text."""
+    """Return the reply of a step: the provider's message if the run stored it, else its text."""
     step = trace.steps[position]
     if found := find_step_reply(run, trace.edit_id, step):
         return found.reply
@@ -264,7 +264,7 @@ def format_reply(run: Run, trace: Trace, position: int) -> Any:
 
 
 def _opens(step: Step) -> bool:
-    """True where a conversation begins: rubrics of two stages have two in one trace."""
+    """True if a conversation begins: rubrics of two stages have two in one trace."""
     return bool(step.asked) and step.asked[0].role == "system"
 
 
@@ -319,8 +319,8 @@ def _picture(name: str, sha: str, size: tuple[int, int], format: str) -> Block:
 def find_comparable_verdicts(library: RunCatalog, own: OpenRun, unit: Unit) -> list[Judged]:
     """Return all other verdicts by the same criterion on the same pictures and instruction, in all open runs.
 
-    Ids do not count: two runs may give one id to different edits, and different ids to one. Where several edits of a run
-    show the same, each way of judging stands there once, of the edit with the same name where there is one.
+    Ids are not compared: two runs may use one id for different edits. If several edits of a run have the same content, each
+    question is listed once, preferably of the edit with the same name.
     """
     found: list[Judged] = []
     content = own.content(unit.name)
@@ -341,7 +341,7 @@ def find_comparable_verdicts(library: RunCatalog, own: OpenRun, unit: Unit) -> l
 
 
 def describe_differences(left: Judged, right: Judged) -> list[str]:
-    """Say what differs between two verdicts on the same pictures and instruction, beside judge, mode and repeat."""
+    """Describe how the questions of two verdicts on the same content differ, apart from judge, mode and repeat."""
     return list(dict.fromkeys(_differences(left, right)))
 
 
@@ -350,7 +350,7 @@ def _differences(left: Judged, right: Judged) -> Iterator[str]:
     if first.protocol != second.protocol:
         yield f"A was asked by {first.protocol}, B by {second.protocol}: criteria of one name, but not one question"
     else:
-        told = describe_changes(_asked(open_run, first), _asked(other, second))
+        told = describe_changes(_question_facts(open_run, first), _question_facts(other, second))
         if told := tuple(what for what in told if not what.startswith(_OBVIOUS)):
             yield f"they were asked otherwise: {', '.join(told)}"
     edit, same = open_run.edit(first.name).edit, other.edit(second.name).edit
@@ -374,8 +374,8 @@ def _differences(left: Judged, right: Judged) -> Iterator[str]:
         yield "the further pictures of the edit, such as a reference, differ between the two runs"
 
 
-def _asked(open_run: OpenRun, unit: Unit) -> Mapping[str, Any]:
-    """Return the facts of the question a unit answers; nothing where the run does not know them."""
+def _question_facts(open_run: OpenRun, unit: Unit) -> Mapping[str, Any]:
+    """Return the facts of a unit's question; empty if the run does not have them."""
     with raise_run_damaged(open_run.name), open_run.run.reader() as reader:
         return reader.question_facts(unit.asked)
 
