@@ -24,7 +24,7 @@ from editloupe.cli.options import LOOKING, Default, Only, Visible, check_choice,
 from editloupe.cli.output import tell
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies
 from editloupe.evals.edival.decompose import Decomposer
-from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
+from editloupe.evals.edival.evaluate import OpenEdivalJudge, estimate_tokens, find_evaluation
 from editloupe.evals.edival.files import SceneFile, list_pictures, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.evals.edival.metrics import PROTOCOL
@@ -132,7 +132,7 @@ def evaluate(
         {"pictures": picture_counts, "setup": chosen.name},
         [f"pictures: {'; '.join(picture_counts)}"],
     )
-    return judge_into_run(options.batch(wanted.edits, out, open_judge, assume=assumed), options, closing)
+    return judge_into_run(options.batch(wanted.edits, out, open_judge, assume=estimate_tokens), options, closing)
 
 
 def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
@@ -140,7 +140,7 @@ def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
     usual, changed = load_published().model_dump(), load_settings(file).model_dump()
     rules = chosen.rule_settings()
     named = rules if isinstance(rules, EdivalSettings) else load_published()
-    return named.but({name: value for name, value in changed.items() if value != usual[name]})
+    return named.with_changes({name: value for name, value in changed.items() if value != usual[name]})
 
 
 def _reword_rubric(files: Sequence[Path]) -> Rubric | None:
@@ -245,7 +245,7 @@ def instruct(
     for name in wanted:
         if name not in TYPES:
             raise UserError(f'"{name}" is not an instruction type; choose from: {", ".join(TYPES)}')
-    rules = rules_of(judge.preset(), settings).but({"max_turns": turns} if turns else {})
+    rules = rules_of(judge.preset(), settings).with_changes({"max_turns": turns} if turns else {})
     replies = TemporaryReplies(out)
     spec, asker = (LISTS, None) if proposals == LISTS else _open_asker(judge, replies)
     worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), replies, form)

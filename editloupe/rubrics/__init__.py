@@ -1,6 +1,6 @@
-"""What is asked: one folder a paper, and what all of them are made of.
+"""Rubrics, protocols and papers. Every bundled paper has a sub-package of its own.
 
-Public names are imported when they are first used: the list of protocols reads every bundled rubric.
+Public names are imported on first use, because the list of protocols reads every bundled rubric.
 """
 
 from __future__ import annotations

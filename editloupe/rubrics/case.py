@@ -1,4 +1,4 @@
-"""A case: one question about one edit, with the pictures it is asked about — what one run of the loop judges."""
+"""The record of a case, which is one question about one edit and its pictures."""
 
 from __future__ import annotations
 
@@ -11,27 +11,35 @@ from editloupe.rubrics.model import Rubric
 from editloupe.types import Box, Edit, Mode, Record, Sha
 
 SOURCE, EDITED, REFERENCE = "Source Image", "Edited Image", "Reference Image"
-"""Names of pictures in rubrics and for judges (DLEBench, Table 16); they are part of the tools' public contract."""
+"""Names of pictures in rubrics and prompts (DLEBench, Table 16). They are part of the tools' public contract."""
 
 
 class Case(Record):
-    """One question about one edit; holds hashes, never pixels."""
+    """One question about one edit. A case holds hashes of pictures and no pixels.
+
+    `Protocol.make_cases` builds the cases of an edit. If an edit has several cases on one rubric, its worst label counts.
+
+    Args:
+        edit: The edit.
+        rubric: The rubric that is asked.
+        mode: The mode it is asked in.
+        pictures: Hash of every picture by name, in the order they are shown.
+        target: Index of the target box if targets are judged separately, else None.
+        target_boxes: Target boxes per picture, in that picture's pixels; empty in modes without annotated targets.
+        facts: Further values that the engine needs, such as what a detector has to check.
+        engine: Name of the graph that judges the case, as in `editloupe/graphs/registry.py`.
+    """
 
     edit: Edit
     rubric: Rubric
     mode: Mode
     pictures: Mapping[str, Sha]
-    """Names to hashes, in the order they are shown."""
     target: int | None = None
-    """Which target box the case is about, where targets are judged one by one."""
     target_boxes: Mapping[str, tuple[Box, ...]] = Field(default_factory=dict)
-    """Where the targets are in each picture, in that picture's pixels; only in modes that know."""
     facts: Mapping[str, Any] = Field(default_factory=dict)
-    """What else the protocol says about this case."""
     engine: str = "loop"
-    """Which graph judges the case, by its name in `graphs/registry.py`."""
 
     @property
     def uses_tools(self) -> bool:
-        """True where the judge may call tools."""
+        """Whether the judge may call tools."""
         return self.rubric.modes[self.mode].tools

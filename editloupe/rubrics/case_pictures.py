@@ -33,7 +33,7 @@ OPTIONAL = "?"
 def name_to_role(name: str) -> str:
     """Return the role a picture's name stands for.
 
-    >>> role_of("Annotated Image"), role_of("Depth Map"), role_of("Reference Images?")
+    >>> name_to_role("Annotated Image"), name_to_role("Depth Map"), name_to_role("Reference Images?")
     ('annotated', 'depth_map', 'references')
     """
     name = name.removesuffix(OPTIONAL)
@@ -43,7 +43,7 @@ def name_to_role(name: str) -> str:
 def role_to_name(role: str) -> str:
     """Return the name a role's picture is shown under.
 
-    >>> name_of("source"), name_of("depth_map")
+    >>> role_to_name("source"), role_to_name("depth_map")
     ('Source Image', 'Depth Map Image')
     """
     known = {own: name for name, own in ROLES.items()}
@@ -100,7 +100,7 @@ BOX_SLACK = 2
 def compute_expansion(shorter_side: float) -> float:
     """Return λ(s), how much context a crop gets around its target (DLEBench, Equation 1).
 
-    >>> expansion(20), expansion(144), expansion(300)
+    >>> compute_expansion(20), compute_expansion(144), compute_expansion(300)
     (6.0, 3.15, 0.3)
     """
     alpha = (shorter_side - SMALL_SIDE) / (LARGE_SIDE - SMALL_SIDE)
@@ -111,9 +111,9 @@ def compute_expansion(shorter_side: float) -> float:
 def compute_crop(target: Box, width: int, height: int, how: TargetCrop = "adaptive") -> Box:
     """Return the crop around a target: each side grows by λ(s) of itself, half at either end, within the picture.
 
-    >>> crop_box(Box.model_validate([100, 100, 132, 132]), 1000, 1000)
+    >>> compute_crop(Box.model_validate([100, 100, 132, 132]), 1000, 1000)
     Box(x1=4, y1=4, x2=228, y2=228)
-    >>> crop_box(Box.model_validate([300, 300, 332, 332]), 1000, 1000, "each_end")
+    >>> compute_crop(Box.model_validate([300, 300, 332, 332]), 1000, 1000, "each_end")
     Box(x1=108, y1=108, x2=524, y2=524)
     """
     if how == "box":

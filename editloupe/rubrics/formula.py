@@ -74,7 +74,7 @@ def parse(formula: str, names: Iterable[str]) -> ast.expr:
 def list_names(formula: str) -> tuple[str, ...]:
     """Return the values a formula speaks of, in the order they occur.
 
-    >>> names_in("cbrt(a * b * mean(c, a))")
+    >>> list_names("cbrt(a * b * mean(c, a))")
     ('a', 'b', 'c')
     """
     tree = ast.parse(formula.strip(), mode="eval")

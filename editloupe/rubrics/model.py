@@ -1,7 +1,7 @@
-"""What a rubric is: a question in ordered checks, the pictures it is asked about, and the kind of answer it takes.
+"""Pydantic models of a rubric, its modes and its kind of answer.
 
-The five answer kinds carry every protocol: labels, numbers on a scale, sets of binary or graded checks with gates, yes/no and
-read-out text.
+There are five kinds of answer: a label, a number on a scale, a set of binary or graded checks with gates, yes or no, and a
+text read off the picture.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from editloupe.types import Mode, Record
 
 HIGHEST_POWER = 10.0
 ROUNDING = 1e-12
-"""How far a mean of equal values may lie beside them."""
+"""Largest relative rounding error of a mean of equal values."""
 
 
 class Range(NamedTuple):
-    """The lowest and the highest value something takes where it applies; values in between may not occur."""
+    """Lower and upper bound of a value that may not apply. Not every value in between need occur."""
 
     low: float
     high: float
 
 
-def find_range(tree: ast.expr, given: Mapping[str, Sequence[Value]]) -> Range | None:
-    """Return bounds of a checked formula's value over all values its names may take; None where none can be shown.
+def find_range(tree: ast.expr, values: Mapping[str, Sequence[Value]]) -> Range | None:
+    """Return bounds of a checked formula over all values of its names, or None if no bounds can be proved.
 
-    Every operation is monotone in each of its values within the bounds, and so is rounding: the ends decide.
+    Within the bounds, every operation is monotone in each of its operands, and so is rounding. The ends therefore decide.
 
-    >>> range_of(ast.parse("mean(a, b) / (1 + a)", mode="eval").body, {"a": [0.0, 1.0], "b": [None, 2.0]})
+    >>> find_range(ast.parse("mean(a, b) / (1 + a)", mode="eval").body, {"a": [0.0, 1.0], "b": [None, 2.0]})
     Range(low=0.0, high=2.000000000002)
-    >>> range_of(ast.parse("1 / a", mode="eval").body, {"a": [0.0, 1.0]})
+    >>> find_range(ast.parse("1 / a", mode="eval").body, {"a": [0.0, 1.0]})
     """
     try:
-        found = _find_range(tree, given)
+        bounds = _find_range(tree, values)
     except (ArithmeticError, RecursionError):
         return None
-    return found if found and all(map(math.isfinite, found)) else None
+    return bounds if bounds and all(map(math.isfinite, bounds)) else None
 
 
-def _find_range(node: ast.expr, given: Mapping[str, Sequence[Value]]) -> Range | None:
+def _find_range(node: ast.expr, values: Mapping[str, Sequence[Value]]) -> Range | None:
     if isinstance(node, ast.Constant):
         value = float(node.value)  # type: ignore[arg-type]
         return Range(value, value)
     if isinstance(node, ast.Name):
-        known = [value for value in given[node.id] if value is not None]
-        return Range(min(known, default=0.0), max(known, default=0.0))
+        applicable = [value for value in values[node.id] if value is not None]
+        return Range(min(applicable, default=0.0), max(applicable, default=0.0))
     if isinstance(node, ast.BinOp):
-        left, right = _find_range(node.left, given), _find_range(node.right, given)
+        left, right = _find_range(node.left, values), _find_range(node.right, values)
         return _range_of_operation(node.op, left, right) if left and right else None
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Name)
-    parts = [_find_range(argument, given) for argument in node.args]
+    parts = [_find_range(argument, values) for argument in node.args]
     inner = [part for part in parts if part]
     return _range_of_function(node.func.id, inner) if len(inner) == len(parts) else None
 
@@ -77,7 +77,7 @@ def _range_of_operation(operator: ast.operator, left: Range, right: Range) -> Ra
 def _range_of_function(name: str, inner: Sequence[Range]) -> Range | None:
     lows, highs = [part.low for part in inner], [part.high for part in inner]
     if name == "mean":
-        # Any of the values may not apply; a mean of the others lies between the lowest and the highest, but for rounding.
+        # Any of the values may not apply. Up to rounding, a mean of the others is between the lowest and the highest.
         low, high = min(lows), max(highs)
         sums = sum(map(abs, lows)) + sum(map(abs, highs))
         return _finite_range([low - ROUNDING * abs(low), high + ROUNDING * abs(high)]) if math.isfinite(sums) else None
@@ -96,22 +96,25 @@ def _finite_range(values: Sequence[float]) -> Range | None:
 
 
 Telling = Literal["instruction", "type", "hint"]
-"""What of an edit's own text a rubric's question comes with."""
+"""A text of the edit that the judge is shown together with the rubric's question."""
 TargetCrop = Literal["adaptive", "each_end", "box"]
-"""How much a crop shows round its target: λ(s) of each side in all, half at either end (DLEBench, Equation 1); the same at
-either end; or nothing but the annotated box."""
+"""Context of a crop around its target.
+
+`adaptive` extends each side by λ(s) of itself, half at either end (DLEBench, Equation 1); `each_end` extends it by λ(s) at
+either end; `box` shows the annotated box alone.
+"""
 
 
 OnScale = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 LISTED = "one difference a line, or the word none"
 LARGEST = 1e9
-"""What an answer of a check may count."""
+"""Largest absolute value that an answer of a check may count."""
 MAX_TRIED = 20_000
-"""Combinations of answers a formula is tried with where its bounds alone do not show that it has a value."""
+"""Largest number of answer combinations that are tried if bounds cannot prove that a formula has a finite value."""
 
 
 class Label(Record):
-    """One label of a label rubric, worst first in the list it stands in."""
+    """One label of a label rubric. Labels are listed from worst to best."""
 
     name: str
     score: OnScale
@@ -121,13 +124,21 @@ class Label(Record):
 
 
 class LabelAnswer(Record):
-    """One label out of a set, between final-answer tags."""
+    """One label out of a set, written between final-answer tags.
+
+    Args:
+        labels: At least two labels, worst first. Their names must differ in more than case and white space, and their
+            scores must not all be equal.
+
+    Raises:
+        ValidationError: If the labels do not form a scale.
+    """
 
     kind: Literal["label"] = "label"
     labels: Annotated[tuple[Label, ...], Field(min_length=2)]
 
     @model_validator(mode="after")
-    def _are_told_apart(self) -> LabelAnswer:
+    def _check_distinct(self) -> LabelAnswer:
         by_word: dict[str, str] = {}
         for label in self.labels:
             word = " ".join(label.name.split()).casefold()
@@ -137,25 +148,25 @@ class LabelAnswer(Record):
                 raise ValueError(f'the labels "{by_word[word]}" and "{label.name}" are read as the same word')
             by_word[word] = label.name
         if len({label.score for label in self.labels}) < 2:
-            raise ValueError("all labels have the same score, so that there is no scale from the worst to the best")
+            raise ValueError("all labels have the same score; a scale from worst to best needs at least two scores")
         return self
 
     def score(self, name: str) -> int:
-        """Return a label's score."""
+        """Return the score of the label with this name."""
         return next(label.score for label in self.labels if label.name == name)
 
     def score_100(self, name: str) -> float:
-        """Return (score − lowest) / (highest − lowest) × 100; for four labels that is (score − 1) / 3 × 100."""
+        """Return (score − lowest) / (highest − lowest) × 100, which is (score − 1) / 3 × 100 for scores 1 to 4."""
         scores = [label.score for label in self.labels]
         return (self.score(name) - min(scores)) / (max(scores) - min(scores)) * 100
 
     def worst(self, names: list[str]) -> str:
-        """Return the label with the lowest score."""
+        """Return the name with the lowest score."""
         return min(names, key=self.score)
 
 
 class Band(Record):
-    """A stretch of a scale and what it takes to be there."""
+    """A section of a scale, from `low` to `high` inclusive, with its name and meaning."""
 
     low: OnScale
     high: OnScale
@@ -164,29 +175,42 @@ class Band(Record):
 
 
 class NumberAnswer(Record):
-    """A number on a scale, in a JSON object."""
+    """A whole number on a scale, in a JSON object.
+
+    Args:
+        low: Worst value.
+        high: Best value; larger than `low`.
+        bands: Named sections that together cover every number of the scale once; empty if the scale has none.
+        key: Key of the number in the JSON object.
+        reason_key: Key of the explanation, or None if no explanation is requested.
+
+    Raises:
+        ValidationError: If `high` is not larger than `low`, or the bands leave a gap or overlap.
+    """
 
     kind: Literal["number"] = "number"
     low: OnScale
     high: OnScale
     bands: tuple[Band, ...] = ()
-    """From the best to the worst; together they cover the scale."""
+    """From best to worst. Together they cover the scale."""
     key: str = "score"
     reason_key: str | None = "reason"
 
     @model_validator(mode="after")
-    def _is_a_scale(self) -> NumberAnswer:
+    def _check_scale(self) -> NumberAnswer:
         if self.high <= self.low:
-            raise ValueError(f"the scale {self.low} to {self.high} has no room between its ends")
-        stretches = sorted((band.low, band.high) for band in self.bands)
-        begin = [self.low, *(high + 1 for _, high in stretches)]
-        end = [*(low for low, _ in stretches), self.high + 1]
-        if self.bands and (begin != end or any(low > high for low, high in stretches)):
+            raise ValueError(
+                f"the highest value of a scale must exceed the lowest; this one is {self.low} to {self.high}"
+            )
+        intervals = sorted((band.low, band.high) for band in self.bands)
+        begin = [self.low, *(high + 1 for _, high in intervals)]
+        end = [*(low for low, _ in intervals), self.high + 1]
+        if self.bands and (begin != end or any(low > high for low, high in intervals)):
             raise ValueError(f"the bands must cover every number from {self.low} to {self.high} once")
         return self
 
     def score_100(self, value: float) -> float:
-        """Return the value's place on the scale, 0 to 100."""
+        """Map a value of the scale linearly to 0 to 100."""
         return (value - self.low) / (self.high - self.low) * 100
 
 
@@ -196,12 +220,12 @@ class Check(Record):
     key: str
     question: str
     values: Mapping[str, float | None] = Field(default_factory=lambda: {"0": 0.0, "1": 1.0})
-    """Allowed answers and what each counts; None means the item is left out (not applicable)."""
+    """Value of each allowed answer; None if the answer means that the item does not apply."""
     only_if: Mapping[str, str] = Field(default_factory=dict)
-    """Gate: the item counts as 0 unless these other items have these answers."""
+    """Gate: the item counts 0 unless these other items have these answers."""
 
     @model_validator(mode="after")
-    def _answers_are_told_apart(self) -> Check:
+    def _check_answers(self) -> Check:
         if not self.values:
             raise ValueError(f"check {self.key} has no answers")
         words = [answer.strip().casefold() for answer in self.values]
@@ -209,73 +233,89 @@ class Check(Record):
             raise ValueError(f'the answers "{twice[0]}" and "{twice[1]}" of {self.key} are read as the same word')
         for answer, value in self.values.items():
             if value is not None and not abs(value) <= LARGEST:
-                raise ValueError(f'the answer "{answer}" of {self.key} counts {value}, which is no number to add up')
+                raise ValueError(f'the answer "{answer}" of {self.key} counts {value}; use a number up to {LARGEST:g}')
         return self
 
 
 class ChecksAnswer(Record):
-    """A set of checks, in a JSON object with one key each."""
+    """A set of checks, answered in a JSON object with one key per check.
+
+    Args:
+        checks: The checks, each with a key of its own.
+        score: Formula over the checks' keys; see `editloupe.rubrics.formula`. Empty for their mean.
+        none_applies: Score if no check applies, or None if the criterion then has no score.
+        reason_key: Key of the explanation, or None if no explanation is requested.
+
+    Raises:
+        ValidationError: If keys are not unique, a gate names an unknown check or answer, or some answers give the
+            formula no finite value.
+    """
 
     kind: Literal["checks"] = "checks"
     checks: Annotated[tuple[Check, ...], Field(min_length=1)]
     score: str = ""
-    """How the items make up the criterion's score, 0 to 1; empty: their mean."""
+    """Formula of the criterion's score, 0 to 1; empty for the mean of the items."""
     none_applies: float | None = Field(default=None, exclude_if=lambda value: value is None)
-    """What the criterion scores where none of its items applies; None leaves it without a number."""
+    """Score if none of the items applies; None leaves the criterion without a number."""
     reason_key: str | None = "reason"
 
     @model_validator(mode="after")
-    def _gates_name_checks(self) -> ChecksAnswer:
+    def _check_gates(self) -> ChecksAnswer:
         keys = [check.key for check in self.checks]
         if len(set(keys)) != len(keys) or self.reason_key in keys:
-            raise ValueError("every check needs a key of its own")
+            raise ValueError("two checks, or a check and the reason, have the same key")
         by_key = {check.key: check for check in self.checks}
         for check in self.checks:
             for other, wanted in check.only_if.items():
                 if other not in by_key:
                     raise ValueError(f"check {check.key} depends on {other}, which is not in the list")
                 if wanted not in by_key[other].values:
-                    raise ValueError(f"check {check.key} waits for {other} to be {wanted}, which is no answer of it")
+                    raise ValueError(
+                        f"check {check.key} requires {other} to be {wanted}, which is not one of its answers"
+                    )
         self._check_formula(formula.parse(self.formula, keys))
         return self
 
     def _check_formula(self, tree: ast.expr) -> None:
-        """Raise where some answers give the formula no finite value; the judge's replies are paid for by then."""
+        """Raise ValueError if some answers give the formula no finite value.
+
+        Otherwise the error would only appear after the judge's replies were paid for.
+        """
         possible = {c.key: [*c.values.values(), *([0.0] if c.only_if else [])] for c in self.checks}
         if find_range(tree, possible):
             return
         named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        asked = [c for c in self.checks if c.key in named or any(c.key in other.only_if for other in self.checks)]
-        if math.prod(len(c.values) for c in asked) > MAX_TRIED:
+        relevant = [c for c in self.checks if c.key in named or any(c.key in other.only_if for other in self.checks)]
+        if math.prod(len(c.values) for c in relevant) > MAX_TRIED:
             raise ValueError(
                 f'the formula "{self.formula}" cannot be shown to have a finite value for all answers; '
-                "see that nothing is divided by 0, and no root or power is taken of less than 0"
+                "avoid division by 0, and roots and powers of negative numbers"
             )
         others = {c.key: next(iter(c.values)) for c in self.checks}
-        for answers in itertools.product(*(c.values for c in asked)):
+        for answers in itertools.product(*(c.values for c in relevant)):
             value = formula.evaluate_tree(
-                tree, self.values({**others, **dict(zip((c.key for c in asked), answers, strict=True))})
+                tree, self.values({**others, **dict(zip((c.key for c in relevant), answers, strict=True))})
             )
             if value is not None and not math.isfinite(value):
-                answered = ", ".join(f"{c.key} = {answer}" for c, answer in zip(asked, answers, strict=True))
-                raise ValueError(f'the formula "{self.formula}" has no finite value where {answered}') from None
+                example = ", ".join(f"{c.key} = {answer}" for c, answer in zip(relevant, answers, strict=True))
+                raise ValueError(f'the formula "{self.formula}" has no finite value if {example}') from None
 
     @property
     def formula(self) -> str:
-        """How the items make up the criterion's score."""
+        """The formula of the criterion's score, written out."""
         return self.score or f"mean({', '.join(check.key for check in self.checks)})"
 
     def total(self, answers: Mapping[str, str]) -> float | None:
-        """Return the criterion's score, gates applied; None where nothing that applies is left and the rubric does not say."""
+        """Return the criterion's score after gates, or None if no item applies and `none_applies` is not set."""
         value = formula.evaluate(self.formula, self.values(answers))
         return self.none_applies if value is None else value
 
     def applies_nowhere(self, answers: Mapping[str, Any]) -> bool:
-        """Say whether answers leave every item out."""
+        """Return whether every item is answered as not applicable."""
         return all(check.values.get(str(answers.get(check.key)), 0.0) is None for check in self.checks)
 
     def values(self, answers: Mapping[str, str]) -> dict[str, float | None]:
-        """Return what each item counts, gates applied."""
+        """Return the value of every item after gates."""
         return {
             check.key: check.values[answers[check.key]]
             if all(answers[other] == wanted for other, wanted in check.only_if.items())
@@ -285,7 +325,12 @@ class ChecksAnswer(Record):
 
 
 class YesNoAnswer(Record):
-    """Yes or no, in a JSON object; yes counts 1."""
+    """Yes or no, in a JSON object. Yes counts 1.
+
+    Args:
+        key: Key of the answer in the JSON object.
+        reason_key: Key of the explanation, or None if no explanation is requested.
+    """
 
     kind: Literal["yes_no"] = "yes_no"
     key: str = "answer"
@@ -293,47 +338,53 @@ class YesNoAnswer(Record):
 
 
 class TextAnswer(Record):
-    """A text read off the picture, in a JSON object."""
+    """A text read off the picture, in a JSON object.
+
+    Args:
+        key: Key of the text in the JSON object.
+        shape: Short description of the expected text, shown to the judge.
+    """
 
     kind: Literal["text"] = "text"
     key: str = "text"
     shape: str = "the text, as it stands there"
-    """What is expected under the key, in a few words."""
+    """Short description of the expected text."""
 
 
 Answer = Annotated[LabelAnswer | NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer, Field(discriminator="kind")]
+"""Any of the five kinds of answer; the field `kind` says which."""
 
 
 class Example(Record):
-    """A worked example: what was asked, what was seen, how it was decided."""
+    """A worked example of an edit, the judge's reasoning and its answer."""
 
     instruction: str
     thought: str
     calls: tuple[Mapping[str, Any], ...] = ()
-    """Tool calls with `name` and `parameters`; shown in modes with tools only."""
+    """Tool calls with `name` and `parameters`, shown only in modes with tools."""
     answer: str | None = None
     modes: tuple[Mode, ...] = ("tools", "oracle", "plain")
 
 
 class ModeText(Record):
-    """What one mode adds to the base text."""
+    """The part of a rubric that depends on the mode."""
 
     setting: str
-    """What the judge is shown in this mode."""
+    """Sentence that tells the judge which pictures it sees."""
     images: tuple[str, ...]
-    """Names of the pictures, in the order they are sent; `?` behind a name: only where the edit has one."""
+    """Names of the pictures in the order they are sent. A `?` after a name marks a picture that the edit may lack."""
     tools: bool = False
     notes: tuple[str, ...] = ()
     type_notes: bool = True
-    """Whether the rubric's notes by type hold in this mode."""
+    """Whether the rubric's notes by instruction type apply in this mode."""
     targets: Literal["whole", "crops", "white"] = "whole"
-    """How annotated targets are shown: whole pictures, crops round each, or each painted white."""
+    """How annotated targets are shown: whole pictures, a crop around each target, or targets painted white."""
     crop: TargetCrop = "adaptive"
-    """How much such a crop shows."""
+    """Context of each crop."""
 
 
 class PreliminaryQuestion(Record):
-    """A question that is asked before the rubric's own; its answer, a text, is told with the rubric's question."""
+    """A question that is asked before the rubric's own. Its answer, a text, is added to the rubric's question."""
 
     title: str
     question: str
@@ -342,58 +393,67 @@ class PreliminaryQuestion(Record):
     notes: tuple[str, ...] = ()
     tells: tuple[Telling, ...] = ()
     key: str = "differences"
-    """The answer's key, and the name of what is handed on."""
+    """Key of the answer in the reply."""
     introduction: str
-    """The line under which the answer is told with the rubric's own question."""
-    shape: str = Field(LISTED, exclude_if=lambda given: given == LISTED)
-    """What is expected under the key, in a few words."""
+    """Line before the answer where it is quoted in the rubric's question."""
+    shape: str = Field(LISTED, exclude_if=lambda value: value == LISTED)
+    """Short description of the expected answer."""
 
 
 class PartText(Record):
-    """The words of a question that an engine asks about a part of an edit; names in braces are filled in, quoted."""
+    """Text of a question that an engine asks about a part of an edit. Names in braces are replaced by quoted values."""
 
     title: str
     question: str
     notes: tuple[str, ...] = ()
     setting: str
     shape: str | None = None
-    """What a text that is read off should be, in a few words."""
+    """Short description of the expected text; None if the answer is not a text."""
 
 
 class Rubric(Record):
-    """One criterion of a protocol, whole: everything the prompt says is in here."""
+    """One criterion of a protocol with the complete text of its prompt.
+
+    A rubric is usually loaded from YAML by `load_rubric`. It is immutable, and its content is hashed into the key of every
+    verdict. Every field is described below it.
+    """
 
     protocol: str
+    """Name of the protocol."""
     criterion: str
+    """Name of the criterion, as used in runs and on the command line."""
     variant: str = ""
-    """Which of several wordings of the criterion this is; a protocol picks one for each edit."""
+    """Name of this wording if the criterion has several. The protocol picks one per edit."""
     title: str
     source: str
-    """Where in the paper the facts stand."""
+    """Section, table or box of the paper that the text follows."""
     question: str
     steps: tuple[str, ...] = ()
-    """The checks in the order they must be made."""
+    """Checks in the order the judge must make them."""
     notes: tuple[str, ...] = ()
     type_notes: Mapping[str, str] = Field(default_factory=dict)
-    """What holds for one instruction type only; given with the edits of that type and, where the type is unknown, all of them."""
+    """Notes by instruction type. The prompt has the note of the edit's type, or all of them if the type is unknown."""
     ours: tuple[Literal["steps", "notes", "type_notes", "examples"], ...] = ()
-    """Parts that the paper does not have and that can be left out."""
+    """Parts that are not in the paper and can be left out."""
     answer: Answer
+    """Kind of answer and how it is scored."""
     examples: tuple[Example, ...] = ()
     modes: Mapping[Mode, ModeText]
+    """Text and pictures of every mode that the rubric supports."""
     tells: tuple[Telling, ...] = ("instruction", "type", "hint")
-    """What of the edit's own text the judge is given."""
+    """Texts of the edit that the judge is shown."""
     stage: PreliminaryQuestion | None = None
+    """A question that is asked first; None if there is no such question."""
     wording: Wording = Wording()
     """The sentences around the rubric."""
-    parts: Mapping[str, PartText] = Field(default_factory=dict, exclude_if=lambda given: not given)
-    """Other words for the questions that an engine asks in the rubric's place, by name; see `Protocol.parts`."""
+    parts: Mapping[str, PartText] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    """Replacements of questions that an engine asks about parts of an edit, by name. See `Protocol.parts`."""
 
     @property
     def name(self) -> str:
-        """Criterion and variant in one word, unique in a protocol."""
+        """Criterion, or `criterion/variant`; unique within a protocol."""
         return f"{self.criterion}/{self.variant}" if self.variant else self.criterion
 
     def without_ours(self) -> Rubric:
-        """Return the rubric with no more than its paper has."""
+        """Return the rubric without the parts that are not in its paper."""
         return self.model_copy(update={part: {} if part == "type_notes" else () for part in self.ours})

@@ -1,4 +1,4 @@
-"""Preference pairs: what a protocol says about choosing between two candidates, as data."""
+"""The rules by which a protocol compares two candidates of a preference pair."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ Decision = Literal["winner", "loser", "tie", "inconsistent"]
 
 @dataclass(frozen=True)
 class PairRules:
-    """How a protocol judges pairs of candidates."""
+    """Rules by which a protocol judges pairs of candidates."""
 
     dimensions: Mapping[str, str]
-    """What a pair can be about, and the criterion under which both candidates are asked about at once."""
+    """Dimensions of a comparison, each with the criterion that asks about both candidates in one question."""
     criteria: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The criteria whose mean is a single candidate's score on a dimension, each with the flag that says it is asked."""
+    """Per dimension, the criteria whose mean is the score of a single candidate. Each maps to the boolean field that says
+    whether the criterion is asked."""
     kept: tuple[str, ...] = ()
-    """Further fields of a pair that its edits keep, because the choice of their rubrics depends on them."""
+    """Further fields of a pair that are copied to its edits because the choice of rubrics depends on them."""
     flags: tuple[str, ...] = ()
-    """Fields of a pair that are true or false and say which criteria its edits are asked; kept, too."""
+    """Boolean fields of a pair that say which criteria are asked. They are copied to its edits as well."""
     same: float = 1e-5
-    """Scores that differ by less are equal."""
+    """Scores that differ by less than this count as equal."""
     table: str = "share of pairs put in people's order"
-    """The title of the table that has judges as its rows."""
+    """Title of the table with one row per judge."""
     titles: Mapping[str, str] = field(default_factory=dict)
-    """Dimensions and their columns in that table."""
+    """Column title of each dimension in that table."""
     published: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    """The rows the paper prints: a share for every dimension, then over all."""
+    """The paper's rows: one share per dimension, then the share over all of them."""
     task_of: Callable[[Mapping[str, Any]], str | None] = lambda item: item.get("task")
-    """Finds a pair's task in its own fields and in the paths of its pictures; None where they name none."""
+    """Returns a pair's task from its fields or the paths of its pictures, or None if they do not name one."""
     unmarked: Callable[[Mapping[str, Any]], str | None] = lambda item: None
-    """Finds the picture without marks that belongs to a pair whose source has marks; None where it has none."""
+    """Returns the path of the source without marks, or None if the pair's source has no marks."""
     unknown: Callable[[Edit], str | None] = lambda edit: None
-    """Says what must be known before a candidate can be asked, and is not; None where everything is."""
+    """Returns a sentence on what is missing to judge a candidate, or None if nothing is missing."""
     assumed: Callable[[Edit], str | None] = lambda edit: None
-    """Says what is taken for granted about a candidate because neither its fields nor its paper tell; None for nothing."""
+    """Returns a sentence on what is assumed about a candidate that its fields do not state, or None."""
 
     def by_scores(self, winner: float, loser: float) -> Decision:
         """Return which of two candidates scores higher.
@@ -52,7 +53,9 @@ class PairRules:
         return "winner" if winner > loser else "loser"
 
     def by_numbers(self, winner: float, loser: float, label: str) -> Decision:
-        """Return the decision of a reward model's own numbers, whatever their scale: a winner is strictly higher.
+        """Return the decision from a reward model's numbers on any scale. The higher number wins, however close.
+
+        If people labelled the pair as a tie, numbers that differ by less than `same` are a tie as well.
 
         >>> rules = PairRules({})
         >>> rules.by_numbers(3e-6, 1e-6, "preference"), rules.by_numbers(3e-6, 1e-6, "tie")
@@ -63,7 +66,7 @@ class PairRules:
         return "winner" if winner > loser else "loser"
 
     def by_orders(self, first: float, second: float) -> Decision:
-        """Return the decision of both orders together; each is what the winner got there: 1, 0 or 0.5 for a tie.
+        """Return the decision from both orders of presentation. Each argument is 1 if the winner won there, 0 or 0.5.
 
         >>> rules = PairRules({})
         >>> rules.by_orders(1.0, 1.0), rules.by_orders(1.0, 0.5), rules.by_orders(0.5, 0.5), rules.by_orders(1.0, 0.0)
@@ -75,5 +78,5 @@ class PairRules:
 
 
 def is_right(decision: Decision, label: str) -> bool:
-    """Say whether a decision agrees with a pair's label, `preference` or `tie`."""
+    """Return whether a decision agrees with a pair's label, which is `preference` or `tie`."""
     return decision == ("tie" if label == "tie" else "winner")

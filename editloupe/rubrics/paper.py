@@ -1,4 +1,4 @@
-"""The record of a paper: its protocol, how its benchmark lies on disk, and the tables it prints."""
+"""The record of a paper, which holds its protocol, the layout of its benchmark and its tables."""
 
 from __future__ import annotations
 
@@ -14,50 +14,69 @@ from editloupe.types import Edit
 
 @dataclass(frozen=True)
 class Scored:
-    """One edit in one repeat: its criteria's scores, 0 to 100, and its own."""
+    """The scores of one edit in one repeat, as passed to `Paper.tables`.
+
+    Args:
+        edit: The edit.
+        repeat: Index of the repeat, from 0.
+        scores: Score per criterion, 0 to 100.
+        total: Score of the edit by the protocol's arithmetic, or None if a required criterion is unjudged.
+        missing: Whether the editing model produced no picture and a rule of the paper decided the edit.
+    """
 
     edit: Edit
     repeat: int
     scores: Mapping[str, float]
     total: float | None
-    """By the protocol's `edit_score`; None where a criterion it needs is unjudged."""
     missing: bool = False
-    """Whether the editing model left no picture and the paper's rule decided the edit."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper; what it does not have is None."""
+    """Everything EditLoupe knows about one paper.
+
+    Only `protocol` is required. Each further field adds a feature; None means that the paper does not have it. Make a paper
+    available with `register`, or name it in the entry points `editloupe.papers` of a package.
+    """
 
     protocol: Protocol
-    """Its rubrics and its arithmetic; the paper goes by the protocol's name."""
+    """Rubrics and arithmetic. The paper has the protocol's name and title."""
     read: Callable[[Benchmark], Iterator[Edit]] | None = None
-    """Reads the whole benchmark together with a folder of one model's results (`--layout NAME --results MODEL=FOLDER`); a
-    result that is not there has the path it would have."""
+    """Yields the edits of the benchmark with the results of one model (`--layout NAME --results MODEL=FOLDER`). If a result
+    does not exist, `edited` is the path where it would be."""
     part: Callable[[Edit], tuple[str, ...]] | None = None
-    """Names what an edit belongs to that a model may not have been run on, from the wider to the narrower (a language, a
-    subset); where none of its results is there it is absent, not failed. Without it that is the whole benchmark."""
+    """Returns the parts of the benchmark that an edit belongs to, widest first, such as a language and a subset.
+
+    A part without any result was not run and is left out; in other parts a missing result is a missing output. If None, the
+    benchmark as a whole is the only part.
+    """
     absent_part: Callable[[Edit], tuple[str, ...]] | None = None
-    """Names the only part that is absent if it has no result, if that is wider than `part`; a narrower part without results
-    consists of missing outputs, which `missing_output` may settle. Without it every `part` may be absent."""
+    """Returns the only part that may be absent, if it is wider than the parts of `part`.
+
+    Narrower parts without results then consist of missing outputs, which `missing_output` may settle. If None, every part
+    may be absent.
+    """
     fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    """Gives a line of the benchmark's sample file our names of fields (`--layout NAME`)."""
+    """Renames the fields of one sample of the benchmark's file to those of a manifest (`--layout NAME`)."""
     layouts: Callable[[Sequence[Edit], Sequence[str]], Iterable[Layout]] | None = None
-    """Lays out the tables the paper prints with one row a model, given a run's edits and the criteria that were asked."""
+    """Returns the layouts of the paper's tables with one row per model, for the edits and criteria of a run."""
     tables: Callable[[Sequence[Scored]], Iterable[PrintedTable]] | None = None
-    """Makes tables of any other form from one model's edits; `report` shows both after its own. Without it, a protocol with
-    rules for preference pairs has the table of its pairs."""
+    """Builds tables of any other form from the scores of one model.
+
+    `editloupe report` shows them after the tables of `layouts`. If None and the protocol has rules for preference pairs, the
+    table of pairs is built.
+    """
     question_types: Mapping[str, str] | None = None
-    """What a question about a picture asks for to the type of the edits that are made of it, where the paper makes them so."""
+    """Instruction type per type of question, for benchmarks that derive edits from questions about a picture."""
     missing_output: str | None = None
-    """The label its protocol settles an edit with whose picture the model left out; None leaves such an edit unjudged."""
+    """Label of the verdict by which the protocol settles an edit without an output; None leaves such edits unjudged."""
 
     @property
     def name(self) -> str:
-        """The name on the command line and in runs."""
+        """Name on the command line and in runs."""
         return self.protocol.name
 
     @property
     def title(self) -> str:
-        """The name as the paper writes it."""
+        """Name as the paper writes it."""
         return self.protocol.title

@@ -1,4 +1,4 @@
-"""What a protocol is: a paper's rubrics, which of them an edit is asked, how an edit becomes cases, and its arithmetic."""
+"""The record of a protocol, which holds a paper's rubrics and its arithmetic, and functions that change a protocol."""
 
 from __future__ import annotations
 
@@ -14,128 +14,145 @@ from editloupe.rubrics.rubric_files import load_rubric
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
 Choice = Callable[[Edit, Sequence[Rubric]], Rubric | None]
-"""Picks one of a criterion's variants for an edit; None where the edit is not asked this criterion."""
+"""Picks one variant of a criterion for an edit, or returns None if the criterion does not apply to the edit."""
 EditScoreFunction = Callable[[Edit, Mapping[str, float]], float | None]
-"""Puts an edit's criteria (0 to 100) into its own score (0 to 100); None where one that it needs is missing."""
+"""Computes an edit's score (0 to 100) from its criteria (0 to 100), or returns None if a required criterion is missing."""
 OUTPUT, MISSING_OUTPUT = "output", "missing"
-"""The field in `Edit.extra`, and its value, by which a reader says that the editing model left no picture."""
+"""Field of `Edit.extra`, and its value if the editing model produced no picture."""
 
 
 CaseFacts = Callable[[Edit, Rubric, Mode], Mapping[str, Any]]
-"""Says what of an edit its cases depend on, beside the pictures and texts that the rubric names."""
+"""Returns the values that an edit's cases depend on, in addition to the rubric's pictures and texts."""
 
 
 class MissingInput(UserError):
-    """The edit lacks something the mode needs; the sentence says what."""
+    """An edit lacks something that its protocol or mode needs. The message names it.
+
+    A judge turns this error into `Unjudged` with the reason `missing_input`, unless it is strict.
+    """
 
 
 def choose_first_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
-    """Ask every edit every criterion, in its first wording."""
+    """Return the first variant, so that every edit is asked every criterion."""
     return variants[0]
 
 
 def normalize_name(text: str) -> str:
-    """Return what tells two spellings of a name apart: its letters and digits, without case.
+    """Return the letters and digits of a name in lower case, so that spellings can be compared.
 
-    >>> letters("Change-Color"), letters("change_color")
+    >>> normalize_name("Change-Color"), normalize_name("change_color")
     ('changecolor', 'changecolor')
     """
     return "".join(c for c in text.casefold() if c.isalnum())
 
 
 def leave_undecided(edit: Edit, rubric: Rubric) -> Verdict | None:
-    """Leave every criterion to the judge."""
+    """Return None, so that the judge decides every criterion."""
     return None
 
 
 def collect_all_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
-    """Take everything an edit says for something its cases depend on, as for a paper that does not say."""
-    given: dict[str, Any] = edit.model_dump(mode="json", include={"instruction_type", "target_boxes", "hint", "extra"})
-    return given
+    """Return all fields of an edit, for papers that do not declare which ones their cases depend on."""
+    facts: dict[str, Any] = edit.model_dump(mode="json", include={"instruction_type", "target_boxes", "hint", "extra"})
+    return facts
 
 
 def collect_no_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
-    """Say that cases are made of the rubric's pictures and texts alone."""
+    """Return nothing, for cases that depend only on the rubric's pictures and texts."""
     return {}
 
 
 @dataclass(frozen=True)
 class UneditedScore:
-    """What the source itself, handed in as the edited picture, is given by the protocol's own words, where they decide it."""
+    """Scores that the protocol's rules imply for an output that is identical to the source."""
 
     criteria: Mapping[str, float]
-    """Criterion to score, 0 to 100; what depends on the picture is left out."""
+    """Score per criterion, 0 to 100. Criteria that depend on the picture are left out."""
     why: str
-    """The rule, with its place in the paper."""
+    """The rule, with its section or table in the paper."""
     score: float | None = None
-    """The edit's own score, where these criteria alone decide it; None leaves it to the protocol's arithmetic."""
+    """Score of the edit if these criteria decide it; None if the protocol's arithmetic has to compute it."""
     not_for: tuple[str, ...] = ()
-    """Instruction types for which the words leave it open."""
+    """Instruction types for which the rules do not decide the scores."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """One paper's protocol."""
+    """The protocol of one paper: its rubrics, which of them an edit is asked, and how scores are combined.
+
+    Only the first six fields are required. `protocol_from_folder` fills most of them from a folder of YAML files. Add the
+    others only if the paper has a rule for them. A protocol is immutable; use `dataclasses.replace` to change one.
+    """
 
     name: str
+    """Name on the command line and in runs: lower-case letters, digits, dashes and underscores."""
     title: str
+    """Name as the paper writes it."""
     source: str
+    """Citation of the paper."""
     rubrics: tuple[Rubric, ...]
-    """Of every criterion at least one; several variants of a criterion stand next to each other."""
+    """At least one rubric per criterion. Variants of a criterion must be adjacent."""
     default_mode: Mode
+    """Mode that is used if the user does not choose one."""
     make_cases: Callable[[Edit, Rubric, Mode, Album], list[Case]]
-    """Turns an edit into the cases of one rubric; raises MissingInput or ImageError with one sentence."""
-    case_facts: CaseFacts | None = None
-    """What else of an edit decides its cases: a verdict is asked for again where it changes, and only then.
+    """Builds the cases of an edit on one rubric. Raises MissingInput or ImageError with a one-sentence message.
 
-    None: nothing, where cases are made of pictures by role; everything the edit says, where the paper makes its own.
+    `editloupe.rubrics.case_pictures.build_cases` shows the pictures that the rubric names and is enough for most papers.
+    """
+    case_facts: CaseFacts | None = None
+    """Returns the further values that the cases depend on. They are part of a verdict's key: if one changes, the edit is
+    judged again.
+
+    None means no values if `make_cases` is `case_pictures.build_cases`, and all fields of the edit otherwise.
     """
     further_roles: tuple[str, ...] = ()
-    """Roles of pictures that `make_cases` shows beside those the rubrics name."""
+    """Roles of pictures that `make_cases` uses in addition to those that the rubrics name."""
     types: tuple[str, ...] = ()
     """Instruction types of the benchmark, in the paper's order."""
     type_names: Mapping[str, str] = field(default_factory=dict)
-    """Further names of types, by their letters (see `normalize_name`)."""
+    """Other names of types, normalized by `normalize_name`."""
     families: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Types that the paper counts together when it tells what its benchmark holds; they have no part in any score."""
+    """Groups of types in the paper's description of its benchmark. They do not affect any score."""
     type_of: Callable[[Edit], str | None] | None = None
-    """Returns an edit's type as the paper spells it; raises MissingInput where what it says is none of them. For protocols
-    whose questions and arithmetic hang on the type; without it an unknown type is a type of its own."""
+    """Returns an edit's type as the paper spells it; raises MissingInput if the edit names an unknown type.
+
+    Needed if questions or scores depend on the type. If None, unknown types are accepted and counted separately.
+    """
     choose: Choice = choose_first_variant
-    """Raises MissingInput where the edit does not say what the choice depends on."""
+    """Picks the variant of a criterion for an edit; raises MissingInput if the edit lacks what the choice depends on."""
     settle: Callable[[Edit, Rubric], Verdict | None] = leave_undecided
-    """Decides a criterion by the paper's rule, where nobody need be asked."""
+    """Returns the verdict if a rule of the paper decides the criterion without a judge, else None."""
     edit_score: EditScoreFunction | None = None
-    """None: an edit's score is the mean of its criteria."""
+    """Computes an edit's score; None for the mean of its criteria."""
     reported: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None
-    """Applies the paper's gates: turns an edit's criteria (0 to 100) into those that are reported; None where there are none."""
+    """Applies the paper's gates to an edit's criteria (0 to 100) before they are reported; None if there are no gates."""
     apart: tuple[str, ...] = ()
-    """Fields of the manifest whose values the paper never puts into one number, such as the instructions' language."""
+    """Manifest fields whose values are never averaged together, such as the language of the instructions."""
     levels: tuple[tuple[str, ...], ...] = ()
-    """Types that are averaged among themselves first. A level that lacks one of its types has no score and is no part of the
-    overall; types in no level are reported apart."""
+    """Groups of types that are averaged before the overall score. A level that lacks one of its types has no score and does
+    not enter the overall score. Types in no level are reported separately."""
     weighting: str = "types"
-    """What the overall is a mean of: `types` (or levels), or `edits`."""
+    """What the overall score averages: `types` (or levels, if there are any) or `edits`."""
     arithmetic: str = ""
-    """The arithmetic in words."""
+    """Description of the arithmetic for reports."""
     formulas: Mapping[str, str] = field(default_factory=dict)
-    """What is computed for what, as formulas to print."""
+    """Formulas for reports, by the name of the score."""
     repeats: int = 1
-    """How often the paper has every edit judged."""
+    """Number of times the paper judges every edit."""
     parts: Mapping[str, PartText] = field(default_factory=dict)
-    """Questions about parts of an edit that an engine asks in a rubric's place, by name, so that they can be reworded."""
+    """Questions that an engine asks about parts of an edit, by name, so that they can be reworded."""
     pairs: PairRules | None = None
-    """How two candidates are set against each other, where the paper does that."""
+    """Rules for preference pairs; None if the paper has none."""
     untouched: UneditedScore | None = None
-    """What an output that is the unedited source scores; None where only a judge can tell."""
+    """Scores of an output that is identical to the source; None if the paper's rules do not decide them."""
     rule_settings: Callable[[Mapping[str, Any]], Record] | None = None
-    """Reads what is set about rules of the paper's own; a wrong name or value is the user's mistake. None: it has none."""
+    """Validates settings of the paper's own rules; raises UserError for a wrong name or value. None if it has no rules."""
     beside: tuple[str, ...] = ()
-    """Criteria of the user's own that are asked beside the paper's; they are no part of its arithmetic."""
+    """Criteria from user rubrics that are asked in addition to the paper's. They do not enter its scores."""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes every rubric of the protocol has a text for."""
+        """The modes that every rubric of the protocol supports."""
         return tuple(mode for mode in ("tools", "oracle", "plain") if all(mode in r.modes for r in self.rubrics))
 
     @property
@@ -144,48 +161,78 @@ class Protocol:
         return tuple(dict.fromkeys(rubric.criterion for rubric in self.rubrics))
 
     def variants(self, criterion: str) -> tuple[Rubric, ...]:
-        """Return all wordings of a criterion; an unknown one is the user's mistake."""
-        found = tuple(rubric for rubric in self.rubrics if rubric.criterion == criterion)
-        if not found:
+        """Return all variants of a criterion.
+
+        Raises:
+            UserError: If the protocol has no such criterion.
+        """
+        rubrics = tuple(rubric for rubric in self.rubrics if rubric.criterion == criterion)
+        if not rubrics:
             raise UserError(f'{self.title} has no criterion "{criterion}"; it has: {", ".join(self.criteria)}')
-        return found
+        return rubrics
 
     def rubric(self, criterion: str) -> Rubric:
-        """Return the first wording of a criterion; an unknown one is the user's mistake."""
+        """Return the first variant of a criterion.
+
+        Raises:
+            UserError: If the protocol has no such criterion.
+        """
         return self.variants(criterion)[0]
 
     def select(self, criteria: Sequence[str] | None) -> tuple[Rubric, ...]:
-        """Return the rubrics of these criteria, all of them where none is named; a text is the name of one."""
+        """Return all variants of some criteria.
+
+        Args:
+            criteria: Names of criteria, or a single name. All criteria if empty or None.
+
+        Raises:
+            UserError: If the protocol lacks one of the criteria.
+        """
         wanted = dict.fromkeys([criteria] if isinstance(criteria, str) else criteria) if criteria else self.criteria
         return tuple(rubric for name in wanted for rubric in self.variants(name))
 
     def rubrics_for(self, edit: Edit, criteria: Sequence[str] | None = None) -> tuple[Rubric, ...]:
-        """Return the rubrics an edit is asked, one a criterion; raises MissingInput where that cannot be told."""
+        """Return the rubrics that an edit is judged by, at most one per criterion.
+
+        Args:
+            edit: The edit.
+            criteria: Names of criteria; all criteria if empty or None.
+
+        Raises:
+            MissingInput: If the edit lacks what the choice depends on.
+            UserError: If the protocol lacks one of the criteria.
+        """
         wanted = dict.fromkeys(criteria) if criteria else self.criteria
         chosen = (self.choose(edit, self.variants(name)) for name in wanted)
         return tuple(rubric for rubric in chosen if rubric is not None)
 
-    def typed(self, edit: Edit) -> Edit:
-        """Return the edit with its type spelt as the paper spells it, since edits are grouped and weighed by that.
+    def normalize_type(self, edit: Edit) -> Edit:
+        """Return the edit with its instruction type in the paper's spelling. An edit without a type is returned unchanged.
 
-        A type that the protocol cannot do with is the user's mistake; an edit that names none is left as it is.
+        Raises:
+            MissingInput: If the protocol depends on the type and does not have this one.
         """
         if self.type_of is None:
-            own = self._own_type(edit.instruction_type) if edit.instruction_type else None
+            own = self._spell_type(edit.instruction_type) if edit.instruction_type else None
         else:
             own = self.type_of(edit) if edit.instruction_type or edit.extra.get("task") else None
         return edit if own in (None, edit.instruction_type) else edit.model_copy(update={"instruction_type": own})
 
-    def _own_type(self, said: str) -> str:
-        if said in self.types:
-            return said
-        by_letters = {**self.type_names, **{normalize_name(name): name for name in self.types}}
-        return by_letters.get(normalize_name(said), said)
+    def _spell_type(self, name: str) -> str:
+        if name in self.types:
+            return name
+        spellings = {**self.type_names, **{normalize_name(own): own for own in self.types}}
+        return spellings.get(normalize_name(name), name)
 
     def score_of(self, edit: Edit, scores: Mapping[str, float]) -> float | None:
-        """Return an edit's own score, 0 to 100, from its criteria's; None where one is missing.
+        """Compute an edit's score, 0 to 100.
 
-        Criteria that are not the paper's do not count.
+        Args:
+            edit: The edit.
+            scores: Score per criterion, 0 to 100. Criteria in `beside` are ignored.
+
+        Returns:
+            The score, or None if a required criterion is missing.
         """
         counted = [name for name in self.criteria if name not in self.beside]
         if self.edit_score is not None:
@@ -195,13 +242,13 @@ class Protocol:
 
 
 def override_tells(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:
-    """Return the protocol with every judge given this of an edit's own text, whatever its rubrics say."""
+    """Return the protocol with `tells` replaced in every rubric."""
     rubrics = tuple(rubric.model_copy(update={"tells": tuple(tells)}) for rubric in protocol.rubrics)
     return replace(protocol, rubrics=rubrics)
 
 
 def override_crops(protocol: Protocol, crop: TargetCrop) -> Protocol:
-    """Return the protocol with crops round targets that show so much, in every mode that shows such crops."""
+    """Return the protocol with `crop` replaced in every mode that shows crops of targets."""
     rubrics = []
     for rubric in protocol.rubrics:
         modes = {
@@ -213,12 +260,12 @@ def override_crops(protocol: Protocol, crop: TargetCrop) -> Protocol:
 
 
 def drop_our_notes(protocol: Protocol) -> Protocol:
-    """Return the protocol with no more in its rubrics than the paper has."""
+    """Return the protocol without the parts of its rubrics that are not in the paper."""
     return replace(protocol, rubrics=tuple(rubric.without_ours() for rubric in protocol.rubrics))
 
 
 def find_worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
-    """Return the worst of several targets' labels: each target is judged on its own (DLEBench, Section 7.3)."""
+    """Return the worst label of an edit whose targets are judged separately (DLEBench, Section 7.3)."""
     if not isinstance(rubric.answer, LabelAnswer):
         raise TypeError(f"{rubric.criterion} has no labels to take the worst of")
     return rubric.answer.worst(list(labels))

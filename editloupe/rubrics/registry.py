@@ -1,6 +1,6 @@
-"""All papers and their protocols: the bundled ones, those of installed packages, and those a program registers.
+"""The registry of papers and protocols.
 
-A package names its paper's record in the entry points `editloupe.papers`.
+It holds the bundled papers, papers of installed packages (entry points `editloupe.papers`) and papers registered by a program.
 """
 
 from __future__ import annotations
@@ -30,41 +30,45 @@ PAPERS: tuple[Paper, ...] = (
     editreward.PAPER,
     edival.PAPER,
 )
-"""The bundled ones."""
+"""The bundled papers."""
 PROTOCOLS: tuple[Protocol, ...] = tuple(paper.protocol for paper in PAPERS)
-"""The bundled ones."""
+"""The protocols of the bundled papers."""
 DEFAULT = dlebench.PAPER.protocol
-"""What a judge follows that is told no protocol; the embedded judge's rules are made for it."""
+"""Protocol of a judge that is not given one. The rules of the embedded judge are made for it."""
 DEFAULT_FOR_PAIRS = editreward.PAPER.protocol
-"""What preference pairs are judged by where no protocol is named."""
+"""Protocol of preference pairs if none is named."""
 ENTRY_POINTS = "editloupe.papers"
 OWN = "own"
-"""The name that rubric files without a paper are judged under."""
+"""Protocol name of user rubrics that do not belong to a paper."""
 
 Note = Callable[[str], object]
 """Takes a sentence for the user."""
 MOST_TYPES = 5
-"""Types unknown to the protocol that are noted one by one."""
+"""Largest number of unknown instruction types that are reported individually."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _registered: dict[str, Paper] = {}
 
 
 class PaperLeftOut(UserWarning):
-    """An installed paper cannot be used."""
+    """A warning that an installed paper cannot be used."""
 
 
 def register(paper: Paper) -> None:
-    """Make a paper and its protocol known in this process: to judges, `load_benchmark`, `load_manifest` and reports.
+    """Add a paper and its protocol to this process, for judges, `load_benchmark`, `load_manifest` and reports.
 
-    Registered again, the last record holds, also over an installed one. If an error is raised, nothing changes.
+    A paper of the same name that was registered before, or is installed, is replaced. If an error is raised, the registry
+    is unchanged.
+
+    Args:
+        paper: The paper.
 
     Raises:
-        UserError: The record is not a `Paper`, its name is a bundled paper's or not a name, or its rubrics name another
-            protocol.
+        UserError: If `paper` is not a `Paper`, if its name is invalid or that of a bundled paper, or if one of its rubrics
+            names another protocol.
     """
     if not isinstance(paper, Paper):
-        raise UserError(f"a paper is a record `editloupe.rubrics.Paper`, not {type(paper).__name__}")
+        raise UserError(f"a paper must be an `editloupe.rubrics.Paper`, not {type(paper).__name__}")
     if fault := _find_fault(paper.protocol):
         raise UserError(fault)
     _registered[paper.name] = paper
@@ -72,7 +76,7 @@ def register(paper: Paper) -> None:
 
 @cache
 def installed_papers() -> tuple[Paper, ...]:
-    """Load the papers of installed packages, once; one that cannot be loaded is left out with a warning."""
+    """Load the papers of installed packages. A paper that cannot be loaded is skipped with a warning."""
     loaded: list[Paper] = []
     for entry in entry_points(group=ENTRY_POINTS):
         try:
@@ -87,12 +91,12 @@ def installed_papers() -> tuple[Paper, ...]:
 
 
 def papers() -> tuple[Paper, ...]:
-    """Return all papers, the bundled ones first."""
+    """Return all papers: bundled ones first, then installed and registered ones."""
     return (*PAPERS, *_list_added().values())
 
 
 def find_paper(name: str | None) -> Paper | None:
-    """Return a paper by the name of its protocol; None for rubrics without a paper and a paper no longer installed."""
+    """Return a paper by name, or None for user rubrics and papers that are not installed."""
     if name is None or name == OWN:
         return None
     bundled = next((paper for paper in PAPERS if paper.name == name), None)
@@ -100,57 +104,68 @@ def find_paper(name: str | None) -> Paper | None:
 
 
 def protocols() -> tuple[Protocol, ...]:
-    """Return all protocols, the bundled ones first."""
+    """Return the protocols of all papers, in the order of `papers`."""
     return tuple(paper.protocol for paper in papers())
 
 
 def find_protocol(name: str | None) -> Protocol | None:
-    """Return a protocol by name; None for rubric files and for papers no longer installed."""
+    """Return a protocol by name, or None for user rubrics and papers that are not installed."""
     paper = find_paper(name)
     return paper.protocol if paper else None
 
 
 def get_protocol(name: str) -> Protocol:
     """Return a protocol by name; an unknown one is the user's mistake."""
-    if known := find_protocol(name):
-        return known
+    if protocol := find_protocol(name):
+        return protocol
     raise UserError(f'there is no protocol "{name}"; there are: {", ".join(p.name for p in protocols())}')
 
 
 def make_type_reader(protocol: str | None, note: Note | None = None) -> Callable[[Edit], Edit]:
-    """Return what gives an edit its type as a protocol spells it; a type that the protocol cannot do with is a UserError.
+    """Return a function that spells an edit's instruction type as the protocol does.
 
-    Where a protocol takes types of the user's own, `note` is told once of each of the first few.
+    The function raises UserError if the protocol cannot handle the type.
+
+    Args:
+        protocol: Name of the protocol.
+        note: Called with a sentence for each of the first few types that the protocol does not list but accepts.
     """
-    known = find_protocol(protocol)
-    if known is None:
+    rules = find_protocol(protocol)
+    if rules is None:
         return lambda edit: edit
-    told: set[str] = set()
+    noted: set[str] = set()
 
-    def typed(edit: Edit) -> Edit:
-        edit = known.typed(edit)
+    def normalize_type(edit: Edit) -> Edit:
+        edit = rules.normalize_type(edit)
         kind = edit.instruction_type
-        own = bool(kind) and bool(known.types) and known.type_of is None and kind not in known.types
-        if note and own and kind not in told and len(told) < MOST_TYPES and known.weighting == "types":
-            told.add(str(kind))
-            note(f'"{kind}" is no type of {known.title}; it is counted as a type of its own')
-            if len(told) == MOST_TYPES:
-                note("further types that it does not know are not listed")
+        own = bool(kind) and bool(rules.types) and rules.type_of is None and kind not in rules.types
+        if note and own and kind not in noted and len(noted) < MOST_TYPES and rules.weighting == "types":
+            noted.add(str(kind))
+            note(f'"{kind}" is not a type of {rules.title}; it is counted as a separate type')
+            if len(noted) == MOST_TYPES:
+                note("further unknown types are not listed")
         return edit
 
-    return typed
+    return normalize_type
 
 
 def usual_repeats(name: str | None) -> int:
-    """Return how often a protocol's paper has every edit judged; 1 for rubrics of the user's own."""
-    known = find_protocol(name)
-    return known.repeats if known else 1
+    """Return how many times a protocol's paper judges every edit.
+
+    Args:
+        name: Name of the protocol.
+
+    Returns:
+        `Protocol.repeats`, or 1 for user rubrics and unknown protocols.
+    """
+    protocol = find_protocol(name)
+    return protocol.repeats if protocol else 1
 
 
 def find_pair_rules(name: str | None = None) -> PairRules:
-    """Return how a protocol judges pairs; one without rules for them goes by those of DEFAULT_FOR_PAIRS."""
-    known = find_protocol(name)
-    rules = (known.pairs if known else None) or DEFAULT_FOR_PAIRS.pairs
+    """Return the pair rules of a protocol, or those of DEFAULT_FOR_PAIRS if it has none."""
+    protocol = find_protocol(name)
+    rules = (protocol.pairs if protocol else None) or DEFAULT_FOR_PAIRS.pairs
     assert rules is not None
     return rules
 
@@ -159,7 +174,7 @@ def _list_added() -> dict[str, Paper]:
     installed = {}
     for paper in installed_papers():
         if fault := _find_fault(paper.protocol):
-            warnings.warn(f"an installed paper is left out: {fault}", PaperLeftOut, stacklevel=2)
+            warnings.warn(f"an installed paper is skipped: {fault}", PaperLeftOut, stacklevel=2)
         else:
             installed[paper.name] = paper
     return installed | _registered
@@ -167,8 +182,8 @@ def _list_added() -> dict[str, Paper]:
 
 def _find_fault(added: Protocol) -> str | None:
     if not _NAME.fullmatch(added.name):
-        return f'"{added.name}" is no name of a protocol; write small letters, digits and dashes'
-    if added.name == OWN or any(known.name == added.name for known in PROTOCOLS):
-        return f'there is a protocol "{added.name}" already'
+        return f'"{added.name}" is not a valid name of a protocol; use lower-case letters, digits and dashes'
+    if added.name == OWN or any(bundled.name == added.name for bundled in PROTOCOLS):
+        return f'there is already a protocol "{added.name}"'
     other = next((rubric for rubric in added.rubrics if rubric.protocol != added.name), None)
-    return f'{other.criterion} of {added.name} says it belongs to the protocol "{other.protocol}"' if other else None
+    return f'the rubric {other.criterion} of {added.name} names the protocol "{other.protocol}"' if other else None

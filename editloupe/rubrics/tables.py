@@ -112,7 +112,7 @@ class Layout:
 def list_means(value: Value) -> Iterator[Mean]:
     """Yield the means that a value is made of.
 
-    >>> [mean.measure for mean in means_in(Average((Mean("a", ("x",)), Average((Mean("b", ("x",)),)))))]
+    >>> [mean.measure for mean in list_means(Average((Mean("a", ("x",)), Average((Mean("b", ("x",)),)))))]
     ['a', 'b']
     """
     if isinstance(value, Mean):

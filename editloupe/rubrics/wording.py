@@ -1,7 +1,7 @@
-"""The sentences around every rubric: who the judge is, what the parts are called, how an edit is told, how to answer.
+"""The sentences around every rubric, such as the judge's role, headings and answer forms.
 
-A file that rewords a rubric may replace each of them. Names in braces are filled in; what others wrote is quoted whatever
-the words around it are.
+A file that rewords a rubric may replace each of them. Names in braces are replaced by values. Texts from outside, such as the
+instruction, are always quoted.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ ROLE = (
 
 
 def _default_sentence(usual: str) -> Any:
-    """Return a sentence that is no part of a question's key while it is the usual one."""
-    return Field(default=usual, exclude_if=lambda given: given == usual)
+    """Return a field that enters the question's key only if it differs from the default sentence."""
+    return Field(default=usual, exclude_if=lambda value: value == usual)
 
 
 def _empty_mapping() -> Any:
-    """Return words by name that are no part of a question's key while there are none."""
-    return Field(default_factory=dict, exclude_if=lambda given: not given)
+    """Return a mapping field that enters the question's key only if it is not empty."""
+    return Field(default_factory=dict, exclude_if=lambda value: not value)
 
 
 class Wording(Record):
-    """Every sentence a judge reads that is not in its rubric."""
+    """Every sentence of the prompt that is not in the rubric."""
 
     whole: str = ""
-    """The whole system text in place of all its parts; {tools} and {how_to_answer} stand for those two parts."""
+    """The complete system text, in place of all its parts; {tools} and {how_to_answer} are replaced by these two parts."""
     role: str = ROLE
     criterion: str = "# Criterion: {title}"
     shown: str = "# What you are shown"
@@ -71,7 +71,7 @@ class Wording(Record):
     )
     reason: str = "why, in a few sentences"
     instruction: str = "Editing instruction:\n{lines}"
-    """{lines} is the text in marked lines, {quoted} the same on one line in quotation marks."""
+    """{lines} is the text in marked lines, {quoted} the text on one line in quotation marks."""
     instruction_type: str = "Type of instruction: {quoted}"
     hint: str = "Hint:\n{lines}"
     one_target: str = "This edit has {targets} targets; you are shown target {target}. Judge this one alone."
@@ -86,28 +86,28 @@ class Wording(Record):
     repair: str = "{problem} Say it again in the required form."
     insist: str = "Your turns are used up and no tool may be called any more. Answer with what you have seen: {form}"
     tool_descriptions: Mapping[str, str] = Field(default_factory=dict)
-    """Other descriptions of tools, by their names."""
+    """Replacements of tool descriptions, by tool."""
     tool_parameters: Mapping[str, Mapping[str, str]] = _empty_mapping()
-    """Other descriptions of their parameters, by tool and parameter; {unit} is what positions are counted in."""
+    """Replacements of parameter descriptions, by tool and parameter; {unit} is the unit of positions."""
     box_units: Mapping[str, str] = _empty_mapping()
-    """Other words for what positions are counted in: `pixels` and `per_mille`."""
+    """Replacements of the names of units of positions, by `pixels` and `per_mille`."""
     tool_results: Mapping[str, str] = _empty_mapping()
-    """What is told after a call, by tool; {said} is the tool's own sentence."""
+    """Text of a result, by tool; {said} is the tool's own sentence."""
     tool_captions: Mapping[str, str] = _empty_mapping()
-    """The line before each picture that a tool shows, by tool; {said} is the tool's own."""
+    """Line before each picture that a tool returns, by tool; {said} is the tool's own line."""
     tool_error: str = _default_sentence("{said}")
-    """What is told where a call could not be carried out."""
+    """Text of the result if a call fails; {said} is the error."""
     not_carried_out: str = _default_sentence("Not carried out.")
     too_many_calls: str = _default_sentence("Not carried out: at most {most} calls a turn.")
     picture: str = _default_sentence("{name} ({width} × {height} pixels):")
-    """The line before every picture."""
+    """Line before every picture."""
     example: str = _default_sentence("## Example {number}")
     example_thought: str = _default_sentence("<Start Thinking>{thought}</Start Thinking>")
     example_thought_aside: str = _default_sentence("(Thinks: {thought})")
-    """The same where replies are nothing but JSON."""
+    """The thought of an example if replies are JSON only."""
     example_call: str = _default_sentence("{name} with {parameters}")
     example_calls: str = _default_sentence("(Calls {calls}, and waits.)")
-    """Calls where tools are functions; text calls are shown as they are written."""
+    """Calls of an example if tools are native functions. Text calls are shown as the judge writes them."""
     between_calls: str = _default_sentence(" and ")
     whole_number: str = _default_sentence("a whole number from {low} to {high}")
     yes_or_no: str = _default_sentence("yes or no")
@@ -119,16 +119,16 @@ USUAL_WORDING = Wording()
 
 
 def fill_in(template: str, **values: object) -> str:
-    """Return a sentence with its names in braces filled in; other braces stay, and what is filled in is not read again.
+    """Return a template with the names in braces replaced. Other braces stay, and inserted values are not scanned again.
 
-    >>> filled("Judge {title}: {x}", title="{low}", low=1)
+    >>> fill_in("Judge {title}: {x}", title="{low}", low=1)
     'Judge {low}: {x}'
     """
     parts, rest = [], template
     while rest:
-        place, name = min(((at, name) for name in values if (at := rest.find(f"{{{name}}}")) >= 0), default=(-1, ""))
-        if place < 0:
+        start, name = min(((at, name) for name in values if (at := rest.find(f"{{{name}}}")) >= 0), default=(-1, ""))
+        if start < 0:
             break
-        parts += [rest[:place], str(values[name])]
-        rest = rest[place + len(name) + 2 :]
+        parts += [rest[:start], str(values[name])]
+        rest = rest[start + len(name) + 2 :]
     return "".join((*parts, rest))

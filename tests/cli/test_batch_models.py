@@ -126,7 +126,7 @@ def test_a_type_that_a_protocol_does_not_know_is_told_once(bench: Path, scripted
     text = (bench / "samples.jsonl").read_text().replace('"color"', '"smell"')
     (bench / "samples.jsonl").write_text(text)
     assert run(command(scripted(answers).openai_url, "--results", "A=outputs/a")) == 0
-    assert capsys.readouterr().err.count('"smell" is no type of DLEBench; it is counted as a type of its own') == 1
+    assert capsys.readouterr().err.count('"smell" is not a type of DLEBench; it is counted as a separate type') == 1
 
 
 def test_a_manifest_may_hold_an_id_once_for_each_model(tmp_path: Path, scripted: StartServer) -> None:

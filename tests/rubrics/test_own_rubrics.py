@@ -118,7 +118,7 @@ MISTAKES = {
     "unknown field": (NUMBER + "colour: red\n", "colour is not a field"),
     "bad name": (NUMBER.replace("name: x", "name: My Rubric"), "name"),
     "unknown kind": (NUMBER.replace("number", "stars"), "answer"),
-    "no room": (NUMBER.replace("high: 5", "high: 1"), "no room between its ends"),
+    "no room": (NUMBER.replace("high: 5", "high: 1"), "must exceed the lowest"),
     "gap in the bands": (NUMBER.replace("high: 5", "high: 5, bands: {5: a, 1-3: b}"), "must cover every number"),
     "odd band": (NUMBER.replace("high: 5", "high: 5, bands: {best: a}"), "no band"),
     "one label": ("name: x\nquestion: y\nanswer: {kind: label, labels: {A: a}}\n", "labels"),

@@ -37,28 +37,30 @@ def edit(kind: str | None, **fields: Any) -> Edit:
     ],
 )
 def test_a_type_is_spelt_as_its_paper_spells_it(name: str, said: str, own: str) -> None:
-    assert get_protocol(name).typed(edit(said)).instruction_type == own
+    assert get_protocol(name).normalize_type(edit(said)).instruction_type == own
 
 
 @pytest.mark.parametrize("name", ["wiseedit", "vibe", "edit-compass", "editreward-compass"])
 def test_a_type_that_decides_what_is_asked_must_be_known(name: str) -> None:
     known = get_protocol(name)
     with pytest.raises(UserError, match='"Painting"') as caught:
-        known.typed(edit("Painting"))
+        known.normalize_type(edit("Painting"))
     assert all(kind in str(caught.value) for kind in known.types)
-    assert known.typed(edit(None)).instruction_type is None, "what an edit does not say is told when it is judged"
+    assert known.normalize_type(edit(None)).instruction_type is None, (
+        "what an edit does not say is told when it is judged"
+    )
 
 
 def test_a_task_in_a_column_of_its_own_is_the_type() -> None:
-    assert get_protocol("vibe").typed(edit(None, extra={"task": "billiards"})).instruction_type == "BI"
-    assert get_protocol("dlebench").typed(edit(None, extra={"task": "anything"})).instruction_type is None
+    assert get_protocol("vibe").normalize_type(edit(None, extra={"task": "billiards"})).instruction_type == "BI"
+    assert get_protocol("dlebench").normalize_type(edit(None, extra={"task": "anything"})).instruction_type is None
 
 
 def test_types_of_the_users_own_are_told_once_each_and_not_without_end() -> None:
     told: list[str] = []
     read = make_type_reader("dlebench", told.append)
     assert [read(edit(kind)).instruction_type for kind in ("Zoom", "Zoom", "color")] == ["Zoom", "Zoom", "Change Color"]
-    assert told == ['"Zoom" is no type of DLEBench; it is counted as a type of its own']
+    assert told == ['"Zoom" is not a type of DLEBench; it is counted as a separate type']
     for number in range(20):
         read(edit(f"kind {number}"))
     assert len(told) == 6

@@ -272,7 +272,7 @@ def f1_score(said: Floats, human: Floats) -> float | None:
 def find_best_threshold(scores: Floats, human: Floats) -> float:
     """Return the lowest threshold of those that agree most often with people; infinite where nothing should pass.
 
-    >>> best_threshold(np.array([0.1, 0.2, 0.3]), np.array([0.0, 1.0, 1.0]))
+    >>> find_best_threshold(np.array([0.1, 0.2, 0.3]), np.array([0.0, 1.0, 1.0]))
     0.2
     """
     order = np.argsort(scores, kind="stable")

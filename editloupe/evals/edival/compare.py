@@ -80,7 +80,7 @@ def correlate(metric: str, x: Sequence[float], y: Sequence[float]) -> Correlatio
 def list_differences(a: Mapping[str, object], b: Mapping[str, object], within: str = "") -> list[str]:
     """Name the settings that differ between two descriptions.
 
-    >>> differences({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}})
+    >>> list_differences({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}})
     ['rules.threshold: 0.35 → 0.4']
     """
     found = []

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from editloupe.agent.asker import Asker
 from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
-from editloupe.evals.edival.files import SceneFile, file_key, is_held, relative_name, write_bytes, write_json
+from editloupe.evals.edival.files import SceneFile, file_key, load_if_current, relative_name, write_bytes, write_json
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode
-from editloupe.rubrics.edival.rules import Hit, filter_usable, find_grounded
+from editloupe.rubrics.edival.rules import Hit, filter_usable, is_grounded
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, join_object_names, read_listing
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import prompts
@@ -61,7 +61,7 @@ class Decomposer:
         picture = await asyncio.to_thread(album.open, path)
         key = self.key(picture)
         file = self.out / f"{name}.json"
-        if await asyncio.to_thread(is_held, file, SceneFile, key):
+        if await asyncio.to_thread(load_if_current, file, SceneFile, key):
             return False
         texts = prompts()["listing"]
         answered = await self.asker.ask(
@@ -100,7 +100,7 @@ class Decomposer:
             hits = [_hit(f.box, f.score, f.label, side) for f in found]
             # The large-box filter of the evaluation plays no part here: a box too large drops its object.
             hits = filter_usable(hits, settings.decompose_threshold, 1.0)
-            if find_grounded(hits, settings.decompose_max_side, settings.decompose_max_area):
+            if is_grounded(hits, settings.decompose_max_side, settings.decompose_max_area):
                 kept.append(GroundedObject(**item.model_dump(), hits=tuple(hits)))
         return tuple(kept)
 

@@ -116,7 +116,7 @@ class OpenEdivalJudge:
         )
 
 
-def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
+def estimate_tokens(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
     """Return assumed tokens of one unit: a question about a crop for every task that boxes do not settle.
 
     A pre-check is assumed for every task that may have one; those that the boxes turn down already have none.

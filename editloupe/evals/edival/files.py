@@ -101,7 +101,7 @@ def read_json(path: Path, kind: type[T]) -> T:
         raise UserError(f"{path} is not a file of this program: {why}") from None
 
 
-def is_held(path: Path, kind: type[T], key: str) -> T | None:
+def load_if_current(path: Path, kind: type[T], key: str) -> T | None:
     """Return what a file holds where it was made from exactly the same things; None where it has to be made."""
     if not path.is_file():
         return None

@@ -21,12 +21,12 @@ from editloupe.evals.edival.files import (
     ChainFile,
     ChainTurn,
     file_key,
-    is_held,
+    load_if_current,
     relative_name,
     write_bytes,
     write_json,
 )
-from editloupe.evals.edival.instruct import complex_prompts
+from editloupe.evals.edival.instruct import build_complex_prompts
 from editloupe.evals.manifests.readers import READERS, Row
 from editloupe.pictures.decode import Album
 from editloupe.pictures.pixels import ImageError
@@ -142,7 +142,7 @@ def import_chains(file: Path, images: Path, out: Path) -> ImportTally:
             photograph = photographs.find(image)
             sha = Album().open(photograph).sha
             path = out / f"{image}.json"
-            known = is_held(path, ChainFile, key)
+            known = load_if_current(path, ChainFile, key)
             if known is not None and known.sha == sha:
                 tally.held += 1
                 continue
@@ -256,7 +256,7 @@ def _chain(image: str, listed: Sequence[ReleasedTurn], picture: str, sha: str, k
         proposals=RELEASED,
         start=_start(tasks[0], rows[0]),
         turns=turns,
-        complex=complex_prompts(turns, random.Random(f"0:{image}"), "paper"),
+        complex=build_complex_prompts(turns, random.Random(f"0:{image}"), "paper"),
         pools_given=True,
     )
 

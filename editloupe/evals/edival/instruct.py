@@ -21,7 +21,7 @@ from editloupe.evals.edival.files import (
     SceneFile,
     file_key,
     find_picture,
-    is_held,
+    load_if_current,
     relative_name,
     write_json,
 )
@@ -34,7 +34,7 @@ from editloupe.rubrics.edival.instructions import (
     compress_instructions,
     draw_next_type,
     draw_task,
-    list_feasible_types,
+    is_feasible,
     plan_task,
 )
 from editloupe.rubrics.edival.pools import Pools, start_pools, update_pools
@@ -80,17 +80,17 @@ class Instructor:
     async def one(self, scene: SceneFile) -> bool:
         """Make one chain; False where that was done before. The same seed makes the same choices, picture by picture."""
         file, key = self.out / f"{scene.id}.json", self.key(scene)
-        if await asyncio.to_thread(is_held, file, ChainFile, key):
+        if await asyncio.to_thread(load_if_current, file, ChainFile, key):
             return False
         chance = random.Random(f"{self.seed}:{scene.id}")
         boxes = {item.name: item.hits for item in scene.objects}
-        first = pools = start_pools(item.plain for item in scene.objects)
+        first = pools = start_pools(item.without_boxes for item in scene.objects)
         used: list[TaskType] = []
         turns: list[ChainTurn] = []
         usage = Usage()
         for turn in range(1, (len(self.types) or self.settings.max_turns) + 1):
             kind = self.types[turn - 1] if self.types else draw_next_type(pools, used, chance)
-            kind = kind if list_feasible_types(kind, pools) else "subject_add"
+            kind = kind if is_feasible(kind, pools) else "subject_add"
             task, spent = await self._task(scene, plan_task(kind, pools, self.settings, chance), pools, boxes, chance)
             pools, usage = update_pools(pools, task), usage + spent
             used.append(task.type)
@@ -104,7 +104,7 @@ class Instructor:
             proposals=self.judge,
             start=first,
             turns=tuple(turns),
-            complex=complex_prompts(turns, chance, self.form),
+            complex=build_complex_prompts(turns, chance, self.form),
             usage=usage,
         )
         await asyncio.to_thread(write_json, file, chain)
@@ -184,7 +184,7 @@ def inventory(pools: Pools) -> str:
     return f"By now the inventory holds: {names}."
 
 
-def complex_prompts(
+def build_complex_prompts(
     turns: Sequence[ChainTurn], chance: random.Random, form: Form = "ours"
 ) -> dict[str, tuple[str, ...]]:
     """Return the single prompts of levels 1, 2, 3… for each connector."""

@@ -116,16 +116,16 @@ def build_figures(figures: EdivalFigures) -> dict[str, Draw]:
         name: by_mode for name, by_mode in select_last_turn(figures).items() if MULTI in by_mode and len(by_mode) > 1
     }
     if last:
-        found["multi-against-complex"] = lambda: _plots().multi_against_complex(last, figures.turns)
+        found["multi-against-complex"] = lambda: _plots().draw_multi_against_complex(last, figures.turns)
     return found
 
 
 def _of_mode(models: Sequence[ModelFigures], mode: str, turns: int) -> Iterator[tuple[str, Draw]]:
-    yield f"marginal-{mode}", lambda: _plots().marginal_curves(models)
+    yield f"marginal-{mode}", lambda: _plots().draw_marginal_curves(models)
     if mode == MULTI:
-        yield f"types-{mode}", lambda: _plots().types_by_turn(models)
+        yield f"types-{mode}", lambda: _plots().draw_types_by_turn(models)
     if any(turn.p999 is not None for one in models for turn in one.turns):
-        yield f"luminance-{mode}", lambda: _plots().luminance_curves(models)
+        yield f"luminance-{mode}", lambda: _plots().draw_luminance_curves(models)
     for turn in range(1, turns + 1) if len(models) > 1 else ():
         yield f"pareto-{mode}-{turn}", _panels(models, turn, mode)
 
@@ -135,7 +135,7 @@ def _panels(models: Sequence[ModelFigures], turn: int, mode: str) -> Draw:
     kept = {
         pair: by_model for pair, by_model in panels.items() if any(None not in point for point in by_model.values())
     }
-    return lambda: _plots().pareto_panels(kept or panels, f"Turn {turn}, {mode}")
+    return lambda: _plots().draw_pareto_panels(kept or panels, f"Turn {turn}, {mode}")
 
 
 def _plots() -> ModuleType:

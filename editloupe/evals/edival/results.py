@@ -50,7 +50,7 @@ class Expected:
 def find_connector(mode: str) -> str:
     """Return the connector of a complex mode.
 
-    >>> connector_of("complex"), connector_of("complex-keep")
+    >>> find_connector("complex"), find_connector("complex-keep")
     ('plain', 'keep')
     """
     return mode.removeprefix("complex").removeprefix("-") or "plain"

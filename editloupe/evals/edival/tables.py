@@ -161,7 +161,7 @@ def select_last_turn(figures: EdivalFigures) -> dict[str, dict[str, float | None
 def to_percent(value: float | Rate | None, scale: float = 100.0) -> float | None:
     """Return a share in percent; None where there is none.
 
-    >>> percent(Rate(successes=3, judged=4)), percent(None)
+    >>> to_percent(Rate(successes=3, judged=4)), to_percent(None)
     (75.0, None)
     """
     number = value.value if isinstance(value, Rate) else value

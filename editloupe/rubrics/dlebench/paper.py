@@ -55,9 +55,9 @@ of the reference are `prompt_clean` and `prompt_adv`."""
 def rename_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a DLEBench sample with our field names; captions and all other fields are kept under their own names.
 
-    >>> with_our_fields({"source_image": "a.png", "edit_type": "change_color", "bbox": [1, 2, 3, 4], "caption": "a cup"})
+    >>> rename_fields({"source_image": "a.png", "edit_type": "change_color", "bbox": [1, 2, 3, 4], "caption": "a cup"})
     {'source': 'a.png', 'instruction_type': 'change_color', 'target_boxes': [[1, 2, 3, 4]], 'caption': 'a cup'}
-    >>> with_our_fields({"q_type": "location", "edit_ops": ["remove_object"], "edit_instruction": ["Removed the cup"]})
+    >>> rename_fields({"q_type": "location", "edit_ops": ["remove_object"], "edit_instruction": ["Removed the cup"]})
     {'instruction': 'Removed the cup', 'instruction_type': 'Removal Object', 'q_type': 'location', 'edit_ops': 'remove_object'}
     """
     found: dict[str, Any] = {}

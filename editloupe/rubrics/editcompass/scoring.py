@@ -36,7 +36,7 @@ DIMENSIONS: Mapping[str, tuple[str, ...]] = {"IA": (IF, WA), "VC": (URC, IC), "V
 def score_dimension(name: str, metrics: Mapping[str, float]) -> float | None:
     """Return a dimension, 1 to 5: the mean of those of its metrics that apply; None where none does.
 
-    >>> dimension("VC", {"unedited_region_consistency": 4, "identity_consistency": 3})
+    >>> score_dimension("VC", {"unedited_region_consistency": 4, "identity_consistency": 3})
     3.5
     """
     known = [metrics[metric] for metric in DIMENSIONS[name] if metric in metrics]
@@ -46,7 +46,7 @@ def score_dimension(name: str, metrics: Mapping[str, float]) -> float | None:
 def score_overall(metrics: Mapping[str, float], task: str | None = None) -> float | None:
     """Return an item's overall score, 1 to 5; None where a dimension is missing that its task has.
 
-    >>> round(overall({"instruction_following": 4, "unedited_region_consistency": 5, "visual_quality": 3}), 4)
+    >>> round(score_overall({"instruction_following": 4, "unedited_region_consistency": 5, "visual_quality": 3}), 4)
     4.1289
     """
     ia, vc, vq = (score_dimension(name, metrics) for name in DIMENSIONS)

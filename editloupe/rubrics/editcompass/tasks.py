@@ -84,7 +84,7 @@ def find_task(edit: Edit) -> str | None:
 def find_task_in_path(said: str) -> str | None:
     """Return the task whose folder a path leads through; None where it leads through none.
 
-    >>> task_in_path("data/Part3/Chemical/images/7.png"), task_in_path("Part3/ADD/7.png")
+    >>> find_task_in_path("data/Part3/Chemical/images/7.png"), find_task_in_path("Part3/ADD/7.png")
     ('Chemical', None)
     """
     for part, folder in pairwise(PurePosixPath(said.replace("\\", "/")).parts):
@@ -115,7 +115,7 @@ def find_task_of_item(item: Mapping[str, Any]) -> str | None:
 def find_unmarked(said: str) -> str | None:
     """Return the picture without marks that belongs to an annotated one; None for other pictures.
 
-    >>> unmarked("Part6/Complex_Paint_en/EN/7.png")
+    >>> find_unmarked("Part6/Complex_Paint_en/EN/7.png")
     'Part6/Complex_Paint_en/image/7.png'
     """
     parts = PurePosixPath(said).parts

@@ -58,7 +58,7 @@ PRECHECKS = (
 """One task of each type whose outcome an LMM may be asked to confirm."""
 
 
-def build_following_rubric(edit: Edit, scores: Mapping[str, float]) -> float | None:
+def score_following(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return a single edit's score: EdiVal-IF; consistency and quality are reported apart."""
     return scores.get("instruction_following")
 
@@ -88,8 +88,8 @@ EDIVAL = Protocol(
     case_facts=case_facts,
     types=TYPES,
     parts=build_parts(),
-    rule_settings=lambda changes: load_published().but(changes),
-    edit_score=build_following_rubric,
+    rule_settings=lambda changes: load_published().with_changes(changes),
+    edit_score=score_following,
     weighting="edits",
     arithmetic=(
         "EdiVal-IF is the share of edits whose instruction was followed: by rules on a detector's boxes or by an LMM on crops, "

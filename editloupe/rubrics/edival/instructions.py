@@ -43,7 +43,7 @@ class Plan:
     """What a proposal must name."""
 
 
-def list_feasible_types(kind: TaskType, pools: Pools) -> bool:
+def is_feasible(kind: TaskType, pools: Pools) -> bool:
     """Whether an instruction of this type can be made from what is available."""
     if kind in ("subject_add", "text_change", "background_change"):
         return True
@@ -59,7 +59,7 @@ def draw_next_type(pools: Pools, used: Collection[TaskType], chance: random.Rand
         return "subject_add"
     open_types = [kind for kind in TYPES if kind not in used] or list(TYPES)
     kind = chance.choice(open_types)
-    return kind if list_feasible_types(kind, pools) else "subject_add"
+    return kind if is_feasible(kind, pools) else "subject_add"
 
 
 def plan_task(kind: TaskType, pools: Pools, settings: EdivalSettings, chance: random.Random) -> Plan:
@@ -149,9 +149,9 @@ def compress_instructions(
 ) -> str:
     """Return several instructions as one prompt (Sections 3.4 and 3.6), in our words or in the paper's.
 
-    >>> compressed(["Do this.", "Do that."], ["cup"], "ordered", random.Random(0))
+    >>> compress_instructions(["Do this.", "Do that."], ["cup"], "ordered", random.Random(0))
     'First: do this. Last: do that.'
-    >>> compressed(["Do this", "Do that"], ["cup"], "keep", random.Random(0), "paper")
+    >>> compress_instructions(["Do this", "Do that"], ["cup"], "keep", random.Random(0), "paper")
     'Do this. Do that. Keep cup unchanged.'
     """
     words = texts(form)["connector_words"]

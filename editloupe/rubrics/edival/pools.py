@@ -133,7 +133,7 @@ def update_pools(pools: Pools, task: Task) -> Pools:
 
 def _alter(pools: Pools, task: Task, **changes: str | None) -> Pools:
     old = pools.find(str(task.object))
-    changed = old.but(**changes)
+    changed = old.with_changes(**changes)
     return _replace_pools(pools, available=_substitute(pools, old, changed), touched=old.name, appeared=changed.name)
 
 

@@ -101,8 +101,8 @@ def list_crop_queries(task: Task, name_after: str | None = None) -> tuple[Detect
 def enlarge(hit: Hit, settings: EdivalSettings) -> tuple[float, float, float, float]:
     """Return the part of the picture that is cut out for a box: the box, or a larger part around a small one.
 
-    >>> from editloupe.rubrics.edival.settings import published
-    >>> [round(v, 3) for v in enlarged(Hit(x1=0.5, y1=0.2, x2=0.52, y2=0.6, score=1), published())]
+    >>> from editloupe.rubrics.edival.settings import load_published
+    >>> [round(v, 3) for v in enlarge(Hit(x1=0.5, y1=0.2, x2=0.52, y2=0.6, score=1), load_published())]
     [0.46, 0.2, 0.56, 0.6]
     """
     x1, x2 = _grow(hit.x1, hit.x2, settings)
@@ -129,7 +129,7 @@ def compare_text(read: str, task: Task, cropped: bool, settings: EdivalSettings)
 def normalize(text: str) -> list[str]:
     """Return the words of a text without capitals and punctuation.
 
-    >>> normalised(" Wild-Path,\\n2nd EDITION! ")
+    >>> normalize(" Wild-Path,\\n2nd EDITION! ")
     ['wild', 'path', '2nd', 'edition']
     """
     plain = unicodedata.normalize("NFKC", text).casefold()
@@ -140,7 +140,7 @@ def normalize(text: str) -> list[str]:
 def is_same_text(a: str, b: str) -> bool:
     """Whether two texts are the same but for capitals, punctuation and spaces.
 
-    >>> same_text("WILDPATH", "wild path!"), same_text("wild", "wild path")
+    >>> is_same_text("WILDPATH", "wild path!"), is_same_text("wild", "wild path")
     (True, False)
     """
     return "".join(normalize(a)) == "".join(normalize(b))

@@ -90,7 +90,7 @@ def merge_duplicates(hits: Sequence[Hit], limit: float) -> list[Hit]:
     """Return the boxes, best first, without those that overlap a better one by more than a limit; 1.0 keeps all.
 
     >>> twice = [Hit(x1=0, y1=0, x2=0.5, y2=1, score=0.9), Hit(x1=0, y1=0, x2=0.5, y2=0.9, score=0.8)]
-    >>> len(unique(twice, 0.8)), len(unique(twice, 1.0))
+    >>> len(merge_duplicates(twice, 0.8)), len(merge_duplicates(twice, 1.0))
     (1, 2)
     """
     kept: list[Hit] = []
@@ -105,7 +105,7 @@ def contains(outer: Hit, inner: Hit) -> bool:
     return outer.x1 <= inner.x1 and outer.y1 <= inner.y1 and outer.x2 >= inner.x2 and outer.y2 >= inner.y2
 
 
-def find_grounded(hits: Sequence[Hit], max_side: float, max_area: float) -> bool:
+def is_grounded(hits: Sequence[Hit], max_side: float, max_area: float) -> bool:
     """Whether an object counts as grounded: found, and none of its boxes too large (Algorithm 1)."""
     sizes = [hit.size for hit in hits]
     return bool(sizes) and all(w < max_side and h < max_side and w * h <= max_area for w, h in sizes)

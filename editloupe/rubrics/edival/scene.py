@@ -49,10 +49,10 @@ class SceneObject(Record):
     count: int = 1
     foreground: bool = True
 
-    def but(self, **changes: Any) -> SceneObject:
+    def with_changes(self, **changes: Any) -> SceneObject:
         """Return the object with some attributes changed and its name made anew.
 
-        >>> SceneObject(name="tin box", object="box", material="tin").but(color="red").name
+        >>> SceneObject(name="tin box", object="box", material="tin").with_changes(color="red").name
         'tin red box'
         """
         values = {**self.model_dump(), **changes}
@@ -66,7 +66,7 @@ class GroundedObject(SceneObject):
     hits: tuple[Hit, ...]
 
     @property
-    def plain(self) -> SceneObject:
+    def without_boxes(self) -> SceneObject:
         """The object without its boxes."""
         return SceneObject(**{name: getattr(self, name) for name in SceneObject.model_fields})
 
@@ -74,7 +74,7 @@ class GroundedObject(SceneObject):
 def build_object_name(material: str | None, color: str | None, object: str) -> str:
     """Return an object's name: material, color, object, unknown parts left out.
 
-    >>> named(None, "red", "scarf")
+    >>> build_object_name(None, "red", "scarf")
     'red scarf'
     """
     return " ".join(part for part in (material, color, object) if part)
@@ -101,7 +101,7 @@ def read_listing(content: Any) -> tuple[SceneObject, ...]:
 def join_object_names(names: Iterable[str]) -> str:
     """Return the string that closes a listing.
 
-    >>> all_objects(["red scarf", "leather bag"])
+    >>> join_object_names(["red scarf", "leather bag"])
     'red scarf. leather bag.'
     """
     return " ".join(f"{name}." for name in names)

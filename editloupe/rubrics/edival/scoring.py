@@ -64,7 +64,7 @@ class Rate(Record):
 def compute_rate(outcomes: Iterable[bool | None]) -> Rate:
     """Count successes among what was judged.
 
-    >>> rate([True, False, None]).value
+    >>> compute_rate([True, False, None]).value
     0.5
     """
     found = list(outcomes)
@@ -75,7 +75,7 @@ def compute_rate(outcomes: Iterable[bool | None]) -> Rate:
 def all_succeed(outcomes: Iterable[bool | None]) -> bool | None:
     """Return the logical AND of what may be unknown: a failure decides it, else one unjudged part leaves it open.
 
-    >>> all_of([True, True]), all_of([True, False]), all_of([False, None]), all_of([True, None])
+    >>> all_succeed([True, True]), all_succeed([True, False]), all_succeed([False, None]), all_succeed([True, None])
     (True, False, False, None)
     """
     found = list(outcomes)
@@ -179,7 +179,7 @@ def overall(following: float | None, consistent: float | None) -> float | None:
 def find_pareto_front(points: Mapping[str, tuple[float | None, float | None]]) -> tuple[str, ...]:
     """Return the names on the Pareto front of two figures of which more is better, from left to right.
 
-    >>> pareto({"a": (1, 3), "b": (2, 2), "c": (1, 2), "d": (3, 1)})
+    >>> find_pareto_front({"a": (1, 3), "b": (2, 2), "c": (1, 2), "d": (3, 1)})
     ('a', 'b', 'd')
     """
     known = {name: (x, y) for name, (x, y) in points.items() if x is not None and y is not None}

@@ -71,7 +71,7 @@ class EdivalSettings(Record):
             self.decompose_threshold, self.threshold, self.threshold_subject_remove, self.threshold_position_change
         )
 
-    def but(self, changes: Mapping[str, Any]) -> EdivalSettings:
+    def with_changes(self, changes: Mapping[str, Any]) -> EdivalSettings:
         """Return the settings with some values changed; an unknown name or a wrong value is the user's mistake."""
         try:
             return EdivalSettings.model_validate({**self.model_dump(), **changes})
@@ -88,7 +88,7 @@ def load_published() -> EdivalSettings:
 @cache
 def load_paper_settings() -> EdivalSettings:
     """Return the settings of the paper with everything known of its own matching; paper.yaml says where from."""
-    return load_published().but(_values(load_sources(PAPER)))
+    return load_published().with_changes(_values(load_sources(PAPER)))
 
 
 @cache
@@ -111,4 +111,4 @@ def load_settings(file: Path | None) -> EdivalSettings:
     content = read_yaml(file)
     if not isinstance(content, dict):
         raise UserError(f"{file} must map names of settings to values")
-    return load_published().but(content)
+    return load_published().with_changes(content)

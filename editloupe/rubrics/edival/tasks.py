@@ -30,7 +30,7 @@ def _forms() -> dict[str, dict[str, str]]:
 def build_captions(task: Task) -> Captions:
     """Return the captions of a task.
 
-    >>> captions(Task(type="color_alter", object="paper cup", color="blue"))
+    >>> build_captions(Task(type="color_alter", object="paper cup", color="blue"))
     Captions(before='a photo of paper cup', after='a photo of paper cup in blue')
     """
     name: str = task.type
@@ -181,7 +181,7 @@ def wording(task: Task, form: Form = "ours") -> str:
 def add_article(noun: str) -> str:
     """Return a noun behind a or an, by its first letter.
 
-    >>> with_article("umbrella"), with_article("wooden fence")
+    >>> add_article("umbrella"), add_article("wooden fence")
     ('an umbrella', 'a wooden fence')
     """
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
@@ -190,7 +190,7 @@ def add_article(noun: str) -> str:
 def join_names(names: Sequence[str]) -> str:
     """Return names as a list in a sentence.
 
-    >>> listed(["cup", "book", "lamp"])
+    >>> join_names(["cup", "book", "lamp"])
     'the cup, the book and the lamp'
     """
     with_the = [f"the {name}" for name in names]

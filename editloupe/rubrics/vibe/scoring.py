@@ -48,7 +48,7 @@ def find_task(edit: Edit) -> str:
     """Return a sample's task by its two letters, or several joined by + for multi-task edits (Section 4.2).
 
     >>> from pathlib import Path
-    >>> task_of(Edit(source=Path("a"), edited=Path("b"), instruction="x", instruction_type="Removal + Addition"))
+    >>> find_task(Edit(source=Path("a"), edited=Path("b"), instruction="x", instruction_type="Removal + Addition"))
     'AD+RM'
     """
     said = str(edit.instruction_type or edit.extra.get("task") or "")

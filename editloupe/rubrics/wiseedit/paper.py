@@ -36,8 +36,8 @@ from editloupe.rubrics.wiseedit.scoring import (
     INTERPRETATION,
     METRICS,
     MISSING,
+    count_inputs,
     find_task,
-    list_inputs,
 )
 from editloupe.types import Edit, UserError
 
@@ -170,7 +170,7 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
     ):
         title, word = LANGUAGES.get(str(language), ("Tables 5 and 6: no language given", "no language given"))
         here = _has_language(language)
-        single = _both(here, lambda edit: list_inputs(edit) == 1)
+        single = _both(here, lambda edit: count_inputs(edit) == 1)
         for words, keep in (("all cases", here), ("cases with one input picture", single)):
             columns = [*_task(AWARENESS), *_task(IMAGINATION), _overall()]
             yield _build_layout(f"WiseEdit, {title}, {words}", columns, keep, OVERALL, edits)

@@ -43,7 +43,7 @@ def find_task(edit: Edit) -> str:
     )
 
 
-def list_inputs(edit: Edit) -> int:
+def count_inputs(edit: Edit) -> int:
     """Return how many input pictures an edit has."""
     return 1 + len([path for path in edit.more_images.get("inputs", ()) if path != edit.source])
 
@@ -52,7 +52,7 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Pick the wording for one or several input pictures, if the edit's task has this metric."""
     if variants[0].criterion not in METRICS[find_task(edit)]:
         return None
-    wanted = "multi" if list_inputs(edit) > 1 else "single"
+    wanted = "multi" if count_inputs(edit) > 1 else "single"
     return next((rubric for rubric in variants if rubric.variant in (wanted, "")), None)
 
 

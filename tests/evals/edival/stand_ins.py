@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from editloupe.evals.edival.files import ChainFile, ChainTurn, relative_name, write_json
-from editloupe.evals.edival.instruct import complex_prompts
+from editloupe.evals.edival.instruct import build_complex_prompts
 from editloupe.pictures.decode import decode
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.edival.pools import start_pools, update_pools
@@ -136,7 +136,7 @@ def kitchen_chain(chains: Path, base: Path) -> ChainFile:
         proposals="by hand",
         start=first,
         turns=tuple(turns),
-        complex=complex_prompts(turns, random.Random(0)),
+        complex=build_complex_prompts(turns, random.Random(0)),
     )
     write_json(chains / "kitchen.json", chain)
     return chain

@@ -67,7 +67,10 @@ def test_the_way_of_masking_is_a_setting(tmp_path: Path, way: str, blue: float) 
     after = BEFORE.copy()
     after[:, :40] = (0, 0, 180)
     found = compared(
-        tmp_path, after, Task(type="text_change", text="HELLO"), load_published().but({"background_features": way})
+        tmp_path,
+        after,
+        Task(type="text_change", text="HELLO"),
+        load_published().with_changes({"background_features": way}),
     )
     became = np.array([14400 * 90, 14400 * 90, blue])
     assert found.values["background"] == pytest.approx(became.sum() / np.sqrt(3) / np.linalg.norm(became))

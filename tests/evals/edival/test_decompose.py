@@ -149,7 +149,7 @@ def test_what_is_there_is_not_asked_again_unless_something_it_depends_on_changed
         raise AssertionError("asked again")
 
     assert kitchen.run(never).held == 1
-    assert kitchen.run(FINE, rules=load_published().but({"decompose_max_area": 0.07})).made == 1
+    assert kitchen.run(FINE, rules=load_published().with_changes({"decompose_max_area": 0.07})).made == 1
     assert [item.name for item in kitchen.scene.objects] == ["ceramic white cup"], "box and sign cover 0.08 each"
     save(s.scene(("wooden box", s.BOX)), kitchen.base)
     assert kitchen.run(FINE).made == 1, "another picture under the same name"

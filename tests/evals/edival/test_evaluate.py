@@ -271,7 +271,7 @@ def test_the_same_call_again_asks_nothing_and_other_settings_ask_anew(place: Pla
     evaluate(place.chains, place.results, place.out, server.openai_url)
     again = evaluate(place.chains, place.results, place.out, server.openai_url)
     assert (again.tally.held, again.tally.judged, server.served) == (9, 0, 1)
-    other = load_published().but({"threshold": 0.95})
+    other = load_published().with_changes({"threshold": 0.95})
     changed = evaluate(place.chains, place.results, place.out, server.openai_url, rules=other)
     assert changed.tally.judged > 0
     with Run.open(place.out) as run:

@@ -47,14 +47,14 @@ def scene(tmp_path: Path) -> SceneFile:
         key="k",
         judge="j",
         detector="d",
-        listed=tuple(item.plain for item in objects),
+        listed=tuple(item.without_boxes for item in objects),
         objects=objects,
         filtered_all_objects="",
     )
 
 
 def make(tmp_path: Path, scene: SceneFile, name: str = "chains", **options: Any) -> tuple[ItemTally, ChainFile | None]:
-    rules = load_published().but({"max_turns": options.pop("turns", 3)})
+    rules = load_published().with_changes({"max_turns": options.pop("turns", 3)})
     worker = Instructor(rules, tmp_path / "objects", tmp_path / name, **options)
     tally = asyncio.run(worker.all([scene]))
     file = tmp_path / name / "kitchen.json"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.edival.evaluate import assumed
+from editloupe.evals.edival.evaluate import estimate_tokens
 from editloupe.evals.edival.judge import EdivalJudge
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import FOLLOWING
@@ -22,7 +22,7 @@ from tests.evals.edival.evaluate_once import run as evaluate
 from tests.evals.edival.evaluate_once import stand_ins
 from tests.scripted import Answer, Request, say
 
-CHECKED = load_published().but({"precheck": ["subject_add"]})
+CHECKED = load_published().with_changes({"precheck": ["subject_add"]})
 
 
 class Place:
@@ -104,8 +104,8 @@ def test_the_forecast_and_the_unit_know_of_it(scripted: StartServer, tmp_path: P
     )
     task = {"type": "subject_replace", "object": "cup", "new_object": "mug"}
     edit = Edit(source=tmp_path / "a", edited=tmp_path / "b", instruction="x", extra={KEY: {"tasks": [task]}})
-    assert assumed(edit, FOLLOWING, with_it.describe())["requests"] == 1
-    assert assumed(edit, FOLLOWING, without.describe())["requests"] == 0
+    assert estimate_tokens(edit, FOLLOWING, with_it.describe())["requests"] == 1
+    assert estimate_tokens(edit, FOLLOWING, without.describe())["requests"] == 0
     texts = str(with_it.further_parameters()["questions"])
     assert 'where the "OBJECT" was before' in texts
     assert "that was not there before" not in texts, "the paper's set-up confirms replacements only"

@@ -158,7 +158,7 @@ def test_dlebenchs_samples_take_the_outputs_of_three_models(tmp_path: Path, out:
         "prompt_clean": "A red cup is shown.",
         "prompt_adv": "A blue cup is shown.",
     }
-    assert list(found.notes) == ['"Recipe" is no type of DLEBench; it is counted as a type of its own']
+    assert list(found.notes) == ['"Recipe" is not a type of DLEBench; it is counted as a separate type']
 
 
 @pytest.mark.parametrize(

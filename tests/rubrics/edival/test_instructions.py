@@ -17,7 +17,7 @@ from editloupe.rubrics.edival.instructions import (
     compress_instructions,
     draw_next_type,
     draw_task,
-    list_feasible_types,
+    is_feasible,
     plan_task,
 )
 from editloupe.rubrics.edival.pools import Pools, start_pools, update_pools
@@ -39,10 +39,10 @@ BOXES = {
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_feasibility_follows_from_what_is_available(kind: TaskType) -> None:
-    assert list_feasible_types(kind, POOLS)
+    assert is_feasible(kind, POOLS)
     always = kind in ("subject_add", "text_change", "background_change")
-    assert list_feasible_types(kind, EMPTY) is always
-    assert list_feasible_types(kind, ONE) is (kind != "position_change")
+    assert is_feasible(kind, EMPTY) is always
+    assert is_feasible(kind, ONE) is (kind != "position_change")
 
 
 def test_with_nothing_available_something_is_added() -> None:
@@ -121,7 +121,7 @@ def test_a_proposal_that_makes_no_edit_is_refused(wish: Plan, proposal: dict[str
 
 
 def test_a_recolored_object_must_not_take_the_name_of_another() -> None:
-    pools = start_pools([CUP, CUP.but(color="blue")])
+    pools = start_pools([CUP, CUP.with_changes(color="blue")])
     with pytest.raises(BadProposal, match="was there already"):
         complete_task(Plan("color_alter", CUP, keys=("color",)), {"color": "blue"}, pools, {})
 

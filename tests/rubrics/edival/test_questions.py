@@ -108,8 +108,10 @@ def test_scripts_without_spaces_are_searched_anywhere() -> None:
 
 def test_how_texts_are_compared_can_be_set() -> None:
     read = "THE WILD PATH"
-    assert compare_text(read, CAP, True, load_published().but({"text_match": "contains"})).success
-    assert not compare_text("we are OPEN", ANYWHERE, False, load_published().but({"text_match": "equal"})).success
+    assert compare_text(read, CAP, True, load_published().with_changes({"text_match": "contains"})).success
+    assert not compare_text(
+        "we are OPEN", ANYWHERE, False, load_published().with_changes({"text_match": "equal"})
+    ).success
 
 
 def test_the_protocol_shows_every_threshold_and_every_question_it_uses() -> None:

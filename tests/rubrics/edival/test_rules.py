@@ -13,8 +13,8 @@ from editloupe.rubrics.edival.rules import (
     Hit,
     decide,
     filter_usable,
-    find_grounded,
     iou,
+    is_grounded,
     is_related,
     list_detector_queries,
     merge_duplicates,
@@ -67,7 +67,7 @@ def test_boxes_below_the_threshold_and_boxes_that_fill_the_picture_are_not_used(
 )
 def test_an_object_is_grounded_if_it_is_found_and_no_box_is_too_large(hits: list[Hit], kept: bool) -> None:
     settings = load_published()
-    assert find_grounded(hits, settings.decompose_max_side, settings.decompose_max_area) is kept
+    assert is_grounded(hits, settings.decompose_max_side, settings.decompose_max_area) is kept
 
 
 @pytest.mark.parametrize(("position", "hit"), [("left", LEFT), ("right", RIGHT), ("above", TOP), ("below", BOTTOM)])
@@ -111,7 +111,7 @@ class TestReplace:
             DetectorQuery("after", "stone gray railing"): [railing_after],
         }
         assert decide(task, seen, load_published()).success, "Algorithm 3 does not look for the old object afterwards"
-        strict = load_published().but({"replace_rule": "absent"})
+        strict = load_published().with_changes({"replace_rule": "absent"})
         finding = decide(task, seen, strict)
         assert not finding.success, "the rule as worded in Appendix K rejects the correct edit"
         assert "still found" in finding.why
@@ -239,7 +239,7 @@ def test_a_box_over_the_whole_picture_is_no_object() -> None:
     seen = {DetectorQuery("before", "a"): [MIDDLE], DetectorQuery("after", "a"): [box(0, 0, 1, 1)]}
     task = Task(type="subject_remove", object="a")
     assert decide(task, seen, load_published()).success
-    assert not decide(task, seen, load_published().but({"large_box": 1.0})).success
+    assert not decide(task, seen, load_published().with_changes({"large_box": 1.0})).success
 
 
 def test_types_an_lmm_answers_have_no_rule() -> None:
@@ -332,4 +332,4 @@ class TestThePapersOwnMatching:
 
     def test_a_type_without_a_precheck_is_the_users_mistake(self) -> None:
         with pytest.raises(UserError, match="count_change has no pre-check"):
-            load_published().but({"precheck": ["count_change"]})
+            load_published().with_changes({"precheck": ["count_change"]})

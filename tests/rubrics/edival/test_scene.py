@@ -63,6 +63,6 @@ def test_anything_else_is_refused_with_the_reason(content: Any, sentence: str) -
 
 def test_an_object_changed_in_a_part_gets_its_name_from_its_parts() -> None:
     cup = SceneObject(name="ceramic white cup", object="cup", color="white", material="ceramic", count=3)
-    assert cup.but(color="blue").name == "ceramic blue cup"
-    assert cup.but(material=None).name == "white cup"
-    assert cup.but(color="blue").count == 3
+    assert cup.with_changes(color="blue").name == "ceramic blue cup"
+    assert cup.with_changes(material=None).name == "white cup"
+    assert cup.with_changes(color="blue").count == 3

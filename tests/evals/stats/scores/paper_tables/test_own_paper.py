@@ -207,7 +207,7 @@ def test_an_installed_paper_with_a_name_that_is_taken_is_left_out_and_named(
 ) -> None:
     taken = replace(paper, protocol=replace(paper.protocol, name=DEFAULT.name))
     monkeypatch.setattr(registry, "installed_papers", lambda: (taken,))
-    with pytest.warns(UserWarning, match=f'left out: there is a protocol "{DEFAULT.name}" already'):
+    with pytest.warns(UserWarning, match=f'skipped: there is already a protocol "{DEFAULT.name}"'):
         assert papers() == registry.PAPERS
 
 
@@ -225,8 +225,8 @@ def test_a_name_that_is_taken_and_rubrics_of_somebody_else_are_refused(paper: Pa
     for wrong, words in (
         (replace(paper.protocol, name=DEFAULT.name), "already"),
         (replace(paper.protocol, name=OWN), "already"),
-        (replace(paper.protocol, name="Sketch Bench"), "is no name"),
-        (replace(paper.protocol, rubrics=(named,)), 'belongs to the protocol "other"'),
+        (replace(paper.protocol, name="Sketch Bench"), "is not a valid name"),
+        (replace(paper.protocol, rubrics=(named,)), 'names the protocol "other"'),
     ):
         with pytest.raises(UserError, match=words):
             register(replace(paper, protocol=wrong))
