@@ -536,8 +536,8 @@ class Judgement(Record):
     Example:
         >>> verdict = Verdict(criterion="instruction_following", label="Wrong Action", score=1, score_100=33.3)
         >>> edit = Edit(source="a.png", edited="cup.png", instruction="Make the cup red")
-        >>> Judgement(edit=edit, protocol="dlebench", mode="plain", judge="rules", verdicts=[verdict])
-        Judgement of 'cup' by rules (dlebench, plain)
+        >>> Judgement(edit=edit, protocol="own", mode="plain", judge="rules", verdicts=[verdict])
+        Judgement of 'cup' by rules (own, plain)
           instruction_following: Wrong Action (33.3 of 100)
     """
 

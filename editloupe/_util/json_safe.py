@@ -6,10 +6,9 @@ or SQLite cannot represent is replaced by U+FFFD or by a text, never dropped.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -150,13 +149,3 @@ def clamp_integer(value: int) -> int:
 def finite_number(value: float | None) -> float | None:
     """Return a number, or None if it is NaN or infinite."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def content_key(facts: Mapping[str, Any] | Sequence[Any]) -> str:
-    """Return a hash of facts that does not depend on the order of a mapping's keys."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def text_key(text: str) -> str:
-    """Return a short hash of a text."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

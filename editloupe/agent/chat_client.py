@@ -27,7 +27,7 @@ from langchain_core.messages import (
 )
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from editloupe._util.json_safe import content_key
+from editloupe._util.hashing import content_key
 from editloupe.agent.chat_interface import ChatRequest, Reply, ReplyStore, RetryPolicy
 from editloupe.agent.message_records import set_question_content, set_reply_content
 from editloupe.agent.messages import PICTURE, find_pictures, make_storable, to_wire_messages

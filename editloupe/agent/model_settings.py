@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_serializer, field_validator
 
-from editloupe._util.json_safe import text_key
+from editloupe._util.hashing import text_key
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.agent.providers.provider import Profile, Provider
 from editloupe.agent.transport.secrets import PLACEHOLDER, looks_like_a_key, remember_secrets

@@ -11,7 +11,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from editloupe._util.files import write_text
-from editloupe._util.json_safe import content_key
+from editloupe._util.hashing import content_key
 from editloupe.rubrics.rubric_files import describe_validation_error, read_yaml
 from editloupe.types import Record, UserError
 

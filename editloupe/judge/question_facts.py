@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe._util.json_safe import content_key, text_key
+from editloupe._util.hashing import content_key, text_key
 from editloupe.agent.model_settings import build_sampling
 from editloupe.agent.prompts import build_system_text
 from editloupe.agent.providers.provider import Profile

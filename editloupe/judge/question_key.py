@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from editloupe._util.json_safe import content_key
+from editloupe._util.hashing import content_key
 
 TOOLS, TELLS = "tools", "tells"
 WORDS = {

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from editloupe._util.errors import describe_error
 from editloupe._util.files import read_text
-from editloupe._util.json_safe import content_key
+from editloupe._util.hashing import content_key
 from editloupe.rubrics.edival.pools import Pools
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
 from editloupe.rubrics.edival.tasks import Task

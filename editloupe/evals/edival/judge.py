@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from editloupe._util.json_safe import content_key
+from editloupe._util.hashing import content_key
 from editloupe.agent.chat_interface import ReplyStore, StepWatcher
 from editloupe.agent.model_settings import build_sampling
 from editloupe.agent.open_model import open_chat

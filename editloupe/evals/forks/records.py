@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from editloupe._util.json_safe import content_key
+from editloupe._util.hashing import content_key
 from editloupe.graphs.forking import StepChange
 from editloupe.types import Edit, Mode, Outcome, Record, Sha, Trace, Unjudged, Usage
 

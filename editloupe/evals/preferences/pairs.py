@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from editloupe._util.files import atomic_text_file, make_folder
-from editloupe._util.json_safe import content_key
+from editloupe._util.hashing import content_key
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Record, UserError

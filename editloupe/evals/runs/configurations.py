@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from editloupe._util.json_safe import content_key, sanitize_text
+from editloupe._util.hashing import content_key
+from editloupe._util.json_safe import sanitize_text
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.schema import VERSION
 from editloupe.judge.question_key import QuestionSpec, describe_changes

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from editloupe._util.json_safe import content_key, dump_record, sanitize_text
+from editloupe._util.hashing import content_key
+from editloupe._util.json_safe import dump_record, sanitize_text
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.damage import UNREADABLE, Damage
 from editloupe.pictures.memory import PictureSource

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from editloupe._util.json_safe import clamp_integer, content_key, finite_number, sanitize, sanitize_text
+from editloupe._util.hashing import content_key
+from editloupe._util.json_safe import clamp_integer, finite_number, sanitize, sanitize_text
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import UnreadableRunJson, read_about

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter
 
+from editloupe._util.hashing import content_key
 from editloupe._util.json_safe import (
     MARK,
     clamp_integer,
-    content_key,
     dump_record,
     finite_number,
     is_json_safe,

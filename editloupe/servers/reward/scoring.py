@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from editloupe._util.json_safe import content_key
+from editloupe._util.hashing import content_key
 from editloupe.agent.transport.rate_limits import with_request_limit
 from editloupe.evals.runs.find_answers import find_verdict
 from editloupe.evals.runs.reader import RunReader
