@@ -73,15 +73,15 @@ def create_app(settings: StudioSettings) -> FastAPI:
 def home(request: Request) -> Response:
     """Redirect to the run the studio was started with, or to the Judge page."""
     studio = studio_of(request)
-    found = studio.catalog.all()
-    if not found and studio.making.folders:
+    runs_found = studio.catalog.all()
+    if not runs_found and studio.making.folders:
         (first, *others) = studio.making.folders
         return RedirectResponse("/making" if others else f"/making/{first}")
-    if len(found) == 1 and isinstance(found[0], OpenRun):
-        return RedirectResponse(f"/runs/{found[0].key}")
-    if not found and studio.pairs.all():
+    if len(runs_found) == 1 and isinstance(runs_found[0], OpenRun):
+        return RedirectResponse(f"/runs/{runs_found[0].key}")
+    if not runs_found and studio.pairs.all():
         return RedirectResponse("/pairs")
-    return RedirectResponse("/runs" if found else "/judge")
+    return RedirectResponse("/runs" if runs_found else "/judge")
 
 
 def _mistake(request: Request, error: Exception) -> Response:
@@ -94,10 +94,10 @@ def _not_understood(request: Request, error: Exception) -> Response:
 
 def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    known = {404: "There is nothing at this address.", 405: "This address is not used that way."}
+    sentences = {404: "There is nothing at this address.", 405: "This address is not used that way."}
     detail = str(error.detail) if isinstance(error, HTTPException) else ""
     return _error_response(
-        request, status, known.get(status, detail) if detail in ("Not Found", "Method Not Allowed") else detail
+        request, status, sentences.get(status, detail) if detail in ("Not Found", "Method Not Allowed") else detail
     )
 
 

@@ -66,11 +66,11 @@ class ChartCache:
         """Return the charts of a configuration; raise UserError if they cannot be drawn."""
         with self._lock:
             state = open_run.index.state()
-            kept = self._kept.get((open_run.key, configuration))
-            if kept is None or kept[0] != state:
-                kept = state, _draw(open_run, configuration)
-                self._kept[open_run.key, configuration] = kept
-            return kept[1]
+            cached = self._kept.get((open_run.key, configuration))
+            if cached is None or cached[0] != state:
+                cached = state, _draw(open_run, configuration)
+                self._kept[open_run.key, configuration] = cached
+            return cached[1]
 
     def figure(self, open_run: OpenRun, configuration: str, name: str) -> bytes | None:
         """Return a figure as SVG, None if there is none of that name."""

@@ -107,39 +107,39 @@ class Login:
     async def answer(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
         """Return None if a request is allowed, else the response."""
         path, reading = scope["path"], scope["method"] in READING
-        shown = _cookies(headers, self._cookie)
-        known = any(is_same_secret(value, self._session) for value in shown)
+        cookies = _cookies(headers, self._cookie)
+        is_known = any(is_same_secret(value, self._session) for value in cookies)
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = next((value for name, value in query if name == "token"), None)
-        if reading and given is not None:
-            return self._enter(scope, headers, given, _place(scope, query), known)
+        token = next((value for name, value in query if name == "token"), None)
+        if reading and token is not None:
+            return self._enter(scope, headers, token, _place(scope, query), is_known)
         if path == ENTER:
             form = dict(parse_qsl(await _form(receive), keep_blank_values=True)) if scope["method"] == "POST" else {}
-            return self._enter(scope, headers, form.get("token"), form.get("then", "/"), known)
-        if known or (reading and path in OPEN):
+            return self._enter(scope, headers, form.get("token"), form.get("then", "/"), is_known)
+        if is_known or (reading and path in OPEN):
             return None
         kind, _, bearer = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self._refusal(scope, headers, bearer.strip())
-        return self._asked(scope, headers, stale=bool(shown))
+        return self._asked(scope, headers, stale=bool(cookies))
 
-    def _enter(self, scope: Scope, headers: Headers, given: str | None, there: str, known: bool) -> Response:
+    def _enter(self, scope: Scope, headers: Headers, token: str | None, there: str, is_known: bool) -> Response:
         """Set the cookie of a browser that gave the token, and redirect it to the address without it."""
-        refusal = None if known else self._refusal(scope, headers, given, there)
+        refusal = None if is_known else self._refusal(scope, headers, token, there)
         if refusal is not None:
             return refusal
         answer = RedirectResponse(_inside(there), 303)
         answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
         return answer
 
-    def _refusal(self, scope: Scope, headers: Headers, given: str | None, there: str | None = None) -> Response | None:
-        if given is None:
+    def _refusal(self, scope: Scope, headers: Headers, token: str | None, there: str | None = None) -> Response | None:
+        if token is None:
             return self._asked(scope, headers, then=there)
         client = scope.get("client")
         if seconds := self._check.seconds_to_wait(client):
             problem = f"Too many wrong tokens came from here; try again in {seconds} seconds."
             return self._asked(scope, headers, 429, problem, there, {"retry-after": str(seconds)})
-        if not self._check.accepts(given, client):
+        if not self._check.accepts(token, client):
             return self._asked(scope, headers, problem="That is not the token of this studio.", then=there)
         return None
 
@@ -175,9 +175,9 @@ def _place(scope: Scope, query: list[tuple[str, str]]) -> str:
     return quote(scope["path"]) + (f"?{rest}" if rest else "")
 
 
-def _inside(place: str) -> str:
+def _inside(path: str) -> str:
     """Return a path of this studio with exactly one leading slash: two would name another host."""
-    return "/" + place.lstrip("/\\")
+    return "/" + path.lstrip("/\\")
 
 
 async def _form(receive: Receive) -> str:
@@ -203,4 +203,4 @@ def _cookies(headers: Headers, name: str) -> list[str]:
     of one name: a browser sends those of longer paths first, whoever set them.
     """
     sent = (pair.partition("=") for line in headers.getlist("cookie") for pair in line.split(";"))
-    return [value.strip() for given, _, value in sent if given.strip() == name]
+    return [value.strip() for cookie_name, _, value in sent if cookie_name.strip() == name]

@@ -21,13 +21,13 @@ from editloupe.servers.studio.traces.trace_view import KINDS
 HERE = Path(__file__).parent
 
 
-def score_level(place: float | None) -> int:
+def score_level(score_100: float | None) -> int:
     """Return the colour step of a score of 0 to 100: 1 worst, 4 best, 0 if there is none.
 
     >>> [score_level(place) for place in (None, 0, 33.3, 66.7, 100)]
     [0, 1, 2, 3, 4]
     """
-    return 0 if place is None else 1 + round(max(0.0, min(100.0, place)) / 100 * 3)
+    return 0 if score_100 is None else 1 + round(max(0.0, min(100.0, score_100)) / 100 * 3)
 
 
 def title_of(criterion: str, protocol: str = "") -> str:
@@ -88,8 +88,8 @@ class _Compiled(BytecodeCache):
         self._kept: dict[tuple[str, str], bytes] = {}
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        if (kept := self._kept.get((bucket.key, bucket.checksum))) is not None:
-            bucket.bytecode_from_string(kept)
+        if (code := self._kept.get((bucket.key, bucket.checksum))) is not None:
+            bucket.bytecode_from_string(code)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         self._kept[bucket.key, bucket.checksum] = bucket.bytecode_to_string()

@@ -327,7 +327,7 @@ def _file_mark(file: Path) -> Mark:
 def _make_key(name: str, taken: set[str]) -> str:
     """Return a short key for addresses that is not taken yet.
 
-    >>> _key("My Run: 2", {"my-run-2"})
+    >>> _make_key("My Run: 2", {"my-run-2"})
     'my-run-2-2'
     """
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "run"

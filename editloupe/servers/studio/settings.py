@@ -57,14 +57,14 @@ class StudioSettings:
     @property
     def servers(self) -> Mapping[str, str]:
         """The allowed base URLs by the name on the page: the address without secrets."""
-        shown: dict[str, str] = {}
+        servers: dict[str, str] = {}
         clean = Secrets()
         for base_url in dict.fromkeys(self.base_urls):
             name = plain = clean(shown_address(base_url))
-            while name in shown:
-                name = f"{plain} ({len(shown) + 1})"
-            shown[name] = base_url
-        return shown
+            while name in servers:
+                name = f"{plain} ({len(servers) + 1})"
+            servers[name] = base_url
+        return servers
 
     @property
     def local(self) -> bool:
@@ -74,12 +74,12 @@ class StudioSettings:
     @property
     def hosts(self) -> frozenset[str]:
         """Host names a request may use."""
-        given = {*LOOPBACK_NAMES, *(name.lower() for name in self.allowed_hosts)}
+        names = {*LOOPBACK_NAMES, *(name.lower() for name in self.allowed_hosts)}
         if self.local:
-            return frozenset(given)
+            return frozenset(names)
         if self.host not in ("0.0.0.0", "::", ""):
-            return frozenset({*given, self.host.lower()})
-        return frozenset(given | machine_names())
+            return frozenset({*names, self.host.lower()})
+        return frozenset(names | machine_names())
 
 
 def _check_address(base_url: str) -> None:

@@ -90,10 +90,10 @@ class Studio:
 
     def run(self, key: str) -> OpenRun:
         """Return a run by its key; raise a 404 error if there is none."""
-        found = self.catalog.get(key)
-        if found is None:
+        open_run = self.catalog.get(key)
+        if open_run is None:
             raise HTTPException(404, "There is no such run here.")
-        return found
+        return open_run
 
 
 def studio_of(request: Request) -> Studio:
@@ -124,7 +124,7 @@ def _verdicts(pages: Pages, library: RunCatalog, judgement: Judgement, repeat: i
     links = {}
     for unit in run.units(judgement.edit.id):  # of several ways to ask, the last one is this judgement's
         if (unit.judge, unit.mode, unit.repeat) == (judgement.judge, judgement.mode, repeat):
-            place = {"edit": unit.name, "criterion": unit.criterion, "repeat": repeat}
-            place["configuration"] = run.configuration_of(unit)
-            links[unit.criterion] = f"/runs/{run.key}/trace?{urlencode(place)}"
+            values = {"edit": unit.name, "criterion": unit.criterion, "repeat": repeat}
+            values["configuration"] = run.configuration_of(unit)
+            links[unit.criterion] = f"/runs/{run.key}/trace?{urlencode(values)}"
     return pages.text("parts/verdicts.html", judgement=judgement, links=links)

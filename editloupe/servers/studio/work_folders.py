@@ -54,18 +54,18 @@ class PairFile:
 
     def people(self) -> dict[str, int]:
         """Return the number of pairs that each person answered."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for pair in self.pairs().values():
             for who in self.answers.choices(pair):
-                found[who] = found.get(who, 0) + 1
-        return found
+                counts[who] = counts.get(who, 0) + 1
+        return counts
 
     def picture(self, pair: OpenPair, which: str) -> tuple[bytes, str] | None:
         """Return a picture of a pair and its media type; None if there is none."""
         named = {"source": pair.source_image, "edited": pair.edited, "a": pair.a.picture, "b": pair.b.picture}
         named |= {f"reference-{number}": path for number, path in enumerate(pair.references)}
-        said = named.get(which)
-        path = (self.path.parent / said).resolve() if said else None
+        relative = named.get(which)
+        path = (self.path.parent / relative).resolve() if relative else None
         media_type = SUFFIXES.get(path.suffix.lower()) if path else None
         if path is None or media_type is None:
             return None
@@ -124,19 +124,19 @@ class MakingFolders:
 
     def __init__(self, places: Iterable[Path]) -> None:
         self.folders: dict[str, MakingFolder] = {}
-        for place in places:
-            plain = key = re.sub(r"[^A-Za-z0-9_-]+", "-", place.resolve().name).strip("-") or "benchmark"
+        for path in places:
+            plain = key = re.sub(r"[^A-Za-z0-9_-]+", "-", path.resolve().name).strip("-") or "benchmark"
             while key in self.folders:
                 key = f"{plain}-{len(self.folders) + 1}"
-            self.folders[key] = MakingFolder(place)
+            self.folders[key] = MakingFolder(path)
         self.pictures = [MakingPictures(folder) for folder in self.folders.values()]
 
 
 def split_folders(places: Iterable[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """Split folders into those of runs and those of benchmarks in the making."""
     listed = list(places)
-    making = tuple(place for place in listed if is_making_folder(place))
-    return tuple(place for place in listed if place not in making), making
+    making = tuple(path for path in listed if is_making_folder(path))
+    return tuple(path for path in listed if path not in making), making
 
 
 def find_waiting_samples(folder: MakingFolder, task: str, name: str) -> list[Sample]:

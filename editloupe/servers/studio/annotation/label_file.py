@@ -67,23 +67,25 @@ class LabelKey:
         if self.criterion is not None:
             text, checks = row.get("label"), row.get("checks")
             label = (str(text).strip() or None) if text is not None else None
-            answers = {str(key): str(one) for key, one in checks.items()} if isinstance(checks, Mapping) else {}
+            answers = {str(key): str(answer) for key, answer in checks.items()} if isinstance(checks, Mapping) else {}
             return LabelValue(label, row.get("unsure") is True, answers) if label or answers else None
-        given = row.get(self.kind)
+        content = row.get(self.kind)
         if self.kind == BOXES:
-            return None if given is None else tuple(Box.model_validate(box) for box in given)
-        return (given is True or None) if self.kind == SKIPPED else (str(given).strip() or None if given else None)
+            return None if content is None else tuple(Box.model_validate(box) for box in content)
+        return (
+            (content is True or None) if self.kind == SKIPPED else (str(content).strip() or None if content else None)
+        )
 
     def written(self, value: Value) -> dict[str, Any]:
         """Return the fields of a row with this value."""
         if self.criterion is None:
             return {self.kind: [list(box) for box in value] if isinstance(value, tuple) else value}
-        said = value if isinstance(value, LabelValue) else LabelValue(None)
+        answer = value if isinstance(value, LabelValue) else LabelValue(None)
         return {
             "criterion": self.criterion,
-            "label": said.label,
-            **({"checks": dict(said.checks)} if said.checks else {}),
-            **({"unsure": True} if said.unsure else {}),
+            "label": answer.label,
+            **({"checks": dict(answer.checks)} if answer.checks else {}),
+            **({"unsure": True} if answer.unsure else {}),
             **({"adjudicated": True} if self.kind == "adjudicated" else {}),
         }
 
@@ -117,39 +119,39 @@ class LabelFile:
 
     def labels(self) -> dict[tuple[str, str], dict[str, str]]:
         """Return labels by (edit, criterion) and annotator."""
-        found: dict[tuple[str, str], dict[str, str]] = {}
+        labels: dict[tuple[str, str], dict[str, str]] = {}
         with self._lock:
             self._read()
-            for name, given in self._given.items():
-                for place, value in given.items():
+            for name, values in self._given.items():
+                for key, value in values.items():
                     if (
-                        place.criterion is not None
-                        and place.kind == "label"
+                        key.criterion is not None
+                        and key.kind == "label"
                         and isinstance(value, LabelValue)
                         and value.label
                     ):
-                        found.setdefault((place.edit_id, place.criterion), {})[name] = value.label
-        return found
+                        labels.setdefault((key.edit_id, key.criterion), {})[name] = value.label
+        return labels
 
     def said(self, kind: Literal["label", "adjudicated"] = "label") -> Iterator[tuple[str, LabelKey, LabelValue]]:
         """Yield all answers on criteria: annotator, key and value."""
         with self._lock:
             self._read()
-            listed = [(name, place, value) for name, given in self._given.items() for place, value in given.items()]
-        for name, place, value in listed:
-            if place.criterion is not None and place.kind == kind and isinstance(value, LabelValue):
-                yield name, place, value
+            listed = [(name, key, value) for name, values in self._given.items() for key, value in values.items()]
+        for name, key, value in listed:
+            if key.criterion is not None and key.kind == kind and isinstance(value, LabelValue):
+                yield name, key, value
 
     def skipped(self, annotator: str) -> set[str]:
         """Return the edits an annotator skipped."""
         with self._lock:
             self._read()
-            given = self._given.get(annotator, {})
-            return {place.edit_id for place, value in given.items() if place.kind == SKIPPED and value is True}
+            values = self._given.get(annotator, {})
+            return {key.edit_id for key, value in values.items() if key.kind == SKIPPED and value is True}
 
     def of(self, annotator: str, edit_id: str) -> dict[str, str]:
         """Return an annotator's labels of an edit, by criterion."""
-        return {name: said.label for name, said in self.about(annotator, edit_id).items() if said.label}
+        return {name: value.label for name, value in self.about(annotator, edit_id).items() if value.label}
 
     def about(
         self, annotator: str, edit_id: str, kind: Literal["label", "adjudicated"] = "label"
@@ -157,13 +159,13 @@ class LabelFile:
         """Return an annotator's answers on an edit, by criterion."""
         with self._lock:
             self._read()
-            given = self._given.get(annotator, {})
+            values = self._given.get(annotator, {})
             return {
-                place.criterion: value
-                for place, value in given.items()
-                if place.edit_id == edit_id
-                and place.criterion is not None
-                and place.kind == kind
+                key.criterion: value
+                for key, value in values.items()
+                if key.edit_id == edit_id
+                and key.criterion is not None
+                and key.kind == kind
                 and isinstance(value, LabelValue)
             }
 
@@ -189,10 +191,16 @@ class LabelFile:
         self.say(annotator, name, criterion, None if label is None else LabelValue(label), **more)
 
     def say(
-        self, annotator: str, name: str, criterion: str, said: LabelValue | None, adjudicated: bool = False, **more: Any
+        self,
+        annotator: str,
+        name: str,
+        criterion: str,
+        answer: LabelValue | None,
+        adjudicated: bool = False,
+        **more: Any,
     ) -> None:
         """Write an answer on a criterion; nothing is written if it is the same."""
-        self._put(annotator, LabelKey(name, criterion, "adjudicated" if adjudicated else "label"), said, more)
+        self._put(annotator, LabelKey(name, criterion, "adjudicated" if adjudicated else "label"), answer, more)
 
     def skip(self, annotator: str, name: str, skipped: bool = True, **more: Any) -> None:
         """Write that an annotator skips an edit, or no longer does."""
@@ -213,23 +221,23 @@ class LabelFile:
             stack = self._undo.get(annotator)
             if not stack:
                 return None
-            place, before = stack[-1]
-            self._write(annotator, place, before, {"undo": True})
-            return place
+            key, before = stack[-1]
+            self._write(annotator, key, before, {"undo": True})
+            return key
 
-    def _put(self, annotator: str, place: LabelKey, value: Value, more: Mapping[str, Any]) -> None:
+    def _put(self, annotator: str, key: LabelKey, value: Value, more: Mapping[str, Any]) -> None:
         with self._lock:
             self._read()
-            if self._given.get(annotator, {}).get(place) != value:
-                self._write(annotator, place, value, more)
+            if self._given.get(annotator, {}).get(key) != value:
+                self._write(annotator, key, value, more)
 
-    def _write(self, annotator: str, place: LabelKey, value: Value, more: Mapping[str, Any]) -> None:
-        said = place.written(value)
-        about = {"edit_id": place.edit_id, **self._about.get(place.edit_id, {})}
+    def _write(self, annotator: str, key: LabelKey, value: Value, more: Mapping[str, Any]) -> None:
+        fields = key.written(value)
+        about = {"edit_id": key.edit_id, **self._about.get(key.edit_id, {})}
         about |= {name: more[name] for name in ("edit_id", "model") if name in more}
-        if about["edit_id"] != place.edit_id:
-            about["name"] = place.edit_id
-        row = {**{k: v for k, v in about.items() if v is not None}, **said, "annotator": annotator, "at": timestamp()}
+        if about["edit_id"] != key.edit_id:
+            about["name"] = key.edit_id
+        row = {**{k: v for k, v in about.items() if v is not None}, **fields, "annotator": annotator, "at": timestamp()}
         row |= {name: value for name, value in more.items() if name not in ("edit_id", "model")}
         line = json.dumps(sanitize(row), ensure_ascii=False).encode()
         with self._lock:
@@ -274,14 +282,14 @@ class LabelFile:
     def _take(self, row: Mapping[str, Any]) -> None:
         edit_id, model = str(row["edit_id"]), None if row.get("model") in (None, "") else str(row["model"])
         edit = str(row.get("name") or self._resolve(edit_id, model))
-        if (place := LabelKey.of(edit, row)) is None:
+        if (key := LabelKey.of(edit, row)) is None:
             return
         self._about[edit] = {"edit_id": edit_id, "model": model}
         name = " ".join(str(row["annotator"]).split())
-        given, stack = self._given.setdefault(name, {}), self._undo.setdefault(name, [])
+        values, stack = self._given.setdefault(name, {}), self._undo.setdefault(name, [])
         if row.get("undo") and stack:
             stack.pop()
         else:
-            stack.append((place, given.get(place)))
-        given[place] = place.value(row)
+            stack.append((key, values.get(key)))
+        values[key] = key.value(row)
         self.version += 1

@@ -61,9 +61,9 @@ class RubricForm:
 def build_form(rubric: Rubric, protocol: str) -> RubricForm:
     """Return a rubric's form."""
     answer = rubric.answer
-    given = list_choices(answer)
-    long_scale = answer if isinstance(answer, NumberAnswer) and not given else None
-    return RubricForm(rubric, protocol, given, _checks(answer), long_scale)
+    choices = list_choices(answer)
+    long_scale = answer if isinstance(answer, NumberAnswer) and not choices else None
+    return RubricForm(rubric, protocol, choices, _checks(answer), long_scale)
 
 
 def can_be_labelled(answer: Answer) -> bool:
@@ -75,14 +75,14 @@ def _checks(answer: Answer) -> tuple[CheckForm, ...]:
     if not isinstance(answer, ChecksAnswer):
         return ()
     questions = {check.key: check.question for check in answer.checks}
-    found = []
+    forms = []
     for check in answer.checks:
         values = [value for value in check.values.values() if value is not None]
         low, high = min(values, default=0.0), max(values, default=1.0)
         span = high - low or 1.0
         keys = dict(zip(check.values, "1234567890", strict=False))
         yes_no = set(check.values) == {"0", "1"}
-        found.append(
+        forms.append(
             CheckForm(
                 check.key,
                 check.question,
@@ -98,34 +98,34 @@ def _checks(answer: Answer) -> tuple[CheckForm, ...]:
                 "; ".join(f"“{questions[other]}” is {wanted}" for other, wanted in check.only_if.items()),
             )
         )
-    return tuple(found)
+    return tuple(forms)
 
 
 def build_forms(open_run: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
     """Return the forms of an edit, in the order of the protocols."""
-    found: dict[str, RubricForm] = {}
+    forms: dict[str, RubricForm] = {}
     for unit in open_run.units(name):
         rubric = find_rubric_for(unit.protocol, unit.criterion, edit) or open_run.rubric(unit.protocol, unit.criterion)
-        if rubric is not None and unit.criterion not in found:
-            found[unit.criterion] = build_form(rubric, unit.protocol)
-    order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
-    place = {criterion: number for number, criterion in reversed([*enumerate(order)])}
-    return sorted(found.values(), key=lambda form: place.get(form.rubric.criterion, len(order)))
+        if rubric is not None and unit.criterion not in forms:
+            forms[unit.criterion] = build_form(rubric, unit.protocol)
+    order = [rubric.criterion for each in protocols() for rubric in each.rubrics]
+    position = {criterion: number for number, criterion in reversed([*enumerate(order)])}
+    return sorted(forms.values(), key=lambda form: position.get(form.rubric.criterion, len(order)))
 
 
-def list_further_pictures(open_run: OpenRun, kept: StoredEdit) -> list[tuple[str, str]]:
+def list_further_pictures(open_run: OpenRun, stored: StoredEdit) -> list[tuple[str, str]]:
     """Return caption and hash of the further pictures of an edit: references, marks, and pictures made from them.
 
     Only what was sent before the judge's first word is among them: what its tools returned would tell what it thought.
     """
-    large = {hashes[0] for role, hashes in kept.pictures.items() if role in SHOWN_LARGE and hashes}
-    found: dict[str, str] = {}
-    for role, hashes in kept.pictures.items():
+    large = {hashes[0] for role, hashes in stored.pictures.items() if role in SHOWN_LARGE and hashes}
+    captions: dict[str, str] = {}
+    for role, hashes in stored.pictures.items():
         for number, sha in enumerate(hashes):
             if role not in SHOWN_LARGE or number:
                 title = role.replace("_", " ").capitalize()
-                found.setdefault(sha, f"{title} {number + 1}" if len(hashes) > 1 else title)
-    for unit in open_run.units(kept.name):
+                captions.setdefault(sha, f"{title} {number + 1}" if len(hashes) > 1 else title)
+    for unit in open_run.units(stored.name):
         try:
             traces = open_run.traces(unit)
         except UserError:  # the trace's own page says what is wrong with it
@@ -133,8 +133,8 @@ def list_further_pictures(open_run: OpenRun, kept: StoredEdit) -> list[tuple[str
         for trace in traces:
             for sent in trace.steps[0].sent if trace.steps else ():
                 if sent.sha not in large:
-                    found.setdefault(sent.sha, sent.name)
-    return [(caption, sha) for sha, caption in found.items() if sha in open_run.run.pictures]
+                    captions.setdefault(sent.sha, sent.name)
+    return [(caption, sha) for sha, caption in captions.items() if sha in open_run.run.pictures]
 
 
 @dataclass(frozen=True)
@@ -151,29 +151,29 @@ class AnswerChoice:
 
 def find_rubric(protocol: str, criterion: str) -> Rubric | None:
     """Return a criterion's rubric in its first wording, None if this version does not have it."""
-    known = find_protocol(protocol)
-    rubrics = known.rubrics if known else ()
+    found_protocol = find_protocol(protocol)
+    rubrics = found_protocol.rubrics if found_protocol else ()
     return next((rubric for rubric in rubrics if rubric.criterion == criterion), None)
 
 
 def parse_rubric(wording: Mapping[str, Any]) -> Rubric | None:
     """Parse a rubric as a run recorded it, without the additions of modes; None if it is not valid."""
-    known = {name: value for name, value in wording.items() if name in Rubric.model_fields}
+    fields = {name: value for name, value in wording.items() if name in Rubric.model_fields}
     try:
-        return Rubric.model_validate({**known, "modes": {}})
+        return Rubric.model_validate({**fields, "modes": {}})
     except ValidationError:
         return None
 
 
 def find_rubric_for(protocol: str, criterion: str, edit: Edit) -> Rubric | None:
     """Return a criterion's rubric in the wording for an edit, None if this version does not have it."""
-    known = find_protocol(protocol)
-    if known is None or criterion not in known.criteria:
+    found_protocol = find_protocol(protocol)
+    if found_protocol is None or criterion not in found_protocol.criteria:
         return None
     try:
-        return known.choose(edit, known.variants(criterion)) or known.rubric(criterion)
+        return found_protocol.choose(edit, found_protocol.variants(criterion)) or found_protocol.rubric(criterion)
     except MissingInput:
-        return known.rubric(criterion)
+        return found_protocol.rubric(criterion)
 
 
 def list_choices(answer: Answer) -> tuple[AnswerChoice, ...]:

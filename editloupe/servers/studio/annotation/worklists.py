@@ -60,9 +60,9 @@ def build_worklist(open_run: OpenRun, key: str, annotator: str, named: Iterable[
     if path is None:
         raise UserError(f"there is no queue {key} for this run; start the studio with --queue FILE")
     queue = LabelQueue.read(path)
-    known = set(list_edits(open_run))
+    edit_names = set(list_edits(open_run))
     mine = queue.of(annotator)
-    names = [drawn.name for drawn in mine if drawn.name in known]
+    names = [sample.name for sample in mine if sample.name in edit_names]
     split = queue.annotators
     notes = []
     if lost := len(mine) - len(names):
@@ -73,27 +73,27 @@ def build_worklist(open_run: OpenRun, key: str, annotator: str, named: Iterable[
         key,
         key.removesuffix(SUFFIX).removesuffix(".jsonl"),
         tuple(names),
-        frozenset(drawn.name for drawn in mine if split and drawn.annotator is None),
-        frozenset(drawn.name for drawn in mine if drawn.why),
+        frozenset(sample.name for sample in mine if split and sample.annotator is None),
+        frozenset(sample.name for sample in mine if sample.why),
         tuple(notes),
     )
 
 
 def find_queues(open_run: OpenRun, named: Iterable[Path]) -> dict[str, Path]:
     """Return the queues of a run by name: those of the studio's settings, and those in the folders of the run and its labels."""
-    found: dict[str, Path] = {}
+    queues: dict[str, Path] = {}
     beside = [
         path
         for folder in dict.fromkeys((open_run.run.folder, open_run.labels.path.parent))
         for path in _queues_in(folder)
     ]
     for path in (*named, *beside):
-        if path.resolve() not in {known.resolve() for known in found.values()}:
+        if path.resolve() not in {other.resolve() for other in queues.values()}:
             name, number = path.name, 2
-            while name in found:
+            while name in queues:
                 name, number = f"{path.name} ({number})", number + 1
-            found[name] = path
-    return found
+            queues[name] = path
+    return queues
 
 
 def _queues_in(folder: Path) -> list[Path]:
@@ -103,30 +103,30 @@ def _queues_in(folder: Path) -> list[Path]:
 
 def describe_queues(open_run: OpenRun, named: Iterable[Path]) -> dict[str, str]:
     """Describe the size of each queue of a run, or why it cannot be read."""
-    told = {}
+    descriptions = {}
     for name, path in find_queues(open_run, named).items():
         try:
             queue = LabelQueue.read(path)
         except UserError as error:
-            told[name] = str(error)
+            descriptions[name] = str(error)
             continue
-        needing = sum(bool(drawn.why) for drawn in queue.drawn)
-        shared = sum(drawn.annotator is None for drawn in queue.drawn)
+        needing = sum(bool(sample.why) for sample in queue.drawn)
+        shared = sum(sample.annotator is None for sample in queue.drawn)
         words = [f"{len(queue.drawn)} edits"]
         if needing:
             words.append(f"{needing} need a person and come first")
         if queue.annotators:
             words.append(f"{shared} shared by all, the others split between {', '.join(queue.annotators)}")
-        told[name] = ", ".join(words)
-    return told
+        descriptions[name] = ", ".join(words)
+    return descriptions
 
 
 def propose_worklist(open_run: OpenRun, named: Iterable[Path]) -> str:
     """Return the first queue with edits of this run, else all edits. Labels outside a queue do not count with it."""
-    known = set(list_edits(open_run))
+    edit_names = set(list_edits(open_run))
     for name, path in find_queues(open_run, named).items():
         with suppress(UserError):  # what is wrong with it is said beside its name
-            if any(drawn.name in known for drawn in LabelQueue.read(path).drawn):
+            if any(sample.name in edit_names for sample in LabelQueue.read(path).drawn):
                 return name
     return ALL
 
@@ -159,12 +159,12 @@ def find_differing(open_run: OpenRun) -> dict[str, set[str]]:
     Adjudicated edits are included, so that an adjudicator can go back to them.
     """
     order = list_edits(open_run)
-    found: dict[str, set[str]] = {}
-    for given in open_run.index.people().given.values():
-        for (name, criterion), scores in given.items():
+    criteria: dict[str, set[str]] = {}
+    for labels in open_run.index.people().given.values():
+        for (name, criterion), scores in labels.items():
             if len(set(scores.values())) > 1:
-                found.setdefault(name, set()).add(criterion)
-    return {name: found[name] for name in order if name in found}
+                criteria.setdefault(name, set()).add(criterion)
+    return {name: criteria[name] for name in order if name in criteria}
 
 
 def count_open_differences(open_run: OpenRun) -> int:
@@ -177,7 +177,7 @@ def count_open_differences(open_run: OpenRun) -> int:
 
 def find_adjudicated(open_run: OpenRun) -> set[tuple[str, str]]:
     """Return the pairs of edit and criterion that were adjudicated."""
-    return {place for people in open_run.index.people().by_protocol.values() for place in people.adjudicated}
+    return {pair for people in open_run.index.people().by_protocol.values() for pair in people.adjudicated}
 
 
 class LabelRequest(Record):
@@ -201,75 +201,75 @@ class LabelRequest(Record):
 def label_edit(
     open_run: OpenRun,
     name: str,
-    given: LabelRequest,
+    request: LabelRequest,
     forms: Iterable[RubricForm],
     adjudicated: bool,
     about: Mapping[str, Any],
 ) -> None:
     """Save the label or check of a request; raise UserError if `agree` could not read it."""
     listed = list(forms)
-    form = next((form for form in listed if form.rubric.criterion == given.criterion), None)
+    form = next((form for form in listed if form.rubric.criterion == request.criterion), None)
     if form is None:
         raise UserError("this edit is not judged by that criterion")
-    said = open_run.labels.about(name, given.edit, "adjudicated" if adjudicated else "label")
-    before = said.get(given.criterion)
-    seen = {} if adjudicated or not all_done(listed, said) else {"judge_seen": True}
-    after = _after(form, given, before)
-    open_run.labels.say(name, given.edit, given.criterion, after, adjudicated, **about, **seen)
+    values = open_run.labels.about(name, request.edit, "adjudicated" if adjudicated else "label")
+    before = values.get(request.criterion)
+    seen = {} if adjudicated or not all_done(listed, values) else {"judge_seen": True}
+    after = _after(form, request, before)
+    open_run.labels.say(name, request.edit, request.criterion, after, adjudicated, **about, **seen)
 
 
-def _after(form: RubricForm, given: LabelRequest, before: LabelValue | None) -> LabelValue | None:
+def _after(form: RubricForm, request: LabelRequest, before: LabelValue | None) -> LabelValue | None:
     """Return an annotator's value after a request."""
     answer = form.rubric.answer
-    unsure = (before.unsure if before else False) if given.unsure is None else given.unsure
-    if given.check:
-        return _apply_check(form, given, before, unsure)
-    if given.label is None and given.unsure is not None:
+    unsure = (before.unsure if before else False) if request.unsure is None else request.unsure
+    if request.check:
+        return _apply_check(form, request, before, unsure)
+    if request.label is None and request.unsure is not None:
         if before is None:
             raise UserError("give a label first, then say that you are not sure of it")
         return LabelValue(before.label, unsure, before.checks)
-    if given.label is None:
+    if request.label is None:
         return None
-    if isinstance(answer, ChecksAnswer) or parse_label(answer, given.label) is None or not form.usable:
+    if isinstance(answer, ChecksAnswer) or parse_label(answer, request.label) is None or not form.usable:
         raise UserError(f"not a valid label for {form.rubric.title}")
-    return LabelValue(given.label, unsure)
+    return LabelValue(request.label, unsure)
 
 
-def _apply_check(form: RubricForm, given: LabelRequest, before: LabelValue | None, unsure: bool) -> LabelValue:
+def _apply_check(form: RubricForm, request: LabelRequest, before: LabelValue | None, unsure: bool) -> LabelValue:
     answer = form.rubric.answer
     if not isinstance(answer, ChecksAnswer):
         raise UserError(f"{form.rubric.title} is not a check list")
-    check = next((check for check in answer.checks if check.key == given.check), None)
-    if check is None or given.label is None or given.label not in check.values:
+    check = next((check for check in answer.checks if check.key == request.check), None)
+    if check is None or request.label is None or request.label not in check.values:
         raise UserError(f"not a valid label for {form.rubric.title}")
-    checks = {**(before.checks if before else {}), given.check: given.label}
+    checks = {**(before.checks if before else {}), request.check: request.label}
     total = answer.total(checks) if all(item.key in checks for item in answer.checks) else None
     return LabelValue(None if total is None else f"{total:.12g}", unsure, checks)
 
 
-def is_done(form: RubricForm, said: LabelValue | None) -> bool:
+def is_done(form: RubricForm, value: LabelValue | None) -> bool:
     """True if a criterion was answered. A check list of which nothing applies is answered, although it has no score."""
-    if said is None:
+    if value is None:
         return False
-    return said.label is not None or (bool(form.checks) and all(check.key in said.checks for check in form.checks))
+    return value.label is not None or (bool(form.checks) and all(check.key in value.checks for check in form.checks))
 
 
-def all_done(forms: Iterable[RubricForm], said: Mapping[str, LabelValue]) -> bool:
+def all_done(forms: Iterable[RubricForm], values: Mapping[str, LabelValue]) -> bool:
     """True if all criteria of an edit were answered."""
     asked = [form for form in forms if form.usable]
-    return bool(asked) and all(is_done(form, said.get(form.rubric.criterion)) for form in asked)
+    return bool(asked) and all(is_done(form, values.get(form.rubric.criterion)) for form in asked)
 
 
 def labels_of_edit(open_run: OpenRun, edit_name: str) -> dict[str, dict[str, str]]:
     """Return the labels of an edit by criterion and annotator, merged as by `agree`."""
-    found: dict[str, dict[str, str]] = {}
-    for protocol, given in open_run.index.people().given.items():
-        for (name, criterion), scores in given.items():
-            if name == edit_name and criterion not in found:
+    labels: dict[str, dict[str, str]] = {}
+    for protocol, own in open_run.index.people().given.items():
+        for (name, criterion), scores in own.items():
+            if name == edit_name and criterion not in labels:
                 rubric = open_run.rubric(protocol, criterion)
                 answer = rubric.answer if rubric else None
-                found[criterion] = {who: format_score_label(answer, score) for who, score in scores.items()}
-    return found
+                labels[criterion] = {who: format_score_label(answer, score) for who, score in scores.items()}
+    return labels
 
 
 def find_first_open(open_run: OpenRun, name: str, work: Worklist) -> str | None:
@@ -285,28 +285,28 @@ def find_first_open(open_run: OpenRun, name: str, work: Worklist) -> str | None:
             ),
             None,
         )
-    wanted, given = _labellable_criteria(open_run), _labelled_criteria(open_run, name)
+    wanted, done = _labellable_criteria(open_run), _labelled_criteria(open_run, name)
     return next(
-        (edit for edit in work.names if edit not in skipped and wanted.get(edit, set()) - given.get(edit, set())), None
+        (edit for edit in work.names if edit not in skipped and wanted.get(edit, set()) - done.get(edit, set())), None
     )
 
 
 def count_progress(open_run: OpenRun, works: Mapping[str, Worklist]) -> dict[str, dict[str, int]]:
     """Count the edits of each annotator's worklist that are labelled and skipped, and all of them."""
     wanted = _labellable_criteria(open_run)
-    found = {}
+    counts = {}
     for name, work in works.items():
-        given, names = _labelled_criteria(open_run, name), set(work.names)
-        labelled = {edit for edit in names if wanted.get(edit) and wanted[edit] <= given.get(edit, set())}
+        done, names = _labelled_criteria(open_run, name), set(work.names)
+        labelled = {edit for edit in names if wanted.get(edit) and wanted[edit] <= done.get(edit, set())}
         skipped = open_run.labels.skipped(name) & names - labelled
         if labelled or skipped or name in {who for who, _, _ in open_run.labels.said()}:
-            found[name] = {"labelled": len(labelled), "skipped": len(skipped), "total": len(names)}
-    return found
+            counts[name] = {"labelled": len(labelled), "skipped": len(skipped), "total": len(names)}
+    return counts
 
 
 def _labellable_criteria(open_run: OpenRun) -> dict[str, set[str]]:
     """Return the criteria that can be labelled, by edit."""
-    found: dict[str, set[str]] = {}
+    criteria: dict[str, set[str]] = {}
     usable = {
         (criterion, protocol)
         for criterion, protocol in open_run.index.criteria()
@@ -314,34 +314,34 @@ def _labellable_criteria(open_run: OpenRun) -> dict[str, set[str]]:
     }
     for name, criterion, protocol in open_run.index.criteria_of_edits():
         if (criterion, protocol) in usable:
-            found.setdefault(name, set()).add(criterion)
-    return found
+            criteria.setdefault(name, set()).add(criterion)
+    return criteria
 
 
 def _labelled_criteria(open_run: OpenRun, name: str) -> dict[str, set[str]]:
     """Return the criteria an annotator labelled, by edit."""
-    found: dict[str, set[str]] = {}
+    criteria: dict[str, set[str]] = {}
     items: dict[str, int] = {}
     for criterion, protocol in open_run.index.criteria():
         rubric = open_run.rubric(protocol, criterion)
         if rubric and isinstance(rubric.answer, ChecksAnswer):
             items[criterion] = len(rubric.answer.checks)
-    for who, place, said in open_run.labels.said():
-        criterion = str(place.criterion)
-        if who == name and (said.label is not None or len(said.checks) >= items.get(criterion, 1)):
-            found.setdefault(place.edit_id, set()).add(criterion)
-    return found
+    for who, key, value in open_run.labels.said():
+        criterion = str(key.criterion)
+        if who == name and (value.label is not None or len(value.checks) >= items.get(criterion, 1)):
+            criteria.setdefault(key.edit_id, set()).add(criterion)
+    return criteria
 
 
-def measure_alpha(given: Iterable[Mapping[str, float]]) -> tuple[float | None, str | None, int]:
+def measure_alpha(scores_of_edits: Iterable[Mapping[str, float]]) -> tuple[float | None, str | None, int]:
     """Return Krippendorff's ordinal α of scores by annotator, or the reason why there is none, and the number of edits."""
-    shared = [scores for scores in given if len(scores) > 1]
+    shared = [scores for scores in scores_of_edits if len(scores) > 1]
     if not shared:
         return None, "no edit was labelled by two annotators", 0
-    place = {name: column for column, name in enumerate(dict.fromkeys(name for scores in shared for name in scores))}
-    ratings = np.full((len(shared), len(place)), np.nan)
+    columns = {name: column for column, name in enumerate(dict.fromkeys(name for scores in shared for name in scores))}
+    ratings = np.full((len(shared), len(columns)), np.nan)
     for row, scores in enumerate(shared):
         for name, score in scores.items():
-            ratings[row, place[name]] = score
+            ratings[row, columns[name]] = score
     value, why = statistics.alpha(ratings)
     return value, why, len(shared)

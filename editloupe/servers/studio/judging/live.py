@@ -52,15 +52,15 @@ class LiveJob:
 
     async def follow(self, after: int = 0) -> AsyncIterator[str]:
         """Yield the events from a position on as server-sent events, as they happen."""
-        place = after
+        position = after
         while True:
             changed = self._changed
-            for kind, data in self.events[place:]:
-                place += 1
-                yield f"id: {place}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
-            if self.finished and place >= len(self.events):
+            for kind, data in self.events[position:]:
+                position += 1
+                yield f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
+            if self.finished and position >= len(self.events):
                 return
-            if place >= len(self.events):
+            if position >= len(self.events):
                 try:
                     await asyncio.wait_for(changed.wait(), HEARTBEAT)
                 except TimeoutError:

@@ -125,8 +125,8 @@ def build_edit(request: JudgeRequest, uploads: Uploads) -> Edit:
 def list_further_roles(protocol: Protocol) -> dict[str, str]:
     """Return the roles and names of the pictures a protocol uses in addition to source, edited and reference."""
     named = (name for rubric in protocol.rubrics for mode in rubric.modes.values() for name in mode.images)
-    found = {name_to_role(name): name.removesuffix(OPTIONAL) for name in named}
-    return {role: name for role, name in found.items() if role not in _OWN_SLOTS}
+    names = {name_to_role(name): name.removesuffix(OPTIONAL) for name in named}
+    return {role: name for role, name in names.items() if role not in _OWN_SLOTS}
 
 
 def fill_in_settings(request: JudgeRequest, open_run: OpenRun, name: str, uploads: Uploads) -> JudgeRequest:
@@ -173,13 +173,13 @@ def _server(request: JudgeRequest, spec: str | None, settings: StudioSettings) -
     wanted = request.base_url.strip()
     if not wanted:
         return None
-    found = settings.servers.get(wanted, wanted)
-    if found not in settings.base_urls:
+    address = settings.servers.get(wanted, wanted)
+    if address not in settings.base_urls:
         raise UserError(
             "this studio asks only the servers it was started with; name another one with "
             "`editloupe studio --base-url URL`"
         )
-    return found
+    return address
 
 
 AT_ONCE = 2
@@ -242,7 +242,7 @@ class ForkRequest(Record):
 
     def box_numbers(self) -> dict[int, tuple[float, ...]]:
         """Return the changed boxes."""
-        found: dict[int, tuple[float, ...]] = {}
+        boxes: dict[int, tuple[float, ...]] = {}
         for call, text in self.boxes.items():
             try:
                 numbers = tuple(float(part) for part in text.replace(",", " ").split())
@@ -250,20 +250,20 @@ class ForkRequest(Record):
                 numbers = ()
             if len(numbers) != 4:
                 raise UserError(f"the box of call {call} takes four numbers: x1, y1, x2, y2")
-            found[call] = numbers
-        return found
+            boxes[call] = numbers
+        return boxes
 
     def picture_files(self, uploads: Uploads) -> dict[Place, str | Path]:
         """Return the uploaded pictures."""
-        return {place: uploads.path(sha) for place, sha in self.pictures.items()}
+        return {observation: uploads.path(sha) for observation, sha in self.pictures.items()}
 
     def tool_settings(self) -> dict[str, Any]:
         """Return the changed tool settings; raise UserError if a page may not change one."""
-        found = read_assignments([line.strip() for line in self.tools.splitlines() if line.strip()])
-        for name in found:
+        settings = read_assignments([line.strip() for line in self.tools.splitlines() if line.strip()])
+        for name in settings:
             if name not in TOOL_SETTINGS:
                 raise UserError(f"{name} is not set on the page; it has: {', '.join(TOOL_SETTINGS)}")
-        return dict(found)
+        return dict(settings)
 
     def other(self, settings: StudioSettings, rubrics: Sequence[Path]) -> JudgeChange:
         """Return the changes of the judge; only servers that the studio was started with can be used."""

@@ -120,14 +120,14 @@ class Uploads:
     def _prune(self) -> None:
         """Remove the oldest files until the rest fits."""
         with self._lock:
-            found: list[tuple[float, int, Path]] = []
+            files: list[tuple[float, int, Path]] = []
             for path in self.folder.rglob("*"):
                 with suppress(OSError):  # somebody else has just removed it
                     about = path.stat()
                     if path.is_file() and not path.name.startswith("."):
-                        found.append((about.st_mtime, about.st_size, path))
-            left = sum(size for _, size, _ in found)
-            for _, size, path in sorted(found):
+                        files.append((about.st_mtime, about.st_size, path))
+            left = sum(size for _, size, _ in files)
+            for _, size, path in sorted(files):
                 if left <= self._most_bytes:
                     return
                 if not self._held[path.stem]:

@@ -83,8 +83,8 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
     current = edit or waiting or order[0]
     if current not in order:
         raise HTTPException(404, "This run has no such edit.")
-    kept = open_run.edit(current)
-    place = order.index(current)
+    stored = open_run.edit(current)
+    position = order.index(current)
     boxes = open_run.labels.boxes(name, current)
     forms = _forms_of_edit(open_run, listed.adjudicates, current)
     return studio.pages.page(
@@ -92,17 +92,17 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
         run=open_run,
         name=name,
         work=listed,
-        edit=kept.edit,
+        edit=stored.edit,
         edit_name=current,
-        pictures={role: hashes[0] for role, hashes in kept.pictures.items() if hashes},
-        further=list_further_pictures(open_run, kept),
+        pictures={role: hashes[0] for role, hashes in stored.pictures.items() if hashes},
+        further=list_further_pictures(open_run, stored),
         forms=forms,
-        place=place,
+        place=position,
         total=len(order),
         through=waiting is None,
-        previous=order[place - 1] if place else None,
-        following=order[place + 1] if place + 1 < len(order) else None,
-        boxes=[list(box) for box in (kept.edit.target_boxes if boxes is None else boxes)],
+        previous=order[position - 1] if position else None,
+        following=order[position + 1] if position + 1 < len(order) else None,
+        boxes=[list(box) for box in (stored.edit.target_boxes if boxes is None else boxes)],
         said=labels_of_edit(open_run, current) if listed.adjudicates else {},
         remarks=_remarks(open_run, current) if listed.adjudicates else {},
         state=_state(studio, open_run, name, listed.adjudicates, current),
@@ -126,30 +126,30 @@ async def give(request: Request, key: str) -> Response:
     """Save an action of an annotator and return the state of the edit."""
     _needs_json(request)
     try:
-        given = await parse_json(request, LabelRequest)
+        body = await parse_json(request, LabelRequest)
     except ValidationError as error:
         raise UserError(first_error(error).message) from None
     studio = studio_of(request)
-    open_run, name = studio.run(key), normalize_name(given.annotator)
+    open_run, name = studio.run(key), normalize_name(body.annotator)
     if not name:
         raise UserError("an annotator needs a name")
-    adjudicates = given.work == DIFFER
+    adjudicates = body.work == DIFFER
     moved = None
-    if given.undo:
+    if body.undo:
         undone = open_run.labels.undo(name)
         moved = undone.edit_id if undone else None
     else:
-        known = open_run.edit(given.edit).edit
+        known = open_run.edit(body.edit).edit
         about = {"edit_id": known.id, "model": known.model}
-        if given.boxes is not None:
-            open_run.labels.draw(name, given.edit, given.boxes, **about)
-        elif given.skip is not None:
-            open_run.labels.skip(name, given.edit, given.skip, **about)
-        elif given.comment is not None:
-            open_run.labels.remark(name, given.edit, given.comment, **about)
+        if body.boxes is not None:
+            open_run.labels.draw(name, body.edit, body.boxes, **about)
+        elif body.skip is not None:
+            open_run.labels.skip(name, body.edit, body.skip, **about)
+        elif body.comment is not None:
+            open_run.labels.remark(name, body.edit, body.comment, **about)
         else:
-            label_edit(open_run, name, given, _forms_of_edit(open_run, adjudicates, given.edit), adjudicates, about)
-    return studio.pages.json({**_state(studio, open_run, name, adjudicates, moved or given.edit), "moved_to": moved})
+            label_edit(open_run, name, body, _forms_of_edit(open_run, adjudicates, body.edit), adjudicates, about)
+    return studio.pages.json({**_state(studio, open_run, name, adjudicates, moved or body.edit), "moved_to": moved})
 
 
 @router.get("/runs/{key}/annotators")
@@ -192,7 +192,9 @@ def _forms_of_edit(open_run: OpenRun, adjudicates: bool, name: str) -> list[Rubr
 
 
 def _remarks(open_run: OpenRun, edit_name: str) -> dict[str, str]:
-    return {who: said for who in open_run.labels.annotators() if (said := open_run.labels.comment(who, edit_name))}
+    return {
+        who: comment for who in open_run.labels.annotators() if (comment := open_run.labels.comment(who, edit_name))
+    }
 
 
 def _state(studio: Studio, open_run: OpenRun, name: str, adjudicates: bool, edit_name: str) -> dict[str, Any]:
@@ -200,8 +202,8 @@ def _state(studio: Studio, open_run: OpenRun, name: str, adjudicates: bool, edit
     if not edit_name:
         return {"labels": {}, "checks": {}, "unsure": [], "verdicts": "", "complete": False, "boxes": None}
     forms = _forms_of_edit(open_run, adjudicates, edit_name)
-    said = open_run.labels.about(name, edit_name, "adjudicated" if adjudicates else "label")
-    complete = all_done(forms, said)
+    values = open_run.labels.about(name, edit_name, "adjudicated" if adjudicates else "label")
+    complete = all_done(forms, values)
     boxes = open_run.labels.boxes(name, edit_name)
     html = ""
     if complete and not adjudicates:
@@ -213,9 +215,9 @@ def _state(studio: Studio, open_run: OpenRun, name: str, adjudicates: bool, edit
         }
         html = studio.pages.text("parts/revealed.html", run=open_run, units=open_run.units(edit_name), others=others)
     return {
-        "labels": {criterion: value.label for criterion, value in said.items() if value.label is not None},
-        "checks": {criterion: dict(value.checks) for criterion, value in said.items() if value.checks},
-        "unsure": [criterion for criterion, value in said.items() if value.unsure],
+        "labels": {criterion: value.label for criterion, value in values.items() if value.label is not None},
+        "checks": {criterion: dict(value.checks) for criterion, value in values.items() if value.checks},
+        "unsure": [criterion for criterion, value in values.items() if value.unsure],
         "skipped": edit_name in open_run.labels.skipped(name),
         "comment": open_run.labels.comment(name, edit_name),
         "boxes": None if boxes is None else [list(box) for box in boxes],

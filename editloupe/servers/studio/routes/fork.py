@@ -50,17 +50,17 @@ def form(
     names: dict[str, Any] = {"repeat": repeat, "target": target, "configuration": configuration or None, "fork": parent}
     try:
         with raise_run_damaged(open_run.name):
-            kept = find_trace(open_run.run, edit, criterion, **names)
+            stored = find_trace(open_run.run, edit, criterion, **names)
     except RunDamaged:
         raise
     except UserError as error:
         raise HTTPException(404, str(error)) from None
-    steps = kept.parent.trace.steps
+    steps = stored.parent.trace.steps
     if not 1 <= step <= len(steps):
         have = f"{len(steps)} step{'s' * (len(steps) != 1)}"
         raise HTTPException(404, f"The trace has {have}, counted from 1; there is no step {step}.")
-    view = build_steps(kept.parent.trace, _first(kept))[step - 1]
-    protocol = find_protocol(kept.protocol)
+    view = build_steps(stored.parent.trace, _first(stored))[step - 1]
+    protocol = find_protocol(stored.protocol)
     calls = [
         {
             "call": call,
@@ -68,19 +68,19 @@ def form(
         }
         for call in view.step.calls
     ]
-    where = {**names, "edit": kept.parent.edit, "criterion": criterion, "step": step, "parent": parent}
+    where = {**names, "edit": stored.parent.edit, "criterion": criterion, "step": step, "parent": parent}
     return studio.pages.page(
         "fork.html",
         run=open_run,
-        kept=kept,
+        kept=stored,
         view=view,
         step=step,
         calls=calls,
         where={name: value for name, value in where.items() if value is not None and name != "fork"},
-        modes=list(protocol.modes) if protocol else [kept.mode],
-        proposed=list(dict.fromkeys([kept.judge, "rules", *(provider.example for provider in PROVIDERS)])),
+        modes=list(protocol.modes) if protocol else [stored.mode],
+        proposed=list(dict.fromkeys([stored.judge, "rules", *(provider.example for provider in PROVIDERS)])),
         servers=list(studio.settings.servers),
-        title=open_run.title_of(criterion, kept.protocol),
+        title=open_run.title_of(criterion, stored.protocol),
         setups=setup_names(),
         tool_settings=TOOL_SETTINGS,
         job=secrets.token_urlsafe(12),
@@ -151,25 +151,29 @@ def page(request: Request, key: str, number: int) -> Response:
     open_run = studio.run(key)
     try:
         with raise_run_damaged(open_run.name):
-            found = load_fork(open_run.run, number)
-            alike = [other for other in forks_of(open_run.run, found.parent.edit) if other.identity == found.identity]
+            stored_fork = load_fork(open_run.run, number)
+            alike = [
+                other
+                for other in forks_of(open_run.run, stored_fork.parent.edit)
+                if other.identity == stored_fork.identity
+            ]
     except UserError as error:
         raise HTTPException(404, str(error)) from None
-    shas = {role: hashes[0] for role, hashes in found.pictures.items() if hashes}
-    parted = find_parting(found.parent.trace, found.trace)
-    parent = "The parent" if found.parent.fork is None else f"Fork {found.parent.fork}"
+    shas = {role: hashes[0] for role, hashes in stored_fork.pictures.items() if hashes}
+    parted = find_parting(stored_fork.parent.trace, stored_fork.trace)
+    parent = "The parent" if stored_fork.parent.fork is None else f"Fork {stored_fork.parent.fork}"
     sides = [
         (letter, name, trace, build_steps(trace, shas, letter), outcome)
         for letter, name, trace, outcome in (
-            ("A", parent, found.parent.trace, found.parent.outcome),
-            ("B", f"Fork {found.number}", found.trace, found.outcome),
+            ("A", parent, stored_fork.parent.trace, stored_fork.parent.outcome),
+            ("B", f"Fork {stored_fork.number}", stored_fork.trace, stored_fork.outcome),
         )
     ]
     return studio.pages.page(
         "fork_result.html",
         run=open_run,
-        fork=found,
-        title=open_run.title_of(found.parent.criterion, found.protocol),
+        fork=stored_fork,
+        title=open_run.title_of(stored_fork.parent.criterion, stored_fork.protocol),
         pictures=shas,
         parted=parted,
         sides=sides,
@@ -177,28 +181,28 @@ def page(request: Request, key: str, number: int) -> Response:
         labels=count_labels(alike),
         alike=alike,
         label_of=format_label,
-        parent_link=_parent_link(open_run, found),
+        parent_link=_parent_link(open_run, stored_fork),
         fork_link=lambda step: (
-            f"/runs/{key}/fork?" + urlencode({**_where(found), "step": step, "parent": found.number})
+            f"/runs/{key}/fork?" + urlencode({**_where(stored_fork), "step": step, "parent": stored_fork.number})
         ),
     )
 
 
-def _where(found: Fork) -> dict[str, Any]:
-    return {"edit": found.parent.edit, "criterion": found.parent.criterion}
+def _where(fork: Fork) -> dict[str, Any]:
+    return {"edit": fork.parent.edit, "criterion": fork.parent.criterion}
 
 
-def _parent_link(open_run: OpenRun, found: Fork) -> str | None:
+def _parent_link(open_run: OpenRun, fork: Fork) -> str | None:
     """Return the address of the parent, None if this run does not hold it."""
-    if found.parent.fork is not None:
-        return f"/runs/{open_run.key}/forks/{found.parent.fork}"
+    if fork.parent.fork is not None:
+        return f"/runs/{open_run.key}/forks/{fork.parent.fork}"
     try:
-        open_run.edit(found.parent.edit)
+        open_run.edit(fork.parent.edit)
     except UserError:
         return None
-    place = {**_where(found), "repeat": found.parent.repeat}
-    return f"/runs/{open_run.key}/trace?{urlencode(place, errors='replace')}"
+    values = {**_where(fork), "repeat": fork.parent.repeat}
+    return f"/runs/{open_run.key}/trace?{urlencode(values, errors='replace')}"
 
 
-def _first(kept: StoredTrace) -> dict[str, str]:
-    return {role: shas[0] for role, shas in kept.pictures.items() if shas}
+def _first(stored: StoredTrace) -> dict[str, str]:
+    return {role: shas[0] for role, shas in stored.pictures.items() if shas}

@@ -117,9 +117,9 @@ async def start(request: Request) -> Response:
 async def events(request: Request, key: str) -> Response:
     """Stream the events of a job; after a break, from the last event the page got."""
     last = request.headers.get("last-event-id", "")
-    place = int(last) if last.isascii() and last.isdigit() else 0
+    position = int(last) if last.isascii() and last.isdigit() else 0
     return _Events(
-        _job(request, key).follow(place), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+        _job(request, key).follow(position), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
     )
 
 

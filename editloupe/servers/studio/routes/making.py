@@ -69,8 +69,8 @@ class ReviewRequest(Record):
 def making_folders(request: Request) -> Response:
     """List the benchmarks in the making."""
     studio = studio_of(request)
-    found = [(key, folder.path.resolve().name) for key, folder in studio.making.folders.items()]
-    return studio.pages.page("making_choose.html", found=found)
+    benchmarks = [(key, folder.path.resolve().name) for key, folder in studio.making.folders.items()]
+    return studio.pages.page("making_choose.html", found=benchmarks)
 
 
 @router.get("/making/{key}")
@@ -103,29 +103,29 @@ def review_page(request: Request, key: str, name: Name = "", sample: Id = "") ->
 @router.post("/making/{key}/boxes")
 async def give_boxes(request: Request, key: str) -> Response:
     """Save boxes."""
-    given = await _body(request, BoxesRequest)
+    body = await _body(request, BoxesRequest)
     folder = _folder(request, key)
-    draw_boxes(folder, given.sample, given.boxes, _name(given.name))
-    return _next(request, key, BOXES, given.name)
+    draw_boxes(folder, body.sample, body.boxes, _name(body.name))
+    return _next(request, key, BOXES, body.name)
 
 
 @router.post("/making/{key}/review")
 async def give_review(request: Request, key: str) -> Response:
     """Save a decision."""
-    given = await _body(request, ReviewRequest)
+    body = await _body(request, ReviewRequest)
     folder = _folder(request, key)
     review(
         folder,
-        given.sample,
-        _name(given.name),
-        given.decision,
-        given.checks,
-        given.note,
-        given.corrected,
-        given.boxes,
-        given.key,
+        body.sample,
+        _name(body.name),
+        body.decision,
+        body.checks,
+        body.note,
+        body.corrected,
+        body.boxes,
+        body.key,
     )
-    return _next(request, key, REVIEW, given.name)
+    return _next(request, key, REVIEW, body.name)
 
 
 def _page(request: Request, key: str, task: str, who: str, wanted: str) -> Response:
@@ -143,11 +143,11 @@ def _page(request: Request, key: str, task: str, who: str, wanted: str) -> Respo
 
 def _facts(studio: Studio, sample: Sample) -> dict[str, Any]:
     boxes = sample.boxes.boxes if sample.boxes else ()
-    found = studio.picture_cache.find(sample.question.sha) is not None
+    is_found = studio.picture_cache.find(sample.question.sha) is not None
     return {
         "sample": sample,
         "boxes": [list(box) for box in boxes],
-        "has_picture": found,
+        "has_picture": is_found,
         "fields": [(field, SHOWN[field], getattr(sample.metadata, field, "")) for field in CORRECTABLE],
         "types": list_edit_types(),
         "last": bool(sample.reference and sample.reference.made_anew >= REGENERATIONS),
@@ -169,8 +169,8 @@ def _folder(request: Request, key: str) -> MakingFolder:
     return folder
 
 
-def _name(given: str) -> str:
-    name = " ".join(given.split())
+def _name(text: str) -> str:
+    name = " ".join(text.split())
     if not name:
         raise UserError("a reviewer needs a name")
     return name

@@ -64,19 +64,19 @@ async def answer(request: Request, key: str) -> Response:
         raise HTTPException(415, "This address takes a form.")
     pair_file = _file(request, key)
     try:
-        given = {name: values[-1] for name, values in parse_qs((await request.body()).decode()).items()}
+        form = {name: values[-1] for name, values in parse_qs((await request.body()).decode()).items()}
     except ValueError:
         raise UserError("the form cannot be read") from None
-    who = " ".join(given.get("annotator", "").split())[:80]
+    who = " ".join(form.get("annotator", "").split())[:80]
     if not who:
         raise UserError("an annotator needs a name")
-    pair = _pair(pair_file, given.get("pair", ""))
+    pair = _pair(pair_file, form.get("pair", ""))
     stay = ""
-    if "choice" in given:
+    if "choice" in form:
         sides = {"a": pair.a.key, "b": pair.b.key, TIE: TIE}
-        pair_file.answers.choose(pair, who, sides.get(given["choice"], ""))
+        pair_file.answers.choose(pair, who, sides.get(form["choice"], ""))
     else:
-        pair_file.answers.rate(pair, who, {pair.a.key: _rating(given.get("a")), pair.b.key: _rating(given.get("b"))})
+        pair_file.answers.rate(pair, who, {pair.a.key: _rating(form.get("a")), pair.b.key: _rating(form.get("b"))})
         stay = f"&pair={quote(pair.id)}"
     return RedirectResponse(f"/pairs/{key}?annotator={quote(who)}{stay}", 303)
 
@@ -85,25 +85,25 @@ async def answer(request: Request, key: str) -> Response:
 def picture(request: Request, key: str, pair: str, which: str) -> Response:
     """Return a picture of a pair; the address does not reveal the model."""
     pair_file = _file(request, key)
-    found = pair_file.picture(_pair(pair_file, pair), which)
-    if found is None:
+    content = pair_file.picture(_pair(pair_file, pair), which)
+    if content is None:
         raise HTTPException(404, "This picture is not there.")
-    return Response(found[0], media_type=found[1])
+    return Response(content[0], media_type=content[1])
 
 
 def _file(request: Request, key: str) -> PairFile:
-    found = studio_of(request).pairs.get(key)
-    if found is None:
+    pair_file = studio_of(request).pairs.get(key)
+    if pair_file is None:
         raise HTTPException(404, "There is no such file of pairs here.")
-    return found
+    return pair_file
 
 
 def _pair(pair_file: PairFile, name: str) -> OpenPair:
-    found = pair_file.pairs().get(name)
-    if found is None:
+    pair = pair_file.pairs().get(name)
+    if pair is None:
         raise HTTPException(404, "There is no such pair here.")
-    return found
+    return pair
 
 
-def _rating(said: str | None) -> int:
-    return next((value for value in RATING_SCALE if said == str(value)), 0)
+def _rating(text: str | None) -> int:
+    return next((value for value in RATING_SCALE if text == str(value)), 0)

@@ -40,7 +40,7 @@ class RunCard:
 
 def _card(run: OpenRun) -> RunCard:
     facts = run.index.facts()
-    versions = (said for known in facts.configurations for said in run.served_notes(known["configuration"]))
+    versions = (note for each in facts.configurations for note in run.served_notes(each["configuration"]))
     with raise_run_damaged(run.name):
         return RunCard(run, facts, tuple(dict.fromkeys(versions)), count_forks(run.run))
 
@@ -49,15 +49,15 @@ def _card(run: OpenRun) -> RunCard:
 def all_runs(request: Request) -> Response:
     """Return the list of runs."""
     studio = studio_of(request)
-    found = []
+    cards = []
     for run in studio.catalog.all():
         try:
             if isinstance(run, ClosedRun):
                 raise RunDamaged(run.why)
-            found.append(_card(run))
+            cards.append(_card(run))
         except UserError as error:
-            found.append(RunCard(run, fault=str(error)))
-    return studio.pages.page("runs.html", found=found)
+            cards.append(RunCard(run, fault=str(error)))
+    return studio.pages.page("runs.html", found=cards)
 
 
 @router.get("/runs/{key}")
@@ -91,11 +91,11 @@ def one_run(
     )
     facts = open_run.index.facts(configuration)
     wanted = replace(wanted, configuration=facts.configuration if len(facts.configurations) > 1 else "")
-    found = open_run.index.page(wanted)
+    table_page = open_run.index.page(wanted)
     values: dict[str, Any] = {
         "run": open_run,
         "wanted": wanted,
-        "page": found,
+        "page": table_page,
         "run_facts": facts,
         "criteria": _criteria(facts),
         "models": [name for name in facts.models if name != NO_MODEL],
@@ -126,8 +126,8 @@ def charts(request: Request, key: str, configuration: Text = "") -> Response:
     studio = studio_of(request)
     open_run = studio.run(key)
     chosen = _configuration(open_run, configuration)
-    found = studio.charts.charts(open_run, chosen) if chosen else None
-    return studio.pages.page("parts/charts.html", run=open_run, charts=found, configuration=chosen, titles=TITLES)
+    run_charts = studio.charts.charts(open_run, chosen) if chosen else None
+    return studio.pages.page("parts/charts.html", run=open_run, charts=run_charts, configuration=chosen, titles=TITLES)
 
 
 @router.get("/runs/{key}/charts/{name}")
@@ -136,10 +136,10 @@ def chart(request: Request, key: str, name: str, configuration: Text = "") -> Re
     studio = studio_of(request)
     open_run = studio.run(key)
     chosen = _configuration(open_run, configuration)
-    found = studio.charts.figure(open_run, chosen, name) if chosen else None
-    if found is None:
+    figure = studio.charts.figure(open_run, chosen, name) if chosen else None
+    if figure is None:
         raise HTTPException(404, "There is no such figure.")
-    return Response(found, media_type="image/svg+xml")
+    return Response(figure, media_type="image/svg+xml")
 
 
 def _configuration(open_run: OpenRun, wanted: str) -> str:
@@ -163,13 +163,13 @@ def _bars(open_run: OpenRun, facts: TableFacts) -> list[dict[str, Any]]:
         names = [
             name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)
         ]
-        total, place, parts = sum(counts.values()), 0.0, []
+        total, start, parts = sum(counts.values()), 0.0, []
         for name in names:
             share = counts[name] / total
             parts.append(
-                {"label": name, "count": counts[name], "share": share, "from": place, "place": known.get(name)}
+                {"label": name, "count": counts[name], "share": share, "from": start, "place": known.get(name)}
             )
-            place += share
+            start += share
         bars.append({"criterion": criterion, "protocol": protocol, "parts": parts, "total": total})
     return bars
 
@@ -193,8 +193,8 @@ def corrected(
     blocks: list[Any] = []
     why = ""
     try:
-        drawn = join_queues([LabelQueue.read(files[name]) for name in names]) if names else None
-        blocks = list(_blocks(open_run, facts, drawn))
+        label_queue = join_queues([LabelQueue.read(files[name]) for name in names]) if names else None
+        blocks = list(_blocks(open_run, facts, label_queue))
     except UserError as error:
         why = str(error)
     return studio.pages.page(

@@ -81,20 +81,20 @@ class VerdictView:
 
     def raw_link(self, step: int) -> str:
         """Return the address of the raw request and reply of a step."""
-        shown = self.trace
-        return self._address("raw", step=step, target=shown and shown.target, part=(shown and shown.part) or None)
+        trace = self.trace
+        return self._address("raw", step=step, target=trace and trace.target, part=(trace and trace.part) or None)
 
     def fork_link(self, position: int) -> str:
         """Return the address of the form that forks this trace at a step."""
         target = self.trace.target if self.trace else None
-        given = {"edit": self.unit.name, "criterion": self.unit.criterion, "repeat": self.unit.repeat}
-        given |= {"configuration": self.unit.configuration or "", "step": position + 1}
-        given |= {} if target is None else {"target": target + 1}
-        return f"/runs/{self.open_run.key}/fork?{urlencode(given, errors='replace')}"
+        values = {"edit": self.unit.name, "criterion": self.unit.criterion, "repeat": self.unit.repeat}
+        values |= {"configuration": self.unit.configuration or "", "step": position + 1}
+        values |= {} if target is None else {"target": target + 1}
+        return f"/runs/{self.open_run.key}/fork?{urlencode(values, errors='replace')}"
 
     def _address(self, page: str, **more: Any) -> str:
-        given = {"edit": self.unit.name, "criterion": self.unit.criterion, "verdict": self.place, **more}
-        known = {name: value for name, value in given.items() if value is not None}
+        values = {"edit": self.unit.name, "criterion": self.unit.criterion, "verdict": self.place, **more}
+        known = {name: value for name, value in values.items() if value is not None}
         return f"/runs/{self.open_run.key}/{page}?{urlencode(known, errors='replace')}"
 
 
@@ -139,11 +139,11 @@ def page(
     others = find_comparable_verdicts(studio.catalog, open_run, left.unit) if left else []
     right = None
     if left and beside:
-        found = next((other for other in others if _is_beside(other, beside)), None)
-        if found is None:
+        compared = next((other for other in others if _is_beside(other, beside)), None)
+        if compared is None:
             raise HTTPException(404, "There is no such trace of the same pictures and instruction to compare with.")
-        right = _verdict_view(found[0], found[1], (target, part), shas, "B")
-        beside = f"{found[0].key}~{right.place}"
+        right = _verdict_view(compared[0], compared[1], (target, part), shas, "B")
+        beside = f"{compared[0].key}~{right.place}"
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
     parted = find_parting(*both) if both else None
     return studio.pages.page(
@@ -189,7 +189,7 @@ def raw(
         configuration, repeat = _parse_verdict(verdict)
     unit = _choose_unit(open_run, open_run.units(_edit(open_run, edit).name), criterion, repeat, configuration)
     traces = open_run.traces(unit) if unit else ()
-    trace = next((found for found in traces if (found.target, found.part) == (target, part)), None)
+    trace = next((candidate for candidate in traces if (candidate.target, candidate.part) == (target, part)), None)
     if trace is None or not 0 <= step < len(trace.steps):
         raise HTTPException(404, "There is no such step.")
     with raise_run_damaged(open_run.name):

@@ -62,7 +62,7 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
     except ExpressionError as error:
         fault = str(error)
     last = max(1, -(-total // PAGE_SIZE))
-    kept = None if order == "manifest" else order
+    kept_order = None if order == "manifest" else order
     return studio.pages.page(
         "traces.html",
         run=open_run,
@@ -79,7 +79,7 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
         last=last,
         first=(page - 1) * PAGE_SIZE + 1,
         links=TraceLinks(open_run),
-        turn={n: traces_link(key, where, order=kept, page=n) for n in (page - 1, page + 1)},
+        turn={n: traces_link(key, where, order=kept_order, page=n) for n in (page - 1, page + 1)},
         worklist=traces_link(key, WORKLIST[0], order=WORKLIST[1]),
         examples=[(text, words, traces_link(key, text)) for text, words in EXAMPLES],
         fields=FIELDS,
@@ -116,10 +116,10 @@ def differing(request: Request, key: str, other: Id = "", where: Where = "", pag
     fault, shared, total, several = "", 0, 0, tuple[str, ...]()
     try:
         with search_open_run(open_run, where) as left, search_open_run(second) as right:
-            found = compare_runs(left, right)
-            shared, total, several = found.shared, len(found.pairs), found.several
+            differences = compare_runs(left, right)
+            shared, total, several = differences.shared, len(differences.pairs), differences.several
             page = max(1, min(page, -(-total // PAGE_SIZE)))
-            pairs = read_pairs(left, right, found, PAGE_SIZE, (page - 1) * PAGE_SIZE)
+            pairs = read_pairs(left, right, differences, PAGE_SIZE, (page - 1) * PAGE_SIZE)
             rows = _rows(open_run, second, pairs)
     except ExpressionError as error:
         fault = str(error)
@@ -141,12 +141,12 @@ def differing(request: Request, key: str, other: Id = "", where: Where = "", pag
 
 def _rows(open_run: OpenRun, second: OpenRun, pairs: list[Any]) -> list[dict[str, Any]]:
     own, others = TraceLinks(open_run), TraceLinks(second)
-    found = []
+    rows = []
     for pair in pairs:
         beside = f"{second.key}~{others.place(pair.second)}"
         links = {"first": own.trace(pair.first), "second": others.trace(pair.second)}
-        found.append({"pair": pair, "both": own.trace(pair.first, beside=beside), **links})
-    return found
+        rows.append({"pair": pair, "both": own.trace(pair.first, beside=beside), **links})
+    return rows
 
 
 @router.post("/runs/{key}/trace/note")
@@ -155,16 +155,16 @@ async def note(request: Request, key: str) -> Response:
     studio = studio_of(request)
     open_run = studio.run(key)
     try:
-        given = await parse_json(request, NoteRequest)
+        body = await parse_json(request, NoteRequest)
     except ValidationError as error:
         raise UserError(f"the note cannot be read: {first_error(error).message}") from None
     if not any(
-        (unit.criterion, unit.repeat, unit.asked) == (given.criterion, given.repeat, given.asked)
-        for unit in open_run.units(given.edit)
+        (unit.criterion, unit.repeat, unit.asked) == (body.criterion, body.repeat, body.asked)
+        for unit in open_run.units(body.edit)
     ):
         raise HTTPException(404, "There is no such trace in this run.")
-    place = TraceKey(given.edit, given.criterion, given.repeat, given.asked)
-    written = write_note(open_run.run.folder, place, given.tags.split(","), given.note)
+    trace_key = TraceKey(body.edit, body.criterion, body.repeat, body.asked)
+    written = write_note(open_run.run.folder, trace_key, body.tags.split(","), body.note)
     return studio.pages.json({"tags": ", ".join(written.tags), "note": written.note})
 
 
@@ -173,17 +173,19 @@ def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked
     """Return a trace as a self-contained HTML file."""
     studio = studio_of(request)
     open_run = studio.run(key)
-    kept = open_run.edit(edit)
+    stored = open_run.edit(edit)
     units = [
         unit
-        for unit in open_run.units(kept.name)
+        for unit in open_run.units(stored.name)
         if (unit.criterion, unit.repeat, unit.asked) == (criterion, repeat, asked)
     ]
     if not units:
         raise HTTPException(404, "There is no such trace in this run.")
-    people = open_run.index.consensus(kept.name)
+    people = open_run.index.consensus(stored.name)
     with raise_run_damaged(open_run.name):
-        text = render_trace_html(open_run.run, kept, [(unit, open_run.traces(unit)) for unit in units], people)
-    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in kept.edit.id)[:60] or "trace"
+        text = render_trace_html(open_run.run, stored, [(unit, open_run.traces(unit)) for unit in units], people)
+    plain = (
+        "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stored.edit.id)[:60] or "trace"
+    )
     name = {"content-disposition": f'attachment; filename="{plain}.html"'}
     return Response(studio.pages.redact(text).encode("utf-8", "replace"), media_type="text/html", headers=name)

@@ -42,14 +42,14 @@ class TraceLinks:
 
     def trace(self, hit: TraceHit, **more: Any) -> str:
         """Return the address of a trace."""
-        given = {"edit": hit.name, "criterion": hit.criterion, "verdict": self.place(hit), **more}
-        return f"/runs/{self._open_run.key}/trace?{_query(given)}"
+        values = {"edit": hit.name, "criterion": hit.criterion, "verdict": self.place(hit), **more}
+        return f"/runs/{self._open_run.key}/trace?{_query(values)}"
 
 
 def traces_link(key: str, where: str = "", **more: Any) -> str:
     """Return the address of the list of a run's traces."""
-    given = _query({"where": where or None, **more})
-    return f"/runs/{key}/traces" + (f"?{given}" if given else "")
+    query = _query({"where": where or None, **more})
+    return f"/runs/{key}/traces" + (f"?{query}" if query else "")
 
 
 def narrow_filter(where: str, **fields: str) -> str:
@@ -82,9 +82,9 @@ class TraceNeighbours:
 
 def find_neighbours(open_run: OpenRun, unit: Unit, where: str | None, order: str) -> TraceNeighbours:
     """Return tags and note of a trace, and with a filter its neighbours in the list."""
-    place = TraceKey(unit.name, unit.criterion, unit.repeat, unit.asked)
+    key = TraceKey(unit.name, unit.criterion, unit.repeat, unit.asked)
     with raise_run_damaged(open_run.name):
-        note = read_notes(open_run.run.folder).get(place, TagsAndNote())
+        note = read_notes(open_run.run.folder).get(key, TagsAndNote())
     order = order if order in ORDERS else "manifest"
     back = traces_link(open_run.key, where or "", order=None if order == "manifest" else order)
     plain = TraceNeighbours(note, ", ".join(note.tags), where, order, back)
@@ -95,17 +95,17 @@ def find_neighbours(open_run: OpenRun, unit: Unit, where: str | None, order: str
         own = opened.number_of(unit.name, unit.criterion, unit.repeat, unit.asked)
         at = numbers.index(own) if own in numbers else None
         links = TraceLinks(open_run)
-        found = []
+        links_of_neighbours = []
         for place_of_other in (None, None) if at is None else (at - 1, at + 1):
             inside = place_of_other is not None and 0 <= place_of_other < len(numbers)
             hit = opened.hit(numbers[place_of_other]) if inside and place_of_other is not None else None
-            found.append(links.trace(hit, where=where, order=order) if hit else None)
+            links_of_neighbours.append(links.trace(hit, where=where, order=order) if hit else None)
     number = None if at is None else at + 1
-    return TraceNeighbours(note, plain.tags, where, order, back, number, len(numbers), *found)
+    return TraceNeighbours(note, plain.tags, where, order, back, number, len(numbers), *links_of_neighbours)
 
 
-def _query(given: dict[str, Any]) -> str:
-    return urlencode({name: value for name, value in given.items() if value is not None}, errors="replace")
+def _query(values: dict[str, Any]) -> str:
+    return urlencode({name: value for name, value in values.items() if value is not None}, errors="replace")
 
 
 def _text(value: str) -> str:

@@ -66,8 +66,8 @@ class CallView:
     @property
     def parameters(self) -> str:
         """The call's parameters as one line."""
-        given = self.call.parameters if self.call else {}
-        return ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+        parameters = self.call.parameters if self.call else {}
+        return ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in parameters.items())
 
     @property
     def pictures(self) -> list[tuple[str, str]]:
@@ -158,8 +158,8 @@ def describe_parting(left: Trace, right: Trace, position: int | None) -> str:
     """Describe where two traces differ."""
     if position is None:
         return "Both made the same calls and gave the same answer."
-    said = [_did(trace.steps[position]) if position < len(trace.steps) else "had ended" for trace in (left, right)]
-    return f"They differ from step {position + 1} on: A {said[0]}, B {said[1]}."
+    actions = [_did(trace.steps[position]) if position < len(trace.steps) else "had ended" for trace in (left, right)]
+    return f"They differ from step {position + 1} on: A {actions[0]}, B {actions[1]}."
 
 
 def _act(step: Step) -> tuple[Any, ...]:
@@ -235,15 +235,15 @@ def format_request(trace: Trace, position: int) -> list[Block]:
     """
     if not trace.steps[position].asked:
         return _put_together(trace, position)
-    opened = (place for place in range(position, -1, -1) if _opens(trace.steps[place]))
+    opened = (number for number in range(position, -1, -1) if _opens(trace.steps[number]))
     first = next(opened, 0)
     messages: list[Block] = []
-    for place in range(first, position + 1):
-        step = trace.steps[place]
-        sizes = {sent.sha: sent for earlier in trace.steps[first : place + 1] for sent in earlier.sent}
+    for number in range(first, position + 1):
+        step = trace.steps[number]
+        sizes = {sent.sha: sent for earlier in trace.steps[first : number + 1] for sent in earlier.sent}
         for asked in step.asked:
             if asked.role == "assistant":
-                messages += [_reply(trace.steps[place - 1])] if place else []
+                messages += [_reply(trace.steps[number - 1])] if number else []
             else:
                 messages.append(_message(asked, trace.prompt, sizes))
     return messages
@@ -257,8 +257,8 @@ def describe_request_source(trace: Trace, position: int) -> str | None:
 def format_reply(run: Run, trace: Trace, position: int) -> Any:
     """Return the reply of a step: the provider's message if the run stored it, else its text."""
     step = trace.steps[position]
-    if found := find_step_reply(run, trace.edit_id, step):
-        return found.reply
+    if reply := find_step_reply(run, trace.edit_id, step):
+        return reply.reply
     calls = [{"name": call.name, "parameters": dict(call.parameters)} for call in step.calls]
     return {"text": step.raw, **({"calls": calls} if calls else {})}
 
@@ -293,11 +293,11 @@ def _reply(step: Step) -> Block:
 
 
 def _put_together(trace: Trace, position: int) -> list[Block]:
-    shown = list(trace.steps[: position + 1])
-    pictures = [_picture(sent.name, sent.sha, sent.size, sent.format) for step in shown[:1] for sent in step.sent]
+    steps = list(trace.steps[: position + 1])
+    pictures = [_picture(sent.name, sent.sha, sent.size, sent.format) for step in steps[:1] for sent in step.sent]
     system, task = (*trace.prompt, "", "")[:2]
     messages: list[Block] = [{"role": "system", "content": system}, {"role": "user", "content": [task, *pictures]}]
-    for step, following in pairwise(shown):
+    for step, following in pairwise(steps):
         messages += _exchange(step, following)
     return messages
 
@@ -322,7 +322,7 @@ def find_comparable_verdicts(library: RunCatalog, own: OpenRun, unit: Unit) -> l
     Ids are not compared: two runs may use one id for different edits. If several edits of a run have the same content, each
     question is listed once, preferably of the edit with the same name.
     """
-    found: list[Judged] = []
+    verdicts: list[Judged] = []
     content = own.content(unit.name)
     for open_run in library.runs():
         same_run = open_run.key == own.key
@@ -336,8 +336,8 @@ def find_comparable_verdicts(library: RunCatalog, own: OpenRun, unit: Unit) -> l
         for other in units:
             if other.criterion == unit.criterion and (other.asked, other.repeat) not in seen:
                 seen.add((other.asked, other.repeat))
-                found.append((open_run, other))
-    return found
+                verdicts.append((open_run, other))
+    return verdicts
 
 
 def describe_differences(left: Judged, right: Judged) -> list[str]:
