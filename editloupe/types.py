@@ -1,4 +1,4 @@
-"""The records of the package: edits, verdicts, traces and judgements, as frozen pydantic models."""
+"""Frozen pydantic records of edits, verdicts, traces and judgements."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ class Reason(StrEnum):
     REFUSED = "request_refused"
     """The provider refused this content: a safety filter, too many tokens, or an unsupported picture."""
     SERVER_REFUSED = "server_refused"
-    """The server refused the request for a reason that does not lie in the edit."""
+    """The server refused the request for a reason that has nothing to do with the edit."""
     BAD_IMAGE = "bad_image"
     """A picture is missing, damaged or too large."""
     MISSING_INPUT = "missing_input"
@@ -379,7 +379,7 @@ class Reason(StrEnum):
 
 
 SERVER_REASONS = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
-"""Reasons that lie with the server. Such outcomes say nothing about the edit or the judge."""
+"""Failures of the server. Such outcomes say nothing about the edit or the judge."""
 
 
 class Opinion(Record):
@@ -409,7 +409,7 @@ class Verdict(Record):
     """The outcome of a criterion that was judged.
 
     Args:
-        status: Always `judged`; tells a verdict from an `Unjudged` in JSON.
+        status: Always `judged`; distinguishes a verdict from an `Unjudged` in JSON.
         criterion: The name of the criterion.
         label: The label that the judge chose, if the rubric has labels.
         score: The score on the rubric's own scale.
@@ -451,7 +451,7 @@ class Unjudged(Record):
     """The outcome of a criterion that could not be judged. It has a reason and never a score.
 
     Args:
-        status: Always `unjudged`; tells it from a `Verdict` in JSON.
+        status: Always `unjudged`; distinguishes it from a `Verdict` in JSON.
         criterion: The name of the criterion.
         reason: Why there is no verdict.
         detail: The reason in one sentence.

@@ -1,4 +1,4 @@
-"""Helpers that know nothing of edits, judges or runs: text, JSON values, files, errors, event loops."""
+"""Helpers for text, tables, JSON values, files, errors and event loops that do not depend on the rest of the package."""
 
 from __future__ import annotations
 

@@ -137,8 +137,8 @@ def dump_record(record: BaseModel, without: Set[str] = frozenset()) -> str:
             return text
     except (ValueError, RecursionError):  # pydantic's own error is a ValueError
         pass
-    whole = {name: getattr(record, name) for name in type(record).model_fields if name not in without}
-    return json.dumps(sanitize(whole), ensure_ascii=False)
+    fields = {name: getattr(record, name) for name in type(record).model_fields if name not in without}
+    return json.dumps(sanitize(fields), ensure_ascii=False)
 
 
 def clamp_integer(value: int) -> int:

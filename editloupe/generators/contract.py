@@ -1,4 +1,4 @@
-"""The records of generated puzzles: a problem picture, its answer picture, and the check of an answer picture."""
+"""Records of generated puzzles with their pictures, answers and checks."""
 
 from __future__ import annotations
 

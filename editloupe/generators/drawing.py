@@ -1,4 +1,4 @@
-"""Draw grids, and read them back: which cells are tinted, and which neighbours are joined by a line."""
+"""Draw grids, and read tinted cells and lines between cells back from a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generate and check 0–1 knapsack puzzles: items with a value and a weight, and a capacity."""
+"""Generate and check 0–1 knapsack puzzles."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Lexicon:
     words: tuple[str, ...]
     root: Node
     name: str = "a list"
-    """Where the words come from."""
+    """The source of the words."""
 
     @property
     def about(self) -> str:
@@ -161,10 +161,10 @@ def _grid_with(word: str, size: int, rng: random.Random) -> tuple[list[list[str]
     return grid, path
 
 
-def make(rng: random.Random, *, name: str, everywhere: bool, given: bool, words: Lexicon | None = None) -> Puzzle:
+def make(rng: random.Random, *, name: str, everywhere: bool, word_given: bool, words: Lexicon | None = None) -> Puzzle:
     """Make one puzzle whose answer is unique: the only longest word, or a word that can be read only once."""
     lexicon = words or load_lexicon()
-    shortest, longest = (5, 10) if given else (6, 12)
+    shortest, longest = (5, 10) if word_given else (6, 12)
     fitting = lexicon.of_length(shortest, longest)
     if not fitting:
         raise UserError(f"{lexicon.about}: none of them has {shortest} to {longest} letters, as {name} needs")
@@ -174,16 +174,16 @@ def make(rng: random.Random, *, name: str, everywhere: bool, given: bool, words:
         grid, path = _grid_with(word, size, rng)
         cells = [(row, column) for row in range(size) for column in range(size)]
         starts = cells if everywhere else [path[0]]
-        if given and len(paths_of(grid, word)) == 1:
+        if word_given and len(paths_of(grid, word)) == 1:
             break
-        if not given and longest_words(grid, lexicon, starts) == [word]:
+        if not word_given and longest_words(grid, lexicon, starts) == [word]:
             break
     else:
         raise UserError(f"{lexicon.about}: no grid of {name} could be made from them")
     facts: dict[str, Any] = {"lexicon": lexicon.about}
-    if not given:
+    if not word_given:
         facts["longest_proven"] = lexicon.is_dictionary
-    return _make_puzzle(name, grid, path, word, marked=not everywhere, given=given, facts=facts)
+    return _make_puzzle(name, grid, path, word, marked=not everywhere, word_given=word_given, facts=facts)
 
 
 def paths_of(grid: Letters, word: str) -> list[list[Cell]]:
@@ -200,13 +200,13 @@ def paths_of(grid: Letters, word: str) -> list[list[Cell]]:
 
 
 def _make_puzzle(
-    name: str, grid: Letters, path: list[Cell], word: str, marked: bool, given: bool, facts: Mapping[str, Any]
+    name: str, grid: Letters, path: list[Cell], word: str, marked: bool, word_given: bool, facts: Mapping[str, Any]
 ) -> Puzzle:
     layout = CellGrid(len(grid), len(grid[0]))
     fills = {path[0]: YELLOW} if marked else {}
     where_en = " It begins in the yellow cell." if marked else ""
     where_cn = "起点是黄色格子。" if marked else ""
-    if given:
+    if word_given:
         english = (
             f"Find the word {word} in the grid, reading only down or right, and colour its cells yellow.{where_en}"
         )
@@ -233,7 +233,7 @@ def _make_puzzle(
     )
 
 
-def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels, given: bool = True) -> AnswerCheck:
+def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels, word_given: bool = True) -> AnswerCheck:
     """Read the coloured cells: they must spell the word on a path down and right, from the marked cell if there is one.
 
     If the task is the longest word and the word list is too short for a dictionary, another path of at least as many letters is
@@ -250,24 +250,27 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels, given: bool
     start = facts.get("start")
     begins = start is None or min(cells) == tuple(start)
     right = word == facts["word"] and begins
-    proven = given or facts.get("longest_proven", False)
+    proven = word_given or facts.get("longest_proven", False)
     if not proven and begins and word != facts["word"] and len(word) >= len(facts["word"]):
         listed = facts.get("lexicon", "the list it was made with")
         return AnswerCheck(None, f"the coloured cells spell {word}; {listed}, cannot tell whether that is a word", word)
     return AnswerCheck(right, f"the coloured cells spell {word}, asked is {facts['word']}", word)
 
 
-def _task(name: str, about: str, everywhere: bool, given: bool) -> PuzzleKind:
+def _task(name: str, about: str, everywhere: bool, word_given: bool) -> PuzzleKind:
     return PuzzleKind(
-        name, about, partial(make, name=name, everywhere=everywhere, given=given), partial(check, given=given)
+        name,
+        about,
+        partial(make, name=name, everywhere=everywhere, word_given=word_given),
+        partial(check, word_given=word_given),
     )
 
 
 TASKS = (
-    _task("Longest_Word", "the longest word from a marked cell", everywhere=False, given=False),
-    _task("Global_Longest_Word", "the longest word from anywhere", everywhere=True, given=False),
-    _task("Word", "a given word from a marked cell", everywhere=False, given=True),
-    _task("Global_Word", "a given word from anywhere", everywhere=True, given=True),
+    _task("Longest_Word", "the longest word from a marked cell", everywhere=False, word_given=False),
+    _task("Global_Longest_Word", "the longest word from anywhere", everywhere=True, word_given=False),
+    _task("Word", "a given word from a marked cell", everywhere=False, word_given=True),
+    _task("Global_Word", "a given word from anywhere", everywhere=True, word_given=True),
 )
 
 

@@ -1,4 +1,4 @@
-"""Generate and check route puzzles: the cheapest path over terrain, and circles joined by lines that do not meet."""
+"""Generate and check puzzles on the cheapest path over terrain and on joining circles by lines that do not meet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generate and check number grids: the block with the largest sum, and the path down and right with the largest sum."""
+"""Generate and check puzzles on the block and on the path with the largest sum in a grid of numbers."""
 
 from __future__ import annotations
 

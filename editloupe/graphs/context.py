@@ -1,4 +1,4 @@
-"""The contexts of the graphs: the live objects they work with besides their state.
+"""The contexts of the graphs, which hold live objects and settings, and the cache of tool observations.
 
 Each graph has a context of its own, and all of them share one `SharedContext` per edit.
 """

@@ -1,4 +1,4 @@
-"""The graph of one edit: make its cases, judge them concurrently by their engines, and decide the criteria."""
+"""The graph of one edit makes its cases, judges them concurrently by their engines, and decides the criteria."""
 
 from __future__ import annotations
 

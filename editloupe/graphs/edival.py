@@ -54,7 +54,7 @@ BOTH = "detector and lmm"
 OF_THE_REPLY = frozenset(
     {Reason.UNREADABLE, Reason.NO_ANSWER, Reason.TRUNCATED, Reason.NOT_UNDERSTOOD, Reason.LOW_CONFIDENCE}
 )
-"""Reasons that lie in the judge's reply. Asking again in the same way would not help."""
+"""Failures of the judge's reply. Asking again in the same way would not help."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""The engines that judge a case; each case names its own.
+"""The engines that judge cases.
 
-Most cases are judged by the loop. If the rubric has a first stage, the differences are listed before the loop starts.
+Each case names its engine, usually the loop. If the rubric has a first stage, the differences are listed before the loop starts.
 """
 
 from __future__ import annotations

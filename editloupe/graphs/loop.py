@@ -1,4 +1,4 @@
-"""The loop that judges one case: think → (act → observe → think)*, with repair and insist.
+"""The loop judges one case: think → (act → observe → think)*, with repair and insist.
 
 A graph step costs about a millisecond of the event loop, so the node that reads the last reply also concludes the case.
 

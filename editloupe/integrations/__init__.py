@@ -1,3 +1,3 @@
-"""Adapters for other frameworks: Inspect, LangSmith and openevals, TRL, verl, LangGraph."""
+"""Adapters for Inspect, LangSmith and openevals, TRL, verl and LangGraph."""
 
 __all__: list[str] = []

@@ -72,7 +72,7 @@ def edit_evaluator(
         except (UserError, ValueError) as error:
             return str(error)
 
-    def told(used: Judge, judgement: Judgement) -> Result | list[Result]:
+    def make_results(used: Judge, judgement: Judgement) -> Result | list[Result]:
         result = _result(key, score_edit(used, judgement.edit, judgement.verdicts), judgement)
         if not each_criterion:
             return result
@@ -99,7 +99,7 @@ def edit_evaluator(
         if isinstance(edit, str):
             return not_asked(edit)
         used = open_judge()
-        return told(used, used.judge(edit, strict=False))
+        return make_results(used, used.judge(edit, strict=False))
 
     async def evaluator_later(
         inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, attachments: Any = None, **_: Any
@@ -108,7 +108,7 @@ def edit_evaluator(
         if isinstance(edit, str):
             return not_asked(edit)
         used = await asyncio.to_thread(open_judge)
-        return told(used, await used.ajudge(edit, strict=False))
+        return make_results(used, await used.ajudge(edit, strict=False))
 
     chosen = evaluator_later if asynchronous else evaluator
     chosen.__name__ = chosen.__qualname__ = key  # what experiments call it
@@ -124,8 +124,12 @@ def _edit(example: Mapping[str, Any], source: Take | None, edited: Take | None, 
     attached = _mapping(example["attachments"])
     before, text = _take(example, {**attached, **inputs}, source), _take(example, inputs, instruction)
     if before is None:
-        found = (first_field(inputs, SOURCES), first_field(attached, SOURCES), first_picture(inputs.get("messages")))
-        before = next((picture for picture in found if picture is not None), None)
+        candidates = (
+            first_field(inputs, SOURCES),
+            first_field(attached, SOURCES),
+            first_picture(inputs.get("messages")),
+        )
+        before = next((picture for picture in candidates if picture is not None), None)
     if text is None:
         text = first_field(inputs, INSTRUCTIONS) or last_words(inputs.get("messages") or _text(example["inputs"]))
     after = _take(example, _mapping(outputs), edited)
@@ -135,8 +139,8 @@ def _edit(example: Mapping[str, Any], source: Take | None, edited: Take | None, 
     elif after is None:
         after = outputs
     parts = {"source picture": plain_picture(before), "edited picture": plain_picture(after), "instruction": text}
-    for name, found in parts.items():
-        if found is None or (isinstance(found, (str, bytes, list, tuple)) and not found):
+    for name, value in parts.items():
+        if value is None or (isinstance(value, (str, bytes, list, tuple)) and not value):
             raise UserError(f"there is no {name}")
     return Edit(source=parts["source picture"], edited=parts["edited picture"], instruction=str(text))
 

@@ -23,7 +23,7 @@ from editloupe.types import Edit, Judgement, Mode, Reason, UserError
 
 NO_PICTURE = "the model's output holds no picture"
 _INPUT = (Reason.BAD_IMAGE, Reason.MISSING_INPUT)
-"""Reasons that lie in the sample, not in the judge."""
+"""Failures of the sample, not of the judge."""
 
 
 @scorer(metrics=[mean(), stderr()])

@@ -61,7 +61,7 @@ def trl(
         rows = _rows(prompts, completions, columns)
         return [_edit(row, source, edited, instruction) for row in rows]
 
-    def told(scores: list[EditScore], columns: Mapping[str, Any]) -> list[float | None]:
+    def log_and_return(scores: list[EditScore], columns: Mapping[str, Any]) -> list[float | None]:
         log_extra, log_metric = columns.get("log_extra"), columns.get("log_metric")
         if callable(log_extra):
             log_extra(f"{name}_why", [score.why or "" for score in scores])
@@ -71,11 +71,11 @@ def trl(
 
     def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         items = edits(prompts, completions, columns)
-        return told(fill_in(items, rewards(_only(items), open_judge(), concurrency=concurrency)), columns)
+        return log_and_return(fill_in(items, rewards(_only(items), open_judge(), concurrency=concurrency)), columns)
 
     async def reward_later(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         items, ready = await asyncio.to_thread(lambda: (edits(prompts, completions, columns), open_judge()))
-        return told(fill_in(items, await areward(_only(items), ready, concurrency=concurrency)), columns)
+        return log_and_return(fill_in(items, await areward(_only(items), ready, concurrency=concurrency)), columns)
 
     chosen = reward_later if asynchronous else reward
     chosen.__name__ = chosen.__qualname__ = name  # TRL names its columns and metrics after the function

@@ -1,4 +1,4 @@
-"""Calibrations: confidence thresholds above which verdicts are kept, and the judge for which they are valid."""
+"""Read, check and write calibrations, the confidence thresholds above which a judge's verdicts are kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ThresholdTest(Record):
 
 
 class CriterionTrust(Record):
-    """The threshold of one criterion and the tests behind it."""
+    """The threshold of one criterion and its tests."""
 
     threshold: Number | None
     """Verdicts with at least this confidence are kept; None if no verdict is kept."""

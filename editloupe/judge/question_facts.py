@@ -1,4 +1,4 @@
-"""Collect the facts that determine an answer: the question (hashed into `QuestionSpec.key`) and the edit's inputs.
+"""Collect the facts that determine an answer, both of the question (hashed into `QuestionSpec.key`) and of the edit's inputs.
 
 Left out on purpose: the server's address, package versions, tools that cannot run here, names of manifest columns.
 """

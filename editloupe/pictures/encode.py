@@ -1,4 +1,4 @@
-"""Encode pictures for requests: small ones without loss, large ones as JPEG, within a model's size limit."""
+"""Encode pictures for requests within a model's limits, small ones without loss and large ones as JPEG."""
 
 from __future__ import annotations
 
