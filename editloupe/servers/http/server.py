@@ -24,7 +24,7 @@ BACKLOG = 1024
 
 
 @dataclass(frozen=True)
-class Ending:
+class ServerShutdown:
     """How a server ends."""
 
     sentence: str
@@ -40,7 +40,7 @@ class Ending:
 class StoppableServer(uvicorn.Server):
     """A uvicorn server that finishes pending work when stopped and exits without re-raising the signal."""
 
-    def __init__(self, app: ASGIApp, ending: Ending, answering: int = 1, keep_alive: int = 5) -> None:
+    def __init__(self, app: ASGIApp, ending: ServerShutdown, answering: int = 1, keep_alive: int = 5) -> None:
         """Configure the server.
 
         Args:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from editloupe.judge import Judge
 from editloupe.servers.http.access import server_url
 from editloupe.servers.http.guard import ProgramGuard
-from editloupe.servers.http.server import Ending, StoppableServer, listen
+from editloupe.servers.http.server import ServerShutdown, StoppableServer, listen
 from editloupe.servers.mcp.settings import HOST, McpSettings
 from editloupe.servers.mcp.tool_server import ToolServer, create_server
 from editloupe.types import UserError
@@ -63,7 +63,9 @@ def serve_http(judge: Judge, settings: McpSettings, port: int) -> int:
         stack.enter_context(judge)
         listener = stack.enter_context(listen(HOST, port, "the MCP server", "--http"))
         tools = stack.enter_context(closing(create_server(judge, settings)))
-        server = StoppableServer(http_app(tools, settings), Ending(STOPPED, judge.aclose, lambda: None, LEAVE_AFTER))
+        server = StoppableServer(
+            http_app(tools, settings), ServerShutdown(STOPPED, judge.aclose, lambda: None, LEAVE_AFTER)
+        )
         where = server_url(HOST, listener.getsockname()[1]) + PATH
         print(f"EditLoupe MCP server: {where}\nPress Ctrl+C to stop.", file=sys.stderr, flush=True)
         server.run(sockets=[listener])

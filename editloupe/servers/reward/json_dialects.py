@@ -36,7 +36,7 @@ class RequestPart(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Turn(RequestPart):
+class HistoryTurn(RequestPart):
     """One turn of a UniRL history."""
 
     text: str = ""
@@ -47,7 +47,7 @@ class ScoreItem(RequestPart):
     """One sample of a UniRL request."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    history: FailFastTuple[Turn]
+    history: FailFastTuple[HistoryTurn]
     required_rewards: FailFastTuple[str] = ()
     metadata: Mapping[str, Any] | None = None
 

@@ -10,7 +10,7 @@ from editloupe.evals.batch.local_executor import compare_in_pool
 from editloupe.evals.reward.edit_rewards import check_scorable
 from editloupe.judge import Judge
 from editloupe.servers.http.access import server_url
-from editloupe.servers.http.server import Ending, StoppableServer, listen
+from editloupe.servers.http.server import ServerShutdown, StoppableServer, listen
 from editloupe.servers.reward.app import create_app
 from editloupe.servers.reward.scoring import EditScorer, JudgementRun
 from editloupe.servers.reward.settings import RewardServerSettings
@@ -41,7 +41,7 @@ def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
             stack.callback(pool.close)
         run = stack.enter_context(closing(JudgementRun(settings.out, judge))) if settings.out else None
         scorer = EditScorer(judge, settings, run)
-        ending = Ending(STOPPED, scorer.stop, lambda: None, settings.grace + 2 * ANSWERING)
+        ending = ServerShutdown(STOPPED, scorer.stop, lambda: None, settings.grace + 2 * ANSWERING)
         server = StoppableServer(create_app(scorer), ending, ANSWERING, KEEP_ALIVE)
         _announce(scorer)
         server.run(sockets=[listener])

@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.servers.http.access import server_url
-from editloupe.servers.http.server import STOPPING, Ending, StoppableServer, listen
+from editloupe.servers.http.server import STOPPING, ServerShutdown, StoppableServer, listen
 from editloupe.servers.studio.guard import PageGuard
 from editloupe.servers.studio.render import HERE
 from editloupe.servers.studio.routes import annotate, fork, judge, making, pairs, pictures, runs, trace, traces
@@ -126,7 +126,7 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> int:
             studio.pages.warm()
             where = format_address(settings)
             print(f"EditLoupe studio: {where}\nPress Ctrl+C to stop.", file=sys.stderr, flush=True)
-            server = StoppableServer(app, Ending(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
+            server = StoppableServer(app, ServerShutdown(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
             if open_browser:
                 webbrowser.open(_way_in(studio.uploads.folder, where).as_uri())
             server.run(sockets=[listener])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from editloupe.servers.http.server import Ending, StoppableServer
+from editloupe.servers.http.server import ServerShutdown, StoppableServer
 from editloupe.servers.http.server import listen as listen_on
 from editloupe.servers.studio.app import LEAVE_AFTER, STOPPED, create_app
 from editloupe.servers.studio.settings import StudioSettings
@@ -53,7 +53,7 @@ def served(**options: object) -> Iterator[str]:
         port = listener.getsockname()[1]
         app = create_app(replace(settings, port=port))
         studio = app.state.studio
-        server = StoppableServer(app, Ending(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
+        server = StoppableServer(app, ServerShutdown(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
