@@ -4,14 +4,16 @@ This is for judges that ask once per unit and use no tools. A session goes over 
 reply is there is judged and written. The requests of the others are put into files. The files are sent and their jobs polled.
 When a job is over, the next round begins.
 
-Every request has a key computed from its body. It is staged in a file, sent with that file, and answered by a line of the
-results; a table in the run's folder records its state. A submission that the provider did not confirm is looked up by its mark.
+Every request has a key computed from the content of its JSON body. It is staged in a file, sent with that file, and answered by
+a line of the results; a table in the run's folder records its state. A submission that the provider did not confirm is looked
+up by its mark.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import sqlite3
 import uuid
 from collections.abc import Awaitable, Callable
@@ -63,6 +65,16 @@ PATIENCE = 20
 """Polls in a row that may fail temporarily."""
 
 
+def request_key(unit: str, path: str, body: bytes) -> str:
+    """Return the key of a request; another order of the fields of its JSON body does not change it.
+
+    >>> request_key("0", "/v1", b'{"a": 1, "b": 2}') == request_key("0", "/v1", b'{"b":2,"a":1}')
+    True
+    """
+    content = json.dumps(json.loads(body), sort_keys=True).encode()
+    return hashlib.sha256(b"\0".join((unit.encode(), path.encode(), content))).hexdigest()[:40]
+
+
 class BatchApiQueue:
     """Takes requests instead of the network, and returns the replies that are there. Belongs to one session on a run."""
 
@@ -102,7 +114,7 @@ class BatchApiQueue:
             OverBudget: A cap does not allow another request.
         """
         unit, expected = UNIT.get()
-        key = hashlib.sha256(unit.encode() + b"\0" + path.encode() + b"\0" + body).hexdigest()[:40]
+        key = request_key(unit, path, body)
         row = self._db.execute("SELECT status, body FROM requests WHERE key = ?", (key,)).fetchone()
         if row is None:
             self._stage(key, path, body, expected)
