@@ -65,7 +65,7 @@ def test_a_form_that_a_script_sends_waits_for_the_script(kept: Kept, listen: Lis
         (form, "Continue from here"),
         ("/judge", "Judge"),
         ("/runs/run/annotate", "Draw a random subset"),
-        ("/runs/run/trace?edit=patch", "Keep tags and note"),
+        ("/runs/run/trace?edit=patch", "Save tags and note"),
     ):
         scripts.hold()
         page.goto(address, wait_until="commit")
