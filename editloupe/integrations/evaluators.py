@@ -68,7 +68,7 @@ def edit_evaluator(
         try:
             return _edit(example, source, edited, instruction)
         except ValidationError as error:
-            return describe_validation_error(error, whole="")
+            return describe_validation_error(error, record="")
         except (UserError, ValueError) as error:
             return str(error)
 

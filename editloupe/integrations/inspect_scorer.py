@@ -68,7 +68,7 @@ def edit_judge(
         except _NoPicture as missing:
             return Score.unscored(reason="no_response", explanation=str(missing))
         except ValidationError as error:
-            return _make_score(EditScore(None, describe_validation_error(error, whole="")))
+            return _make_score(EditScore(None, describe_validation_error(error, record="")))
         except UserError as error:
             return _make_score(EditScore(None, str(error)))
         opening = await asyncio.to_thread(open_judge)

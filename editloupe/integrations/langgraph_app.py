@@ -74,7 +74,7 @@ async def _judge(state: JudgeInput, graph: Any) -> dict[str, Any]:
         finally:
             await opened.aclose()
     except ValidationError as error:
-        problem = describe_validation_error(error, whole="")
+        problem = describe_validation_error(error, record="")
         return {"judgement": None, "error": f"this is not an edit: {problem}"}
     except UserError as error:
         return {"judgement": None, "error": str(error)}

@@ -166,7 +166,7 @@ def _edit(row: Row, source: Take | None, edited: Take | None, instruction: Take 
                 return f"there is no {part}"
         return Edit(id="sample", source=before, edited=after, instruction=str(text))
     except ValidationError as error:
-        return describe_validation_error(error, whole="")
+        return describe_validation_error(error, record="")
     except (ValueError, UserError) as error:
         return " ".join(str(error).split())[:300]
 

@@ -1,4 +1,4 @@
-"""Benchmarks as their authors lay them out on disk: a folder of tasks, and a folder of one model's results."""
+"""Access to benchmarks on disk in the layout of their authors, and helpers for the readers of papers."""
 
 from __future__ import annotations
 
@@ -22,40 +22,57 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 def _ignore_note(sentence: str) -> None:
-    """Take a note that nobody asked for."""
+    """Discard a note."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Where a benchmark and a model's results lie, and what of them is wanted."""
+    """The folders of a benchmark and of one model's results, as passed to `Paper.read`.
+
+    Args:
+        data: Folder of the benchmark.
+        results: Folder of the model's results.
+        languages: Languages of instructions to read.
+        model: Name of the model; None for the name of the results folder.
+        note: Called with a sentence for each part of the benchmark that is skipped.
+    """
 
     data: Path
     results: Path
     languages: tuple[str, ...] = LANGUAGES
     model: str | None = None
-    """The name under which the results are filed; else the name of their folder."""
     note: Callable[[str], object] = _ignore_note
-    """Is told what of the benchmark is passed over."""
 
     @property
     def model_name(self) -> str:
-        """The name of the model whose results these are."""
+        """Name of the model that produced the results."""
         return self.model or self.results.resolve().name
 
-    def path(self, said: str, *folders: Path) -> Path:
-        """Return a picture of the benchmark, looked for in these folders; it may not lead out of the benchmark."""
+    def path(self, name: str, *folders: Path) -> Path:
+        """Return the path of a picture of the benchmark.
+
+        Args:
+            name: Relative path, as written in the benchmark.
+            *folders: Folders to search before `data`.
+
+        Returns:
+            The first path that exists, or the last candidate if none does.
+
+        Raises:
+            UserError: If the path is invalid or outside `data`.
+        """
         try:
-            candidates = [(folder / said).resolve() for folder in (*folders, self.data)]
+            candidates = [(folder / name).resolve() for folder in (*folders, self.data)]
             inside = [path for path in candidates if path.is_relative_to(self.data.resolve())]
             if not inside:
-                raise UserError(f"{said} leads outside the benchmark's folder {self.data}")
+                raise UserError(f"{name} leads outside the benchmark's folder {self.data}")
             return next((path for path in inside if path.exists()), inside[-1])
-        except (OSError, RuntimeError, ValueError):  # too long, links in a circle, a NUL or half a character
-            raise UserError(f"{said!r} leads nowhere in the benchmark's folder {self.data}") from None
+        except (OSError, RuntimeError, ValueError):  # too long, a loop of links, a NUL or a lone surrogate
+            raise UserError(f"{name!r} is not a valid path in the benchmark's folder {self.data}") from None
 
 
 def read_json_list(file: Path) -> list[Mapping[str, Any]]:
-    """Return the objects of a JSON file that holds a list of them, or an object of them by id."""
+    """Return the objects of a JSON file that contains a list of objects, or an object of objects by id."""
     try:
         content = json.loads(read_text(file))
     except OSError as error:
@@ -64,12 +81,12 @@ def read_json_list(file: Path) -> list[Mapping[str, Any]]:
         raise UserError(f"{file} is not JSON ({error})") from None
     items = list(content.values()) if isinstance(content, dict) else content
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise UserError(f"{file} must hold a list of objects")
+        raise UserError(f"{file} must contain a list of objects")
     return items
 
 
 def further_columns(item: Mapping[str, Any], read: re.Pattern[str]) -> dict[str, Any]:
-    """Return the columns of a benchmark's item that no field of an edit was read from, empty ones left out.
+    """Return the columns of an item that no field of the edit was read from, without empty ones.
 
     >>> further_columns({"idx": "7", "knowledge": "procedural", "note": ""}, re.compile("idx|prompt"))
     {'knowledge': 'procedural'}
@@ -82,23 +99,23 @@ def further_columns(item: Mapping[str, Any], read: re.Pattern[str]) -> dict[str,
 
 
 def picture_in(folder: Path, stem: str) -> Path | None:
-    """Return the picture of this name in a folder, whatever its format."""
-    place = os.path.join(folder, stem)
-    if os.path.basename(stem) != stem and not Path(os.path.normpath(place)).is_relative_to(os.path.normpath(folder)):
+    """Return the picture with this name in a folder, in any format of PICTURES, or None."""
+    base = os.path.join(folder, stem)
+    if os.path.basename(stem) != stem and not Path(os.path.normpath(base)).is_relative_to(os.path.normpath(folder)):
         raise UserError(f"{stem!r} leads outside the folder {folder}")
     for suffix in PICTURES:
         try:
-            if stat.S_ISREG(os.stat(place + suffix).st_mode):
-                return Path(place + suffix)
+            if stat.S_ISREG(os.stat(base + suffix).st_mode):
+                return Path(base + suffix)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError):
-            raise UserError(f"no picture in {folder} can be called {stem!r}") from None
+            raise UserError(f"{stem!r} is not a valid name of a picture in {folder}") from None
     return None
 
 
 def list_folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder by name, hidden ones left out; one that cannot be read is the user's mistake."""
+    """Return the visible sub-folders of a folder, sorted by name; raise UserError if it cannot be read."""
     if not folder.is_dir():
         return []
     try:
@@ -108,7 +125,7 @@ def list_folders(folder: Path) -> list[Path]:
 
 
 def make_edit(where: str, **fields: Any) -> Edit:
-    """Return an edit of a benchmark; a mistake in its fields is told with its place."""
+    """Build an edit of a benchmark; raise UserError that begins with `where` if a field is invalid."""
     try:
         return Edit(**fields)
     except ValidationError as error:

@@ -1,6 +1,6 @@
-"""Formulas over named values, written as text in a rubric: what is printed is what is computed.
+"""Evaluation of the formulas that rubrics and protocols state as text.
 
-A value may be None, meaning that it does not apply: `mean` leaves it out, every other operation passes it on.
+A value may be None if it does not apply. `mean` leaves such values out; the result of any other operation on them is None.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
 ONE_ARGUMENT = ("sqrt", "cbrt")
 LONGEST = 20_000
 LARGEST = 1e100
-"""Numbers of a formula; larger ones leave no room to calculate in."""
+"""Largest number in a formula, so that results do not overflow."""
 
 
 class FormulaError(ValueError):
-    """A formula that cannot be used, told in one sentence."""
+    """A formula is invalid or has no finite value."""
 
 
 def evaluate(formula: str, values: Mapping[str, Value]) -> Value:
-    """Work out a formula; None where something that does not apply decides it.
+    """Evaluate a formula. The result is None if it depends on a value that does not apply.
+
+    Raises:
+        FormulaError: If the formula is invalid or its value is not finite.
 
     >>> evaluate("sqrt(mean(a, b) * c)", {"a": 1.0, "b": 0.0, "c": 0.5})
     0.5
@@ -50,15 +53,15 @@ def evaluate(formula: str, values: Mapping[str, Value]) -> Value:
 
 
 def evaluate_tree(tree: ast.expr, values: Mapping[str, Value]) -> Value:
-    """Work out a checked expression; what has no finite value is infinite or not a number."""
+    """Evaluate a checked expression. The result is infinite or NaN if it has no finite value."""
     try:
-        return _value(tree, values)
+        return _evaluate(tree, values)
     except OverflowError:
         return math.inf
 
 
 def parse(formula: str, names: Iterable[str]) -> ast.expr:
-    """Return the checked expression; a mistake in it is told in one sentence."""
+    """Parse and check a formula over some names; raise FormulaError if it is invalid."""
     if len(formula) > LONGEST:
         raise FormulaError(f"a formula has at most {LONGEST} characters, not {len(formula)}")
     try:
@@ -72,14 +75,14 @@ def parse(formula: str, names: Iterable[str]) -> ast.expr:
 
 
 def list_names(formula: str) -> tuple[str, ...]:
-    """Return the values a formula speaks of, in the order they occur.
+    """Return the names in a formula, in order of first occurrence.
 
     >>> list_names("cbrt(a * b * mean(c, a))")
     ('a', 'b', 'c')
     """
     tree = ast.parse(formula.strip(), mode="eval")
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in (*FUNCTIONS, "mean")]
-    return tuple(dict.fromkeys(node.id for node in sorted(found, key=lambda node: node.col_offset)))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in (*FUNCTIONS, "mean")]
+    return tuple(dict.fromkeys(node.id for node in sorted(nodes, key=lambda node: node.col_offset)))
 
 
 def _check(node: ast.expr, formula: str, names: Sequence[str]) -> None:
@@ -89,7 +92,9 @@ def _check(node: ast.expr, formula: str, names: Sequence[str]) -> None:
         return
     if isinstance(node, ast.Name):
         if node.id not in names:
-            raise FormulaError(f'the formula "{formula}" speaks of {node.id}, which is none of: {", ".join(names)}')
+            raise FormulaError(
+                f'the formula "{formula}" uses the unknown name {node.id}; there are: {", ".join(names)}'
+            )
         return
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
         _check(node.left, formula, names)
@@ -98,27 +103,31 @@ def _check(node: ast.expr, formula: str, names: Sequence[str]) -> None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords and node.args:
         name = node.func.id
         if name != "mean" and name not in FUNCTIONS:
-            raise FormulaError(f'the formula "{formula}" uses {name}; there are mean, {", ".join(FUNCTIONS)}')
+            raise FormulaError(
+                f'the formula "{formula}" uses the unknown function {name}; there are: mean, {", ".join(FUNCTIONS)}'
+            )
         if name in ONE_ARGUMENT and len(node.args) > 1:
             raise FormulaError(f'in the formula "{formula}", {name} takes one value')
         for argument in node.args:
             _check(argument, formula, names)
         return
-    raise FormulaError(f'the formula "{formula}" may hold names, numbers, + - * / ** and mean, {", ".join(FUNCTIONS)}')
+    raise FormulaError(
+        f'the formula "{formula}" may contain only names, numbers, + - * / ** and mean, {", ".join(FUNCTIONS)}'
+    )
 
 
-def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
+def _evaluate(node: ast.expr, values: Mapping[str, Value]) -> Value:
     if isinstance(node, ast.Constant):
         return float(node.value)  # type: ignore[arg-type]
     if isinstance(node, ast.Name):
         return values[node.id]
     if isinstance(node, ast.BinOp):
-        left, right = _value(node.left, values), _value(node.right, values)
+        left, right = _evaluate(node.left, values), _evaluate(node.right, values)
         return None if left is None or right is None else OPERATORS[type(node.op)](left, right)
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Name)
-    given = [_value(argument, values) for argument in node.args]
-    known = [value for value in given if value is not None]
+    arguments = [_evaluate(argument, values) for argument in node.args]
+    applicable = [value for value in arguments if value is not None]
     if node.func.id == "mean":
-        return sum(known) / len(known) if known else None
-    return FUNCTIONS[node.func.id](known) if len(known) == len(given) else None
+        return sum(applicable) / len(applicable) if applicable else None
+    return FUNCTIONS[node.func.id](applicable) if len(applicable) == len(arguments) else None

@@ -1,4 +1,4 @@
-"""Other words for a bundled rubric: every sentence the judge reads may change, the answers it can give may not."""
+"""Rewording of bundled rubrics. Every sentence of the prompt may change; the possible answers may not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_PARTS: Mapping[str, PartText] = MappingProxyType({})
 
 
 class StageWords(Record):
-    """Other words for the question that is asked first."""
+    """Replacements in the preliminary question of a rubric."""
 
     title: str | None = None
     question: str | None = None
@@ -44,27 +44,27 @@ _FILLED_IN = re.compile(r"\{([a-z_]+)\}")
 _NAMES = {"tools", "how_to_answer", "lines", "quoted", "unit", "said"}.union(
     *(_FILLED_IN.findall(words) for words in USUAL_WORDING.__dict__.values() if isinstance(words, str))
 )
-"""Names in braces that are filled in somewhere."""
+"""All names in braces that are replaced in some sentence."""
 
 
 class NoteChanges(Record):
-    """Changes of single notes; a note that is not named stays as it is."""
+    """Changes of single notes. All other notes stay."""
 
     replace: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
-    """New notes by words of the note they replace; several take its place in order, none removes it."""
+    """New notes, by words that occur in the note they replace. An empty list removes the note."""
     add: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    """Notes after the others."""
+    """Notes that are appended."""
 
     @field_validator("replace", mode="before")
     @classmethod
-    def _list_single_notes(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        return {words: (notes,) if isinstance(notes, str) else notes for words, notes in given.items()}
+    def _list_single_notes(cls, changes: Any) -> Any:
+        if not isinstance(changes, Mapping):
+            return changes
+        return {words: (notes,) if isinstance(notes, str) else notes for words, notes in changes.items()}
 
 
-def _tag_notes(given: Any) -> str:
-    return "changes" if isinstance(given, (Mapping, NoteChanges)) else "list"
+def _tag_notes(notes: Any) -> str:
+    return "changes" if isinstance(notes, (Mapping, NoteChanges)) else "list"
 
 
 Notes = Annotated[
@@ -90,20 +90,20 @@ def change_notes(notes: Sequence[str], changes: tuple[str, ...] | NoteChanges) -
         return changes
     changed: dict[int, tuple[str, ...]] = {}
     for words, new in changes.replace.items():
-        places = [place for place, note in enumerate(notes) if words in note]
-        if len(places) != 1:
+        matches = [index for index, note in enumerate(notes) if words in note]
+        if len(matches) != 1:
             raise ValueError(
-                f'replace: "{words}" is in {len(places) or "none"} of the notes; it must be in exactly one'
+                f'replace: "{words}" is in {len(matches) or "none"} of the notes; it must be in exactly one'
             )
-        if places[0] in changed:
-            raise ValueError(f'replace: "{words}" is in a note that is replaced already')
-        changed[places[0]] = new
-    kept = [note for place, old in enumerate(notes) for note in changed.get(place, (old,))]
-    return (*kept, *changes.add)
+        if matches[0] in changed:
+            raise ValueError(f'replace: "{words}" is in a note that is already replaced')
+        changed[matches[0]] = new
+    merged = [note for index, old in enumerate(notes) for note in changed.get(index, (old,))]
+    return (*merged, *changes.add)
 
 
 class PartWords(Record):
-    """Other words for a question about a part of an edit."""
+    """Replacements in a question about a part of an edit."""
 
     title: str | None = None
     question: str | None = None
@@ -113,33 +113,37 @@ class PartWords(Record):
 
 
 def _holds_text(words: object) -> bool:
-    """Whether a sentence has a place for a text of the edit's own."""
+    """Return whether a sentence contains a text of the edit."""
     return isinstance(words, str) and ("{lines}" in words or "{quoted}" in words)
 
 
-def check_wording(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return fields of a wording; raises ValueError where one is unknown, or a name in braces is misspelt."""
-    for name, words in given.items():
+def check_wording(wording: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a wording unchanged.
+
+    Raises:
+        ValueError: If a field is unknown, a name in braces is misspelt, or a sentence lacks the text it has to show.
+    """
+    for name, words in wording.items():
         if name not in Wording.model_fields:
             raise ValueError(f'there is no sentence "{name}"; there are: {", ".join(Wording.model_fields)}')
-        for found in _FILLED_IN.findall(words) if isinstance(words, str) else ():
-            # Other braces are the user's own and stay; one that is nearly a name would reach the judge as it is.
-            if found not in _NAMES and (meant := get_close_matches(found, _NAMES, 1, 0.75)):
-                raise ValueError(f'{name}: "{{{found}}}" would stay as it is; did you mean {{{meant[0]}}}?')
+        for placeholder in _FILLED_IN.findall(words) if isinstance(words, str) else ():
+            # Other braces are the user's own and stay. A near miss of a name would reach the judge unchanged.
+            if placeholder not in _NAMES and (meant := get_close_matches(placeholder, _NAMES, 1, 0.75)):
+                raise ValueError(f'{name}: "{{{placeholder}}}" would not be replaced; did you mean {{{meant[0]}}}?')
         if _holds_text(getattr(USUAL_WORDING, name)) and not _holds_text(words):
             raise ValueError(
-                f"{name}: without {{lines}} or {{quoted}} in it the judge would not be told the text; what is told at all is "
-                f"set by tells"
+                f"{name}: the sentence needs {{lines}} or {{quoted}}, else the judge does not see the text; use `tells` to "
+                f"hide a text"
             )
-    Wording.model_validate(given)
-    return given
+    Wording.model_validate(wording)
+    return wording
 
 
 class Rewording(Record):
-    """What a file that rewords a bundled rubric may say; what it leaves out stays as it is."""
+    """The fields of a file that rewords a bundled rubric. Fields that are left out keep the rubric's text."""
 
     extends: str = Field(pattern=r"^[a-z0-9_-]+/[a-z0-9_]+(/[a-z0-9_]+)?$")
-    """Protocol and criterion with a slash between them, then a variant where the criterion has several."""
+    """Rubric as `protocol/criterion`, or `protocol/criterion/variant` if the criterion has several variants."""
     title: str | None = None
     question: str | None = None
     steps: tuple[str, ...] | None = None
@@ -147,54 +151,71 @@ class Rewording(Record):
     type_notes: Mapping[str, str] | None = None
     examples: tuple[Example, ...] | None = None
     settings: Mapping[Mode, str] = Field(default_factory=dict)
-    """What the judge is told about its pictures, by mode."""
+    """Sentence on the pictures, by mode."""
     mode_notes: Mapping[Mode, Notes] = Field(default_factory=dict)
-    """The notes of a mode: a list in place of all of them, or changes of single ones."""
+    """Notes of a mode: a list that replaces all of them, or changes of single ones."""
     meanings: Mapping[str, str] = Field(default_factory=dict)
-    """Texts by label, by a band's name or by a check's key."""
+    """Explanations by label, by name of a band or by key of a check."""
     band_names: Mapping[str, str] = Field(default_factory=dict)
-    """What bands of a scale are called, by their own names."""
+    """New names of bands, by their present names."""
     answer_shape: str | None = None
-    """What a text that is read off should be, in a few words."""
+    """Short description of the expected text, if the answer is a text."""
     findings: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
-    """The findings that lead to a label, by label."""
+    """Findings that lead to a label, by label."""
     tells: tuple[Telling, ...] | None = None
-    """What of the edit's own text the judge is given."""
+    """Texts of the edit that the judge is shown."""
     stage: StageWords | None = None
-    """The question that is asked first, where there is one."""
+    """Replacements in the preliminary question, if the rubric has one."""
     parts: Mapping[str, PartWords] = Field(default_factory=dict)
-    """The questions that are asked about parts of an edit, by name, where a protocol has such."""
+    """Replacements in questions about parts of an edit, by name, if the protocol has such questions."""
     wording: Mapping[str, Any] = Field(default_factory=dict)
-    """Sentences around the rubric: fields of Wording."""
+    """Replacements of the sentences around the rubric, by field of Wording."""
 
     @field_validator("wording")
     @classmethod
-    def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return check_wording(given)
+    def _check_wording(cls, wording: Mapping[str, Any]) -> Mapping[str, Any]:
+        return check_wording(wording)
 
     @property
     def protocol(self) -> str:
-        """The protocol whose rubric is reworded."""
+        """Name of the protocol whose rubric is reworded."""
         return self.extends.split("/")[0]
 
-    def place(self, rubrics: Sequence[Rubric], file: str) -> int:
-        """Return which of the protocol's rubrics is meant; where that is unclear the user is told the choices."""
+    def find_index(self, rubrics: Sequence[Rubric], file: str) -> int:
+        """Return the index of the rubric that `extends` names.
+
+        Args:
+            rubrics: The rubrics of the protocol.
+            file: Name of the file, for the error message.
+
+        Raises:
+            UserError: If no rubric or several have this name. The message lists the choices.
+        """
         wanted = self.extends.split("/", 1)[1]
-        found = [i for i, rubric in enumerate(rubrics) if wanted in (rubric.name, rubric.criterion)]
-        if len(found) == 1:
-            return found[0]
-        among = [rubrics[i].name for i in found] or [rubric.name for rubric in rubrics]
+        matches = [i for i, rubric in enumerate(rubrics) if wanted in (rubric.name, rubric.criterion)]
+        if len(matches) == 1:
+            return matches[0]
+        among = [rubrics[i].name for i in matches] or [rubric.name for rubric in rubrics]
         choices = ", ".join(f"{self.protocol}/{name}" for name in among)
         raise UserError(f'{file}: "{self.extends}" is not one rubric; there are: {choices}')
 
 
 def reword_rubric(rubric: Rubric, rewording: Rewording, parts: Mapping[str, PartText] = NO_PARTS) -> Rubric:
-    """Return the rubric in other words; raises ValueError where they do not fit it. `parts` are its protocol's own."""
+    """Return a reworded rubric.
+
+    Args:
+        rubric: The rubric.
+        rewording: The replacements.
+        parts: Questions about parts of an edit, as in `Protocol.parts`.
+
+    Raises:
+        ValueError: If a replacement does not fit the rubric.
+    """
     names = ("title", "question", "steps", "notes", "type_notes", "examples", "tells")
-    plain = {name: given for name in names if (given := getattr(rewording, name)) is not None}
+    plain = {name: value for name in names if (value := getattr(rewording, name)) is not None}
     answer = _replace_findings(_reword_answer(rubric.answer, rewording.meanings), rewording.findings)
     answer = _replace_shape(_rename_bands(answer, rewording.band_names), rewording.answer_shape)
-    # What the user wrote is the user's, and stays where parts of ours are left out.
+    # Reworded parts belong to the user and stay if the parts that are not in the paper are left out.
     ours = tuple(part for part in rubric.ours if getattr(rewording, part) in (None, getattr(rubric, part)))
     return rubric.model_copy(
         update={
@@ -216,14 +237,14 @@ def reword_modes(
 
     Args:
         rubric: The rubric whose modes are reworded.
-        settings: What the judge is told about its pictures, by mode.
-        mode_notes: Notes in place of a mode's own, or changes of single ones, by mode.
+        settings: Sentence on the pictures, by mode.
+        mode_notes: Notes that replace those of a mode, or changes of single ones, by mode.
 
     Raises:
         ValueError: If the rubric does not have a mode, or a note to be replaced.
     """
-    for field, given in (("settings", settings), ("mode_notes", mode_notes)):
-        for mode in given:
+    for field, by_mode in (("settings", settings), ("mode_notes", mode_notes)):
+        for mode in by_mode:
             if mode not in rubric.modes:
                 raise ValueError(f"{field}: {rubric.name} has no {mode} mode")
     modes = {}
@@ -240,7 +261,7 @@ def _reword_stage(rubric: Rubric, words: StageWords | None) -> PreliminaryQuesti
     if words is None:
         return rubric.stage
     if rubric.stage is None:
-        raise ValueError(f"stage: {rubric.name} asks nothing first")
+        raise ValueError(f"stage: {rubric.name} has no preliminary question")
     return rubric.stage.model_copy(update=words.model_dump(exclude_none=True))
 
 
@@ -268,21 +289,23 @@ def _replace_shape(answer: Answer, shape: str | None) -> Answer:
     if shape is None:
         return answer
     if not isinstance(answer, TextAnswer):
-        raise ValueError("answer_shape: this rubric's answer is no text")
+        raise ValueError("answer_shape: this rubric's answer is not a text")
     return answer.model_copy(update={"shape": shape})
 
 
-def _reword_parts(own: Mapping[str, PartText], given: Mapping[str, PartWords]) -> dict[str, PartText]:
-    """Return the parts whose words are others than the protocol's own."""
-    if given and not own:
-        raise ValueError("parts: this rubric is asked whole")
-    _check_names(given, list(own), "parts")
-    changed = {name: own[name].model_copy(update=words.model_dump(exclude_none=True)) for name, words in given.items()}
+def _reword_parts(own: Mapping[str, PartText], changes: Mapping[str, PartWords]) -> dict[str, PartText]:
+    """Return the questions about parts whose text differs from the protocol's."""
+    if changes and not own:
+        raise ValueError("parts: this rubric has no questions about parts of an edit")
+    _check_names(changes, list(own), "parts")
+    changed = {
+        name: own[name].model_copy(update=words.model_dump(exclude_none=True)) for name, words in changes.items()
+    }
     return {name: text for name, text in changed.items() if text != own[name]}
 
 
 def list_words(rubric: Rubric, parts: Mapping[str, PartText] = NO_PARTS) -> dict[str, Any]:
-    """Return all words of a rubric as a rewording has them, without the sentences around it; read back, nothing changes."""
+    """Return the texts of a rubric in the form of a rewording that changes nothing, without the sentences around it."""
     answer = rubric.answer
     words: dict[str, Any] = {"extends": f"{rubric.protocol}/{rubric.name}", "title": rubric.title}
     words["question"] = rubric.question
@@ -324,10 +347,10 @@ def _reword_answer(answer: Answer, meanings: Mapping[str, str]) -> Answer:
         _check_names(meanings, [check.key for check in answer.checks])
         checks = tuple(x.model_copy(update={"question": meanings.get(x.key, x.question)}) for x in answer.checks)
         return answer.model_copy(update={"checks": checks})
-    raise ValueError("meanings: this rubric's answer has nothing to explain")
+    raise ValueError("meanings: this rubric's answer has no labels, bands or checks")
 
 
-def _check_names(given: Mapping[str, Any], names: Sequence[str], field: str = "meanings") -> None:
-    for name in given:
+def _check_names(changes: Mapping[str, Any], names: Sequence[str], field: str = "meanings") -> None:
+    for name in changes:
         if name not in names:
             raise ValueError(f'{field}: there is no "{name}"; there are: {", ".join(names)}')

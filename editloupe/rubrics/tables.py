@@ -1,7 +1,7 @@
-"""Tables: one as it is printed, and how a paper lays out its own with one row per model.
+"""Printed tables, and layouts of a paper's tables with one row per model.
 
-A layout is data: columns that are means of edits, or averages of such means. `evals/stats/scores/paper_tables.py` fills it in
-for any number of models and runs, with intervals on demand. A paper's tables and a report's scores come from the same numbers.
+A layout is data: its columns are means over edits, or averages of such means. `evals/stats/scores/paper_tables.py` fills it in
+for any number of models and runs, with intervals on demand. A paper's tables and a report's scores use the same numbers.
 """
 
 from __future__ import annotations
@@ -15,32 +15,38 @@ from editloupe.types import Edit
 
 Cell = str | int | float | None
 NO_MODEL = "(no model)"
-"""The name of a row of edits that name no editing model."""
+"""Row name of edits without an editing model."""
 TOTAL = "total"
-"""The measure that is an edit's own score, by the protocol's arithmetic."""
+"""Name of the measure that is the edit's score by the protocol's arithmetic."""
 Measure = Callable[[Edit, Mapping[str, float]], float | None]
-"""Makes a number from those of an edit's criteria (0 to 100) that were judged; None where one is missing that it needs."""
+"""Computes a number from an edit's judged criteria (0 to 100), or returns None if a required criterion is missing."""
 
 
 @dataclass(frozen=True)
 class PrintedTable:
-    """One table, from whatever makes it to the page: the first column is text, the others are numbers."""
+    """A table of a report or a paper. It displays itself in terminals and notebooks.
+
+    Args:
+        title: Title; empty if a heading above the table is enough.
+        columns: Column titles. The first column is text, the others are usually numbers.
+        rows: One tuple of cells per row, as long as `columns`.
+        notes: Sentences below the table.
+        protocol: Name of the protocol that the table belongs to, in a report.
+        numbers: Numbers of the table in the paper.
+        figure: Name of the figure that shows the same data.
+    """
 
     title: str
-    """Empty for a table under a heading that says enough."""
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
     protocol: str = ""
-    """Whose table it is, in a report."""
     numbers: tuple[str, ...] = ()
-    """Its numbers in the paper."""
     figure: str = ""
-    """The name of the figure that shows the same."""
 
     @property
     def note(self) -> str:
-        """All notes as one text."""
+        """All notes as a single text."""
         return " ".join(filter(None, self.notes))
 
     def to_pandas(self) -> Any:
@@ -59,25 +65,25 @@ class PrintedTable:
 
 
 Section = PrintedTable
-"""Its name in packages of papers written before 0.3."""
+"""Former name of PrintedTable, for packages written before 0.3."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a measure over the edits of some kinds."""
+    """The mean of a measure over all edits of some kinds."""
 
     measure: str
-    """A criterion, TOTAL, or the name of one of the layout's own measures."""
+    """A criterion, TOTAL, or a name in `Layout.measures`."""
     kinds: tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
 class Average:
-    """The plain mean of several values: of all of them, or of those that are there."""
+    """The unweighted mean of several values."""
 
     parts: tuple[Value, ...]
     complete: bool = False
-    """Whether there is no average where one of the values is missing."""
+    """Whether all values are required. If False, missing values are left out of the mean."""
 
 
 Value = Mean | Average
@@ -93,24 +99,25 @@ class Column:
 
 @dataclass(frozen=True)
 class Layout:
-    """One table with one row a model."""
+    """The layout of a table with one row per model."""
 
     title: str
     columns: tuple[Column, ...]
     kind: Callable[[Edit], Hashable]
-    """Tells edits apart: their type, or whatever the columns speak of; an edit of a kind that no column names is left out."""
+    """Returns the kind of an edit, such as its type. Edits of a kind that no column names are left out."""
     keep: Callable[[Edit], bool] | None = None
-    """Which edits the table is about; all of them where nothing is said."""
+    """Returns whether an edit belongs to the table; None for all edits."""
     measures: Mapping[str, Measure] = field(default_factory=dict)
+    """Further measures, by name."""
     scale: Callable[[float], float] | None = None
-    """Leads from 0 to 100 to the numbers the paper prints; measures of the layout's own are on that scale already."""
+    """Converts criteria and TOTAL from 0 to 100 to the paper's scale; `measures` must already be on that scale."""
     spread: bool = False
-    """Whether each mean comes with its standard deviation over repeats."""
+    """Whether each mean is printed with its standard deviation over repeats."""
     notes: tuple[str, ...] = ()
 
 
 def list_means(value: Value) -> Iterator[Mean]:
-    """Yield the means that a value is made of.
+    """Yield all means that a value depends on.
 
     >>> [mean.measure for mean in list_means(Average((Mean("a", ("x",)), Average((Mean("b", ("x",)),)))))]
     ['a', 'b']
@@ -123,5 +130,5 @@ def list_means(value: Value) -> Iterator[Mean]:
 
 
 def average_column(title: str, values: Iterable[Value], complete: bool = False) -> Column:
-    """Return the column that averages others."""
+    """Return a column with the average of several values."""
     return Column(title, Average(tuple(values), complete))

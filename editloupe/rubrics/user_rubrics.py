@@ -1,6 +1,6 @@
-"""Rubrics of the user's own, alone or beside a paper's, one YAML file each, and other words for bundled ones.
+"""Rubrics in the user's YAML files, used alone, together with a paper's or to reword a bundled one.
 
-Every mistake in a file is told in one sentence.
+Every mistake in a file raises UserError with a one-sentence message.
 """
 
 from __future__ import annotations
@@ -29,75 +29,77 @@ MARKS = " \t\r\n*_`#>\"'“”‘’"
 
 
 class OwnOracle(Record):
-    """The oracle mode of a rubric of one's own: what is shown where the targets of an edit are annotated."""
+    """The oracle mode of a user rubric, for edits with annotated targets."""
 
     targets: Literal["whole", "crops", "white"] = "crops"
-    """Crops round each target, judged one by one; or whole pictures with the targets painted white, or as they are."""
+    """How targets are shown: a crop around each target, judged separately; whole pictures; or targets painted white."""
     pictures: tuple[str, ...] = Field(("source", "edited"), min_length=1)
     setting: str = Field(min_length=1)
     notes: tuple[str, ...] = ()
     tools: bool = False
 
     def mode(self) -> ModeText:
-        """Return the mode as a rubric has it."""
+        """Return the mode in the form that a rubric stores."""
         images = tuple(roles.role_to_name(role) for role in self.pictures)
         return ModeText(setting=self.setting, images=images, tools=self.tools, notes=self.notes, targets=self.targets)
 
 
 class OwnTools(Record):
-    """The tools mode of a rubric of one's own, where its words are not to be made from the plain mode's."""
+    """The tools mode of a user rubric, if its text is not derived from plain mode."""
 
     setting: str = Field(min_length=1)
     notes: tuple[str, ...] = ()
 
 
 class OwnRubric(Record):
-    """What a file with a rubric of one's own may say."""
+    """The fields of a user's rubric file."""
 
     name: str = Field(pattern=WORD)
-    """The criterion's name in runs and tables: small letters, digits and underscores."""
+    """Name of the criterion in runs and tables: lower-case letters, digits and underscores."""
     title: str = ""
     question: str = Field(min_length=1)
     pictures: tuple[str, ...] = Field(("source", "edited"), min_length=1)
     """Roles of the pictures, in the order they are shown."""
     optional_pictures: tuple[str, ...] = ()
-    """Roles that are shown where an edit has them."""
+    """Roles of pictures that are shown if the edit has them."""
     setting: str = ""
-    """What the judge is told about the pictures; else their names are listed."""
+    """Sentence that tells the judge which pictures it sees; if empty, their names are listed."""
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tells: tuple[Telling, ...] = ("instruction", "type", "hint")
     tools: OwnTools | None = None
-    """What is said where the judge has tools; without it, what plain mode says and three notes on calling them."""
+    """Text of tools mode; if None, the text of plain mode with three notes on calling tools."""
     oracle: OwnOracle | None = None
-    """How it is asked where targets are annotated; without it there is no oracle mode."""
+    """Oracle mode; None if the rubric has none."""
     answer: Answer
     examples: tuple[Example, ...] = ()
     wording: Mapping[str, Any] = Field(default_factory=dict)
-    """Sentences around the rubric: fields of Wording."""
+    """Replacements of the sentences around the rubric, by field of Wording."""
 
     @field_validator("wording")
     @classmethod
-    def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return check_wording(given)
+    def _check_wording(cls, wording: Mapping[str, Any]) -> Mapping[str, Any]:
+        return check_wording(wording)
 
     @field_validator("pictures", "optional_pictures")
     @classmethod
-    def _are_roles(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for role in given:
+    def _check_roles(cls, roles: tuple[str, ...]) -> tuple[str, ...]:
+        for role in roles:
             if not role.replace("_", "").isalnum() or role != role.lower():
-                raise ValueError(f'"{role}" is no role; write small letters, digits and underscores, such as reference')
-        return given
+                raise ValueError(
+                    f'"{role}" is not a role; use lower-case letters, digits and underscores, such as reference'
+                )
+        return roles
 
     @field_validator("answer", mode="before")
     @classmethod
-    def _in_short(cls, given: Any) -> Any:
-        return _expand_answer(given)
+    def _expand_answer(cls, answer: Any) -> Any:
+        return _expand_answer(answer)
 
     @field_validator("answer")
     @classmethod
-    def _can_be_given(cls, answer: Answer) -> Answer:
-        """A judge's label is read without quotes, stars and a full stop around it, between tags."""
+    def _check_labels(cls, answer: Answer) -> Answer:
+        """Refuse labels that cannot be read back: a reply's label is stripped of quotes, stars and a final full stop."""
         for label in answer.labels if isinstance(answer, LabelAnswer) else ():
             bare = label.name.strip(MARKS).rstrip(".!").strip(MARKS)
             if label.name != " ".join(bare.split()) or "<" in label.name or ">" in label.name:
@@ -105,26 +107,26 @@ class OwnRubric(Record):
         return answer
 
     @model_validator(mode="after")
-    def _each_picture_once(self) -> OwnRubric:
+    def _check_pictures(self) -> OwnRubric:
         twice = [role for role in self.pictures if self.pictures.count(role) > 1 or role in self.optional_pictures]
         if twice:
-            raise ValueError(f'the picture "{twice[0]}" is named twice')
+            raise ValueError(f'the picture "{twice[0]}" is listed twice')
         return self
 
     def rubric(self, source: str, protocol: str = OWN) -> Rubric:
-        """Return the rubric as the judge is asked it."""
+        """Return the complete rubric with all its modes."""
         names = [roles.role_to_name(role) for role in self.pictures]
         maybe = [roles.role_to_name(role) for role in self.optional_pictures]
-        shown = f"You see {_join_names(names)}."
+        setting = f"You see {_join_names(names)}."
         if maybe:
-            shown += f" After that comes {_join_names(maybe)}, where the edit has it."
+            setting += f" After that comes {_join_names(maybe)}, where the edit has it."
         images = (*names, *(f"{name}{roles.OPTIONAL}" for name in maybe))
-        modes: dict[Mode, ModeText] = {"plain": ModeText(setting=self.setting or shown, images=images)}
+        modes: dict[Mode, ModeText] = {"plain": ModeText(setting=self.setting or setting, images=images)}
         if self.tools:
             modes["tools"] = ModeText(setting=self.tools.setting, images=images, tools=True, notes=self.tools.notes)
         if self.oracle:
             modes["oracle"] = self.oracle.mode()
-        made = Rubric(
+        rubric = Rubric(
             protocol=protocol,
             criterion=self.name,
             title=self.title or self.name.replace("_", " ").capitalize(),
@@ -138,48 +140,64 @@ class OwnRubric(Record):
             tells=self.tells,
             wording=Wording.model_validate(self.wording),
         )
-        return add_tools_mode(made)
+        return add_tools_mode(rubric)
 
 
 def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
-    """Return a protocol of the user's own rubrics, or a bundled one in the user's words, or with own rubrics beside it."""
-    read = [(Path(file), one) for file in files for one in _read_file(Path(file))]
-    rewordings = [(file, one) for file, one in read if isinstance(one, Rewording)]
-    own = [(file, one) for file, one in read if isinstance(one, OwnRubric)]
+    """Build a protocol from YAML files of the user.
+
+    A file holds either a new rubric or a rewording of a bundled one (field `extends` or `rewordings`).
+
+    Args:
+        protocol: Name of the protocol to extend or reword. If None, the rewordings name it; without rewordings the new
+            rubrics form a protocol of their own.
+        files: Paths of YAML files.
+
+    Returns:
+        A protocol of the new rubrics alone, or the named protocol with its rubrics reworded and the new ones added. Added
+        rubrics do not enter the paper's scores.
+
+    Raises:
+        UserError: If a file cannot be read or is invalid, if rewordings name several protocols, or if a new rubric has the
+            name of another one.
+    """
+    contents = [(Path(file), content) for file in files for content in _read_file(Path(file))]
+    rewordings = [(file, content) for file, content in contents if isinstance(content, Rewording)]
+    own = [(file, content) for file, content in contents if isinstance(content, OwnRubric)]
     if not rewordings and protocol in (None, OWN):
         return _build_own_protocol(own)
-    found = _reword_protocol(protocol, rewordings) if rewordings else get_protocol(str(protocol))
-    return _add_own_rubrics(found, own) if own else found
+    base = _reword_protocol(protocol, rewordings) if rewordings else get_protocol(str(protocol))
+    return _add_own_rubrics(base, own) if own else base
 
 
-def _add_own_rubrics(found: Protocol, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
-    """Return a protocol that asks own criteria beside the paper's; where it has an oracle mode, they see whole pictures in it."""
-    for file, one in read:
-        if one.name in found.criteria:
+def _add_own_rubrics(base: Protocol, own: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
+    """Return the protocol with user rubrics added. In its oracle mode, they are shown whole pictures."""
+    for file, rubric in own:
+        if rubric.name in base.criteria:
             raise UserError(
-                f"{file.name}: {found.title} has a criterion {one.name} itself; give yours another name, or reword that one "
-                f"with extends: {found.name}/{one.name}"
+                f"{file.name}: {base.title} already has a criterion {rubric.name}; rename yours, or reword the existing one "
+                f"with extends: {base.name}/{rubric.name}"
             )
     added = tuple(
         rubric.model_copy(update={"modes": {"oracle": rubric.modes["plain"], **rubric.modes}})
-        for rubric in _build_rubrics(read, OWN)
+        for rubric in _build_rubrics(own, OWN)
     )
-    sources = ", ".join(file.name for file, _ in read)
-    asked = _PaperWithOwnRubrics(found, frozenset(rubric.criterion for rubric in added))
+    sources = ", ".join(file.name for file, _ in own)
+    extended = _PaperWithOwnRubrics(base, frozenset(rubric.criterion for rubric in added))
     return replace(
-        found,
-        source=f"{found.source}; beside it {sources}",
-        rubrics=(*found.rubrics, *added),
-        make_cases=asked.make_cases,
-        choose=asked.choose,
-        settle=asked.settle,
+        base,
+        source=f"{base.source}; beside it {sources}",
+        rubrics=(*base.rubrics, *added),
+        make_cases=extended.make_cases,
+        choose=extended.choose,
+        settle=extended.settle,
         beside=tuple(rubric.criterion for rubric in added),
     )
 
 
 @dataclass(frozen=True)
 class _PaperWithOwnRubrics:
-    """Asks own criteria of every edit by whole pictures, and leaves a paper's criteria to the paper."""
+    """Applies the paper's functions to the paper's criteria, and the defaults to the user's."""
 
     paper: Protocol
     own: frozenset[str]
@@ -197,7 +215,11 @@ class _PaperWithOwnRubrics:
 
 
 def build_own_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
-    """Return the cases of a rubric of one's own: whole pictures by role, or what its oracle mode makes of the targets."""
+    """Return the cases of a user rubric: one with whole pictures, or in oracle mode what `targets` says.
+
+    Raises:
+        MissingInput: If a picture is missing, or oracle mode needs target boxes that the edit lacks.
+    """
     text = rubric.modes[mode]
     if mode != "oracle" or text.targets == "whole":
         return roles.build_cases(edit, rubric, mode, album)
@@ -216,94 +238,107 @@ def build_own_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> lis
 
 
 def collect_own_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
-    """Return the targets, where the pictures of a case depend on them."""
+    """Return the target boxes if the pictures of a case depend on them."""
     if mode != "oracle" or rubric.modes[mode].targets == "whole":
         return {}
     return {"target_boxes": [list(box) for box in edit.target_boxes]}
 
 
 def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: str, **more: Any) -> Protocol:
-    """Return the protocol of a paper whose rubrics are the YAML files of a folder, by name, one criterion each.
+    """Build the protocol of a paper from a folder with one YAML file per criterion.
 
-    `more` are further fields of Protocol: types, edit_score, levels, arithmetic and so on.
+    Criteria are in the order of the file names. The default mode is plain, and pictures are shown by role.
+
+    Args:
+        folder: Folder with files that end in `.yaml`.
+        name: Name of the protocol on the command line and in runs.
+        title: Name as the paper writes it.
+        source: Citation of the paper.
+        **more: Further fields of `Protocol`, such as `types`, `edit_score`, `levels` or `arithmetic`.
+
+    Returns:
+        The protocol. Pass it to `Paper`, and the paper to `register`.
+
+    Raises:
+        UserError: If the folder has no rubric, a file is invalid or rewords another rubric, or two files have the same name.
     """
     files = sorted(Path(folder).glob("*.yaml"))
     if not files:
-        raise UserError(f"{folder} holds no rubric, a file that ends in .yaml")
-    read = [(file, one) for file in files for one in _read_file(file) if isinstance(one, OwnRubric)]
-    if len(read) < len(files):
-        raise UserError(f"{folder} holds a file that rewords another rubric; a paper has rubrics of its own")
-    rubrics = _build_rubrics(read, name)
-    given = {"default_mode": "plain", "make_cases": build_own_cases, "case_facts": collect_own_facts, **more}
-    return Protocol(name=name, title=title, source=source, rubrics=rubrics, **given)
+        raise UserError(f"{folder} has no rubric file (*.yaml)")
+    contents = [(file, content) for file in files for content in _read_file(file) if isinstance(content, OwnRubric)]
+    if len(contents) < len(files):
+        raise UserError(f"{folder} has a file that rewords another rubric; a paper needs complete rubrics")
+    rubrics = _build_rubrics(contents, name)
+    fields = {"default_mode": "plain", "make_cases": build_own_cases, "case_facts": collect_own_facts, **more}
+    return Protocol(name=name, title=title, source=source, rubrics=rubrics, **fields)
 
 
-def _build_own_protocol(read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
+def _build_own_protocol(own: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
     return Protocol(
         name=OWN,
-        title="Your rubric" if len(read) == 1 else "Your rubrics",
-        source=", ".join(file.name for file, _ in read),
-        rubrics=_build_rubrics(read, OWN),
+        title="Your rubric" if len(own) == 1 else "Your rubrics",
+        source=", ".join(file.name for file, _ in own),
+        rubrics=_build_rubrics(own, OWN),
         default_mode="plain",
         make_cases=build_own_cases,
         case_facts=collect_own_facts,
     )
 
 
-def _build_rubrics(read: Sequence[tuple[Path, OwnRubric]], protocol: str) -> tuple[Rubric, ...]:
-    names = [one.name for _, one in read]
+def _build_rubrics(own: Sequence[tuple[Path, OwnRubric]], protocol: str) -> tuple[Rubric, ...]:
+    names = [rubric.name for _, rubric in own]
     if len(set(names)) < len(names):
         raise UserError(f'two rubric files have the name "{next(n for n in names if names.count(n) > 1)}"')
-    return tuple(one.rubric(file.name, protocol) for file, one in read)
+    return tuple(rubric.rubric(file.name, protocol) for file, rubric in own)
 
 
-def _reword_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
-    names = {one.protocol for _, one in read} | ({protocol} if protocol else set())
+def _reword_protocol(protocol: str | None, rewordings: Sequence[tuple[Path, Rewording]]) -> Protocol:
+    names = {rewording.protocol for _, rewording in rewordings} | ({protocol} if protocol else set())
     if len(names) > 1:
         raise UserError(f"the rubric files reword {' and '.join(sorted(names))}; one run is judged by one protocol")
-    found = get_protocol(names.pop())
-    rubrics = list(found.rubrics)
-    for file, one in read:
-        place = one.place(rubrics, file.name)
+    base = get_protocol(names.pop())
+    rubrics = list(base.rubrics)
+    for file, rewording in rewordings:
+        index = rewording.find_index(rubrics, file.name)
         try:
-            rubrics[place] = reword_rubric(rubrics[place], one, found.parts)
+            rubrics[index] = reword_rubric(rubrics[index], rewording, base.parts)
         except ValueError as error:
             raise UserError(f"{file.name}: {error}") from None
-    return replace(found, rubrics=tuple(rubrics))
+    return replace(base, rubrics=tuple(rubrics))
 
 
 class RewordingFile(Record):
-    """Other words for several rubrics of a protocol in one file."""
+    """A file that rewords several rubrics of a protocol."""
 
     wording: Mapping[str, Any] = Field(default_factory=dict)
-    """Sentences around all of them."""
+    """Replacements of the sentences around all of these rubrics."""
     rewordings: tuple[Rewording, ...] = Field(min_length=1)
 
     @field_validator("wording")
     @classmethod
-    def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return check_wording(given)
+    def _check_wording(cls, wording: Mapping[str, Any]) -> Mapping[str, Any]:
+        return check_wording(wording)
 
 
 def _read_file(file: Path) -> Sequence[OwnRubric | Rewording]:
     content = read_yaml(file)
     if not isinstance(content, dict):
-        raise UserError(f"{file.name} must hold fields with values, such as question: …")
+        raise UserError(f"{file.name} must contain fields with values, such as question: …")
     try:
         if "rewordings" in content:
             several = RewordingFile.model_validate(content)
             shared = several.wording
-            return [one.model_copy(update={"wording": {**shared, **one.wording}}) for one in several.rewordings]
+            return [item.model_copy(update={"wording": {**shared, **item.wording}}) for item in several.rewordings]
         return [(Rewording if "extends" in content else OwnRubric).model_validate(content)]
     except ValidationError as error:
         raise UserError(f"{file.name}: {describe_validation_error(error)}") from None
 
 
-def _expand_answer(given: Any) -> Any:
-    """Return an answer in full, where bands, labels or checks were given as a mapping from name to text."""
-    if not isinstance(given, Mapping):
-        return given
-    full = dict(given)
+def _expand_answer(answer: Any) -> Any:
+    """Return an answer with bands, labels and checks as lists if they are mappings from name to text."""
+    if not isinstance(answer, Mapping):
+        return answer
+    full = dict(answer)
     if isinstance(bands := full.get("bands"), Mapping):
         full["bands"] = [_parse_band(str(numbers), str(text)) for numbers, text in bands.items()]
     if isinstance(labels := full.get("labels"), Mapping):
@@ -317,9 +352,9 @@ def _expand_answer(given: Any) -> Any:
 
 
 def _check_word(name: Any, what: str) -> str:
-    """Return a name as it was written; what YAML takes for something else cannot be known as it was written."""
+    """Return a name as text; raise ValueError if YAML read it as another type, because its spelling is then lost."""
     if isinstance(name, bool) or not isinstance(name, (str, int)):
-        raise ValueError(f'{str(name).lower()} is no word in YAML; write the {what} in quotes, such as "true"')
+        raise ValueError(f'{str(name).lower()} is not a text in YAML; write the {what} in quotes, such as "true"')
     return str(name)
 
 
@@ -328,7 +363,7 @@ def _parse_band(numbers: str, text: str) -> dict[str, Any]:
     try:
         ends = int(low), int(high or low)
     except ValueError:
-        raise ValueError(f'"{numbers}" is no band; write a number or two with a dash, such as 3-4') from None
+        raise ValueError(f'"{numbers}" is not a band; write one number, or two with a dash, such as 3-4') from None
     name, colon, meaning = text.partition(":")
     short = colon and len(name) <= 40
     return {

@@ -104,7 +104,7 @@ def test_a_papers_layout_is_judged_by_its_protocol_and_a_language_that_was_not_r
         ),
         (
             ["--results", "outputs", "--protocol", "vibe"],
-            'line 1: edit 1 does not say which task of VIBE it is ("Change Color" is none of them)',
+            'line 1: edit 1 does not say which task of VIBE it is ("Change Color" is not one of them)',
         ),
         (["--model", "A"], "--model and --language pick among outputs, and go with --results"),
         (["--results", "outputs", "--language", "fr"], 'the languages are en and cn, not "fr"'),

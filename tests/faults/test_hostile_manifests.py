@@ -299,7 +299,7 @@ def test_results_outside_their_folder_are_not_taken(tmp_path: Path) -> None:
         (b"prices:\n  openai:x: {input: .inf, output: 2}\n", "openai:x: input"),
         (b"prices:\n  openai:x: {input: .nan, output: 2}\n", "openai:x: input"),
         (b"prices:\n  openai:x: {input: 1}\n", "openai:x: output is missing"),
-        (b"prices:\n  openai:x: {input: 1, output: 2}\n  openai:x: {input: 1, output: 3}\n", "stands twice"),
+        (b"prices:\n  openai:x: {input: 1, output: 2}\n  openai:x: {input: 1, output: 3}\n", "is listed twice"),
         (b"prices: {1: {input: 1, output: 2}}\n", "is not a price file"),
         (b"prices: [a, b]\n", "is not a price file"),
         (b"- 1\n", "is not a price file"),

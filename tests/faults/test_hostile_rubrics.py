@@ -45,18 +45,18 @@ def test_labels_stay_the_words_they_are(words: tuple[str, str], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (f"{LABELS}    true: a\n    false: b\n", "true is no word in YAML; write the label in quotes"),
-        (f"{LABELS}    ~: a\n    b: b\n", "is no word in YAML"),
+        (f"{LABELS}    true: a\n    false: b\n", "true is not a text in YAML; write the label in quotes"),
+        (f"{LABELS}    ~: a\n    b: b\n", "is not a text in YAML"),
         (
             f"{LABELS}    - {{name: true, score: 1, meaning: x}}\n    - {{name: b, score: 2, meaning: x}}\n",
-            "put it in quotes",
+            "write it in quotes",
         ),
         (f"{LABELS}    good: a\n    Good: b\n", 'the labels "good" and "Good" are read as the same word'),
         (f"{LABELS}    very  good: a\n    Very good: b\n", "read as the same word"),
         (f"{LABELS}    Wow!: a\n    b: b\n", "without marks around it"),
         (f"{LABELS}    a<b: a\n    b: b\n", "without < or >"),
         (f"{LABELS}    ' ': a\n    b: b\n", "has no name"),
-        (f"{LABELS}    a: a\n    a: b\n", '"a" stands twice'),
+        (f"{LABELS}    a: a\n    a: b\n", '"a" is listed twice'),
         (
             f"{LABELS}    - {{name: a, score: 1, meaning: x}}\n    - {{name: b, score: 1, meaning: x}}\n",
             "all labels have the same score",
@@ -87,7 +87,7 @@ def test_labels_stay_the_words_they_are(words: tuple[str, str], tmp_path: Path) 
             "at most 20000 characters|is not a formula",
         ),
         (f"{CHECKS}  checks: {{a: x}}\n  score: {'(' * 300}a{')' * 300}\n", "is not a formula"),
-        (f"{CHECKS}  checks: {{a: x}}\n  score: a.__class__\n", "may hold names"),
+        (f"{CHECKS}  checks: {{a: x}}\n  score: a.__class__\n", "may contain only names"),
         (f"{CHECKS}  checks:\n    - {{key: a, question: x, values: {{'0': .inf}}}}\n", "use a number up to"),
         (
             f"{CHECKS}  checks:\n    - {{key: a, question: x, values: {{'yes': 0, 'Yes': 1}}}}\n",
@@ -104,8 +104,8 @@ def test_labels_stay_the_words_they_are(words: tuple[str, str], tmp_path: Path) 
         ),
         ("!!python/object/apply:os.system [id]", "is not valid YAML"),
         ("x" * 400_000, "larger than the limit"),
-        ("", "must hold fields"),
-        ("just words", "must hold fields"),
+        ("", "must contain fields"),
+        ("just words", "must contain fields"),
     ],
 )
 def test_a_rubric_that_cannot_be_used_is_told_when_it_is_loaded(

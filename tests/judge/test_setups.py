@@ -185,7 +185,7 @@ def test_a_mistake_in_a_file_is_one_sentence(
         (f"{NOTES} {{replace: {{Ignore the: b}}}}", '"Ignore the" is in 2 of the notes; it must be in exactly one'),
         (
             f"{NOTES} {{replace: {{white areas: b, which hide: c}}}}",
-            '"which hide" is in a note that is replaced already',
+            '"which hide" is in a note that is already replaced',
         ),
     ],
 )

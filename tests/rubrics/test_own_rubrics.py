@@ -112,15 +112,15 @@ NUMBER = "name: x\nquestion: y\nanswer: {kind: number, low: 1, high: 5}\n"
 MISTAKES = {
     "no question": ("name: x\nanswer: {kind: yes_no}\n", "question is missing"),
     "no answer": ("name: x\nquestion: y\n", "answer is missing"),
-    "empty": ("", "must hold fields"),
-    "a list": ("- a\n", "must hold fields"),
+    "empty": ("", "must contain fields"),
+    "a list": ("- a\n", "must contain fields"),
     "not yaml": ("a: [", "not valid YAML"),
     "unknown field": (NUMBER + "colour: red\n", "colour is not a field"),
     "bad name": (NUMBER.replace("name: x", "name: My Rubric"), "name"),
     "unknown kind": (NUMBER.replace("number", "stars"), "answer"),
     "no room": (NUMBER.replace("high: 5", "high: 1"), "must exceed the lowest"),
     "gap in the bands": (NUMBER.replace("high: 5", "high: 5, bands: {5: a, 1-3: b}"), "must cover every number"),
-    "odd band": (NUMBER.replace("high: 5", "high: 5, bands: {best: a}"), "no band"),
+    "odd band": (NUMBER.replace("high: 5", "high: 5, bands: {best: a}"), "is not a band"),
     "one label": ("name: x\nquestion: y\nanswer: {kind: label, labels: {A: a}}\n", "labels"),
     "unknown gate": (
         "name: x\nquestion: y\nanswer: {kind: checks, checks: [{key: a, question: b, only_if: {c: '1'}}]}\n",
@@ -128,10 +128,10 @@ MISTAKES = {
     ),
     "formula on nothing": (
         "name: x\nquestion: y\nanswer: {kind: checks, checks: {a: b}, score: a * z}\n",
-        "speaks of z",
+        "unknown name z",
     ),
-    "odd role": (NUMBER + "pictures: [Source Image]\n", "no role"),
-    "picture twice": (NUMBER + "pictures: [edited, edited]\n", "named twice"),
+    "odd role": (NUMBER + "pictures: [Source Image]\n", "is not a role"),
+    "picture twice": (NUMBER + "pictures: [edited, edited]\n", "is listed twice"),
     "unknown protocol": ("extends: nobench/x\n", "no protocol"),
     "unknown criterion": ("extends: dlebench/beauty\n", "is not one rubric"),
     "several wordings": (
@@ -158,7 +158,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         tmp_path, EXAMPLES[0], EXAMPLES[3], EXAMPLES[0], EXAMPLES[0].replace("shadow_agreement", "visual_consistency")
     )
     with pytest.raises(
-        UserError, match=r"rubric3.yaml: DLEBench has a criterion visual_consistency itself; .* with extends:"
+        UserError, match=r"rubric3.yaml: DLEBench already has a criterion visual_consistency; .* with extends:"
     ):
         with_files("dlebench", [taken])
     with pytest.raises(UserError, match='no protocol "nobench"'):

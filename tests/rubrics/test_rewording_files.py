@@ -264,8 +264,8 @@ def test_reworded_questions_about_parts_are_other_questions(tmp_path: Path) -> N
     ("fields", "words"),
     [
         ("band_names: {nine: good}", 'band_names: there is no "nine"'),
-        ("answer_shape: a word", "answer_shape: this rubric's answer is no text"),
-        ("parts: {color_alter: {title: x}}", "parts: this rubric is asked whole"),
+        ("answer_shape: a word", "answer_shape: this rubric's answer is not a text"),
+        ("parts: {color_alter: {title: x}}", "parts: this rubric has no questions about parts of an edit"),
     ],
 )
 def test_words_for_what_a_rubric_does_not_have_are_told(fields: str, words: str, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_name_in_braces_that_is_misspelt_is_told_and_other_braces_stay(tmp_pat
     def worded(sentence: str) -> Path:
         return written(tmp_path, {"wording": {"judge": sentence}, "extends": "dlebench/visual_consistency"})
 
-    with pytest.raises(UserError, match=r'judge: "\{titel\}" would stay as it is; did you mean \{title\}\?'):
+    with pytest.raises(UserError, match=r'judge: "\{titel\}" would not be replaced; did you mean \{title\}\?'):
         reword_protocol("dlebench", [worded("Judge {titel}.")])
     reword_protocol("dlebench", [worded('Judge {title} as {x} or {"a": 1}.')])
 
@@ -286,6 +286,6 @@ def test_a_sentence_without_a_place_for_the_edit_s_own_text_is_refused(tmp_path:
     def worded(sentence: str) -> Path:
         return written(tmp_path, {"wording": {"instruction": sentence}, "extends": "dlebench/visual_consistency"})
 
-    with pytest.raises(UserError, match=r"instruction: without \{lines\} or \{quoted\} in it"):
+    with pytest.raises(UserError, match=r"instruction: the sentence needs \{lines\} or \{quoted\}"):
         reword_protocol("dlebench", [worded("This is what was asked.")])
     reword_protocol("dlebench", [worded("This was asked: {quoted}")])

@@ -1,4 +1,4 @@
-"""DLEBench: small objects, labels instead of numbers, three modes."""
+"""The protocol of DLEBench, which judges edits of small objects by labels in three modes."""
 
 from __future__ import annotations
 
@@ -14,28 +14,33 @@ from editloupe.rubrics.rubric_files import load_bundled_rubric
 from editloupe.types import Edit, Mode
 
 COUNTING = ("changecount", "count")
-"""The letters of the type whose targets are judged together."""
+"""Normalized names of the type whose targets are judged together."""
 
 
 def case_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
-    """Return the targets, where they are known; the boxes of a count are judged together."""
+    """Return the target boxes in oracle mode, and whether they are judged together."""
     if mode != "oracle":
         return {}
     return {"target_boxes": [list(box) for box in edit.target_boxes], "together": _judges_targets_together(edit)}
 
 
 def _judges_targets_together(edit: Edit) -> bool:
-    """True where all targets are judged at once: a count is a fact about all instances."""
+    """Return whether all targets are judged in one case, because a count concerns all instances."""
     return normalize_name(edit.instruction_type or "") in COUNTING
 
 
 def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
-    """Return the cases of one rubric: one in general, one a target where targets are judged one by one."""
+    """Return one case, or in oracle mode one case per target if targets are judged separately.
+
+    Raises:
+        MissingInput: If oracle mode lacks target boxes or a reference picture.
+    """
     source, edited = album.open(edit.source), album.open(edit.edited)
     boxes = check_boxes(edit, source)
     if mode != "oracle":
         return [Case(edit=edit, rubric=rubric, mode=mode, pictures={SOURCE: source.sha, EDITED: edited.sha})]
-    missing = [what for what, there in (("target boxes", boxes), ("a reference picture", edit.reference)) if not there]
+    needed = (("target boxes", boxes), ("a reference picture", edit.reference))
+    missing = [name for name, value in needed if not value]
     if missing:
         raise MissingInput(f"oracle mode needs {' and '.join(missing)} for edit {edit.id}")
     assert edit.reference is not None
@@ -86,7 +91,7 @@ TYPE_NAMES = {
     "objectreplacement": "Replace Object",
     "count": "Change Count",
 }
-"""Other names of them, by their letters."""
+"""Other names of the types, normalized."""
 
 DLEBENCH = Protocol(
     name="dlebench",

@@ -1,8 +1,7 @@
-"""DLEBench's benchmark and tables: the fields of its sample files, Table 1 and Table 4.
+"""The field names of DLEBench's sample files, and the layouts of its Tables 1 and 4.
 
-The paper names what a sample holds and prints the keys its metadata is made with (Table 15), but its files could not be
-seen when this was written, so the other spellings looked for are guesses at usual ones. Where the published files spell
-a field otherwise, these tables are the only place to change.
+The paper lists the keys of its metadata (Table 15). Its files were not available when this was written, so the other spellings
+are guesses. If the published files use other names, change only the tables below.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "target_boxes": ("target_boxes", "target_bboxes", "bboxes", "bbox", "target_box"),
     "reference": ("reference", "reference_image", "reference_image_path"),
 }
-"""Our field to the spellings it is looked for under, the first one present taken."""
+"""Manifest field to the names it may have in a sample; the first that is present is used."""
 QUESTIONS: Mapping[str, str] = {
     "material": "Change Material",
     "color": "Change Color",
@@ -35,7 +34,7 @@ QUESTIONS: Mapping[str, str] = {
     "object": "Replace Object",
     "count": "Change Count",
 }
-"""What the question behind an edit was about (`q_type`, Table 15) to the type that makes: Section 3, Metadata Construction."""
+"""Type of the question that an edit is derived from (`q_type`, Table 15) to instruction type (Section 3)."""
 OPERATIONS: Mapping[str, str] = {
     "altermaterial": "Change Material",
     "altercolor": "Change Color",
@@ -46,82 +45,82 @@ OPERATIONS: Mapping[str, str] = {
     "replaceobject": "Replace Object",
     "addobject": "Change Count",
 }
-"""The operation of an edit (`edit_ops`, Table 15) to its type, by letters; read where the question's type is not given."""
+"""Normalized operation of an edit (`edit_ops`, Table 15) to instruction type; used if there is no `q_type`."""
 PIPELINE = ("q_type", "edit_ops", "modified_object", "prompt_clean", "prompt_adv")
-"""Keys of Table 15 that stay as columns, for grouping: the target object is `modified_object`, the captions of the source and
-of the reference are `prompt_clean` and `prompt_adv`."""
+"""Keys of Table 15 that stay as columns for grouping. `modified_object` is the target; `prompt_clean` and `prompt_adv` are the
+captions of the source and of the reference."""
 
 
 def rename_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a DLEBench sample with our field names; captions and all other fields are kept under their own names.
+    """Return a DLEBench sample with the field names of a manifest. All other fields keep their names.
 
     >>> rename_fields({"source_image": "a.png", "edit_type": "change_color", "bbox": [1, 2, 3, 4], "caption": "a cup"})
     {'source': 'a.png', 'instruction_type': 'change_color', 'target_boxes': [[1, 2, 3, 4]], 'caption': 'a cup'}
     >>> rename_fields({"q_type": "location", "edit_ops": ["remove_object"], "edit_instruction": ["Removed the cup"]})
     {'instruction': 'Removed the cup', 'instruction_type': 'Removal Object', 'q_type': 'location', 'edit_ops': 'remove_object'}
     """
-    found: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     used: set[str] = set()
     for ours, spellings in FIELDS.items():
         for theirs in spellings:
             if values.get(theirs) is not None:
-                found[ours] = values[theirs]
+                renamed[ours] = values[theirs]
                 used.add(theirs)
                 break
     for ours in ("instruction", "instruction_type"):
-        if ours in found:
-            found[ours] = _first_value(ours, found[ours])
-    kept = {name: value for name, value in values.items() if name not in used}
-    kept |= {name: _unwrap_list(kept[name]) for name in PIPELINE if name in kept}
-    if not found.get("instruction_type") and (kind := _type_made(kept)):
-        found["instruction_type"] = kind
-    boxes = found.get("target_boxes")
+        if ours in renamed:
+            renamed[ours] = _first_value(ours, renamed[ours])
+    other = {name: value for name, value in values.items() if name not in used}
+    other |= {name: _unwrap_list(other[name]) for name in PIPELINE if name in other}
+    if not renamed.get("instruction_type") and (kind := _infer_type(other)):
+        renamed["instruction_type"] = kind
+    boxes = renamed.get("target_boxes")
     if isinstance(boxes, (list, tuple)) and boxes and isinstance(boxes[0], (int, float)):
-        found["target_boxes"] = [boxes]
-    return {**found, **kept}
+        renamed["target_boxes"] = [boxes]
+    return {**renamed, **other}
 
 
 def _unwrap_list(value: Any) -> Any:
-    """Return what a list holds where it holds one thing, as the pipeline writes its values."""
+    """Return the only item of a list, because the pipeline wraps single values in lists."""
     return value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
 
 
 def _first_value(name: str, value: Any) -> Any:
     value = _unwrap_list(value)
     if isinstance(value, (list, tuple)):
-        raise UserError(f'"{name}" must be one an edit, not a list of {len(value)}')
+        raise UserError(f'"{name}" must be a single value per edit, not a list of {len(value)}')
     return value
 
 
-def _type_made(values: Mapping[str, Any]) -> str | None:
-    """Return the type that question and operation make; one that neither names is kept as it is written."""
-    asked, done = values.get("q_type"), values.get("edit_ops")
-    if asked:
-        asked = _first_value("q_type", asked)
-        return QUESTIONS.get(normalize_name(str(asked)), str(asked))
+def _infer_type(values: Mapping[str, Any]) -> str | None:
+    """Return the instruction type from `q_type` or `edit_ops`. An unknown value is returned unchanged."""
+    question, operations = values.get("q_type"), values.get("edit_ops")
+    if question:
+        question = _first_value("q_type", question)
+        return QUESTIONS.get(normalize_name(str(question)), str(question))
     kinds = {
-        OPERATIONS.get(normalize_name(str(one)), str(one))
-        for one in (done if isinstance(done, (list, tuple)) else [done])
+        OPERATIONS.get(normalize_name(str(operation)), str(operation))
+        for operation in (operations if isinstance(operations, (list, tuple)) else [operations])
     }
     if len(kinds) > 1:
         raise UserError(f'"edit_ops" names operations of several types ({", ".join(sorted(kinds))}); an edit has one')
-    return kinds.pop() if done else None
+    return kinds.pop() if operations else None
 
 
 AVERAGE = "Average"
 
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
-    """Yield Tables 1 and 4; a type is the mean of its criteria, the average the plain mean over the types that are there.
+    """Yield Tables 1 and 4. A type is the mean of its criteria, and the average is the unweighted mean of present types.
 
-    Types of the user's own come behind the paper's seven. Table 1 needs both criteria and is left out where one was not asked.
+    Other types follow the paper's seven. Table 1 needs both criteria and is left out if one was not judged.
     """
     types = list(dict.fromkeys((*TYPES, *(edit.instruction_type for edit in edits if edit.instruction_type))))
-    asked = [rubric for rubric in DLEBENCH.rubrics if rubric.criterion in criteria]
-    if len(asked) == len(DLEBENCH.rubrics):
-        finals = [Average(tuple(Mean(rubric.criterion, (kind,)) for rubric in asked), complete=True) for kind in types]
+    judged = [rubric for rubric in DLEBENCH.rubrics if rubric.criterion in criteria]
+    if len(judged) == len(DLEBENCH.rubrics):
+        finals = [Average(tuple(Mean(rubric.criterion, (kind,)) for rubric in judged), complete=True) for kind in types]
         yield _build_layout("DLEBench, Table 1: final scores", types, finals)
-    for rubric in asked:
+    for rubric in judged:
         means = [Mean(rubric.criterion, (kind,)) for kind in types]
         yield _build_layout(f"DLEBench, Table 4: {rubric.title}", types, means)
 

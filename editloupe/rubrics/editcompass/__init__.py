@@ -1,4 +1,4 @@
-"""Edit-Compass: 36 tasks in six parts, five metrics from 1 to 5."""
+"""The protocol of Edit-Compass, which judges 36 tasks in six parts by five metrics from 1 to 5."""
 
 from __future__ import annotations
 

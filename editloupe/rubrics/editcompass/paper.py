@@ -1,6 +1,6 @@
-"""Edit-Compass's benchmark and tables.
+"""The reader of Edit-Compass's benchmark and the layouts of its tables.
 
-The benchmark lies in `Part*/<Task>/<Task>.json`, a model's results in `<en|cn>/Part*/<Task>/`. The tables are dimensions by
+The benchmark is in `Part*/<Task>/<Task>.json`, a model's results are in `<en|cn>/Part*/<Task>/`. The tables are dimensions by
 part (3 and 4) and tasks with their part's average (8 to 11), all from 1 to 5.
 """
 
@@ -36,18 +36,18 @@ from editloupe.types import Edit, UserError
 
 PROMPTS = ("prompt_en", "prompt_cn")
 READ = re.compile(r"save_id|source_image|reference_image_path|prompt_en|prompt_cn|hints")
-"""Fields that are read into an edit's own; the others, the booleans among them, are kept under their names."""
+"""Fields of an item that become fields of an edit. All others, such as the booleans, are stored in `extra`."""
 
 
 def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
-    """Stream the items of every task found, in every language."""
+    """Yield the items of every task in every language."""
     tasks = [(part, task) for part, names in PARTS.items() for task in names if _file(benchmark, part, task).is_file()]
     if not tasks:
-        raise UserError(f"{benchmark.data} holds no task of the form Part1/ADD/ADD.json")
+        raise UserError(f"{benchmark.data} has no task of the form Part1/ADD/ADD.json")
     for part, names in PARTS.items():
         for path in list_folders(benchmark.data / part):
             if path.name not in names and (path / f"{path.name}.json").is_file():
-                benchmark.note(f"{path} is no task of {part} ({', '.join(names)}): left out")
+                benchmark.note(f"{path} is skipped; it is not a task of {part} ({', '.join(names)})")
     for language in benchmark.languages:
         for part, task in tasks:
             for item in read_json_list(_file(benchmark, part, task)):
@@ -56,7 +56,7 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
 
 
 def find_part(edit: Edit) -> tuple[str, ...]:
-    """Name the language and the task of an item: a model is run on a task in a language as a whole."""
+    """Return the language and the task of an item, because a model is run on complete tasks in a language."""
     return edit.extra["language"], str(edit.instruction_type)
 
 
@@ -65,27 +65,27 @@ def _file(benchmark: Benchmark, part: str, task: str) -> Path:
 
 
 def _build_edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], language: str) -> Edit | None:
-    """Return an item in a language; None where it has no instruction in that language, nor a result."""
-    number, said = str(item.get("save_id") or "").strip(), str(item.get("source_image") or "").strip()
+    """Return an item in a language, or None if it has neither an instruction in that language nor a result."""
+    number, source_name = str(item.get("save_id") or "").strip(), str(item.get("source_image") or "").strip()
     instruction = str(item.get(f"prompt_{language}") or "").strip()
     where = f"{part}/{task}, item {number or '?'}"
-    place = benchmark.results / language / part / task
-    edited = picture_in(place, number) if number else None
-    if not number or not said or not instruction:
-        if number and said and not edited and any(str(item.get(prompt) or "").strip() for prompt in PROMPTS):
+    outputs = benchmark.results / language / part / task
+    edited = picture_in(outputs, number) if number else None
+    if not number or not source_name or not instruction:
+        if number and source_name and not edited and any(str(item.get(prompt) or "").strip() for prompt in PROMPTS):
             return None
         raise UserError(f'{where}: "save_id", "source_image" or "prompt_{language}" is missing')
     references = tuple(benchmark.path(name) for name in _list_files(item.get("reference_image_path")))
     more = {"references": references}
-    source = benchmark.path(said)
-    if clean := find_unmarked(said):
+    source = benchmark.path(source_name)
+    if clean := find_unmarked(source_name):
         more["annotated"] = (source,)
         source = benchmark.path(clean)
     return make_edit(
         where,
         id=f"{language}/{part}/{task}/{number}",
         source=source,
-        edited=edited or place / f"{number}.png",
+        edited=edited or outputs / f"{number}.png",
         instruction=instruction,
         instruction_type=task,
         hint=str(item.get("hints") or "").strip() or None,
@@ -96,8 +96,8 @@ def _build_edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, A
 
 
 def _list_files(value: Any) -> list[str]:
-    listed = value if isinstance(value, list) else [value] if value else []
-    return [str(item).strip() for item in listed if str(item).strip()]
+    items = value if isinstance(value, list) else [value] if value else []
+    return [str(item).strip() for item in items if str(item).strip()]
 
 
 LANGUAGES = {"en": ("Table 3", "English instructions"), "cn": ("Table 4", "Chinese instructions")}
@@ -107,7 +107,7 @@ BY_TASK: Mapping[str, tuple[str, ...]] = {
     "Table 10": ("Part2", "Part3"),
     "Table 11": ("Part5", "Part6"),
 }
-"""Tables and the parts whose tasks they show."""
+"""Tables, and the parts whose tasks they show."""
 HEADS: Mapping[str, str] = {
     "Part1": "General",
     "Part2": "Dynamic Manipulation",
@@ -116,17 +116,17 @@ HEADS: Mapping[str, str] = {
     "Part5": "Multi Image",
     "Part6": "Complex",
 }
-"""The parts as the heads of Tables 3 and 4 name them."""
+"""Names of the parts in the headings of Tables 3 and 4."""
 UNNAMED = "(no task)"
-"""The kind of items that name no task; they count as General."""
+"""Kind of items without a task. They count as General."""
 
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
-    """Yield the tables of every language there is; the averages are means over items."""
-    present = {find_part_number(_named(edit)) for edit in edits if _kind(edit) is not None}
-    spoken = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
+    """Yield the tables of every language. Averages are means over items."""
+    present = {find_part_number(_find_valid_task(edit)) for edit in edits if _kind(edit) is not None}
+    languages = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
     for language in sorted(
-        spoken, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
+        languages, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
     ):
         table, words = LANGUAGES.get(str(language), ("Tables 3 and 4", "no language given"))
         keep = _has_language(language)
@@ -156,7 +156,7 @@ def _build_layout(title: str, columns: Sequence[Column], keep: Callable[[Edit], 
 
 def _measure(name: str) -> Measure:
     def measure(edit: Edit, scores: Mapping[str, float]) -> float | None:
-        """Return an item's dimension; None where one of its metrics was asked and is unjudged."""
+        """Return an item's score on a dimension, or None if a metric that applies is unjudged."""
         wanted = [metric for metric in DIMENSIONS[name] if is_asked(edit, metric)]
         if not all(metric in scores for metric in wanted):
             return None
@@ -168,7 +168,7 @@ def _measure(name: str) -> Measure:
 _MEASURES = {name: _measure(name) for name in DIMENSIONS}
 
 
-def _named(edit: Edit) -> str | None:
+def _find_valid_task(edit: Edit) -> str | None:
     try:
         return find_task(edit)
     except UserError:

@@ -1,4 +1,4 @@
-"""Edit-Compass's arithmetic: three dimensions out of five metrics, a minimum rule, weights by category."""
+"""Edit-Compass's arithmetic, which combines five metrics into three dimensions and an overall score."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ WEIGHTS: Mapping[str, tuple[float, float, float]] = {
 }
 """Exponents of IA, VC and VQ by category (Appendix D)."""
 STYLE_WEIGHTS = (0.7, 0.3)
-"""Exponents of IA and VQ for style transfer, which has no VC; from the public script, the paper gives none."""
+"""Exponents of IA and VQ for style transfer, which has no VC. They are from the public script; the paper has none."""
 DIMENSIONS: Mapping[str, tuple[str, ...]] = {"IA": (IF, WA), "VC": (URC, IC), "VQ": (VQ,)}
 
 
 def score_dimension(name: str, metrics: Mapping[str, float]) -> float | None:
-    """Return a dimension, 1 to 5: the mean of those of its metrics that apply; None where none does.
+    """Return the score of a dimension, 1 to 5: the mean of its metrics that apply, or None if none applies.
 
     >>> score_dimension("VC", {"unedited_region_consistency": 4, "identity_consistency": 3})
     3.5
     """
-    known = [metrics[metric] for metric in DIMENSIONS[name] if metric in metrics]
-    return sum(known) / len(known) if known else None
+    values = [metrics[metric] for metric in DIMENSIONS[name] if metric in metrics]
+    return sum(values) / len(values) if values else None
 
 
 def score_overall(metrics: Mapping[str, float], task: str | None = None) -> float | None:
-    """Return an item's overall score, 1 to 5; None where a dimension is missing that its task has.
+    """Return an item's overall score, 1 to 5, or None if a dimension of its task is missing.
 
     >>> round(score_overall({"instruction_following": 4, "unedited_region_consistency": 5, "visual_quality": 3}), 4)
     4.1289
@@ -54,29 +54,29 @@ def score_overall(metrics: Mapping[str, float], task: str | None = None) -> floa
         parts, weights = (ia, vq), STYLE_WEIGHTS
     else:
         parts, weights = (ia, vc, vq), WEIGHTS[find_part_number(task)]  # type: ignore[assignment]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    values = [part for part in parts if part is not None]
+    if len(values) < len(parts):
         return None
-    if min(known) <= LOW:
-        return min(known)
+    if min(values) <= LOW:
+        return min(values)
     total = 1.0
-    for part, weight in zip(known, weights, strict=True):
-        total *= part**weight
-    return min(max(known), max(min(known), total))  # rounding must not carry it past its own parts
+    for value, weight in zip(values, weights, strict=True):
+        total *= value**weight
+    return min(max(values), max(min(values), total))  # rounding must not move it beyond its parts
 
 
 def to_hundred(value: float) -> float:
-    """Return a score of 1 to 5 as 0 to 100."""
+    """Convert a score from 1 to 5 to 0 to 100."""
     return (value - LOW) / (HIGH - LOW) * 100
 
 
 def to_five(value: float) -> float:
-    """Return a score of 0 to 100 as 1 to 5."""
+    """Convert a score from 0 to 100 to 1 to 5."""
     return LOW + value / 100 * (HIGH - LOW)
 
 
 def score_item(edit: Edit, scores: Mapping[str, float]) -> float | None:
-    """Return an item's overall score as 0 to 100; None where a metric is missing that it is asked."""
+    """Return an item's overall score, 0 to 100, or None if a metric that applies is missing."""
     wanted = [name for name in (IF, WA, URC, IC, VQ) if is_asked(edit, name)]
     if not all(name in scores for name in wanted):
         return None

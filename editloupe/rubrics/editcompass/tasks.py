@@ -1,4 +1,4 @@
-"""Edit-Compass's 36 tasks in six parts, and what each of them is asked."""
+"""Edit-Compass's 36 tasks in six parts, and the metrics and variants that apply to each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from editloupe.types import Edit
 IF, WA, URC = "instruction_following", "world_awareness", "unedited_region_consistency"
 IC, VQ = "identity_consistency", "visual_quality"
 FLAGS: Mapping[str, str] = {IF: "IF", WA: "WA", URC: "URC", IC: "IC", VQ: "VQ"}
-"""Criteria and the booleans of the data files that say whether an item is asked them."""
+"""Criteria, and the boolean fields of the data files that say whether they apply to an item."""
 STYLE_TRANSFER = "Style_Transfer"
 PARTS: Mapping[str, tuple[str, ...]] = {
     "Part1": (
@@ -46,7 +46,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "Part5": ("Multi_Image_Aware", "Multi_Image_Composition", "Virtual_Try_On"),
     "Part6": ("Complex_Instruction", "Complex_Paint_en", "Complex_Paint_cn"),
 }
-"""The folders of the data set, spelt as they are."""
+"""Tasks per part, spelt as the folders of the data set."""
 PART_NAMES: Mapping[str, str] = {
     "Part1": "General",
     "Part2": "Dynamic Manipulation",
@@ -56,38 +56,42 @@ PART_NAMES: Mapping[str, str] = {
     "Part6": "Complex",
 }
 IDENTITY_TASKS = ("Move", "Swap")
-"""Asked Identity Consistency where an item does not say: the two the paper names."""
+"""Tasks to which Identity Consistency applies if the item has no boolean; the paper names these two."""
 TASKS: tuple[str, ...] = tuple(task for tasks in PARTS.values() for task in tasks)
 PAINT = "Complex_Paint"
-"""How the two tasks begin whose sources have marks drawn on them; `edit_type` has it without the language."""
+"""Prefix of the two tasks whose sources have marks; `edit_type` has it without the language."""
 MARKED, CLEAN = ("EN", "CN"), "image"
-"""Folders of annotated copies, and the folder beside them that holds the same pictures without marks."""
+"""Folders of annotated sources, and the folder next to them with the same pictures without marks."""
 
 
-def _key(said: str) -> str:
-    return "".join(c for c in said.lower() if c.isalnum())
+def _key(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
 
 
 _BY_KEY = {_key(task): task for task in TASKS}
 
 
 def find_task(edit: Edit) -> str | None:
-    """Return an item's task; None where it names none, which is judged like a general edit."""
-    said = str(edit.instruction_type or edit.extra.get("task") or "").strip()
-    if not said:
+    """Return an item's task, or None if it does not name one. Such an item is judged as a general edit.
+
+    Raises:
+        MissingInput: If the paper does not have the task.
+    """
+    name = str(edit.instruction_type or edit.extra.get("task") or "").strip()
+    if not name:
         return None
-    if task := _BY_KEY.get(_key(said)):
+    if task := _BY_KEY.get(_key(name)):
         return task
-    raise MissingInput(f'edit {edit.id}: Edit-Compass has no task "{said}"; its tasks are: {", ".join(TASKS)}')
+    raise MissingInput(f'edit {edit.id}: Edit-Compass has no task "{name}"; its tasks are: {", ".join(TASKS)}')
 
 
-def find_task_in_path(said: str) -> str | None:
-    """Return the task whose folder a path leads through; None where it leads through none.
+def find_task_in_path(path: str) -> str | None:
+    """Return the task whose folder is part of a path, or None.
 
     >>> find_task_in_path("data/Part3/Chemical/images/7.png"), find_task_in_path("Part3/ADD/7.png")
     ('Chemical', None)
     """
-    for part, folder in pairwise(PurePosixPath(said.replace("\\", "/")).parts):
+    for part, folder in pairwise(PurePosixPath(path.replace("\\", "/")).parts):
         task = _BY_KEY.get(_key(folder))
         if task is not None and part.capitalize() == find_part_number(task):
             return task
@@ -95,12 +99,12 @@ def find_task_in_path(said: str) -> str | None:
 
 
 def find_task_of_item(item: Mapping[str, Any]) -> str | None:
-    """Return an item's task by its own fields, else by the paths of its pictures; None where none of them tells.
+    """Return an item's task from its fields, else from the paths of its pictures, or None.
 
-    A field `task` is returned as it is written, so that one the paper does not have is not passed over.
+    An unknown name in the field `task` is returned unchanged, so that it is reported later.
     """
-    if said := str(item.get("task") or "").strip():
-        return _BY_KEY.get(_key(said), said)
+    if name := str(item.get("task") or "").strip():
+        return _BY_KEY.get(_key(name), name)
     for name in ("sub_type", "edit_type"):
         if task := _BY_KEY.get(_key(str(item.get(name) or ""))):
             return task
@@ -108,35 +112,35 @@ def find_task_of_item(item: Mapping[str, Any]) -> str | None:
         if task := find_task_in_path(str(item.get(name) or "")):
             return task
     if _key(str(item.get("edit_type") or "")) == _key(PAINT):
-        return f"{PAINT}_en"  # the public script's reading of a paint item that does not say cn
+        return f"{PAINT}_en"  # as in the public script, a paint item is English unless it says cn
     return None
 
 
-def find_unmarked(said: str) -> str | None:
-    """Return the picture without marks that belongs to an annotated one; None for other pictures.
+def find_unmarked(path: str) -> str | None:
+    """Return the path of the picture without marks for an annotated picture, or None for other pictures.
 
     >>> find_unmarked("Part6/Complex_Paint_en/EN/7.png")
     'Part6/Complex_Paint_en/image/7.png'
     """
-    parts = PurePosixPath(said).parts
+    parts = PurePosixPath(path).parts
     if not any(part in MARKED for part in parts):
         return None
     return str(PurePosixPath(*(CLEAN if part in MARKED else part for part in parts)))
 
 
 def find_unmarked_source(item: Mapping[str, Any]) -> str | None:
-    """Return the source without marks of an item that is asked by marks drawn on its source; None for other items."""
+    """Return the path of the source without marks for an item of a paint task, or None for other items."""
     task = find_task_of_item(item) or ""
     return find_unmarked(str(item.get("source_image") or "")) if task.startswith(PAINT) else None
 
 
 def find_part_number(task: str | None) -> str:
-    """Return the part a task belongs to; an item without a task counts as General."""
+    """Return the part of a task. An item without a task belongs to General."""
     return next((part for part, tasks in PARTS.items() if task in tasks), "Part1")
 
 
 def is_asked(edit: Edit, criterion: str) -> bool:
-    """Say whether an item is asked a criterion: by its own boolean, else by its task (Appendix D)."""
+    """Return whether a criterion applies to an item, by the item's boolean or else by its task (Appendix D)."""
     flag = edit.extra.get(FLAGS[criterion])
     if isinstance(flag, bool):
         return flag
@@ -149,7 +153,7 @@ def is_asked(edit: Edit, criterion: str) -> bool:
 
 
 def find_undecided(edit: Edit, criteria: Sequence[str]) -> tuple[str, ...]:
-    """Return the criteria of which nothing tells whether an item is asked them: neither its booleans nor its task."""
+    """Return the criteria for which neither a boolean nor the task says whether they apply to an item."""
     if find_task(edit) is not None:
         return ()
     always = (IF, VQ)
@@ -157,7 +161,7 @@ def find_undecided(edit: Edit, criteria: Sequence[str]) -> tuple[str, ...]:
 
 
 def find_family(edit: Edit) -> str:
-    """Return the family of wordings an item belongs to: complex instruction, complex paint, multi-image or other."""
+    """Return the item's family of variants: complex instruction, complex paint, multi-image or other."""
     task = find_task(edit)
     if _key(str(edit.extra.get("edit_type", ""))) == _key(PAINT) or (task or "").startswith(PAINT):
         return "complex_paint"
@@ -167,7 +171,7 @@ def find_family(edit: Edit) -> str:
 
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
-    """Pick the wording of the item's family, or the one for all others, if the item is asked the criterion."""
+    """Return the variant of the item's family, or the one for other items; None if the criterion does not apply."""
     if not is_asked(edit, variants[0].criterion):
         return None
     family = find_family(edit)

@@ -1,4 +1,4 @@
-"""EditReward-Compass: preference pairs for reward models, judged candidate by candidate or both at once."""
+"""The protocol of EditReward-Compass, which judges preference pairs for reward models."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ EDITREWARD_COMPASS = Protocol(
 )
 
 PAPER = Paper(EDITREWARD_COMPASS)
-"""Its pairs are judged by `editloupe reward`; Table 5 holds the accuracies, judges as rows."""
+"""Pairs are judged by `editloupe reward`. Table 5 has one row of accuracies per judge."""

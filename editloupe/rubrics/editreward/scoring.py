@@ -1,4 +1,4 @@
-"""EditReward-Compass's rules: a pair is right if the winner scores strictly higher, or for a tie if the scores are equal."""
+"""EditReward-Compass's dimensions, rewards of candidates and rules for pairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from editloupe.types import Edit
 
 
 def read_published_rows() -> Mapping[str, tuple[float | None, ...]]:
-    """Return the paper's Table 5: IA, VC, VQ and AVG by method."""
+    """Return the paper's Table 5, which has IA, VC, VQ and AVG per method."""
     rows = load_bundled_yaml(files(__package__) / "published.yaml")
     return {str(method): tuple(row) for method, row in rows.items()}
 
@@ -25,26 +25,26 @@ PAIRWISE: Mapping[str, str] = {
     "VC": "pair_visual_consistency",
     "VQ": "pair_visual_quality",
 }
-"""Dimensions and the criteria both candidates are asked at once."""
+"""Criterion per dimension that compares both candidates in one question."""
 
 
 def find_dimension(edit: Edit) -> str | None:
-    """Return the dimension a pair is about; None where the edit names none, which means all of them."""
-    said = edit.extra.get("dimension")
-    if said is None:
+    """Return the dimension of a pair, or None for all dimensions if the edit does not name one."""
+    dimension = edit.extra.get("dimension")
+    if dimension is None:
         return None
-    if not isinstance(said, str) or said not in PAIRWISE:
-        raise MissingInput(f'edit {edit.id}: the dimension must be one of {", ".join(PAIRWISE)}, not "{said}"')
-    return str(said)
+    if not isinstance(dimension, str) or dimension not in PAIRWISE:
+        raise MissingInput(f'edit {edit.id}: the dimension must be one of {", ".join(PAIRWISE)}, not "{dimension}"')
+    return str(dimension)
 
 
 def is_pair(edit: Edit) -> bool:
-    """True where both candidates are to be judged in one question."""
+    """Return whether an edit has two candidates that are compared in one question."""
     return bool(edit.more_images.get("candidate_a") and edit.more_images.get("candidate_b"))
 
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
-    """Pick the question of the pair's dimension, or Edit-Compass's questions of that dimension for a single candidate."""
+    """Return the question of the pair's dimension, or Edit-Compass's question if the edit is a single candidate."""
     criterion, dimension = variants[0].criterion, find_dimension(edit)
     if criterion in PAIRWISE.values():
         wanted = [PAIRWISE[dimension]] if dimension else list(PAIRWISE.values())
@@ -55,11 +55,11 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
 
 
 def score_candidate(edit: Edit, scores: Mapping[str, float]) -> float | None:
-    """Return a candidate's reward, 0 to 100: its dimension's score, or the overall where no dimension is named."""
+    """Return a candidate's reward, 0 to 100: the score of its dimension, or the overall score if none is named."""
     dimension = find_dimension(edit)
     if is_pair(edit):
-        given = [scores[name] for name in PAIRWISE.values() if name in scores]
-        return sum(given) / len(given) if given else None
+        judged = [scores[name] for name in PAIRWISE.values() if name in scores]
+        return sum(judged) / len(judged) if judged else None
     if dimension is None:
         return compass.score_item(edit, scores)
     wanted = [name for name in compass.DIMENSIONS[dimension] if tasks.is_asked(edit, name)]
@@ -69,9 +69,10 @@ def score_candidate(edit: Edit, scores: Mapping[str, float]) -> float | None:
 
 
 def find_unknown(edit: Edit) -> str | None:
-    """Say which metrics of a candidate's dimension cannot be known; None where all of them can.
+    """Return a sentence on metrics that may or may not apply to a candidate, or None if that is decided for all.
 
-    A task that the paper does not have raises MissingInput.
+    Raises:
+        MissingInput: If the paper does not have the candidate's task.
     """
     dimension = find_dimension(edit)
     open_ = tasks.find_undecided(edit, compass.DIMENSIONS[dimension] if dimension else tuple(tasks.FLAGS))
@@ -79,26 +80,28 @@ def find_unknown(edit: Edit) -> str | None:
         return None
     flags = " and ".join(f'"{tasks.FLAGS[name]}"' for name in open_)
     return (
-        f'nothing tells which metrics of {dimension} it is asked: give its "task", or {flags} as true or false, '
-        "or paths with the task's folder, such as Part3/Chemical/1.png"
+        f'it is unknown which metrics of {dimension} apply: add its "task", or {flags} as true or false, '
+        "or use paths with the task's folder, such as Part3/Chemical/1.png"
     )
 
 
 def find_assumption(edit: Edit) -> str | None:
-    """Say that a candidate is taken not to be asked Identity Consistency where only its task speaks against it.
+    """Return a sentence if Identity Consistency is assumed not to apply, else None.
 
-    The paper names two tasks that are asked it and leaves the others to the items' booleans (Appendix D).
+    The paper names two tasks that it applies to and leaves the others to a boolean per item (Appendix D).
     """
     flag, task = edit.extra.get(tasks.FLAGS[tasks.IC]), tasks.find_task(edit)
     if find_dimension(edit) != "VC" or isinstance(flag, bool) or task in tasks.IDENTITY_TASKS:
         return None
     named = " and ".join(tasks.IDENTITY_TASKS)
-    return f'no "IC" is given and {task} is not a task the paper names for it ({named}): identity is not asked'
+    return f'identity is not judged: "IC" is missing and {task} is not a task that the paper names for it ({named})'
 
 
 PAIRS = PairRules(
     PAIRWISE,
-    criteria={name: {one: tasks.FLAGS[one] for one in metrics} for name, metrics in compass.DIMENSIONS.items()},
+    criteria={
+        name: {metric: tasks.FLAGS[metric] for metric in metrics} for name, metrics in compass.DIMENSIONS.items()
+    },
     kept=("edit_type", "sub_type"),
     flags=tuple(tasks.FLAGS.values()),
     same=1e-5,
@@ -110,4 +113,4 @@ PAIRS = PairRules(
     unknown=find_unknown,
     assumed=find_assumption,
 )
-"""Scores are equal that differ by less than the public script's 1e-5."""
+"""Scores that differ by less than 1e-5 are equal, as in the public script."""

@@ -1,4 +1,4 @@
-"""VIBE: orders drawn on the picture, judged by binary checks, three times each."""
+"""The protocol of VIBE, which judges visual instructions by binary checks in three repeats."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from editloupe.types import Edit, Mode, Sha
 
 ANNOTATED = "Annotated Image"
 LAYER = "layer"
-"""The role of marks that come as a transparent picture of their own, as in the benchmark's files."""
+"""Role of a transparent picture with the marks, as in the benchmark's files."""
 
 
 def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
-    """Return the one case of a rubric."""
+    """Return the single case of a rubric. If the annotated picture is missing, it is composed from the layer of marks."""
     wanted = rubric.modes[mode].images
     layers = edit.more_images.get(LAYER, ())
     if ANNOTATED not in wanted or edit.more_images.get("annotated") or not layers:
@@ -37,7 +37,7 @@ def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Ca
 
 
 def overlay(pixels: Pixels, layer: PictureSource) -> Pixels:
-    """Return the picture with a transparent layer over it, stretched to its size."""
+    """Return the pixels with a transparent layer on top, resized to the picture."""
     marks = open_layer(layer)
     base = Image.fromarray(pixels).convert("RGBA")
     if marks.size != base.size:

@@ -1,7 +1,7 @@
-"""VIBE's benchmark and tables.
+"""The reader of VIBE's benchmark and the layouts of its tables.
 
-The benchmark lies in `Tasks/<Level>/<Task>/*.json`, a model's results in `<Level>/<Task>/`. The tables are tasks, levels and
-overall (1), the same over repeats (3), several tasks at once (2), and styles (4 and 5).
+The benchmark is in `Tasks/<Level>/<Task>/*.json`, a model's results are in `<Level>/<Task>/`. The tables are tasks, levels and
+overall (1), spread over repeats (3), several tasks at once (2), and styles (4 and 5).
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
     "FS": ("Flow_Simulation", "Flow"),
     "BI": ("Billiards",),
 }
-"""Names of the tasks' folders, in the data and in results."""
+"""Names of the tasks' folders in the data and in results."""
 READ = re.compile("id|file_paths|text_prompt|style")
-"""Fields that are read into an edit's own; the others are kept under their names."""
+"""Fields of a sample that become fields of an edit. All others are stored in `extra`."""
 
 
 def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
-    """Stream the samples of every task of the benchmark."""
-    found = False
-    known = {name for names in FOLDERS.values() for name in names}
+    """Yield the samples of every task of the benchmark."""
+    has_tasks = False
+    folder_names = {name for names in FOLDERS.values() for name in names}
     for path in sorted(benchmark.data.glob("Tasks/*/*")):
-        if path.name not in known and next(path.glob("*.json"), None):
-            benchmark.note(f"{path} is none of the tasks ({', '.join(sorted(known))}): left out")
+        if path.name not in folder_names and next(path.glob("*.json"), None):
+            benchmark.note(f"{path} is skipped; it is not one of the tasks ({', '.join(sorted(folder_names))})")
     for task in FOLDERS:
         if (data := _folder(benchmark.data, task)) is None:
             continue
         files = [file for file in sorted(data.glob("*.json")) if "_results" not in file.name]
         if not files:
-            raise UserError(f"{data} holds no JSON file with the task's samples")
-        found = True
+            raise UserError(f"{data} has no JSON file with the task's samples")
+        has_tasks = True
         results = _folder(benchmark.results, task) or benchmark.results / data.parent.name / data.name
         saved = _find_saved(results)
         for item in read_json_list(files[0]):
             yield _build_edit(benchmark, task, data, results, item, saved)
-    if not found:
+    if not has_tasks:
         raise UserError(f"{benchmark.data} and {benchmark.results} have no task folder in common, such as */Addition")
 
 
 def find_part(edit: Edit) -> tuple[str, ...]:
-    """Name the task of a sample: a model is run on a task as a whole."""
+    """Return the task of a sample, because a model is run on complete tasks."""
     kind = str(edit.instruction_type)
     return (NAMES.get(kind, kind),)
 
@@ -66,8 +66,8 @@ def find_part(edit: Edit) -> tuple[str, ...]:
 def _folder(root: Path, task: str) -> Path | None:
     for name in FOLDERS[task]:
         for pattern in (name, f"*/{name}", f"Tasks/*/{name}"):
-            if found := next((path for path in sorted(root.glob(pattern)) if path.is_dir()), None):
-                return found
+            if folder := next((path for path in sorted(root.glob(pattern)) if path.is_dir()), None):
+                return folder
     return None
 
 
@@ -108,26 +108,26 @@ def _build_edit(
     )
 
 
-def _output(results: Path, number: str, said: str | None) -> Path:
-    if said:
+def _output(results: Path, number: str, saved_path: str | None) -> Path:
+    if saved_path:
         for folder in (results, results / "imgs"):
             try:
-                path = (folder / said).resolve()
+                path = (folder / saved_path).resolve()
                 if path.is_file() and path.is_relative_to(results.resolve()):
                     return path
             except (OSError, RuntimeError, ValueError):
-                raise UserError(f"{said!r} leads nowhere in {results}") from None
+                raise UserError(f"{saved_path!r} is not a valid path in {results}") from None
     return picture_in(results / "imgs", number) or picture_in(results, number) or results / "imgs" / f"{number}.png"
 
 
 STYLES = {"animation": "Animation", "sketch": "Sketch", "real-world": "Real-world"}
-"""The styles in the order of Tables 4 and 5."""
+"""Styles in the order of Tables 4 and 5."""
 RULE = "A level that lacks a task has no average, and the overall is the mean of the levels that have one."
 ONCE = {1: "Single Task", 2: "Double Tasks", 3: "Triple Tasks"}
 
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
-    """Yield the tables that the run has the edits for: 1 and 3 of single tasks, 2 of several at once, 4 and 5 of styles."""
+    """Yield the tables that the run has edits for: 1 and 3 for single tasks, 2 for several, 4 and 5 for styles."""
     kinds = {_task(edit) for edit in edits}
     columns: list[Column] = []
     levels: list[Value] = []

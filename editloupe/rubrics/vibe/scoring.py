@@ -1,4 +1,4 @@
-"""VIBE's rules: which metrics a task has, and how they make up a sample's score."""
+"""VIBE's metrics and formulas per task, its gates and its scores."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ FORMULAS: Mapping[str, str] = {
     "FS": "sqrt(wind_direction * wind_preservation)",
     "BI": "billiards",
 }
-"""Equations 2 to 7; each name stands for a metric between 0 and 1. Billiards is one question, its formula is the rubric's."""
+"""Equations 2 to 7. Each name is a metric from 0 to 1. Billiards is a single question whose rubric has the formula."""
 WORDINGS: Mapping[str, Mapping[str, str]] = {"LC": {"contextual_preservation": "light"}}
-"""Where a task has its own wording of a metric; else it is the one for marks."""
+"""Variant of a metric by task and metric; all others use `marks`."""
 
 
 def find_task(edit: Edit) -> str:
-    """Return a sample's task by its two letters, or several joined by + for multi-task edits (Section 4.2).
+    """Return the two-letter code of a sample's task, or several codes joined by + for multi-task edits (Section 4.2).
 
     >>> from pathlib import Path
     >>> find_task(Edit(source=Path("a"), edited=Path("b"), instruction="x", instruction_type="Removal + Addition"))
     'AD+RM'
     """
-    said = str(edit.instruction_type or edit.extra.get("task") or "")
-    by_name = {_letters(name): code for code, name in NAMES.items()} | {code.lower(): code for code in NAMES}
-    codes = [by_name.get(_letters(part)) for part in said.split("+")]
-    known = sorted({code for code in codes if code}, key=list(NAMES).index)
-    if not known or None in codes:
-        other = f' ("{said}" is none of them)' if said else ""
+    name = str(edit.instruction_type or edit.extra.get("task") or "")
+    by_name = {_letters(title): code for code, title in NAMES.items()} | {code.lower(): code for code in NAMES}
+    codes = [by_name.get(_letters(part)) for part in name.split("+")]
+    tasks = sorted({code for code in codes if code}, key=list(NAMES).index)
+    if not tasks or None in codes:
+        other = f' ("{name}" is not one of them)' if name else ""
         raise MissingInput(
             f"edit {edit.id} does not say which task of VIBE it is{other}; its instruction type must be one of: "
             f"{', '.join(NAMES)}, or two or three of {', '.join(LEVELS['Deictic'])} joined by +"
         )
-    if len(known) > 1 and not set(known) <= set(LEVELS["Deictic"]):
+    if len(tasks) > 1 and not set(tasks) <= set(LEVELS["Deictic"]):
         raise MissingInput(f"edit {edit.id}: only {', '.join(LEVELS['Deictic'])} can be joined in one edit")
-    return "+".join(known)
+    return "+".join(tasks)
 
 
 def _letters(text: str) -> str:
@@ -71,12 +71,12 @@ def _letters(text: str) -> str:
 
 
 def find_formula(task: str) -> str:
-    """Return the formula of a task; multi-task edits are scored like their parts."""
+    """Return the formula of a task. Multi-task edits have the formula of their parts."""
     return FORMULAS[task.split("+")[0]]
 
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
-    """Pick the wording of a metric for the edit's task, if the task has it."""
+    """Return the variant of a metric for the edit's task, or None if the task lacks the metric."""
     task, criterion = find_task(edit), variants[0].criterion
     if criterion not in formula.list_names(find_formula(task)):
         return None
@@ -85,9 +85,9 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
 
 
 def apply_gates(scores: Mapping[str, float]) -> dict[str, float]:
-    """Return the metrics as the paper reports them: Visual Coherence is 0 where Instruction Adherence is 0 (Section 2.3).
+    """Return the metrics with Visual Coherence set to 0 if Instruction Adherence is 0 (Section 2.3).
 
-    That holds whatever was said of the coherence, and where nothing was.
+    This applies even if Visual Coherence is unjudged.
     """
     if scores.get("instruction_adherence") == 0:
         return {**scores, "visual_coherence": 0.0}
@@ -95,7 +95,7 @@ def apply_gates(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def score_sample(edit: Edit, scores: Mapping[str, float]) -> float | None:
-    """Return a sample's score by its task's formula, 0 to 100; None where a metric is missing."""
+    """Return a sample's score by its task's formula, 0 to 100, or None if a metric is missing."""
     wanted = find_formula(find_task(edit))
     names = formula.list_names(wanted)
     shares = apply_gates(scores)

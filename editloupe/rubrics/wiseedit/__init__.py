@@ -1,4 +1,4 @@
-"""WiseEdit: edits that take knowledge or imagination, five metrics from 1 to 10."""
+"""The protocol of WiseEdit, which judges edits that need knowledge or imagination by five metrics from 1 to 10."""
 
 from __future__ import annotations
 

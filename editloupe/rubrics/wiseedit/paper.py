@@ -1,7 +1,7 @@
-"""WiseEdit's benchmark and tables.
+"""The reader of WiseEdit's benchmark and the layouts of its tables.
 
-The benchmark lies in `WiseEdit/<Task>/<Subset>/` and `WiseEdit-Complex/<Subset>/`, with a model's results in a folder of
-their own. The tables are 5 and 6, English and Chinese apart, and the tasks these leave to Table 2.
+The benchmark is in `WiseEdit/<Task>/<Subset>/` and `WiseEdit-Complex/<Subset>/`, a model's results are in `<Subset>/<en|cn>/`.
+The tables are 5 (English) and 6 (Chinese), and the tasks that only Table 2 has.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from editloupe.rubrics.wiseedit.scoring import (
 from editloupe.types import Edit, UserError
 
 PROMPTS = {"en": "prompt", "cn": "promptcn"}
-"""The column with the instruction, by language."""
+"""Column of the instruction, by language."""
 READ = re.compile(r"idx|prompt|promptcn|input_\d+|hint|ref")
-"""Columns that are read into an edit's own fields; the others, such as the type of knowledge, are kept under their names."""
+"""Columns that become fields of an edit. All others, such as the type of knowledge, are stored in `extra`."""
 
 
 def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
-    """Stream the cases, each language on its own; where the model left no picture the edit says so."""
+    """Yield the cases in each language. If the model produced no picture, `extra` says so."""
     subsets = list(_subsets(benchmark.data))
     if not subsets:
-        raise UserError(f"{benchmark.data} holds neither WiseEdit/<Task>/<Subset> nor WiseEdit-Complex/<Subset>")
+        raise UserError(f"{benchmark.data} has neither WiseEdit/<Task>/<Subset> nor WiseEdit-Complex/<Subset>")
     others = [path for path in list_folders(benchmark.data / "WiseEdit") if path.name not in METRICS and _folders(path)]
     for path in others:
-        benchmark.note(f"{path} is no task of WiseEdit ({', '.join(METRICS)}): left out")
+        benchmark.note(f"{path} is skipped; it is not a task of WiseEdit ({', '.join(METRICS)})")
     for task, folder in subsets:
         for row in _rows(folder):
             for language in benchmark.languages:
@@ -63,12 +63,12 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
 
 
 def find_part(edit: Edit) -> tuple[str, ...]:
-    """Name the language and the subset of a case, as a model's results are laid out."""
+    """Return the language and the subset of a case."""
     return edit.extra["language"], edit.extra["subset"]
 
 
 def find_absent_part(edit: Edit) -> tuple[str, ...]:
-    """Name the language of a case: within a language every case without an output counts 0 (Supplement C)."""
+    """Return the language of a case. Within a language, every case without an output counts 0 (Supplement C)."""
     language = edit.extra.get("language")
     return (str(language),) if language else ()
 
@@ -102,26 +102,26 @@ def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _build_edit(benchmark: Benchmark, task: str, folder: Path, row: Mapping[str, Any], language: str) -> Edit | None:
-    """Return a case in a language; None where it has no instruction in that language, nor a result."""
+    """Return a case in a language, or None if it has neither an instruction in that language nor a result."""
     number = str(row.get("idx") or "").strip()
     where = f"{folder.name}, case {number or '?'}"
     instruction = str(row.get(PROMPTS[language]) or "").strip()
-    place = benchmark.results / folder.name / language
-    edited = picture_in(place, number) if number else None
+    outputs = benchmark.results / folder.name / language
+    edited = picture_in(outputs, number) if number else None
     if not number or not instruction:
         if number and not edited and any(str(row.get(prompt) or "").strip() for prompt in PROMPTS.values()):
             return None
         raise UserError(f'{where}: "idx" or "{PROMPTS[language]}" is missing')
-    inputs = [benchmark.path(said, folder, folder / "imgs") for said in _inputs(row)]
+    inputs = [benchmark.path(name, folder, folder / "imgs") for name in _list_inputs(row)]
     if not inputs:
         raise UserError(f'{where}: "input_1" is missing')
-    references = tuple(benchmark.path(said, folder, folder / "img_ref") for said in _references(row))
+    references = tuple(benchmark.path(name, folder, folder / "img_ref") for name in _list_references(row))
     more = {"inputs": tuple(inputs[1:]), "references": references}
     return make_edit(
         where,
         id=f"{benchmark.model_name}/{folder.name}/{language}/{number}",
         source=inputs[0],
-        edited=edited or place / f"{number}.png",
+        edited=edited or outputs / f"{number}.png",
         instruction=instruction,
         instruction_type=task,
         hint=str(row.get("hint") or "").strip() or None,
@@ -137,36 +137,36 @@ def _build_edit(benchmark: Benchmark, task: str, folder: Path, row: Mapping[str,
     )
 
 
-def _inputs(row: Mapping[str, Any]) -> Iterator[str]:
+def _list_inputs(row: Mapping[str, Any]) -> Iterator[str]:
     number = 1
-    while said := str(row.get(f"input_{number}") or "").strip():
-        yield said
+    while name := str(row.get(f"input_{number}") or "").strip():
+        yield name
         number += 1
 
 
-def _references(row: Mapping[str, Any]) -> list[str]:
-    """Return the reference pictures: a JSON list, or names with | or ; between them."""
-    said = row.get("ref")
-    if isinstance(said, str):
+def _list_references(row: Mapping[str, Any]) -> list[str]:
+    """Return the names of reference pictures, which are a JSON list or separated by | or ;."""
+    value = row.get("ref")
+    if isinstance(value, str):
         try:
-            said = json.loads(said)
+            value = json.loads(value)
         except (ValueError, RecursionError):
-            said = str(said).replace(";", "|").split("|")
-    listed = said if isinstance(said, list) else [said] if said else []
-    return [text for item in listed if (text := str(item).strip())]
+            value = str(value).replace(";", "|").split("|")
+    names = value if isinstance(value, list) else [value] if value else []
+    return [text for name in names if (text := str(name).strip())]
 
 
 LANGUAGES = {"en": ("Table 5: English instructions", "English"), "cn": ("Table 6: Chinese instructions", "Chinese")}
-"""By language: the table, and the word for it."""
+"""Title of the table and name of the language, by language."""
 OVERALL = (AWARENESS, INTERPRETATION, IMAGINATION)
-"""What the overall is the mean of (Supplement C)."""
+"""Tasks whose mean is the overall score (Supplement C)."""
 
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
-    """Yield the tables of the languages there are: of all cases, of those with one input picture, and of the other tasks."""
-    spoken = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
+    """Yield three tables per language: all cases, cases with one input picture, and the other tasks."""
+    languages = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
     for language in sorted(
-        spoken, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
+        languages, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
     ):
         title, word = LANGUAGES.get(str(language), ("Tables 5 and 6: no language given", "no language given"))
         here = _has_language(language)
@@ -181,7 +181,7 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
 
 
 def _task(task: str) -> list[Column]:
-    """Return the columns of a task: its metrics, and AVG, the mean of its cases' own averages."""
+    """Return the columns of a task: its metrics and AVG, the mean of the cases' averages."""
     metrics = [Column(f"{task} {ABBREVIATIONS[name]}", Mean(name, (task,))) for name in METRICS[task]]
     return [*metrics, Column(f"{task} AVG", Mean(TOTAL, (task,)))]
 
@@ -216,8 +216,8 @@ def _has_language(language: object) -> Callable[[Edit], bool]:
     return lambda edit: edit.extra.get("language") == language
 
 
-def _both(one: Callable[[Edit], bool], two: Callable[[Edit], bool]) -> Callable[[Edit], bool]:
-    return lambda edit: one(edit) and two(edit)
+def _both(first: Callable[[Edit], bool], second: Callable[[Edit], bool]) -> Callable[[Edit], bool]:
+    return lambda edit: first(edit) and second(edit)
 
 
 PAPER = Paper(

@@ -1,4 +1,4 @@
-"""WiseEdit's rules: which metrics a task has, which wording an edit gets, what a missing output counts."""
+"""WiseEdit's metrics per task, its choice of variants and its scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 """Supplement C, Evaluation Metrics."""
 ABBREVIATIONS = {IF: "IF", DP: "DP", VQ: "VQ", KF: "KF", CF: "CF"}
 MISSING = "missing output"
-"""The label of a case whose picture the editing model did not produce."""
+"""Label of a case for which the editing model produced no picture."""
 TASKS: Mapping[str, str] = {
     "awareness": AWARENESS,
     "interpretation": INTERPRETATION,
@@ -28,15 +28,15 @@ TASKS: Mapping[str, str] = {
     "wiseeditcomplex": COMPLEX,
     "complex": COMPLEX,
 }
-"""Tasks by their letters alone, so that a subset's name (`Awareness_1`) says its task, too."""
+"""Tasks by the letters of their names, so that the name of a subset (`Awareness_1`) is recognized as well."""
 
 
 def find_task(edit: Edit) -> str:
-    """Return an edit's task; the task decides which metrics it is asked."""
-    said = str(edit.instruction_type or edit.extra.get("task") or "").strip()
-    if task := TASKS.get("".join(c for c in said.lower() if c.isalpha())):
+    """Return an edit's task, which decides its metrics; raise MissingInput if the edit does not name one."""
+    name = str(edit.instruction_type or edit.extra.get("task") or "").strip()
+    if task := TASKS.get("".join(c for c in name.lower() if c.isalpha())):
         return task
-    other = f' ("{said}" is none of them)' if said else ""
+    other = f' ("{name}" is not one of them)' if name else ""
     raise MissingInput(
         f"edit {edit.id} does not say which task of WiseEdit it is{other}; its instruction type must be one of: "
         f"{', '.join(METRICS)}"
@@ -44,12 +44,12 @@ def find_task(edit: Edit) -> str:
 
 
 def count_inputs(edit: Edit) -> int:
-    """Return how many input pictures an edit has."""
+    """Return the number of input pictures of an edit."""
     return 1 + len([path for path in edit.more_images.get("inputs", ()) if path != edit.source])
 
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
-    """Pick the wording for one or several input pictures, if the edit's task has this metric."""
+    """Return the variant for one or several input pictures, or None if the edit's task lacks this metric."""
     if variants[0].criterion not in METRICS[find_task(edit)]:
         return None
     wanted = "multi" if count_inputs(edit) > 1 else "single"
@@ -57,7 +57,7 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
 
 
 def settle_missing(edit: Edit, rubric: Rubric) -> Verdict | None:
-    """Give a case without an output 0 on every metric (Supplement C), shown as missing; nobody is asked."""
+    """Return a verdict of 0 for a case without an output (Supplement C), else None."""
     if edit.extra.get(OUTPUT) != MISSING_OUTPUT:
         return None
     return Verdict(
@@ -70,6 +70,6 @@ def settle_missing(edit: Edit, rubric: Rubric) -> Verdict | None:
 
 
 def average_metrics(edit: Edit, scores: Mapping[str, float]) -> float | None:
-    """Return a case's AVG: the mean of its task's metrics, 0 to 100; None where one is missing."""
+    """Return a case's AVG, the mean of its task's metrics from 0 to 100, or None if one is missing."""
     wanted = METRICS[find_task(edit)]
     return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None

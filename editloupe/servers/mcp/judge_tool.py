@@ -150,7 +150,7 @@ class JudgeTool:
         try:
             return Edit(**fields)
         except ValidationError as error:
-            raise UserError(describe_validation_error(error, whole="")) from None
+            raise UserError(describe_validation_error(error, record="")) from None
 
     def _build_result(self, judgement: Judgement, album: Album, notes: Sequence[str]) -> CallToolResult:
         verdicts = [describe_outcome(outcome) for outcome in judgement.verdicts]

@@ -77,7 +77,7 @@ class ToolServer(MCPServer[Any]):
             return error_result(f"{name} failed: {type(cause).__name__}: {clean(str(cause))}")
         except ToolError as error:
             invalid = error.__cause__
-            problem = describe_validation_error(invalid, whole="") if isinstance(invalid, ValidationError) else error
+            problem = describe_validation_error(invalid, record="") if isinstance(invalid, ValidationError) else error
             return error_result(f"{name}: {problem}")
 
     def close(self) -> None:

@@ -108,7 +108,7 @@ def read_json(body: bytes, model: type[M], limits: RequestLimits) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise BadRequest(describe_validation_error(error, whole="the request")) from None
+        raise BadRequest(describe_validation_error(error, record="the request")) from None
 
 
 def make_edit(
@@ -139,7 +139,7 @@ def make_edit(
             **texts,
         )
     except ValidationError as error:
-        return describe_validation_error(error, whole="")
+        return describe_validation_error(error, record="")
     except (ValueError, TypeError) as error:
         return str(error)
     return edit if id else edit.model_copy(update={"id": edit_key(edit)[:16]})

@@ -254,8 +254,8 @@ def test_vibes_folders_become_samples_and_are_judged_three_times(
 @pytest.mark.parametrize(
     ("layout", "words"),
     [
-        ("wiseedit", "holds neither"),
-        ("edit-compass", "holds no task"),
+        ("wiseedit", "has neither"),
+        ("edit-compass", "has no task"),
         ("vibe", "no task folder in common"),
         ("x", "layout"),
     ],

@@ -165,8 +165,11 @@ def test_dlebenchs_samples_take_the_outputs_of_three_models(tmp_path: Path, out:
     ("row", "sentence"),
     [
         ({"edit_ops": ["remove_object", "alter_color"]}, '"edit_ops" names operations of several types'),
-        ({"edit_instruction": ["Remove it", "Paint it"]}, '"instruction" must be one an edit, not a list of 2'),
-        ({"q_type": ["color", "shape"]}, '"q_type" must be one an edit'),
+        (
+            {"edit_instruction": ["Remove it", "Paint it"]},
+            '"instruction" must be a single value per edit, not a list of 2',
+        ),
+        ({"q_type": ["color", "shape"]}, '"q_type" must be a single value per edit'),
     ],
 )
 def test_a_dlebench_sample_that_says_two_things_is_told_with_its_line(

@@ -96,12 +96,12 @@ def test_a_source_with_marks_is_shown_beside_the_source_without_them(tmp_path: P
 @pytest.mark.parametrize(
     ("item", "words"),
     [
-        ({}, 'nothing tells which metrics of IA it is asked: give its "task", or "WA" as true or false'),
+        ({}, 'it is unknown which metrics of IA apply: add its "task", or "WA" as true or false'),
         ({"dimension": "VC"}, '"URC" and "IC" as true or false'),
         ({"dimension": "VC", "URC": True}, '"IC" as true or false'),
         ({"task": "Chemistry"}, 'Edit-Compass has no task "Chemistry"'),
         ({"WA": "yes"}, '"WA" is "yes", not true or false'),
-        ({"source_image": "Part3/ADD/1.png"}, "nothing tells which metrics"),
+        ({"source_image": "Part3/ADD/1.png"}, "it is unknown which metrics"),
     ],
 )
 def test_an_item_whose_metrics_cannot_be_known_is_refused_with_its_line(

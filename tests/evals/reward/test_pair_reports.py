@@ -155,7 +155,7 @@ def test_what_is_assumed_about_identity_is_said(
 ) -> None:
     pairs = write_pairs(tmp_path / "data", [("VC", "preference")])
     assert run(["reward", str(pairs), *asked(scripted(fair)), "-q"]) == 0
-    assert 'no "IC" is given and ADD is not a task the paper names' in capsys.readouterr().err
+    assert '"IC" is missing and ADD is not a task that the paper names' in capsys.readouterr().err
     said = write_pairs(tmp_path / "said", [("VC", "preference")], IC=True)
     assert run(["reward", str(said), *asked(scripted(fair)), "-q"]) == 0
     assert '"IC"' not in capsys.readouterr().err

@@ -212,7 +212,7 @@ def test_an_installed_paper_with_a_name_that_is_taken_is_left_out_and_named(
 
 
 def test_a_folder_without_rubrics_or_with_somebody_elses_is_told_in_one_sentence(package: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no rubric"):
+    with pytest.raises(UserError, match="has no rubric file"):
         protocol_from_folder(tmp_path / "nothing", name="x", title="X", source="")
     rubrics = package / "sketchbench" / "rubrics"
     (rubrics / "other.yaml").write_text("extends: sketchbench/realism\nquestion: Is it real?\n")
