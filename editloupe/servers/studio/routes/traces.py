@@ -10,7 +10,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe._util.errors import first_error
-from editloupe.evals.report.trace_html import render_trace_html
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.traces.filter_parser import LONGEST, ExpressionError
 from editloupe.evals.traces.filter_sql import COUNTS, EXAMPLES, FIELDS, SEARCHES
@@ -171,6 +170,8 @@ async def note(request: Request, key: str) -> Response:
 @router.get("/runs/{key}/trace.html")
 def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked: Id) -> Response:
     """Return a trace as a self-contained HTML file."""
+    from editloupe.evals.report.trace_html import render_trace_html  # loads the plotting packages
+
     studio = studio_of(request)
     open_run = studio.run(key)
     stored = open_run.edit(edit)
