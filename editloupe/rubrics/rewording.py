@@ -1,4 +1,4 @@
-"""Rewording of bundled rubrics. Every sentence of the prompt may change; the possible answers may not."""
+"""Rewording of bundled rubrics. Every sentence of the prompt may change, but not the possible answers."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_the_whole_way_from_pictures_to_a_comparison(
             ["instruct", "PHOTOS", "--out", "OUT", "--proposals", "lists", "--types", "style_change"],
             "not an instruction type",
         ),
-        (["instruct", "PHOTOS", "--out", "OUT", "--proposals", "lists"], "holds no .json file"),
+        (["instruct", "PHOTOS", "--out", "OUT", "--proposals", "lists"], "has no .json file"),
         (["evaluate", "PHOTOS", "PHOTOS", "--out", "OUT", "--judge", "openai:gpt-4.1"], "the detector cannot be used"),
         (["report", "PHOTOS"], "is not a run"),
         (["report", "PHOTOS", "--missing", "some"], "--missing is one of"),

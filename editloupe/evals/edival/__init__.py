@@ -1,6 +1,6 @@
-"""EdiVal-Agent's pipeline over folders: decompose pictures, make chains of instructions, evaluate results, report.
+"""EdiVal-Agent's pipeline, which decomposes pictures, generates chains of instructions, evaluates results and reports.
 
-Public names are imported when they are first used, so that reading results does not load the judge.
+Public names are imported on first use, so that reading results does not load the judge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two settings against each other: the correlation of their figures over (model, turn) points (Table 6)."""
+"""Comparison of two settings by the correlation of their scores over models and turns (Table 6)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ METRICS: Mapping[str, Callable[[TurnFigures], float | None]] = {
     "O": lambda t: t.overall,
     "VQ": lambda t: t.quality,
 }
-"""The paper's Table 6 correlates the first for LMM, threshold, filter and detector, and CC for features."""
+"""The paper's Table 6 correlates the first measure for LMM, threshold, filter and detector, and CC for features."""
 
 
 class Correlation(Record):
-    """How two settings' figures go together."""
+    """The correlation of a measure between two settings."""
 
     metric: str
     points: int
     pearson: float | None
     spearman: float | None
     why: str | None = None
-    """Why there is none."""
+    """Why there is no correlation; None if there is one."""
 
 
 class SettingsComparison(Record):
@@ -41,15 +41,25 @@ class SettingsComparison(Record):
     b: str
     mode: str
     differs: tuple[str, ...]
-    """Which settings differ, as `name: a → b`."""
+    """Settings that differ, as `name: a → b`."""
     correlations: tuple[Correlation, ...]
 
 
 def compare_settings(
     a: EdivalFigures, b: EdivalFigures, settings: tuple[Mapping[str, object], Mapping[str, object]], mode: str
 ) -> SettingsComparison:
-    """Correlate what two runs say of the models and turns both have."""
-    ours, theirs = ({one.model: one for one in figures.of(mode)} for figures in (a, b))
+    """Correlate two runs over the models and turns that both have.
+
+    Args:
+        a: Figures of the first run.
+        b: Figures of the second run.
+        settings: Settings of both runs, to list the differences.
+        mode: Mode to compare.
+
+    Raises:
+        UserError: If the runs have no model in common in this mode.
+    """
+    ours, theirs = ({model.model: model for model in figures.of(mode)} for figures in (a, b))
     common = [name for name in ours if name in theirs]
     if not common:
         raise UserError(f'{a.run} and {b.run} have no model in common in mode "{mode}"')
@@ -66,54 +76,56 @@ def compare_settings(
 def _correlation(
     metric: str, pick: Callable[[TurnFigures], float | None], pairs: Sequence[tuple[TurnFigures, TurnFigures]]
 ) -> Correlation:
-    found = [(x, y) for x, y in ((pick(one), pick(other)) for one, other in pairs) if x is not None and y is not None]
-    return correlate(metric, [x for x, _ in found], [y for _, y in found])
+    values = ((pick(ours), pick(theirs)) for ours, theirs in pairs)
+    points = [(x, y) for x, y in values if x is not None and y is not None]
+    return correlate(metric, [x for x, _ in points], [y for _, y in points])
 
 
 def correlate(metric: str, x: Sequence[float], y: Sequence[float]) -> Correlation:
-    """Return both correlations of paired figures."""
+    """Return Pearson's and Spearman's correlation of paired values."""
     left, right = np.asarray(x, float), np.asarray(y, float)
     (r, why), (rho, _) = pearson(left, right), spearman(left, right)
     return Correlation(metric=metric, points=len(left), pearson=r, spearman=rho, why=why)
 
 
 def list_differences(a: Mapping[str, object], b: Mapping[str, object], within: str = "") -> list[str]:
-    """Name the settings that differ between two descriptions.
+    """List the settings that differ between two descriptions.
 
     >>> list_differences({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}})
     ['rules.threshold: 0.35 → 0.4']
     """
-    found = []
+    differences = []
     for name in sorted({*a, *b}):
         left, right = a.get(name), b.get(name)
         if left == right:
             continue
         if isinstance(left, Mapping) and isinstance(right, Mapping):
-            found += list_differences(left, right, f"{within}{name}.")
+            differences += list_differences(left, right, f"{within}{name}.")
         elif name not in ("first_used", "name", "questions", "versions"):
-            found.append(f"{within}{name}: {left} → {right}")
-    return found
+            differences.append(f"{within}{name}: {left} → {right}")
+    return differences
 
 
-def build_table(found: SettingsComparison) -> PrintedTable:
+def build_table(comparison: SettingsComparison) -> PrintedTable:
     """Return the correlations as a table."""
     rows = tuple(
-        (one.metric, one.points, _cell(one.pearson), _cell(one.spearman), one.why or "") for one in found.correlations
+        (item.metric, item.points, _cell(item.pearson), _cell(item.spearman), item.why or "")
+        for item in comparison.correlations
     )
     columns = ("figure", "points", "Pearson", "Spearman", "why there is none")
-    return PrintedTable(f"Table 6: {found.a} against {found.b}, {found.mode}", columns, rows)
+    return PrintedTable(f"Table 6: {comparison.a} against {comparison.b}, {comparison.mode}", columns, rows)
 
 
-def build_blocks(found: SettingsComparison) -> list[Block]:
-    """Tell a comparison."""
+def build_blocks(comparison: SettingsComparison) -> list[Block]:
+    """Return the blocks of a report of a comparison."""
     rows = tuple(
-        (one.metric, str(one.points), _cell(one.pearson), _cell(one.spearman), one.why or "")
-        for one in found.correlations
+        (item.metric, str(item.points), _cell(item.pearson), _cell(item.spearman), item.why or "")
+        for item in comparison.correlations
     )
-    differs = "; ".join(found.differs) or "no setting"
+    differs = "; ".join(comparison.differs) or "no setting"
     return [
-        Heading(f"{found.a} against {found.b}", 1),
-        Paragraph(f"Differing: {differs}. One point for every model and turn that both have ({found.mode})."),
+        Heading(f"{comparison.a} against {comparison.b}", 1),
+        Paragraph(f"Differing: {differs}. One point for every model and turn that both have ({comparison.mode})."),
         PrintedTable("", ("figure", "points", "Pearson", "Spearman", ""), rows),
     ]
 

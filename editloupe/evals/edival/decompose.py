@@ -1,4 +1,4 @@
-"""Decompose: a model lists what is in each picture, the detector keeps what it can find; one JSON a picture."""
+"""Decomposition of pictures into objects that a model lists and a detector finds, one JSON file per picture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from editloupe.types import Box
 
 
 class PictureFile(NamedTuple):
-    """A picture to decompose, and the name of its files."""
+    """A picture to decompose, with the name of its files."""
 
     id: str
     path: Path
@@ -33,7 +33,17 @@ class PictureFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Decomposer:
-    """Who lists, who finds, and where the files go."""
+    """Decomposes pictures into objects and writes one file per picture.
+
+    Args:
+        asker: Model that lists objects.
+        judge: Spec of the model, stored in the files.
+        finder: Detector.
+        detector: Name of the detector, stored in the files.
+        settings: Thresholds and rules.
+        out: Folder for the files.
+        kept: Store of the model's replies.
+    """
 
     asker: Asker
     judge: str
@@ -42,10 +52,9 @@ class Decomposer:
     settings: EdivalSettings
     out: Path
     kept: TemporaryReplies | None = None
-    """Where the asker's replies are kept."""
 
     async def all(self, pictures: dict[str, Path], concurrency: int = 8, tick: Tick = ignore_tally) -> ItemTally:
-        """Decompose all pictures; those whose file is there already and still valid are passed over."""
+        """Decompose all pictures. Files that are still valid are skipped."""
         async with aclosing(self.asker.chat):
             tally, items = (
                 ItemTally("decompose", total=len(pictures)),
@@ -55,7 +64,7 @@ class Decomposer:
             return tally
 
     async def one(self, item: PictureFile) -> bool:
-        """Decompose one picture; False where that was done before."""
+        """Decompose one picture; return False if its file is still valid."""
         name, path = item
         album = Album()
         picture = await asyncio.to_thread(album.open, path)
@@ -72,8 +81,8 @@ class Decomposer:
             picture=picture,
             album=album,
         )
-        kept = await asyncio.to_thread(self.ground, picture, answered.value)
-        await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", render_boxes(picture, kept))
+        objects = await asyncio.to_thread(self.ground, picture, answered.value)
+        await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", render_boxes(picture, objects))
         scene = SceneFile(
             id=name,
             image=relative_name(path, self.out),
@@ -83,29 +92,29 @@ class Decomposer:
             judge=self.judge,
             detector=self.detector,
             listed=answered.value,
-            objects=kept,
-            filtered_all_objects=join_object_names(item.name for item in kept),
+            objects=objects,
+            filtered_all_objects=join_object_names(item.name for item in objects),
             usage=answered.usage,
         )
         await asyncio.to_thread(write_json, file, scene)
         return True
 
     def ground(self, picture: Picture, objects: Sequence[SceneObject]) -> tuple[GroundedObject, ...]:
-        """Keep the objects the detector finds, none of whose boxes is too large (Algorithm 1)."""
+        """Return the objects that the detector finds and whose boxes are all small enough (Algorithm 1)."""
         side, settings = self.settings.decompose_side, self.settings
         small = resize(picture.pixels, (side, side))
-        kept = []
+        grounded = []
         for item in objects:
-            found = self.finder.find(small, item.name)
-            hits = [_hit(f.box, f.score, f.label, side) for f in found]
-            # The large-box filter of the evaluation plays no part here: a box too large drops its object.
+            detections = self.finder.find(small, item.name)
+            hits = [_hit(f.box, f.score, f.label, side) for f in detections]
+            # The large-box filter of the evaluation does not apply here: a box that is too large drops its object.
             hits = filter_usable(hits, settings.decompose_threshold, 1.0)
             if is_grounded(hits, settings.decompose_max_side, settings.decompose_max_area):
-                kept.append(GroundedObject(**item.model_dump(), hits=tuple(hits)))
-        return tuple(kept)
+                grounded.append(GroundedObject(**item.model_dump(), hits=tuple(hits)))
+        return tuple(grounded)
 
     def key(self, picture: Picture) -> str:
-        """Return what a file of this picture depends on."""
+        """Return the hash of everything that the file of this picture depends on."""
         names = ("decompose_threshold", "decompose_side", "decompose_max_side", "decompose_max_area")
         return file_key(
             {
@@ -119,7 +128,7 @@ class Decomposer:
 
 
 def render_boxes(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:
-    """Return the picture as a JPEG file with every box drawn and named, for the eye."""
+    """Return the picture as a JPEG file with all boxes and names drawn."""
     width, height = picture.size
     boxes, labels = [], []
     for item in objects:

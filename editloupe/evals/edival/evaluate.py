@@ -1,4 +1,4 @@
-"""Evaluate: which pictures of a results folder are judged, who judges them, and what that will take."""
+"""Selection of the pictures to evaluate, the opener of their judge, and token estimates."""
 
 from __future__ import annotations
 
@@ -34,18 +34,24 @@ from editloupe.types import Edit, UserError
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The pictures to judge and the chains they belong to."""
+    """The pictures to judge and their chains.
+
+    Args:
+        chain_folder: Folder of the chains' files.
+        chains: The chains.
+        results: The pictures of all models.
+    """
 
     chain_folder: Path
     chains: Sequence[ChainFile]
     results: Sequence[Result]
 
     def edits(self) -> Iterator[Edit]:
-        """Yield the edits from the first on."""
+        """Yield the edits to judge."""
         return build_edits(self.results, self.chains, self.chain_folder)
 
     def expected(self) -> list[Expected]:
-        """Say how complete each model's results are."""
+        """Return how complete the results of each model and mode are."""
         return list_expected(self.results, self.chains)
 
 
@@ -56,16 +62,27 @@ def find_evaluation(
     modes: Sequence[str] = (),
     by_model: Mapping[str, Path] | None = None,
 ) -> Evaluation:
-    """Return what there is to judge, of these models and modes where some are named.
+    """Find the pictures to judge.
 
-    `results` holds a folder a model; `by_model` names models whose folders lie elsewhere. A model may have only one.
+    Args:
+        chains: Folder of the chains' files.
+        results: Folder with one sub-folder per model, or None.
+        models: Names of models to judge; all if empty.
+        modes: Modes to judge; all if empty.
+        by_model: Further folders of results, by model.
+
+    Returns:
+        The pictures and their chains.
+
+    Raises:
+        UserError: If a folder is invalid, a model has two folders, or no pictures are left.
     """
-    known = read_folder(chains, ChainFile)
-    found = find_results(results, known) if results is not None else []
+    files = read_folder(chains, ChainFile)
+    found = find_results(results, files) if results is not None else []
     for model, folder in (by_model or {}).items():
         if any(result.model == model for result in found):
-            raise UserError(f"{results} and {folder} both hold results of {model}; give one of them another name")
-        found += find_model_results(model, folder, known)
+            raise UserError(f"{results} and {folder} both have results of {model}; rename one of them")
+        found += find_model_results(model, folder, files)
     have = {"model": {result.model for result in found}, "mode": {result.mode for result in found}}
     for what, wanted in (("model", models), ("mode", modes)):
         for name in wanted:
@@ -73,18 +90,18 @@ def find_evaluation(
                 raise UserError(
                     f'there are no results of the {what} "{name}"; there are: {", ".join(sorted(have[what]))}'
                 )
-    kept = [
+    selected = [
         result for result in found if (not models or result.model in models) and (not modes or result.mode in modes)
     ]
-    if not kept:
+    if not selected:
         listed = ", ".join(sorted({f"{result.model}/{result.mode}" for result in found}))
         raise UserError(f"no results are left to judge; there are: {listed}")
-    return Evaluation(chains, known, kept)
+    return Evaluation(chains, files, selected)
 
 
 @dataclass(frozen=True)
 class OpenEdivalJudge:
-    """Opens the judge of an evaluation, here or in a worker of a cluster: settings only, so that it can be sent there."""
+    """Opens the judge of an evaluation. It holds settings only, so that it can be sent to a worker of a cluster."""
 
     spec: str
     rules: EdivalSettings
@@ -95,10 +112,10 @@ class OpenEdivalJudge:
     criteria: Sequence[str] = CRITERIA
     settings: JudgeSettings = field(default_factory=JudgeSettings)
     worded: Rubric | None = None
-    """The rubric whose words questions are asked in, where they are not the usual ones."""
+    """A reworded rubric whose texts replace those of the questions; None for the usual texts."""
 
     def instruments(self) -> Instruments:
-        """Return what looks at the pictures; what was asked for and cannot run here is the user's mistake."""
+        """Open the instruments; raise UserError if one that is required cannot run here."""
         return open_instruments(self.rules, self.tools, self.features, self.quality)
 
     def __call__(self, **hooks: Any) -> EdivalJudge:
@@ -117,9 +134,9 @@ class OpenEdivalJudge:
 
 
 def estimate_tokens(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
-    """Return assumed tokens of one unit: a question about a crop for every task that boxes do not settle.
+    """Estimate the tokens of one unit: one question about a crop per task that boxes do not decide.
 
-    A pre-check is assumed for every task that may have one; those that the boxes turn down already have none.
+    A pre-check is counted for every task that may have one, although tasks that the boxes reject have none.
     """
     if description["spec"] == RULES or criterion != FOLLOWING:
         return {"requests": 0.0}
@@ -128,13 +145,13 @@ def estimate_tokens(edit: Edit, criterion: str, description: Mapping[str, Any]) 
     except MissingInput:
         return {"requests": 0.0}
     checked = description.get("rules", {}).get("precheck", ())
-    asked = [build_question(task) for task in tasks if not task.by_detector]
-    confirmed = [build_precheck(task) for task in tasks if task.type in checked]
-    pictures = len(asked) + 2 * len(confirmed)
-    asked += confirmed
-    texts = sum(len(rubric.model_dump_json()) for rubric in asked) / CHARACTERS_PER_TOKEN
+    questions = [build_question(task) for task in tasks if not task.by_detector]
+    prechecks = [build_precheck(task) for task in tasks if task.type in checked]
+    pictures = len(questions) + 2 * len(prechecks)
+    questions += prechecks
+    texts = sum(len(rubric.model_dump_json()) for rubric in questions) / CHARACTERS_PER_TOKEN
     return {
-        "requests": float(len(asked)),
+        "requests": float(len(questions)),
         "input_tokens": texts + pictures * TOKENS_A_PICTURE,
-        "output_tokens": float(len(asked) * TOKENS_A_REPLY),
+        "output_tokens": float(len(questions) * TOKENS_A_REPLY),
     }

@@ -1,4 +1,4 @@
-"""The pipeline's files: one JSON a picture for its objects, one for its chain; written whole or not at all."""
+"""The pipeline's JSON files, one per picture for its objects and one for its chain, with atomic writes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ T = TypeVar("T", bound=Record)
 
 
 class SceneFile(Record):
-    """What is in one picture: `objects/<id>.json`."""
+    """The objects of one picture, stored in `objects/<id>.json`."""
 
     id: str
     image: str
-    """The picture's file, relative to the folder this file lies in where both are below one root."""
+    """Path of the picture, relative to the folder of this file."""
     sha: str
     size: tuple[int, int]
     key: str
-    """What the content depends on: picture, prompts, model, detector, thresholds."""
+    """Hash of everything the content depends on: picture, prompts, model, detector and thresholds."""
     judge: str
     detector: str
     listed: tuple[SceneObject, ...]
-    """What the model listed."""
+    """Objects that the model listed."""
     objects: tuple[GroundedObject, ...]
-    """What the detector found of it."""
+    """Listed objects that the detector found."""
     filtered_all_objects: str
     usage: Usage = Usage()
 
@@ -50,13 +50,13 @@ class ChainTurn(Record):
     task: Task
     instruction: str
     pools: Pools
-    """After this turn."""
+    """Pools after this turn."""
     extra: Mapping[str, Any] = {}
-    """Further columns of the file it was imported from."""
+    """Further columns of the file from which the turn was imported."""
 
 
 class ChainFile(Record):
-    """The instructions of one picture: `chains/<id>.json`."""
+    """The chain of instructions of one picture, stored in `chains/<id>.json`."""
 
     id: str
     image: str
@@ -64,23 +64,23 @@ class ChainFile(Record):
     seed: int
     key: str
     proposals: str
-    """Who filled in what chance left open: a judge's spec, or `lists`."""
+    """Source of the proposals: the spec of a judge, or `lists`."""
     start: Pools
     turns: tuple[ChainTurn, ...]
     complex: Mapping[str, tuple[str, ...]]
-    """For each connector the prompts of levels 1, 2, 3…"""
+    """Prompts of levels 1, 2, 3… by connector."""
     usage: Usage = Usage()
     pools_given: bool = False
-    """True where the pools are those a released file has: they are taken as they are, whatever our rules would make of them."""
+    """Whether the pools were imported from a released file. They are then used unchanged instead of our own rules."""
 
 
 def write_json(path: Path, record: Record) -> None:
-    """Write a record; a reader never sees half of it, not even after a kill."""
+    """Write a record atomically as JSON."""
     write_bytes(path, (json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically (temporary file, then rename); raise UserError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
@@ -91,18 +91,18 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def read_json(path: Path, kind: type[T]) -> T:
-    """Read a record; a file that holds something else is the user's mistake."""
+    """Read a record; raise UserError if the file cannot be read or is not such a record."""
     try:
         return kind.model_validate_json(read_text(path))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValidationError, ValueError) as error:
         why = describe_error(error) if isinstance(error, ValidationError) else str(error)
-        raise UserError(f"{path} is not a file of this program: {why}") from None
+        raise UserError(f"{path} is not a valid file of this kind: {why}") from None
 
 
 def load_if_current(path: Path, kind: type[T], key: str) -> T | None:
-    """Return what a file holds where it was made from exactly the same things; None where it has to be made."""
+    """Return the record in a file if it exists and has the same key, else None."""
     if not path.is_file():
         return None
     record = read_json(path, kind)
@@ -110,44 +110,48 @@ def load_if_current(path: Path, kind: type[T], key: str) -> T | None:
 
 
 def read_folder(folder: Path, kind: type[T]) -> list[T]:
-    """Read all records of a folder, by name."""
+    """Read all records of a folder, sorted by file name; raise UserError if there are none."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder")
-    found = [read_json(path, kind) for path in sorted(folder.glob("*.json"))]
-    if not found:
-        raise UserError(f"{folder} holds no .json file")
-    return found
+    records = [read_json(path, kind) for path in sorted(folder.glob("*.json"))]
+    if not records:
+        raise UserError(f"{folder} has no .json file")
+    return records
 
 
-def list_pictures(places: Iterable[Path]) -> dict[str, Path]:
-    """Return the pictures of folders and files by id, the file's stem; two files of one stem are the user's mistake."""
-    found: dict[str, Path] = {}
-    for place in places:
+def list_pictures(paths: Iterable[Path]) -> dict[str, Path]:
+    """Return the pictures of folders and files by id, which is the file's stem.
+
+    Raises:
+        UserError: If there are no pictures, a path cannot be read, or two pictures have the same stem.
+    """
+    pictures: dict[str, Path] = {}
+    for path in paths:
         try:
-            if not place.exists():
-                raise UserError(f"there is nothing at {place}")
-            files = sorted(p for p in place.iterdir() if p.suffix.lower() in SUFFIXES) if place.is_dir() else [place]
+            if not path.exists():
+                raise UserError(f"{path} does not exist")
+            files = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
         except (OSError, ValueError) as error:
-            raise UserError(f"{place} cannot be read: {error}") from None
-        for path in files:
-            if path.stem in found and found[path.stem] != path:
-                raise UserError(f"{found[path.stem]} and {path} would both be called {path.stem}")
-            found[path.stem] = path
-    if not found:
-        raise UserError("there are no pictures (PNG, JPEG, WebP, TIFF, BMP) to work on")
-    return found
+            raise UserError(f"{path} cannot be read: {error}") from None
+        for file in files:
+            if file.stem in pictures and pictures[file.stem] != file:
+                raise UserError(f"{pictures[file.stem]} and {file} have the same id {file.stem}; rename one of them")
+            pictures[file.stem] = file
+    if not pictures:
+        raise UserError("there are no pictures (PNG, JPEG, WebP, TIFF, BMP)")
+    return pictures
 
 
 def file_key(facts: Mapping[str, Any]) -> str:
-    """Return a hash of everything a file depends on."""
+    """Return the hash of all facts that a file depends on."""
     return content_key(facts)[:32]
 
 
 def relative_name(path: Path, folder: Path) -> str:
-    """Return how a file in `folder` names a picture: relative, so that a tree can be moved."""
+    """Return the path of a picture relative to a folder, so that both can be moved together."""
     return os.path.relpath(path.resolve(), folder.resolve())
 
 
 def find_picture(record: SceneFile | ChainFile, folder: Path) -> Path:
-    """Return where the picture of a record lies."""
+    """Return the path of a record's picture."""
     return (folder / record.image).resolve()

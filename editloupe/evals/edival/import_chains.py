@@ -1,8 +1,8 @@
-"""Released chains brought into this program's files: a table of instructions and object pools becomes one chain a picture.
+"""Import of released chains from a table of instructions and object pools.
 
-A row is one turn of one picture: `image_index`, `turns`, and lists over all turns up to it (`task_type`, `instructions`,
-`format_instructions`), then the pools after it (`bg_consistency`, `unchanged_objects`, `available_objects`, `all_objects`).
-Lists are Python literals in a CSV file, JSON in a JSONL file. The sentences and the pools are taken as they are.
+A row is one turn of one picture. It has `image_index`, `turns`, lists over all turns up to it (`task_type`, `instructions`,
+`format_instructions`) and the pools after it (`bg_consistency`, `unchanged_objects`, `available_objects`, `all_objects`). Lists
+are Python literals in a CSV file and JSON in a JSONL file. Sentences and pools are imported unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from editloupe.rubrics.edival.tasks import Task, texts
 from editloupe.types import UserError
 
 RELEASED = "released"
-"""What a chain says instead of who proposed its instructions."""
+"""Value of `ChainFile.proposals` for imported chains."""
 FIELDS = ("image_index", "turns", "task_type", "instructions")
 POOLS = ("unchanged_objects", "available_objects", "all_objects")
 KNOWN = (*FIELDS, "format_instructions", "bg_consistency", *POOLS)
@@ -47,12 +47,12 @@ LARGEST_PICTURE = 100 * 2**20
 
 
 class UnreadableRow(ValueError):
-    """A row that cannot be used; the sentence says why."""
+    """A row cannot be used. The message says why."""
 
 
 @dataclass(frozen=True)
 class ReleasedTurn:
-    """One row, read."""
+    """The content of one row."""
 
     where: str
     image: str
@@ -69,57 +69,69 @@ class ReleasedTurn:
 
 @dataclass
 class ImportTally:
-    """What became of the chains of a file."""
+    """Counts of an import, by outcome."""
 
     made: int = 0
     held: int = 0
     left_out: list[str] = field(default_factory=list)
-    """A sentence with its place for every chain or row that could not be used."""
+    """One sentence per chain or row that could not be used, beginning with the row."""
 
 
 class Photographs:
-    """The photographs of released chains: a folder, or a zip file whose pictures are laid beside the chains as needed."""
+    """The base pictures of released chains, in a folder or in a zip file from which they are extracted as needed."""
 
-    def __init__(self, place: Path, out: Path) -> None:
-        self.place, self.out = place, out
+    def __init__(self, path: Path, out: Path) -> None:
+        self.path, self.out = path, out
         try:
-            if place.is_dir():
-                names = [path.name for path in place.iterdir() if path.is_file()]
+            if path.is_dir():
+                names = [file.name for file in path.iterdir() if file.is_file()]
                 self._members: dict[str, str] = {}
-            elif place.is_file():
-                with ZipFile(place) as archive:
+            elif path.is_file():
+                with ZipFile(path) as archive:
                     self._members = {PurePosixPath(name).name: name for name in archive.namelist()}
                 names = list(self._members)
             else:
-                raise UserError(f"there is no folder or zip file of photographs at {place}")
+                raise UserError(f"there is no folder or zip file of photographs at {path}")
         except BadZipFile:
-            raise UserError(f"{place} is neither a folder nor a zip file") from None
+            raise UserError(f"{path} is neither a folder nor a zip file") from None
         except OSError as error:
-            raise UserError(f"{place} cannot be read: {error.strerror or error}") from None
+            raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
         self._names = {PurePosixPath(n).stem.lower(): n for n in names if PurePosixPath(n).suffix.lower() in SUFFIXES}
 
     def find(self, image: str) -> Path:
-        """Return the file of a photograph; UnreadableRow where there is none."""
+        """Return the file of a picture; raise UnreadableRow if it is missing or unreadable."""
         name = self._names.get(f"{image}_input_raw".lower()) or self._names.get(image.lower())
         if name is None:
-            raise UnreadableRow(f"{self.place.name} holds no picture {image}_input_raw or {image}")
+            raise UnreadableRow(f"{self.path.name} has no picture {image}_input_raw or {image}")
         if not self._members:
-            return self.place / name
+            return self.path / name
         file = self.out / PICTURES / name
         try:
-            with ZipFile(self.place) as archive:
+            with ZipFile(self.path) as archive:
                 about = archive.getinfo(self._members[name])
                 if about.file_size > LARGEST_PICTURE:
                     raise UnreadableRow(f"{name} is larger than {LARGEST_PICTURE >> 20} MB")
                 if not file.is_file() or file.stat().st_size != about.file_size:
                     write_bytes(file, archive.read(about))
         except (BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
-            raise UnreadableRow(f"{name} cannot be taken out of {self.place.name}: {error}") from None
+            raise UnreadableRow(f"{name} cannot be extracted from {self.path.name}: {error}") from None
         return file
 
 
 def import_chains(file: Path, images: Path, out: Path) -> ImportTally:
-    """Write one chain a picture of a released file; what cannot be read is left out and told, the rest is written."""
+    """Import the chains of a released file, one file per picture.
+
+    Args:
+        file: Table of released chains.
+        images: Folder or zip file of the base pictures.
+        out: Folder for the chains' files.
+
+    Returns:
+        Counts, and a sentence per chain or row that could not be used. All other chains are written.
+
+    Raises:
+        UserError: If the file or the pictures cannot be read, or the file has no chain.
+    """
     tally = ImportTally()
     photographs = Photographs(images, out)
     turns: dict[str, list[ReleasedTurn]] = {}
@@ -132,7 +144,7 @@ def import_chains(file: Path, images: Path, out: Path) -> ImportTally:
             tally.left_out.append(f"{row.where}: {problem}")
             broken.add(str(row.values.get("image_index", "")).strip())
     if not turns and not tally.left_out:
-        raise UserError(f"{file.name} holds no chain")
+        raise UserError(f"{file.name} has no chain")
     for image, listed in turns.items():
         if image in broken:
             continue
@@ -142,8 +154,8 @@ def import_chains(file: Path, images: Path, out: Path) -> ImportTally:
             photograph = photographs.find(image)
             sha = Album().open(photograph).sha
             path = out / f"{image}.json"
-            known = load_if_current(path, ChainFile, key)
-            if known is not None and known.sha == sha:
+            current = load_if_current(path, ChainFile, key)
+            if current is not None and current.sha == sha:
                 tally.held += 1
                 continue
             write_json(path, _chain(image, listed, relative_name(photograph, out), sha, key))
@@ -169,7 +181,7 @@ def _rows(file: Path) -> Iterator[Row]:
 
 
 def read_row(row: Row) -> ReleasedTurn:
-    """Read one row; raises UnreadableRow with one sentence."""
+    """Parse one row; raise UnreadableRow if it cannot be used."""
     values = row.values
     if missing := [name for name in (*FIELDS, *POOLS) if values.get(name) in (None, "")]:
         raise UnreadableRow(f"{', '.join(missing)} missing")
@@ -182,9 +194,9 @@ def read_row(row: Row) -> ReleasedTurn:
         raise UnreadableRow(f"turns is {json.dumps(values['turns'], default=str)}, not a number") from None
     types, instructions = (_read_list(values, name) for name in ("task_type", "instructions"))
     bracketed = _read_list(values, "format_instructions") if values.get("format_instructions") else None
-    for name, found in (("task_type", types), ("instructions", instructions), ("format_instructions", bracketed)):
-        if found is not None and len(found) != turn:
-            raise UnreadableRow(f"{name} has {len(found)} entries, turns says {turn}")
+    for name, entries in (("task_type", types), ("instructions", instructions), ("format_instructions", bracketed)):
+        if entries is not None and len(entries) != turn:
+            raise UnreadableRow(f"{name} has {len(entries)} entries, turns says {turn}")
     return ReleasedTurn(
         row.where,
         image,
@@ -195,44 +207,44 @@ def read_row(row: Row) -> ReleasedTurn:
         _read_list(values, "unchanged_objects"),
         _read_list(values, "available_objects"),
         _read_list(values, "all_objects"),
-        background=_yes_or_no(values.get("bg_consistency", True)),
+        background=_read_boolean(values.get("bg_consistency", True)),
         extra={name: value for name, value in values.items() if name not in KNOWN},
     )
 
 
 def _read_list(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    given = values[name]
-    if isinstance(given, str):
-        if len(given) > LONGEST_CELL:
+    value = values[name]
+    if isinstance(value, str):
+        if len(value) > LONGEST_CELL:
             raise UnreadableRow(f"{name} is too long")
         try:
-            given = json.loads(given)
+            value = json.loads(value)
         except ValueError:
             try:
-                given = ast.literal_eval(given)
+                value = ast.literal_eval(value)
             except (ValueError, SyntaxError, RecursionError, MemoryError):
-                raise UnreadableRow(f"{name} is no list: {given[:60]}") from None
-    if not isinstance(given, (list, tuple)) or not all(isinstance(one, str) for one in given):
-        raise UnreadableRow(f"{name} is no list of texts")
-    return tuple(given)
+                raise UnreadableRow(f"{name} is not a list: {value[:60]}") from None
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise UnreadableRow(f"{name} is not a list of texts")
+    return tuple(value)
 
 
-def _yes_or_no(given: Any) -> bool:
-    said = str(given).strip().lower()
-    if said not in ("true", "false"):
-        raise UnreadableRow(f'bg_consistency is "{said}", not True or False')
-    return said == "true"
+def _read_boolean(value: Any) -> bool:
+    word = str(value).strip().lower()
+    if word not in ("true", "false"):
+        raise UnreadableRow(f'bg_consistency is "{word}", not True or False')
+    return word == "true"
 
 
 def _chain(image: str, listed: Sequence[ReleasedTurn], picture: str, sha: str, key: str) -> ChainFile:
-    rows = sorted(listed, key=lambda one: one.turn)
-    if [one.turn for one in rows] != list(range(1, len(rows) + 1)):
-        numbers = ", ".join(str(one.turn) for one in rows)
+    rows = sorted(listed, key=lambda row: row.turn)
+    if [row.turn for row in rows] != list(range(1, len(rows) + 1)):
+        numbers = ", ".join(str(row.turn) for row in rows)
         raise UnreadableRow(f"picture {image} has the turns {numbers}, which are not 1, 2, 3… each once")
     last = rows[-1]
-    for one in rows:
-        if one.instructions != last.instructions[: one.turn] or one.types != last.types[: one.turn]:
-            raise UnreadableRow(f"the instructions of turn {one.turn} are not those of turn {last.turn} ({one.where})")
+    for row in rows:
+        if row.instructions != last.instructions[: row.turn] or row.types != last.types[: row.turn]:
+            raise UnreadableRow(f"the instructions of turn {row.turn} are not those of turn {last.turn} ({row.where})")
     tasks = [_task(last, number, row.all) for number, row in enumerate(rows)]
     pools = [
         Pools(
@@ -270,7 +282,7 @@ def _task(last: ReleasedTurn, number: int, names: Sequence[str]) -> Task:
 
 
 def _start(task: Task, first: ReleasedTurn) -> Pools:
-    """Return the pools before the first turn: all names of its row but the one the turn brought, which stands last."""
+    """Return the pools before the first turn: all names of its row except the last, if the turn added it."""
     brings = task.type in ("subject_add", "subject_replace", "color_alter", "material_alter")
     brings |= task.type == "text_change" and task.object is None
     newest = first.all[-1] if first.all else None

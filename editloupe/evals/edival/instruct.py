@@ -1,4 +1,4 @@
-"""Instruct: chains of instructions from decomposed pictures, seedable, with their complex forms; one JSON a picture."""
+"""Generation of chains of instructions from decomposed pictures, one JSON file per picture."""
 
 from __future__ import annotations
 
@@ -44,26 +44,34 @@ from editloupe.rubrics.edival.tasks import Form, Task, TaskType, prompts, texts,
 from editloupe.types import Usage
 
 LISTS = "lists"
-"""Proposals drawn from lists, where no model is asked."""
+"""Value of `ChainFile.proposals` if proposals are drawn from lists."""
 
 
 @dataclass(frozen=True)
 class Instructor:
-    """Who proposes, from which seed, and where the files go."""
+    """Generates chains of instructions and writes one file per picture.
+
+    Args:
+        settings: Thresholds and rules, including the number of turns.
+        scenes: Folder of the decomposed pictures.
+        out: Folder for the chains' files.
+        seed: Seed of the random choices.
+        asker: Model that proposes what is not random; None to draw proposals from lists.
+        judge: Spec of the model, stored in the files.
+        types: Types in the order of the turns; empty for random types.
+        kept: Store of the model's replies.
+        form: Wording of instructions: `ours`, or `paper` for the paper's templates.
+    """
 
     settings: EdivalSettings
     scenes: Path
     out: Path
     seed: int = 0
     asker: Asker | None = None
-    """Without one, proposals are drawn from lists."""
     judge: str = LISTS
     types: tuple[TaskType, ...] = field(default=())
-    """Only these types, in this order, one a turn; without them chance decides."""
     kept: TemporaryReplies | None = None
-    """Where the asker's replies are kept."""
     form: Form = "ours"
-    """Whose sentences editors are given."""
 
     async def all(
         self,
@@ -71,14 +79,17 @@ class Instructor:
         concurrency: int = 8,
         tick: Tick = ignore_tally,
     ) -> ItemTally:
-        """Make the chains of all pictures; those that are there already and still valid are passed over."""
+        """Generate the chains of all pictures. Files that are still valid are skipped."""
         async with aclosing(self.asker.chat) if self.asker else nullcontext():
             tally = ItemTally("instruct", total=len(scenes))
             await work_through(scenes, self.one, tally, concurrency, tick, self.kept)
             return tally
 
     async def one(self, scene: SceneFile) -> bool:
-        """Make one chain; False where that was done before. The same seed makes the same choices, picture by picture."""
+        """Generate one chain; return False if its file is still valid.
+
+        The same seed leads to the same random choices for a picture.
+        """
         file, key = self.out / f"{scene.id}.json", self.key(scene)
         if await asyncio.to_thread(load_if_current, file, ChainFile, key):
             return False
@@ -119,14 +130,16 @@ class Instructor:
             try:
                 return draw_task(planned, pools, boxes, chance), Usage()
             except BadProposal as problem:
-                raise NoAnswer(f"no entry of the lists will do for {planned.type}: {problem}") from None
+                raise NoAnswer(f"no entry of the lists fits {planned.type}: {problem}") from None
         album = Album()
         picture = await asyncio.to_thread(album.open, find_picture(scene, self.scenes))
         form = json.dumps(dict.fromkeys(planned.keys, "…"), ensure_ascii=False)
         proposal_texts = prompts()["proposals"]
         answered = await self.asker.ask(
             system=proposal_texts["system"],
-            task="\n".join((asked(planned, pools), inventory(pools), proposal_texts["form"].format(form=form))),
+            task="\n".join(
+                (format_question(planned, pools), format_inventory(pools), proposal_texts["form"].format(form=form))
+            ),
             read=lambda text: complete_task(planned, parse_object(text), pools, boxes),
             repair=lambda problem: str(proposal_texts["repair"]).format(problem=problem, form=form),
             picture=picture,
@@ -135,7 +148,7 @@ class Instructor:
         return answered.value, answered.usage
 
     def key(self, scene: SceneFile) -> str:
-        """Return what a chain of this picture depends on."""
+        """Return the hash of everything that a chain of this picture depends on."""
         return file_key(
             {
                 "scene": scene.model_dump(mode="json", include={"sha", "objects"}),
@@ -151,8 +164,8 @@ class Instructor:
         )
 
 
-def asked(planned: Plan, pools: Pools) -> str:
-    """Return what a model is asked to propose."""
+def format_question(planned: Plan, pools: Pools) -> str:
+    """Return the question by which a model is asked for a proposal."""
     proposal_texts, lists = prompts()["proposals"], texts()
     name: str = planned.type
     if planned.type == "subject_add" and planned.reference is None:
@@ -178,8 +191,8 @@ def asked(planned: Plan, pools: Pools) -> str:
     return " ".join(str(proposal_texts[name]).format(**values).split())
 
 
-def inventory(pools: Pools) -> str:
-    """Return the line that says what is in the picture by now."""
+def format_inventory(pools: Pools) -> str:
+    """Return the line that lists the available objects."""
     names = ", ".join(quote_line(item.name) for item in pools.available) or "nothing that can be edited"
     return f"By now the inventory holds: {names}."
 
@@ -187,7 +200,7 @@ def inventory(pools: Pools) -> str:
 def build_complex_prompts(
     turns: Sequence[ChainTurn], chance: random.Random, form: Form = "ours"
 ) -> dict[str, tuple[str, ...]]:
-    """Return the single prompts of levels 1, 2, 3… for each connector."""
+    """Return the prompts of levels 1, 2, 3… by connector."""
     levels = range(1, len(turns) + 1)
     return {
         connector: tuple(

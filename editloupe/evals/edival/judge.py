@@ -1,4 +1,4 @@
-"""The judge of EdiVal-Agent's pictures; batches, runs and traces work with it as with any other."""
+"""The judge of EdiVal-Agent's chains, which batches, runs and traces use like any other judge."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from editloupe.types import Edit, Judgement, Mode, Reason, Sha, Unjudged, UserEr
 
 @dataclass(frozen=True)
 class Instruments:
-    """What looks at pictures; None leaves the figures of that instrument out."""
+    """The models that measure pictures; None if an instrument is not used."""
 
     finder: Finder
     features: Features | None
     quality: Quality | None
 
     def notes(self) -> tuple[str, ...]:
-        """Say what is left out."""
+        """Return a sentence per instrument that is not used."""
         left = []
         if self.features is None:
             left.append("no feature model: consistency is measured by pixels only and has no EdiVal-CC score")
@@ -56,9 +56,16 @@ class Instruments:
 def open_instruments(
     settings: EdivalSettings, tools: ToolSettings, features: FeatureSettings | None, quality: str = "auto"
 ) -> Instruments:
-    """Return the instruments; one that was asked for and cannot run here is the user's mistake.
+    """Open the instruments.
 
-    `quality` is `auto` (HPSv3 where it is installed), `hpsv3` or `none`.
+    Args:
+        settings: Thresholds and rules.
+        tools: Settings of the detector.
+        features: Settings of the feature model, or None to measure consistency by pixels only.
+        quality: `auto` (HPSv3 if it is installed), `hpsv3` or `none`.
+
+    Raises:
+        UserError: If a required instrument cannot run here.
     """
     finder = WholePictureFinder(tools, settings.lowest_threshold)
     model = DinoFeatures(features) if features else None
@@ -75,7 +82,23 @@ def open_instruments(
 
 
 class EdivalJudge(BaseJudge):
-    """Judges pictures of chains: EdiVal-IF, EdiVal-CC and EdiVal-VQ."""
+    """Judges pictures of chains by EdiVal-IF, EdiVal-CC and EdiVal-VQ.
+
+    Args:
+        spec: Spec of the model that answers questions, or the name of the embedded rules.
+        instruments: Detector, feature model and quality model.
+        base_url: Address of the model's server.
+        criteria: Names of the criteria to judge.
+        rules: Thresholds and rules; the published ones by default.
+        settings: Settings of the judge.
+        tools: Settings of the tools; from the environment by default.
+        worded: A reworded rubric whose texts replace those of the questions.
+        replies: Store of replies.
+        traffic: Rate limiter.
+
+    Raises:
+        UserError: If a criterion is unknown or the model cannot be opened.
+    """
 
     protocol = "edival"
     mode: Mode = "tools"
@@ -106,17 +129,17 @@ class EdivalJudge(BaseJudge):
         self._chat = open_chat(spec, base_url, self.settings, replies, traffic)
         self._questions: dict[str, QuestionSpec] = {}
         self.toolbox = build_toolbox(replace(tools or ToolSettings.from_environment(), enhancer="none"))
-        """The tools of its machine; the model is offered none of them."""
+        """The tools of this machine. The model is offered none of them."""
         self._lifecycle = JudgeLifecycle(self._chat, self.toolbox)
 
     @property
     def uses_tools(self) -> bool:
-        """False: the instruments look at the pictures, and the model has no tools."""
+        """Always False, because the model has no tools."""
         return False
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is left out, and what the model's client had to say when it was opened."""
+        """Sentences on instruments that are not used, and notes of the model's client."""
         return (*self.instruments.notes(), *self._chat.notes)
 
     async def ajudge(
@@ -129,7 +152,10 @@ class EdivalJudge(BaseJudge):
         strict: bool = False,
         album: Album | None = None,
     ) -> Judgement:
-        """Judge one picture; one that cannot be judged for want of input ends unjudged, or raises with `strict`."""
+        """Judge one picture.
+
+        If input is missing, the outcomes are unjudged; with `strict`, MissingInput is raised.
+        """
         wanted = tuple(criteria or self.criteria)
         shared = SharedContext(
             chat=self._chat,
@@ -156,31 +182,31 @@ class EdivalJudge(BaseJudge):
         return self._judgement(edit, end["outcomes"], end.get("traces", []), CRITERIA)
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
-        """Return the criteria this picture is asked: all of them."""
+        """Return the criteria of a picture, which are all criteria of the judge."""
         return self.criteria
 
     def question_specs(self) -> tuple[QuestionSpec, ...]:
-        """Return every question: what the criteria are measured by, and what the model is asked."""
-        return tuple(self._asked(criterion) for criterion in self.criteria)
+        """Return the question of every criterion."""
+        return tuple(self._find_question(criterion) for criterion in self.criteria)
 
     def question_spec(self, edit: Edit, criterion: str) -> QuestionSpec:
-        """Return how one picture is measured on one criterion."""
-        return self._asked(criterion)
+        """Return the question of a criterion, which is the same for all pictures."""
+        return self._find_question(criterion)
 
-    def _asked(self, criterion: str) -> QuestionSpec:
-        if (known := self._questions.get(criterion)) is None:
+    def _find_question(self, criterion: str) -> QuestionSpec:
+        if (question := self._questions.get(criterion)) is None:
             facts = {
                 "criterion": criterion,
                 "protocol": self.protocol,
                 "mode": self.mode,
                 "judge": self.spec,
-                **self._decides(criterion),
+                **self._list_dependencies(criterion),
             }
-            known = self._questions[criterion] = QuestionSpec(criterion, facts)
-        return known
+            question = self._questions[criterion] = QuestionSpec(criterion, facts)
+        return question
 
-    def _decides(self, criterion: str) -> dict[str, Any]:
-        """Return what one criterion's answer depends on: the model and its questions for one, an instrument for the others."""
+    def _list_dependencies(self, criterion: str) -> dict[str, Any]:
+        """Return the settings that the outcome of a criterion depends on."""
         every = self.further_parameters()
         if criterion == QUALITY:
             return {"quality": every["quality"]}
@@ -196,14 +222,14 @@ class EdivalJudge(BaseJudge):
         }
 
     def inputs_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
-        """Return the key of a turn: its pictures, its instruction and what is known of its objects."""
+        """Return the key of a turn from its pictures, instruction and objects, or None if a hash is missing."""
         if any(path not in hashes for path in edit.paths):
             return None
         pictures = {role: [hashes[path] for path in paths] for role, paths in edit.files.items()}
         return content_key({"pictures": pictures, "instruction": edit.instruction, KEY: edit.extra.get(KEY)})
 
     def further_parameters(self) -> dict[str, Any]:
-        """Return the rules, the instruments and the questions."""
+        """Return the rules, the fingerprints of the instruments and the questions."""
         features, quality = self.instruments.features, self.instruments.quality
         return {
             "rules": self.rules.model_dump(mode="json"),
@@ -226,5 +252,5 @@ class EdivalJudge(BaseJudge):
         }
 
     def rubric_texts(self) -> dict[str, Any]:
-        """Return none: what is asked depends on the turn and stands among the parameters."""
+        """Return no texts, because questions depend on the turn and are among the parameters."""
         return {}

@@ -1,4 +1,4 @@
-"""The paper's figures from scores: those of every model, mode and turn, with how much stands behind each."""
+"""The paper's measures of every model, mode and turn, computed from runs."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from editloupe.types import Edit, Record, UserError, Verdict
 
 
 class TurnFigures(Record):
-    """All figures of one turn; shares are 0 to 1."""
+    """All measures of one turn. Shares are 0 to 1."""
 
     turn: int
     pictures: int
     chain: Rate
-    """EdiVal-IF: every edit up to this turn succeeded."""
+    """EdiVal-IF: chains in which every edit up to this turn succeeded."""
     marginal: Rate
-    """This turn's own instruction."""
+    """Success of this turn's instruction alone."""
     tasks: Rate
-    """All instructions judged on this turn's pictures."""
+    """Success of all instructions judged on this turn's pictures."""
     types: Mapping[str, Rate]
     object_similarity: float | None
     background_similarity: float | None
@@ -60,69 +60,80 @@ class TurnFigures(Record):
     p99: float | None
     p999: float | None
     p999_quartiles: tuple[float, float] | None = None
-    """Between which the middle half of the pictures lies (Figure 26)."""
+    """First and third quartile over the pictures (Figure 26)."""
     p999_base: float | None = None
-    """Of the same chains' base pictures."""
+    """Mean over the base pictures of the same chains."""
 
 
 class ModelFigures(Record):
-    """All figures of one model in one mode."""
+    """All measures of one model in one mode."""
 
     model: str
     mode: str
     pictures: int
-    """Base pictures with any result."""
+    """Number of base pictures with any result."""
     counted: int
-    """Of these, the ones the tables count."""
+    """Number of base pictures that the tables count."""
     expected: int
-    """Base pictures of the run, whichever model they have results of."""
+    """Number of base pictures of the run with a result of any model."""
     turns: tuple[TurnFigures, ...]
     overall: float | None
-    """Over the turns: √(mean IF · mean CC), Section O.4."""
+    """√(mean IF · mean CC) over the turns (Section O.4)."""
 
     @property
     def last(self) -> TurnFigures:
-        """The figures of the last turn."""
+        """The measures of the last turn."""
         return self.turns[-1]
 
 
 class EdivalFigures(Record):
-    """Everything a report is made of."""
+    """All measures of one or several runs, as computed by `compute_figures`.
+
+    Args:
+        run: Names of the runs.
+        judge: Names of the judges.
+        configurations: Configuration that was read of each run, if one was chosen.
+        missing: Rule for incomplete chains.
+        turns: Number of turns.
+        models: Measures per model and mode.
+        square: The same for square base pictures alone, if there are both kinds.
+        oblong: The same for other base pictures.
+        unjudged: Number of units without a verdict, by reason.
+        notes: Sentences for the report.
+    """
 
     run: str
-    """The names of the runs."""
     judge: str
     configurations: tuple[str, ...] = ()
-    """Which part of each run was read, where it says so."""
     missing: Missing
     turns: int
     models: tuple[ModelFigures, ...]
     square: tuple[ModelFigures, ...] = ()
-    """The same for square base pictures alone, where there are both kinds."""
     oblong: tuple[ModelFigures, ...] = ()
     unjudged: Mapping[str, int]
-    """Units without an outcome, by reason."""
     notes: tuple[str, ...] = ()
 
     def of(self, mode: str) -> tuple[ModelFigures, ...]:
-        """Return the models of one mode, best EdiVal-O at the last turn first; equal ones by that over all turns."""
-        in_mode = [one for one in self.models if one.mode == mode]
-        return tuple(sorted(in_mode, key=lambda one: (_last(one.last.overall), _last(one.overall), one.model)))
+        """Return the models of one mode, sorted by EdiVal-O at the last turn, then by EdiVal-O over all turns."""
+        models = [model for model in self.models if model.mode == mode]
+        return tuple(
+            sorted(models, key=lambda model: (_sort_key(model.last.overall), _sort_key(model.overall), model.model))
+        )
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """The modes that occur, in order."""
-        have = {one.mode for one in self.models}
-        return tuple(mode for mode in MODES if mode in have)
+        """The modes that occur, in the order of MODES."""
+        present = {model.mode for model in self.models}
+        return tuple(mode for mode in MODES if mode in present)
 
 
-def _last(value: float | None) -> float:
-    """Return what sorts high values first and nothing last."""
+def _sort_key(value: float | None) -> float:
+    """Return a key that sorts high values first and None last."""
     return 1.0 if value is None else -value
 
 
 def group_by_model(scores: Iterable[TurnScore], turns: int, missing: Missing) -> tuple[ModelFigures, ...]:
-    """Return the figures of every model and mode."""
+    """Compute the measures of every model and mode."""
     groups: dict[tuple[str, str], list[TurnScore]] = {}
     for score in scores:
         groups.setdefault((score.model, score.mode), []).append(score)
@@ -135,13 +146,13 @@ def group_by_model(scores: Iterable[TurnScore], turns: int, missing: Missing) ->
 def _model(
     model: str, mode: str, scores: Sequence[TurnScore], turns: int, missing: Missing, expected: int
 ) -> ModelFigures:
-    kept = count_turns(scores, turns, missing)
-    by_turn = tuple(compute_turn(kept, turn) for turn in range(1, turns + 1))
+    counted = count_turns(scores, turns, missing)
+    by_turn = tuple(compute_turn(counted, turn) for turn in range(1, turns + 1))
     return ModelFigures(
         model=model,
         mode=mode,
         pictures=len({score.image for score in scores}),
-        counted=len({score.image for score in kept}),
+        counted=len({score.image for score in counted}),
         expected=expected,
         turns=by_turn,
         overall=overall(mean(t.chain.value for t in by_turn), mean(t.consistency for t in by_turn)),
@@ -149,7 +160,7 @@ def _model(
 
 
 def compute_turn(scores: Sequence[TurnScore], turn: int) -> TurnFigures:
-    """Work out the figures of one turn of one model and mode."""
+    """Compute the measures of one turn of one model and mode."""
     of_turn = [score for score in scores if score.turn == turn]
     chain = chain_success(scores, turn)
     parts = {name: mean(getattr(s, name) for s in of_turn) for name in ("object_similarity", "background_similarity")}
@@ -189,42 +200,55 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     CONSISTENCY: ("object", "background", "object_l1", "background_l1", "square"),
     QUALITY: ("hps", "hps_base", "p99", "p999", "p999_base"),
 }
-"""What is read of the values of each criterion's verdicts."""
+"""Values that are read from the verdicts of each criterion."""
 
 
 @dataclass
 class RunOfChains:
-    """What one run says of its chains."""
+    """The scores of one run of chains."""
 
     name: str
     judges: tuple[str, ...]
     configuration: str | None
-    """Which configuration was read; None where each criterion was asked in one way only, whoever asked it."""
+    """Configuration that was read; None if the run has a single question per criterion."""
     scores: list[TurnScore] = field(default_factory=list)
     unjudged: dict[str, int] = field(default_factory=dict)
-    """Units without an outcome, by reason."""
+    """Number of units without a verdict, by reason."""
     notes: list[str] = field(default_factory=list)
 
 
 def compute_figures(
     runs: Path | Sequence[Path], missing: Missing = "complete", configuration: str | None = None
 ) -> EdivalFigures:
-    """Work out all figures of runs that `edival evaluate` made, every model of every run beside the others."""
+    """Compute all measures of runs of `editloupe edival evaluate`.
+
+    Args:
+        runs: Folder of a run, or several. The models of all runs are put into the same tables.
+        missing: Rule for incomplete chains: `complete` counts chains with all turns, as in the paper; `per_turn` counts at
+            each turn the chains with all turns up to it.
+        configuration: Name of the configuration to read. Required if a run judged a criterion in several ways.
+
+    Returns:
+        The measures per model, mode and turn.
+
+    Raises:
+        UserError: If a folder is not a run of chains, or a configuration has to be named.
+    """
     folders = [runs] if isinstance(runs, Path) else list(dict.fromkeys(runs))
     read = [read_run(folder, configuration) for folder in folders]
     scores = _name_configurations(read)
     turns = max(score.turn for score in scores)
     both = {True, False} <= {score.square for score in scores}
     many = len(read) > 1
-    notes = [*_differences(read), *(f"{one.name}: {note}" if many else note for one in read for note in one.notes)]
+    notes = [*_differences(read), *(f"{run.name}: {note}" if many else note for run in read for note in run.notes)]
     unjudged: dict[str, int] = {}
-    for one in read:
-        for reason, count in one.unjudged.items():
+    for run in read:
+        for reason, count in run.unjudged.items():
             unjudged[reason] = unjudged.get(reason, 0) + count
     return EdivalFigures(
-        run=", ".join(one.name for one in read),
-        judge=", ".join(dict.fromkeys(judge for one in read for judge in one.judges)),
-        configurations=tuple(one.configuration for one in read if one.configuration),
+        run=", ".join(run.name for run in read),
+        judge=", ".join(dict.fromkeys(judge for run in read for judge in run.judges)),
+        configurations=tuple(run.configuration for run in read if run.configuration),
         missing=missing,
         turns=turns,
         models=group_by_model(scores, turns, missing),
@@ -236,31 +260,35 @@ def compute_figures(
 
 
 def read_run(folder: Path, configuration: str | None = None) -> RunOfChains:
-    """Read the chains of a run; where one criterion was asked in several ways, a configuration has to be named."""
+    """Read the scores of a run of chains.
+
+    Raises:
+        UserError: If the run has no chains, or judged a criterion in several ways and no configuration is named.
+    """
     with Run.open(folder) as run:
         if not run.configurations(PROTOCOL):
-            raise UserError(f"{folder} holds no chains judged by `editloupe edival evaluate`")
+            raise UserError(f"{folder} has no chains judged by `editloupe edival evaluate`")
         edits = {name: edit for edit, _, name in run.edits() if KEY in edit.extra}
         chosen = choose_configuration(run, PROTOCOL, configuration).name if configuration else None
         read = _Verdicts(run.units(configuration=chosen), edits)
         if read.ambiguous:
             chosen = choose_configuration(run, PROTOCOL).name
             read = _Verdicts(run.units(configuration=chosen), edits)
-        about = [one for one in run.about()["configurations"] if chosen in (None, one.get("name"))]
-        found = RunOfChains(run.folder.resolve().name, tuple(read.judges), chosen, unjudged=read.unjudged)
-        _add_scores(found, run, edits, read)
-        found.notes += [*run.damage.sentences(), *(str(note) for one in about for note in one.get("notes") or ())]
-    if not found.scores:
-        raise UserError(f"{folder} holds no chains judged by `editloupe edival evaluate`")
-    return found
+        about = [entry for entry in run.about()["configurations"] if chosen in (None, entry.get("name"))]
+        chains = RunOfChains(run.folder.resolve().name, tuple(read.judges), chosen, unjudged=read.unjudged)
+        _add_scores(chains, run, edits, read)
+        chains.notes += [*run.damage.sentences(), *(str(note) for entry in about for note in entry.get("notes") or ())]
+    if not chains.scores:
+        raise UserError(f"{folder} has no chains judged by `editloupe edival evaluate`")
+    return chains
 
 
 class _Verdicts:
-    """What the tables need of a run's units, read once from first to last; the first repeat of each."""
+    """The values of a run's verdicts, read in one pass. Only the first repeat of each unit is used."""
 
     def __init__(self, units: Iterable[Unit], edits: Mapping[str, Edit]) -> None:
         self.values: dict[str, dict[str, Any]] = {}
-        """By edit: all figures of its verdicts; an edit without any verdict has none."""
+        """Values of all verdicts by edit; empty for an edit without a verdict."""
         self.ended: dict[str, str] = {}
         self.judges: dict[str, None] = {}
         self.unjudged: dict[str, int] = {}
@@ -280,27 +308,27 @@ class _Verdicts:
         self.ambiguous = any(len(asked) > 1 for asked in ways.values())
 
 
-def _add_scores(found: RunOfChains, run: Run, edits: Mapping[str, Edit], read: _Verdicts) -> None:
-    """Add one score a picture; of a picture that was made again and judged beside its first form, the last judged."""
+def _add_scores(chains: RunOfChains, run: Run, edits: Mapping[str, Edit], read: _Verdicts) -> None:
+    """Add one score per picture. If a picture was judged in several versions, the one judged last counts."""
     last: dict[tuple[str, str, str, int], str] = {}
     scores: dict[str, TurnScore] = {}
     older = 0
     for name, values in read.values.items():
         with run.damage.reading("turns", name):
             score = _score(edits[name], values)
-            place = (score.model, score.mode, score.image, score.turn)
-            before = last.get(place)
+            key = (score.model, score.mode, score.image, score.turn)
+            before = last.get(key)
             older += before is not None
             if before is not None and read.ended[before] > read.ended[name]:
                 continue
             scores.pop(before or "", None)
-            last[place], scores[name] = name, score
+            last[key], scores[name] = name, score
     if older:
-        found.notes.append(
+        chains.notes.append(
             f"{number_of(older, 'picture')} {verb(older, 'was', 'were')} judged in an earlier form too; the form "
             "judged last counts."
         )
-    found.scores += scores.values()
+    chains.scores += scores.values()
 
 
 def _score(edit: Edit, values: Mapping[str, Any]) -> TurnScore:
@@ -326,25 +354,25 @@ def _score(edit: Edit, values: Mapping[str, Any]) -> TurnScore:
 
 
 def _name_configurations(read: Sequence[RunOfChains]) -> list[TurnScore]:
-    """Join the scores of several runs; a model and mode that several have goes by its run's name too."""
+    """Join the scores of several runs. If several runs have a model in a mode, the run's name is added to the model's."""
     have: dict[tuple[str, str], set[int]] = {}
-    for number, one in enumerate(read):
-        for score in one.scores:
+    for number, run in enumerate(read):
+        for score in run.scores:
             have.setdefault((score.model, score.mode), set()).add(number)
-    names = [one.name for one in read]
+    names = [run.name for run in read]
     joined = []
-    for number, one in enumerate(read):
-        label = one.name if names.count(one.name) == 1 else f"{one.name} {number + 1}"
-        for score in one.scores:
+    for number, run in enumerate(read):
+        label = run.name if names.count(run.name) == 1 else f"{run.name} {number + 1}"
+        for score in run.scores:
             shared = len(have[score.model, score.mode]) > 1
             joined.append(score.model_copy(update={"model": f"{score.model} ({label})"}) if shared else score)
     return joined
 
 
 def _differences(read: Sequence[RunOfChains]) -> list[str]:
-    """Say where the runs were not judged alike."""
-    judges = {one.judges for one in read}
+    """Return a note if the runs have different judges."""
+    judges = {run.judges for run in read}
     if len(judges) < 2:
         return []
-    told = "; ".join(f"{one.name} by {', '.join(one.judges)}" for one in read)
-    return [f"The runs were judged by different judges, so their order is not only about editing models: {told}."]
+    listed = "; ".join(f"{run.name} by {', '.join(run.judges)}" for run in read)
+    return [f"The runs have different judges, so their ranking does not depend on the editing models alone: {listed}."]

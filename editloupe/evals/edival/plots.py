@@ -1,4 +1,4 @@
-"""The paper's figures: curves over turns, success by type, multi-turn against complex, and Pareto fronts."""
+"""Drawing functions of the paper's figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Point = tuple[float | None, float | None]
 
 
 def draw_marginal_curves(models: Sequence[ModelFigures]) -> Figure:
-    """Draw the marginal success of every model over the turns (Figure 5); a turn without a figure is a gap."""
+    """Draw the marginal success of every model over the turns (Figure 5). A turn without a value is a gap."""
     with use_style():
         figure, (axes,) = new_figure(_height(models))
         _curves(axes, models, lambda turn: to_percent(turn.marginal))
@@ -42,14 +42,14 @@ def draw_marginal_curves(models: Sequence[ModelFigures]) -> Figure:
 
 
 def draw_luminance_curves(models: Sequence[ModelFigures]) -> Figure:
-    """Draw the 99.9 % quantile of luminance over the turns (Figure 26): means, and for few models the middle half.
+    """Draw the mean 99.9 % quantile of luminance over the turns (Figure 26), with quartiles for up to six models.
 
-    Where the runs know it, turn 0 is the base picture, so that a picture that grows lighter can be told from one that was light.
+    If the runs have it, turn 0 shows the base pictures.
     """
-    base = [value for one in models if (value := to_percent(one.turns[0].p999_base)) is not None]
+    base = [value for model in models if (value := to_percent(model.turns[0].p999_base)) is not None]
     with use_style():
         figure, (axes,) = new_figure(_height(models))
-        starts = [to_percent(one.turns[0].p999_base) for one in models] if base else None
+        starts = [to_percent(model.turns[0].p999_base) for model in models] if base else None
         _curves(axes, models, lambda turn: to_percent(turn.p999), starts)
         if len(models) <= 6:
             _quartiles(axes, models)
@@ -71,18 +71,18 @@ def _curves(
     pick: Callable[[TurnFigures], float | None],
     starts: Sequence[float | None] | None = None,
 ) -> None:
-    """Draw one line a model with its own colour, mark and stroke; the legend stands beside the data."""
-    for place, one in enumerate(models):
-        turns = [0.0] * (starts is not None) + [t.turn + _aside(place, len(models)) for t in one.turns]
-        values = [*([starts[place]] if starts else []), *(pick(t) for t in one.turns)]
+    """Draw one line per model with its own colour, marker and stroke, and a legend to the right of the data."""
+    for index, model in enumerate(models):
+        turns = [0.0] * (starts is not None) + [t.turn + _aside(index, len(models)) for t in model.turns]
+        values = [*([starts[index]] if starts else []), *(pick(t) for t in model.turns)]
         axes.plot(
             turns,
             [nan if value is None else value for value in values],
-            _stroke(place),
-            marker=MARKERS[place % len(MARKERS)],
-            color=SERIES[place % len(SERIES)],
+            _stroke(index),
+            marker=MARKERS[index % len(MARKERS)],
+            color=SERIES[index % len(SERIES)],
             markersize=5,
-            label=escape_text(shorten_names([one.model], 26)[0]),
+            label=escape_text(shorten_names([model.model], 26)[0]),
         )
     axes.set_xticks([t.turn for t in models[0].turns] if models else [])
     axes.set_xlabel("turn")
@@ -90,35 +90,35 @@ def _curves(
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
 
 
-def _stroke(place: int) -> str:
-    return ("-", "--", ":")[place // len(SERIES) % 3]
+def _stroke(index: int) -> str:
+    return ("-", "--", ":")[index // len(SERIES) % 3]
 
 
-def _aside(place: int, count: int) -> float:
-    """Return how far a model stands beside its turn, so that marks at one height stay readable."""
-    return 0.0 if count == 1 else (place / (count - 1) - 0.5) * 0.16
+def _aside(index: int, count: int) -> float:
+    """Return the horizontal offset of a model from its turn, so that marks at the same height stay readable."""
+    return 0.0 if count == 1 else (index / (count - 1) - 0.5) * 0.16
 
 
 def _quartiles(axes: Axes, models: Sequence[ModelFigures]) -> None:
-    for place, one in enumerate(models):
-        for turn in one.turns:
+    for index, model in enumerate(models):
+        for turn in model.turns:
             if turn.p999_quartiles is not None:
                 low, high = (100 * end for end in turn.p999_quartiles)
-                x = turn.turn + _aside(place, len(models))
-                axes.plot([x, x], [low, high], color=SERIES[place % len(SERIES)], linewidth=1, alpha=0.6)
+                x = turn.turn + _aside(index, len(models))
+                axes.plot([x, x], [low, high], color=SERIES[index % len(SERIES)], linewidth=1, alpha=0.6)
 
 
 def draw_types_by_turn(models: Sequence[ModelFigures]) -> Figure:
-    """Draw success by instruction type, one panel a model, one mark a turn (Figure 6); a type that never came has none."""
+    """Draw success by instruction type, one panel per model and one mark per turn (Figure 6)."""
     across = min(2, len(models))
     down = -(-len(models) // across)
     places = np.arange(len(TYPES))[::-1].astype(float)
     with use_style():
         figure = Figure(figsize=(WIDTH, 0.6 + down * (2.3 if len(models) > 1 else 2.8)), layout="constrained")
         panels = list(chain(*figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)))
-        for axes, one in zip(panels, models, strict=False):
-            offsets = np.linspace(0.28, -0.28, len(one.turns)) if len(one.turns) > 1 else [0.0]
-            for number, turn in enumerate(one.turns):
+        for axes, model in zip(panels, models, strict=False):
+            offsets = np.linspace(0.28, -0.28, len(model.turns)) if len(model.turns) > 1 else [0.0]
+            for number, turn in enumerate(model.turns):
                 values = [to_percent(turn.types[kind]) for kind in TYPES]
                 axes.plot(
                     [nan if value is None else value for value in values],
@@ -134,7 +134,7 @@ def draw_types_by_turn(models: Sequence[ModelFigures]) -> Figure:
             for between in places[:-1] - 0.5:
                 axes.axhline(between, color=GRID, linewidth=0.5)
             axes.grid(axis="x")
-            axes.set_title(escape_text(shorten_names([one.model])[0]), fontsize=9)
+            axes.set_title(escape_text(shorten_names([model.model])[0]), fontsize=9)
         for spare in panels[len(models) :]:
             spare.set_visible(False)
         for axes in panels[max(0, len(models) - across) : len(models)]:
@@ -146,23 +146,23 @@ def draw_types_by_turn(models: Sequence[ModelFigures]) -> Figure:
 
 
 def draw_multi_against_complex(last: Mapping[str, Mapping[str, float | None]], turns: int) -> Figure:
-    """Draw the share of pictures with every instruction followed: turn by turn, or in one prompt (Figure 9).
+    """Draw the share of pictures with every instruction followed, turn by turn or in one prompt (Figure 9).
 
-    One row a model, one mark a way, a line from the lowest to the highest of them.
+    There is one row per model, one mark per mode, and a line from the lowest to the highest.
     """
     modes = list(dict.fromkeys(mode for by_mode in last.values() for mode in by_mode))
     places = dict(zip(last, range(len(last))[::-1], strict=True))
     with use_style():
         figure, (axes,) = new_figure(1.1 + 0.34 * len(last))
         for name, by_mode in last.items():
-            known = [value for value in by_mode.values() if value is not None]
-            if len(known) > 1:
-                axes.plot([min(known), max(known)], [places[name]] * 2, color=MUTED, linewidth=1, zorder=1)
+            present = [value for value in by_mode.values() if value is not None]
+            if len(present) > 1:
+                axes.plot([min(present), max(present)], [places[name]] * 2, color=MUTED, linewidth=1, zorder=1)
         for number, mode in enumerate(modes):
-            found = [(value, places[name]) for name, own in last.items() if (value := own.get(mode)) is not None]
+            points = [(value, places[name]) for name, own in last.items() if (value := own.get(mode)) is not None]
             axes.plot(
-                [value for value, _ in found],
-                [place for _, place in found],
+                [value for value, _ in points],
+                [y for _, y in points],
                 MARKERS[number % len(MARKERS)],
                 color=SERIES[number % len(SERIES)],
                 markersize=6,
@@ -179,27 +179,27 @@ def draw_multi_against_complex(last: Mapping[str, Mapping[str, float | None]], t
 
 
 def draw_pareto_panels(panels: Mapping[tuple[str, str], Mapping[str, Point]], title: str) -> Figure:
-    """Draw one panel a pair of figures: all models as numbered points, the front joined by a line (Figure 10)."""
+    """Draw one panel per pair of measures, with models as numbered points and the front as a line (Figure 10)."""
     names = list(dict.fromkeys(name for points in panels.values() for name in points))
     with use_style():
         figure, axes = new_figure(3.0 + 0.17 * -(-len(names) // 4), len(panels))
         for panel, ((x, y), points) in zip(axes, panels.items(), strict=True):
             _panel(panel, x, y, points, names)
-        told = [escape_text(f"{number}  {name}") for number, name in enumerate(shorten_names(names, 24), 1)]
+        labels = [escape_text(f"{number}  {name}") for number, name in enumerate(shorten_names(names, 24), 1)]
         unmarked = [Line2D([], [], linestyle="none") for _ in names]
         spacing = {"handlelength": 0.0, "handletextpad": 0.0, "columnspacing": 1.6}
-        figure.legend(unmarked, told, loc="outside lower center", ncols=min(4, len(names)), fontsize=8, **spacing)
+        figure.legend(unmarked, labels, loc="outside lower center", ncols=min(4, len(names)), fontsize=8, **spacing)
         figure.suptitle(escape_text(title), fontsize=10)
     return figure
 
 
 def _panel(axes: Axes, x: str, y: str, points: Mapping[str, Point], names: Sequence[str]) -> None:
     front = find_pareto_front(points)
-    known = {name: (left, up) for name, (left, up) in points.items() if left is not None and up is not None}
-    line = [known[name] for name in front]
+    complete = {name: (left, up) for name, (left, up) in points.items() if left is not None and up is not None}
+    line = [complete[name] for name in front]
     axes.plot([p[0] for p in line], [p[1] for p in line], "-", color=BLUE, linewidth=1)
     together: dict[tuple[float, float], list[str]] = {}
-    for name, point in known.items():
+    for name, point in complete.items():
         together.setdefault(point, []).append(name)
     for (left, up), here in together.items():
         colour = BLUE if here[0] in front else MUTED
@@ -207,7 +207,7 @@ def _panel(axes: Axes, x: str, y: str, points: Mapping[str, Point], names: Seque
         numbers = ", ".join(str(names.index(name) + 1) for name in here)
         if len(here) == 1:
             axes.text(left, up, numbers, ha="center", va="center_baseline", fontsize=5.8, color="white", weight="bold")
-        else:  # models at one point are told above it
+        else:  # the numbers of several models at one point are above it
             axes.annotate(
                 numbers,
                 (left, up),

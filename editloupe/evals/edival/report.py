@@ -1,4 +1,4 @@
-"""The report of runs of chains: the paper's tables, its curves, Pareto fronts, multi-turn against complex."""
+"""The report of EdiVal-Agent runs, with the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _RULES = {
 
 
 def build_blocks(figures: EdivalFigures) -> list[Block]:
-    """Tell runs in order: what was judged, the tables of every mode, fronts, and multi-turn against complex."""
-    found: list[Block] = [Heading(f"EdiVal-Agent: {figures.run}", 1), *_standing(figures)]
+    """Return the blocks of the report: coverage, the tables of every mode, and multi-turn against complex."""
+    blocks: list[Block] = [Heading(f"EdiVal-Agent: {figures.run}", 1), *_coverage_blocks(figures)]
     for mode in figures.modes:
-        found += _mode_blocks(figures, mode)
+        blocks += _mode_blocks(figures, mode)
     if across := build_tables_across_modes(figures):
-        found += [Heading("Multi-turn against complex", 2), *_printed(across)]
-    return found
+        blocks += [Heading("Multi-turn against complex", 2), *_table_blocks(across)]
+    return blocks
 
 
-def _printed(tables: Iterable[PrintedTable]) -> Iterator[Block]:
-    for one in tables:
-        yield Heading(one.title, 3)
-        yield one
-        if one.figure:
-            yield Drawing(one.figure, _caption(one.figure))
+def _table_blocks(tables: Iterable[PrintedTable]) -> Iterator[Block]:
+    for table in tables:
+        yield Heading(table.title, 3)
+        yield table
+        if table.figure:
+            yield Drawing(table.figure, _caption(table.figure))
 
 
-def _standing(figures: EdivalFigures) -> Iterator[Block]:
+def _coverage_blocks(figures: EdivalFigures) -> Iterator[Block]:
     rows = tuple(
-        (one.model, one.mode, *map(str, (one.expected, one.pictures, one.counted, *_unjudged(one))))
-        for one in figures.models
+        (model.model, model.mode, *map(str, (model.expected, model.pictures, model.counted, *_count_unjudged(model))))
+        for model in figures.models
     )
     yield Paragraph(
         f"Judged by {figures.judge}. {_RULES[figures.missing]} A chain with a failure has failed; one without, but with an "
@@ -50,27 +50,27 @@ def _standing(figures: EdivalFigures) -> Iterator[Block]:
     )
     columns = ("model", "mode", "expected", "with results", "counted", "unjudged turns", "unknown chains")
     yield PrintedTable("", columns, rows)
-    if any(len({one.counted for one in figures.of(mode)}) > 1 for mode in figures.modes):
+    if any(len({model.counted for model in figures.of(mode)}) > 1 for mode in figures.modes):
         yield Paragraph("The models are counted on different numbers of pictures.", "warning")
     if figures.unjudged:
-        listed = ", ".join(f"{count} {reason}" for reason, count in figures.unjudged.items())
-        yield Paragraph(f"Unjudged units of all criteria: {listed}.", "warning")
+        counts = ", ".join(f"{count} {reason}" for reason, count in figures.unjudged.items())
+        yield Paragraph(f"Unjudged units of all criteria: {counts}.", "warning")
     if figures.notes:
         yield Points(figures.notes)
 
 
-def _unjudged(one: ModelFigures) -> tuple[int, int]:
-    return sum(turn.marginal.unjudged for turn in one.turns), one.last.chain.unjudged
+def _count_unjudged(model: ModelFigures) -> tuple[int, int]:
+    return sum(turn.marginal.unjudged for turn in model.turns), model.last.chain.unjudged
 
 
 def _mode_blocks(figures: EdivalFigures, mode: str) -> Iterator[Block]:
     models = figures.of(mode)
     what = "turn" if mode == MULTI else "instructions in one prompt"
     yield Heading(f"{mode}: by {what}", 2)
-    yield from _printed(build_mode_tables(figures, mode))
+    yield from _table_blocks(build_mode_tables(figures, mode))
     if len(models) > 1:
         yield Heading("Pareto fronts (Figures 10, 14 and 15)", 3)
-        yield _fronts(models, figures.turns)
+        yield _build_front_table(models, figures.turns)
         for turn in range(1, figures.turns + 1):
             yield Drawing(f"pareto-{mode}-{turn}", _caption(f"pareto-{mode}-{turn}"))
 
@@ -86,7 +86,7 @@ def _caption(name: str) -> str:
     }[kind]
 
 
-def _fronts(models: Sequence[ModelFigures], turns: int) -> PrintedTable:
+def _build_front_table(models: Sequence[ModelFigures], turns: int) -> PrintedTable:
     rows = []
     for turn in range(1, turns + 1):
         for pair in PAIRS:
@@ -98,8 +98,8 @@ def _fronts(models: Sequence[ModelFigures], turns: int) -> PrintedTable:
 def list_points(
     models: Sequence[ModelFigures], turn: int, pair: tuple[str, str]
 ) -> dict[str, tuple[float | None, float | None]]:
-    """Return two figures of every model at one turn."""
-    by_model = {one.model: _axes(one.turns[turn - 1]) for one in models}
+    """Return a pair of measures of every model at one turn."""
+    by_model = {model.model: _axes(model.turns[turn - 1]) for model in models}
     return {name: (axes[pair[0]], axes[pair[1]]) for name, axes in by_model.items()}
 
 
@@ -108,23 +108,23 @@ def _axes(turn: TurnFigures) -> Mapping[str, float | None]:
 
 
 def build_figures(figures: EdivalFigures) -> dict[str, Draw]:
-    """Return the report's figures by name; each is drawn when it is asked for."""
-    found: dict[str, Draw] = {}
+    """Return functions that draw the report's figures, by name."""
+    drawings: dict[str, Draw] = {}
     for mode in figures.modes:
-        found |= dict(_of_mode(figures.of(mode), mode, figures.turns))
+        drawings |= dict(_mode_figures(figures.of(mode), mode, figures.turns))
     last = {
         name: by_mode for name, by_mode in select_last_turn(figures).items() if MULTI in by_mode and len(by_mode) > 1
     }
     if last:
-        found["multi-against-complex"] = lambda: _plots().draw_multi_against_complex(last, figures.turns)
-    return found
+        drawings["multi-against-complex"] = lambda: _plots().draw_multi_against_complex(last, figures.turns)
+    return drawings
 
 
-def _of_mode(models: Sequence[ModelFigures], mode: str, turns: int) -> Iterator[tuple[str, Draw]]:
+def _mode_figures(models: Sequence[ModelFigures], mode: str, turns: int) -> Iterator[tuple[str, Draw]]:
     yield f"marginal-{mode}", lambda: _plots().draw_marginal_curves(models)
     if mode == MULTI:
         yield f"types-{mode}", lambda: _plots().draw_types_by_turn(models)
-    if any(turn.p999 is not None for one in models for turn in one.turns):
+    if any(turn.p999 is not None for model in models for turn in model.turns):
         yield f"luminance-{mode}", lambda: _plots().draw_luminance_curves(models)
     for turn in range(1, turns + 1) if len(models) > 1 else ():
         yield f"pareto-{mode}-{turn}", _panels(models, turn, mode)
@@ -132,14 +132,14 @@ def _of_mode(models: Sequence[ModelFigures], mode: str, turns: int) -> Iterator[
 
 def _panels(models: Sequence[ModelFigures], turn: int, mode: str) -> Draw:
     panels = {pair: list_points(models, turn, pair) for pair in PAIRS}
-    kept = {
+    complete = {
         pair: by_model for pair, by_model in panels.items() if any(None not in point for point in by_model.values())
     }
-    return lambda: _plots().draw_pareto_panels(kept or panels, f"Turn {turn}, {mode}")
+    return lambda: _plots().draw_pareto_panels(complete or panels, f"Turn {turn}, {mode}")
 
 
 def _plots() -> ModuleType:
-    """Import what draws; it is heavy, and a report in the terminal has no figures."""
+    """Import the drawing functions only if needed, because matplotlib is slow to load."""
     from editloupe.evals.edival import plots
 
     return plots

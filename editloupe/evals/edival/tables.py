@@ -1,4 +1,4 @@
-"""The paper's tables with one row a model: following, consistency, overall, quality, success rates, connectors."""
+"""The paper's tables with one row per model."""
 
 from __future__ import annotations
 
@@ -27,29 +27,32 @@ SHORT = {
 
 
 def build_tables(figures: EdivalFigures) -> list[PrintedTable]:
-    """Return every table that can be made from what was judged."""
+    """Return all tables of the judged results."""
     return [table for mode in figures.modes for table in build_mode_tables(figures, mode)] + build_tables_across_modes(
         figures
     )
 
 
-def choose_tables(found: Sequence[PrintedTable], wanted: Sequence[str]) -> list[PrintedTable]:
-    """Return the tables of these numbers, all where none is named; a number that is not there is the user's mistake."""
-    known = sorted({number for one in found for number in one.numbers}, key=int)
+def choose_tables(tables: Sequence[PrintedTable], wanted: Sequence[str]) -> list[PrintedTable]:
+    """Return the tables with some numbers, or all tables if no number is named.
+
+    Raises:
+        UserError: If there is no table with one of the numbers.
+    """
+    numbers = sorted({number for table in tables for number in table.numbers}, key=int)
     for number in wanted:
-        if number not in known:
-            raise UserError(f'the run has no Table "{number}"; it has {", ".join(known)}')
-    return [one for one in found if not wanted or set(one.numbers) & set(wanted)]
+        if number not in numbers:
+            raise UserError(f'the run has no Table "{number}"; it has {", ".join(numbers)}')
+    return [table for table in tables if not wanted or set(table.numbers) & set(wanted)]
 
 
 def build_mode_tables(figures: EdivalFigures, mode: str) -> Iterator[PrintedTable]:
-    """Yield the tables of one mode; other modes than the paper's have no numbers."""
+    """Yield the tables of one mode. Modes that are not in the paper have tables without numbers."""
     models, multi = figures.of(mode), mode == MULTI
 
     def table(ours: str, theirs: str, title: str, columns: Sequence[str], rows: _Rows, *notes: str) -> PrintedTable:
-        """Number a table as the paper does in multi-turn mode (`ours`) or for one prompt (`theirs`, plain connector)."""
-        said = ours if multi else theirs if mode == "complex" else ""
-        numbers = tuple(said.split())
+        """Build a table with its numbers in multi-turn mode (`ours`) or for a single prompt (`theirs`)."""
+        numbers = tuple((ours if multi else theirs if mode == "complex" else "").split())
         head = f"Table{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)}: " if numbers else ""
         return PrintedTable(f"{head}{title}, {mode}", tuple(columns), tuple(rows), notes, numbers=numbers)
 
@@ -89,7 +92,7 @@ _Rows = Sequence[tuple[Cell, ...]]
 
 
 def _in_mode(models: Sequence[ModelFigures], mode: str) -> tuple[ModelFigures, ...]:
-    return tuple(one for one in models if one.mode == mode)
+    return tuple(model for model in models if model.mode == mode)
 
 
 def _overall(models: Sequence[ModelFigures]) -> tuple[tuple[str, ...], _Rows, str]:
@@ -97,21 +100,21 @@ def _overall(models: Sequence[ModelFigures]) -> tuple[tuple[str, ...], _Rows, st
     names = [f"{name} T{n + 1}" for name in ("IF", "CC", "O") for n in turns]
     picks: tuple[Pick, ...] = (lambda t: t.chain, lambda t: t.consistency, lambda t: t.overall)
     rows: list[tuple[Cell, ...]] = []
-    ends = [one.last.overall for one in models]
-    for one in models:
-        cells = [to_percent(pick(one.turns[n])) for pick in picks for n in turns]
-        place = ends.index(one.last.overall) + 1 if one.last.overall is not None else None
-        rows.append((one.model, *cells, to_percent(one.overall), place, one.last.chain.judged, one.expected))
+    ends = [model.last.overall for model in models]
+    for model in models:
+        cells = [to_percent(pick(model.turns[n])) for pick in picks for n in turns]
+        rank = ends.index(model.last.overall) + 1 if model.last.overall is not None else None
+        rows.append((model.model, *cells, to_percent(model.overall), rank, model.last.chain.judged, model.expected))
     note = (
-        "Rank by EdiVal-O at the last turn, equal ones alike; O without a turn is √(mean IF · mean CC) over the turns. "
-        "Judged: chains whose outcome at the last turn is known; expected: base pictures of the run."
+        "Rank by EdiVal-O at the last turn; equal scores share a rank. O without a turn is √(mean IF · mean CC) over the turns. "
+        "Judged: chains with a known outcome at the last turn. Expected: base pictures of the run."
     )
     return ("model", *names, "O", "rank", "judged", "expected"), rows, note
 
 
 def _types(models: Sequence[ModelFigures], number: int) -> tuple[tuple[str, ...], _Rows]:
-    """Return one turn by type; the long names of types are said in a word each."""
-    rows = [(one.model, *(to_percent(one.turns[number].types[kind]) for kind in TYPES)) for one in models]
+    """Return columns and rows of success by type at one turn, with short names of types."""
+    rows = [(model.model, *(to_percent(model.turns[number].types[kind]) for kind in TYPES)) for model in models]
     return (f"T{number + 1}", *(SHORT[kind] for kind in TYPES)), rows
 
 
@@ -121,14 +124,14 @@ def _by_turn(
     turns = range(len(models[0].turns)) if models else range(0)
     columns = [f"{name} T{n + 1}" for name in picks for n in turns]
     rows = [
-        (one.model, *(to_percent(pick(one.turns[n]), scale) for pick in picks.values() for n in turns))
-        for one in models
+        (model.model, *(to_percent(pick(model.turns[n]), scale) for pick in picks.values() for n in turns))
+        for model in models
     ]
     return ("model", *columns), rows
 
 
 def build_tables_across_modes(figures: EdivalFigures) -> list[PrintedTable]:
-    """Set the last turn of multi-turn editing against one prompt with all instructions, connector by connector."""
+    """Return tables that compare the last turn of multi-turn editing with a single prompt, per connector."""
     last = select_last_turn(figures)
     complex_modes = [mode for mode in figures.modes if mode != MULTI]
     if not complex_modes:
@@ -138,28 +141,28 @@ def build_tables_across_modes(figures: EdivalFigures) -> list[PrintedTable]:
     columns = ("model", *(f"{mode} C{figures.turns}" for mode in complex_modes))
     rows = [(name, *(last[name].get(mode) for mode in complex_modes)) for name in names]
     title = "Table 5: one prompt with all instructions, by connector"
-    printed = [PrintedTable(title, columns, tuple(rows), notes, numbers=("5",))]
+    tables = [PrintedTable(title, columns, tuple(rows), notes, numbers=("5",))]
     both = [name for name in names if MULTI in last[name]]
     if both:
         head = (columns[0], f"multi-turn T{figures.turns}", *columns[1:])
         against = [(name, last[name][MULTI], *(last[name].get(mode) for mode in complex_modes)) for name in both]
         title = "Table 15: multi-turn against complex"
         figure = "multi-against-complex"
-        printed.append(PrintedTable(title, head, tuple(against), notes, numbers=("15",), figure=figure))
-    return printed
+        tables.append(PrintedTable(title, head, tuple(against), notes, numbers=("15",), figure=figure))
+    return tables
 
 
 def select_last_turn(figures: EdivalFigures) -> dict[str, dict[str, float | None]]:
-    """Return EdiVal-IF of the last turn in percent, by model and mode; models in the order of the first table they are in."""
-    found: dict[str, dict[str, float | None]] = {}
+    """Return EdiVal-IF of the last turn in percent, by model and mode, in the order of the models' first table."""
+    rates: dict[str, dict[str, float | None]] = {}
     for mode in MODES:
-        for one in figures.of(mode):
-            found.setdefault(one.model, {})[mode] = to_percent(one.last.chain)
-    return found
+        for model in figures.of(mode):
+            rates.setdefault(model.model, {})[mode] = to_percent(model.last.chain)
+    return rates
 
 
 def to_percent(value: float | Rate | None, scale: float = 100.0) -> float | None:
-    """Return a share in percent; None where there is none.
+    """Return a share in percent, or None if it is None.
 
     >>> to_percent(Rate(successes=3, judged=4)), to_percent(None)
     (75.0, None)

@@ -1,4 +1,4 @@
-"""EdiVal-Agent: chains of edits judged by objects, with checks a detector can make; single edits by the same rules."""
+"""The protocol of EdiVal-Agent, which judges chains of edits and single edits object by object with a detector."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ENGINE = "objects"
 
 
 def case_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
-    """Return what the turn is read from."""
+    """Return the fields from which the turn is read in tools mode."""
     if mode != "tools":
         return {}
     return {"instruction": edit.instruction, "instruction_type": edit.instruction_type, KEY: edit.extra.get(KEY)}
 
 
 def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
-    """Return the one case of an edit; in tools mode its facts say what a detector and crops are to check."""
+    """Return the single case of an edit. In tools mode its facts hold the tasks to check."""
     source, edited = album.open(edit.source), album.open(edit.edited)
     pictures = {SOURCE: source.sha, EDITED: edited.sha}
     if mode != "tools":
@@ -48,33 +48,33 @@ ASKED = (
     Task(type="text_change", object="OBJECT", text="TEXT"),
     Task(type="background_change", background="BACKGROUND"),
 )
-"""One task of each type that an LMM is asked about."""
+"""One example task per type that an LMM is asked about."""
 
 
 PRECHECKS = (
     Task(type="subject_add", new_object="NEW OBJECT"),
     Task(type="subject_replace", object="OBJECT", new_object="NEW OBJECT"),
 )
-"""One task of each type whose outcome an LMM may be asked to confirm."""
+"""One example task per type whose outcome an LMM may be asked to confirm."""
 
 
 def score_following(edit: Edit, scores: Mapping[str, float]) -> float | None:
-    """Return a single edit's score: EdiVal-IF; consistency and quality are reported apart."""
+    """Return the score of a single edit, which is EdiVal-IF. Consistency and quality are reported separately."""
     return scores.get("instruction_following")
 
 
 def add_checks(rubric: Rubric) -> Rubric:
-    """Return the rubric with every threshold and every question of its `tools` mode spelled out.
+    """Return the rubric with all thresholds and questions of tools mode among its notes.
 
-    They are shown by `editloupe protocols show edival`, and a verdict's key depends on them as on any text of a rubric.
+    `editloupe protocols show edival` prints them, and they are hashed into a verdict's key like any text of a rubric.
     """
     mode = rubric.modes["tools"]
     numbers = [f"{name}: {entry['value']} ({entry['source']})" for name, entry in load_sources().items()]
-    asked = [
+    questions = [
         " ".join((f"{task.type}:", build_question(task).question.strip(), *build_question(task).notes))
         for task in ASKED
     ]
-    spelled_out = mode.model_copy(update={"notes": (*mode.notes, *numbers, *asked)})
+    spelled_out = mode.model_copy(update={"notes": (*mode.notes, *numbers, *questions)})
     return rubric.model_copy(update={"modes": {**rubric.modes, "tools": spelled_out}})
 
 
@@ -106,4 +106,4 @@ EDIVAL = Protocol(
 )
 
 PAPER = Paper(EDIVAL)
-"""Its chains are read, judged and tabled by `editloupe edival`."""
+"""Chains are read, judged and reported by `editloupe edival`."""

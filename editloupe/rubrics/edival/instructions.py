@@ -1,7 +1,7 @@
-"""Chains of instructions: which type comes next, on which objects, and what is left for a proposal to fill in.
+"""Generation of chains of instructions.
 
-Chance decides what the paper leaves to chance, from a seed; a proposal (by a model that sees the picture, or drawn from
-lists) fills in the rest and is checked here, so that a chain never asks for something its pools do not hold.
+Random choices of the paper are drawn from a seeded generator. A proposal, by a model that sees the picture or drawn from lists,
+adds the rest. Proposals are checked against the pools, so that a chain never refers to an object that does not exist.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _WORD = re.compile(r"^[\w'’-]+( [\w'’-]+){0,3}$")
 
 
 class BadProposal(ValueError):
-    """A proposal that cannot be used; the sentence goes back to whoever made it."""
+    """A proposal is invalid. The message is sent back to the model."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One turn as far as chance has decided it."""
+    """The randomly chosen part of a turn."""
 
     type: TaskType
     object: SceneObject | None = None
@@ -40,20 +40,20 @@ class Plan:
     position: Position | None = None
     count: int | None = None
     keys: tuple[str, ...] = ()
-    """What a proposal must name."""
+    """Fields that the proposal must provide."""
 
 
 def is_feasible(kind: TaskType, pools: Pools) -> bool:
-    """Whether an instruction of this type can be made from what is available."""
+    """Return whether enough objects are available for an instruction of this type."""
     if kind in ("subject_add", "text_change", "background_change"):
         return True
     return len(pools.available) >= (2 if kind == "position_change" else 1)
 
 
 def draw_next_type(pools: Pools, used: Collection[TaskType], chance: random.Random) -> TaskType:
-    """Return the type of the next turn: one not used yet, subject_add where it cannot be done or nothing is available.
+    """Draw the type of the next turn from those that are not used yet, or from all nine once all are used.
 
-    Once all nine are used they all count as unused again.
+    The type is subject_add if no object is available or the drawn type is not feasible.
     """
     if not pools.available:
         return "subject_add"
@@ -63,7 +63,7 @@ def draw_next_type(pools: Pools, used: Collection[TaskType], chance: random.Rand
 
 
 def plan_task(kind: TaskType, pools: Pools, settings: EdivalSettings, chance: random.Random) -> Plan:
-    """Decide by chance what the paper decides by chance: the object, the reference and its side, the count."""
+    """Draw what the paper draws at random: the object, the reference and position, or the count."""
     match kind:
         case "subject_add":
             if not pools.available:
@@ -84,21 +84,28 @@ def plan_task(kind: TaskType, pools: Pools, settings: EdivalSettings, chance: ra
         case "position_change":
             return Plan(kind, keys=("object", "reference", "position"))
         case "count_change":
-            # A count that every object has already would leave nothing to ask for.
+            # Exclude a count that all objects already have, because no object could be chosen for it.
             counts = [n for n in range(1, settings.max_count + 1) if any(item.count != n for item in pools.available)]
             return Plan(kind, count=chance.choice(counts), keys=("object",))
     return Plan("background_change", keys=("background",))
 
 
 def complete_task(plan: Plan, proposal: Mapping[str, Any], pools: Pools, boxes: Mapping[str, Sequence[Hit]]) -> Task:
-    """Return the task a plan and a proposal make; raises BadProposal with one sentence where they make none.
+    """Combine a plan and a proposal into a task.
 
-    `boxes` are those of the base picture: a place that an untouched object has already is no change.
+    Args:
+        plan: The plan.
+        proposal: Values for the plan's keys.
+        pools: The pools before the turn.
+        boxes: Boxes of the base picture by object, to refuse a position that already holds.
+
+    Raises:
+        BadProposal: If a value is missing or does not fit.
     """
-    given = {key: _value(key, proposal) for key in plan.keys}
+    proposed = {key: _read_value(key, proposal) for key in plan.keys}
     own = {"object": plan.object.name} if plan.object else {}
     chosen = {"reference": plan.reference, "position": plan.position, "count": plan.count}
-    values: dict[str, Any] = {**own, **{k: v for k, v in chosen.items() if v is not None}, **given}
+    values: dict[str, Any] = {**own, **{k: v for k, v in chosen.items() if v is not None}, **proposed}
     if plan.type == "text_change" and plan.object:
         values["old_text"] = plan.object.text
     if plan.type == "background_change":
@@ -115,9 +122,10 @@ def complete_task(plan: Plan, proposal: Mapping[str, Any], pools: Pools, boxes: 
 
 
 def draw_task(plan: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chance: random.Random) -> Task:
-    """Return the task with its proposal drawn from the lists of texts.yaml, for chains made without a model.
+    """Return a task whose proposal is drawn from the lists of texts.yaml, for chains without a model.
 
-    Raises BadProposal where no entry of the lists will do.
+    Raises:
+        BadProposal: If no entry of the lists fits.
     """
     lists: dict[str, list[str]] = texts()["lists"]
     names = [item.name for item in pools.available]
@@ -147,7 +155,7 @@ def compress_instructions(
     chance: random.Random,
     form: Form = "ours",
 ) -> str:
-    """Return several instructions as one prompt (Sections 3.4 and 3.6), in our words or in the paper's.
+    """Join several instructions into one prompt (Sections 3.4 and 3.6), in our wording or the paper's.
 
     >>> compress_instructions(["Do this.", "Do that."], ["cup"], "ordered", random.Random(0))
     'First: do this. Last: do that.'
@@ -159,7 +167,7 @@ def compress_instructions(
     if connector == "shuffled":
         chance.shuffle(sentences)
     if form == "paper":
-        return _joined_as_published(sentences, unchanged, connector, words)
+        return _join_as_published(sentences, unchanged, connector, words)
     if connector == "ordered" and len(sentences) > 1:
         marks = [words["first"], *[words["then"]] * (len(sentences) - 2), words["last"]]
         sentences = [f"{mark}: {s[:1].lower()}{s[1:]}" for mark, s in zip(marks, sentences, strict=True)]
@@ -168,10 +176,10 @@ def compress_instructions(
     return " ".join(sentences)
 
 
-def _joined_as_published(
+def _join_as_published(
     prompts: Sequence[str], unchanged: Sequence[str], connector: Connector, words: Mapping[str, str]
 ) -> str:
-    """Join prompts as they stand: what the paper joins ends in no full stop of its own."""
+    """Join prompts unchanged, because the paper's prompts have no full stop."""
     if connector == "ordered" and len(prompts) > 1:
         marks = [words["first"], *[words["then"]] * (len(prompts) - 2), words["last"]]
         marked = [mark.format(prompt=prompt) for mark, prompt in zip(marks, prompts, strict=True)]
@@ -180,7 +188,7 @@ def _joined_as_published(
     return words["between"].join([*prompts, *closing])
 
 
-def _value(key: str, proposal: Mapping[str, Any]) -> str:
+def _read_value(key: str, proposal: Mapping[str, Any]) -> str:
     value = proposal.get(key)
     if not isinstance(value, str) or not value.strip():
         raise BadProposal(f'The proposal must name "{key}" as a string.')
@@ -200,7 +208,7 @@ def _check(plan: Plan, values: Mapping[str, Any], pools: Pools, boxes: Mapping[s
             raise BadProposal(f'"{value}" is not a short name of one to four words.')
     match plan.type:
         case "subject_add" | "subject_replace":
-            _is_new(str(values["new_object"]), pools)
+            _check_new(str(values["new_object"]), pools)
         case "color_alter":
             colors = texts()["lists"]["colors"]
             if values["color"] not in colors or (plan.object and values["color"] == plan.object.color):
@@ -208,22 +216,22 @@ def _check(plan: Plan, values: Mapping[str, Any], pools: Pools, boxes: Mapping[s
         case "material_alter" if plan.object and values["material"] == (plan.object.material or "").lower():
             raise BadProposal(f"The object is made of {values['material']} already.")
         case "text_change":
-            _is_short(str(values["text"]), plan.object)
+            _check_text(str(values["text"]), plan.object)
         case "count_change" if pools.find(str(values["object"])).count == plan.count:
             raise BadProposal(f'There are {plan.count} of "{values["object"]}" already; choose another object.')
         case "position_change" if values["object"] != values["reference"]:
-            if _holds(values, pools, boxes):
+            if _already_holds(values, pools, boxes):
                 raise BadProposal("The object is there already; choose another position or another object.")
 
 
-def _is_new(name: str, pools: Pools) -> None:
-    known = {item.object.lower() for item in pools.available} | {other.lower() for other in pools.all}
-    if name in known:
+def _check_new(name: str, pools: Pools) -> None:
+    used = {item.object.lower() for item in pools.available} | {other.lower() for other in pools.all}
+    if name in used:
         raise BadProposal(f'There is or was "{name}" in the picture already; name something else.')
 
 
-def _is_short(text: str, target: SceneObject | None) -> None:
-    """At most two words, or four characters of a script without spaces (Section O.2.2)."""
+def _check_text(text: str, target: SceneObject | None) -> None:
+    """Allow at most two words, or four characters of a script without spaces (Section O.2.2)."""
     long = len(CJK.findall(text)) > 4 if CJK.search(text) else len(text.split()) > 2
     if long:
         raise BadProposal("The text must have at most two words, or four Chinese characters.")
@@ -231,8 +239,8 @@ def _is_short(text: str, target: SceneObject | None) -> None:
         raise BadProposal("The text must differ from the one that is there.")
 
 
-def _holds(values: Mapping[str, Any], pools: Pools, boxes: Mapping[str, Sequence[Hit]]) -> bool:
-    """Whether two objects nobody touched stand so already."""
+def _already_holds(values: Mapping[str, Any], pools: Pools, boxes: Mapping[str, Sequence[Hit]]) -> bool:
+    """Return whether two unchanged objects already have the requested position."""
     names = (values["object"], values["reference"])
     if not all(name in pools.unchanged and boxes.get(name) for name in names):
         return False

@@ -1,6 +1,6 @@
-"""The three pools of a chain — all, unchanged, available — and what one instruction of each type does to them.
+"""The three object pools of a chain (all, unchanged, available) and their update by each type of instruction.
 
-A pool is never changed: every update returns the pools of the next turn (Section 2.3, Algorithm 2).
+Pools are immutable: every update returns the pools of the next turn (Section 2.3, Algorithm 2).
 """
 
 from __future__ import annotations
@@ -18,68 +18,69 @@ from editloupe.types import Edit, Record
 
 
 class Pools(Record):
-    """What is known of the objects after some turns."""
+    """The state of a chain's objects after some turns."""
 
     all: tuple[str, ...]
-    """Names of every object there ever was, in the order they came; what the background is not."""
+    """Names of all objects that ever existed, in order of appearance. The background is everything else."""
     unchanged: tuple[str, ...]
-    """Names of objects of the base picture that no instruction has touched."""
+    """Names of objects of the base picture that no instruction has changed."""
     available: tuple[SceneObject, ...]
-    """Objects that can be edited at this turn, as they should look by then."""
+    """Objects that can be edited at this turn, with their expected attributes."""
     background: bool = True
-    """Whether the background can still be compared with the base picture's."""
+    """Whether the background can still be compared with that of the base picture."""
 
     def find(self, name: str) -> SceneObject:
-        """Return an available object; an unknown name raises KeyError."""
+        """Return an available object; raise KeyError if there is none of this name."""
         for item in self.available:
             if item.name == name:
                 return item
         raise KeyError(f'"{name}" is not among the available objects')
 
     def has(self, name: str) -> bool:
-        """Whether an object of this name is available."""
+        """Return whether an object of this name is available."""
         return any(item.name == name for item in self.available)
 
 
 def start_pools(objects: Iterable[SceneObject]) -> Pools:
-    """Return the pools before the first turn: everything is there, unchanged and available."""
-    found = tuple(objects)
-    names = tuple(item.name for item in found)
-    return Pools(all=names, unchanged=names, available=found)
+    """Return the pools before the first turn, with all objects unchanged and available."""
+    available = tuple(objects)
+    names = tuple(item.name for item in available)
+    return Pools(all=names, unchanged=names, available=available)
 
 
 def subject_add(pools: Pools, task: Task) -> Pools:
-    """A further object is there; nothing else is touched, the reference object neither."""
+    """Add an object. Other objects, including the reference, stay unchanged."""
     name = str(task.new_object)
     return _replace_pools(pools, available=(*pools.available, SceneObject(name=name, object=name)), appeared=name)
 
 
 def subject_remove(pools: Pools, task: Task) -> Pools:
-    """The object is no longer there."""
+    """Remove the object."""
     return _replace_pools(pools, available=_remove(pools, task), touched=task.object)
 
 
 def subject_replace(pools: Pools, task: Task) -> Pools:
-    """Another object stands in its place, in the foreground or not as the old one was."""
+    """Replace the object by another, which is in the foreground if the old one was."""
     old, name = pools.find(str(task.object)), str(task.new_object)
     put = SceneObject(name=name, object=name, foreground=old.foreground)
     return _replace_pools(pools, available=_substitute(pools, old, put), touched=old.name, appeared=name)
 
 
 def color_alter(pools: Pools, task: Task) -> Pools:
-    """The object has another color, and by it another name."""
+    """Change the color of the object, and with it its name."""
     return _alter(pools, task, color=task.color)
 
 
 def material_alter(pools: Pools, task: Task) -> Pools:
-    """The object has another material, and by it another name."""
+    """Change the material of the object, and with it its name."""
     return _alter(pools, task, material=task.material)
 
 
 def text_change(pools: Pools, task: Task) -> Pools:
-    """The object carries another text; text put anywhere touches no object and is none, but it is no background either.
+    """Change the text of the object.
 
-    It goes by its own words, by which the detector is asked for it, as in the paper's public code.
+    Text that is not on an object changes no object, but it is not background either. Its words are added to `all`, because
+    the paper's public code asks the detector for them.
     """
     if task.object is None:
         appeared = None if task.text in pools.all else task.text
@@ -90,24 +91,24 @@ def text_change(pools: Pools, task: Task) -> Pools:
 
 
 def position_change(pools: Pools, task: Task) -> Pools:
-    """The object is elsewhere: still available, no longer unchanged; the reference object is not touched."""
+    """Move the object, which stays available but is no longer unchanged. The reference object stays unchanged."""
     pools.find(str(task.object))
     return _replace_pools(pools, available=pools.available, touched=task.object)
 
 
 def count_change(pools: Pools, task: Task) -> Pools:
-    """There are more or fewer of the object."""
+    """Change the count of the object."""
     old = pools.find(str(task.object))
     changed = old.model_copy(update={"count": task.count})
     return _replace_pools(pools, available=_substitute(pools, old, changed), touched=old.name)
 
 
 def background_change(pools: Pools, task: Task) -> Pools:
-    """Only foreground objects are left, and the background is not compared from this turn on."""
-    kept = tuple(item for item in pools.available if item.foreground)
+    """Keep only foreground objects. The background is no longer compared from this turn on."""
+    foreground = tuple(item for item in pools.available if item.foreground)
     gone = {item.name for item in pools.available if not item.foreground}
     unchanged = tuple(name for name in pools.unchanged if name not in gone)
-    return Pools(all=pools.all, unchanged=unchanged, available=kept, background=False)
+    return Pools(all=pools.all, unchanged=unchanged, available=foreground, background=False)
 
 
 UPDATES: Mapping[TaskType, Callable[[Pools, Task], Pools]] = {
@@ -126,7 +127,9 @@ UPDATES: Mapping[TaskType, Callable[[Pools, Task], Pools]] = {
 def update_pools(pools: Pools, task: Task) -> Pools:
     """Return the pools after an instruction.
 
-    An object that is not available raises KeyError; one that appears under a name that was used before, ValueError.
+    Raises:
+        KeyError: If an object of the task is not available.
+        ValueError: If a new object has a name that was used before.
     """
     return UPDATES[task.type](pools, task)
 
@@ -142,9 +145,9 @@ def _replace_pools(
 ) -> Pools:
     if appeared is not None and appeared in pools.all:
         raise ValueError(f'an object called "{appeared}" was there already')
-    known = pools.all if appeared is None else (*pools.all, appeared)
+    names = pools.all if appeared is None else (*pools.all, appeared)
     unchanged = tuple(name for name in pools.unchanged if name != touched)
-    return Pools(all=known, unchanged=unchanged, available=available, background=pools.background)
+    return Pools(all=names, unchanged=unchanged, available=available, background=pools.background)
 
 
 def _remove(pools: Pools, task: Task) -> tuple[SceneObject, ...]:
@@ -157,38 +160,38 @@ def _substitute(pools: Pools, old: SceneObject, put: SceneObject) -> tuple[Scene
 
 
 KEY, BASE = "edival", "base"
-"""Where a turn stands in `extra`, and under which role the base picture."""
+"""Key of a turn in `Edit.extra`, and role of the base picture."""
 
 
 class Turn(Record):
-    """What one picture should show, and what it should have kept."""
+    """The tasks of one picture, and the pools after them."""
 
     mode: str = "multi"
-    """`multi`: one instruction on the picture of the turn before. `complex`…: several at once on the base picture."""
+    """`multi` for one instruction on the previous turn's picture, or `complex…` for several on the base picture."""
     image: str = ""
-    """Which base picture the chain started from."""
+    """Id of the chain, which is that of its base picture."""
     tasks: tuple[Task, ...]
     names_after: tuple[str | None, ...] = ()
-    """What each task's object is called once it is done, where that is another name."""
+    """New name of each task's object after the edit; None if the name does not change."""
     all: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     background: bool = True
 
     @model_validator(mode="after")
-    def _names_fit(self) -> Turn:
+    def _check_lengths(self) -> Turn:
         if not self.tasks:
             raise ValueError("a turn has at least one task")
         if self.names_after and len(self.names_after) != len(self.tasks):
-            raise ValueError("names_after needs one entry a task")
+            raise ValueError("names_after needs one entry per task")
         return self
 
     def name_after(self, number: int) -> str | None:
-        """Return what a task's object is called once it is done."""
+        """Return the new name of a task's object after the edit, or None if it does not change."""
         return self.names_after[number] if self.names_after else None
 
 
 def build_turn(pools: Pools, tasks: Sequence[Task], mode: str, image: str) -> Turn:
-    """Return the turn that these tasks make from the pools before the first of them."""
+    """Build a turn from its tasks and the pools before the first of them."""
     names: list[str | None] = []
     for task in tasks:
         after = update_pools(pools, task)
@@ -206,11 +209,11 @@ def build_turn(pools: Pools, tasks: Sequence[Task], mode: str, image: str) -> Tu
 
 
 def read_turn(edit: Edit) -> Turn:
-    """Return the turn an edit carries; one that carries none, or a broken one, raises MissingInput."""
-    given: Any = edit.extra.get(KEY)
-    if given is None:
-        raise MissingInput(f'edit {edit.id} carries no "{KEY}" entry that says what its instruction asks for')
+    """Return the turn in an edit's manifest entry; raise MissingInput if the entry is missing or invalid."""
+    entry: Any = edit.extra.get(KEY)
+    if entry is None:
+        raise MissingInput(f'edit {edit.id} has no "{KEY}" entry with the tasks of its instruction')
     try:
-        return Turn.model_validate(given)
+        return Turn.model_validate(entry)
     except ValidationError as error:
         raise MissingInput(f'"{KEY}" of edit {edit.id}: {describe_error(error)}') from None

@@ -1,4 +1,4 @@
-"""What an LMM is asked about types that boxes cannot settle, where its crop is cut, and how its answer is read."""
+"""Questions to an LMM about instruction types that boxes cannot decide, with their crops and text comparison."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILES = {
     TEXT_ANYWHERE: "text_change",
     **dict.fromkeys(_CONFIRMED, "precheck"),
 }
-"""The questions, and the files their words stand in."""
+"""Names of questions, and the files with their texts."""
 
 
 @cache
@@ -37,7 +37,7 @@ def _text(name: str) -> Rubric:
 
 @cache
 def build_parts() -> Mapping[str, PartText]:
-    """Return the words of every question an LMM is asked here, by name; names in braces are of the task."""
+    """Return the text of every question by name. Names in braces are fields of the task."""
     texts = {name: _text(file) for name, file in _FILES.items()}
     return {
         name: PartText(
@@ -52,15 +52,31 @@ def build_parts() -> Mapping[str, PartText]:
 
 
 def build_question(task: Task, worded: Rubric | None = None) -> Rubric:
-    """Return the rubric of a task that an LMM answers, its question filled in; in the words of a rubric that has others."""
+    """Return the rubric of a task that an LMM decides.
+
+    Args:
+        task: The task; its fields are inserted into the question.
+        worded: A reworded rubric whose texts replace the usual ones.
+
+    Raises:
+        ValueError: If boxes decide tasks of this type.
+    """
     if task.by_detector:
-        raise ValueError(f"{task.type} is settled by boxes")
+        raise ValueError(f"{task.type} is decided by boxes")
     name = TEXT_ANYWHERE if task.type == "text_change" and not task.object else task.type
     return _fill_in(name, task, worded)
 
 
 def build_precheck(task: Task, worded: Rubric | None = None) -> Rubric:
-    """Return the rubric by which an LMM confirms on both pictures what boxes say of an addition or a replacement."""
+    """Return the rubric by which an LMM confirms an addition or a replacement that boxes found.
+
+    Args:
+        task: The task; its fields are inserted into the question.
+        worded: A reworded rubric whose texts replace the usual ones.
+
+    Raises:
+        ValueError: If the type has no pre-check.
+    """
     if (name := f"precheck_{task.type}") not in _CONFIRMED:
         raise ValueError(f"{task.type} has no pre-check")
     return _fill_in(name, task, worded)
@@ -69,15 +85,15 @@ def build_precheck(task: Task, worded: Rubric | None = None) -> Rubric:
 def _fill_in(name: str, task: Task, worded: Rubric | None) -> Rubric:
     words = worded.parts.get(name, build_parts()[name]) if worded else build_parts()[name]
     values = {key: getattr(task, key) for key in ("object", "color", "material", "background", "new_object")}
-    said = {key: quote_line(str(value)) for key, value in values.items() if value is not None}
+    fields = {key: quote_line(str(value)) for key, value in values.items() if value is not None}
     if task.new_object is not None:
-        said["new_object"] = quote_line(add_article(task.new_object))
+        fields["new_object"] = quote_line(add_article(task.new_object))
     rubric = _text(_FILES[name])
     mode = rubric.modes["tools"].model_copy(update={"setting": words.setting})
     changes: dict[str, Any] = {
         "title": words.title,
-        "question": fill_in(words.question, **said),
-        "notes": tuple(fill_in(note, **said) for note in words.notes),
+        "question": fill_in(words.question, **fields),
+        "notes": tuple(fill_in(note, **fields) for note in words.notes),
         "modes": {"tools": mode},
         **({"wording": worded.wording} if worded else {}),
     }
@@ -87,10 +103,10 @@ def _fill_in(name: str, task: Task, worded: Rubric | None) -> Rubric:
 
 
 def list_crop_queries(task: Task, name_after: str | None = None) -> tuple[DetectorQuery, ...]:
-    """Return where to look for the object a question is about, until one of the queries finds it.
+    """Return the queries by which the object of a question is located; the first that finds it is used.
 
-    After the edit under its old name, then under the name it should have by then, then where it was before the edit. A
-    question about the whole picture has none.
+    The object is searched after the edit by its old name, then by its expected new name, then before the edit. A question
+    about the whole picture has no queries.
     """
     if task.object is None or task.by_detector:
         return ()
@@ -99,7 +115,7 @@ def list_crop_queries(task: Task, name_after: str | None = None) -> tuple[Detect
 
 
 def enlarge(hit: Hit, settings: EdivalSettings) -> tuple[float, float, float, float]:
-    """Return the part of the picture that is cut out for a box: the box, or a larger part around a small one.
+    """Return the crop for a box: the box itself, or a larger region if the box is small.
 
     >>> from editloupe.rubrics.edival.settings import load_published
     >>> [round(v, 3) for v in enlarge(Hit(x1=0.5, y1=0.2, x2=0.52, y2=0.6, score=1), load_published())]
@@ -119,26 +135,29 @@ def _grow(low: float, high: float, settings: EdivalSettings) -> tuple[float, flo
 
 
 def compare_text(read: str, task: Task, cropped: bool, settings: EdivalSettings) -> Finding:
-    """Compare a text that was read with the asked one: equal on an object's crop, occurring in a whole picture."""
+    """Compare a text that an LMM read with the requested one.
+
+    With `text_match: auto`, the text must be equal on a crop of the object and contained in that of a whole picture.
+    """
     rule = settings.text_match if settings.text_match != "auto" else "equal" if cropped else "contains"
-    asked = str(task.text)
-    matches = is_same_text(read, asked) if rule == "equal" else occurs_in(asked, read)
-    return Finding(matches, f'read "{read}", asked "{asked}"')
+    wanted = str(task.text)
+    matches = is_same_text(read, wanted) if rule == "equal" else occurs_in(wanted, read)
+    return Finding(matches, f'read "{read}", asked "{wanted}"')
 
 
 def normalize(text: str) -> list[str]:
-    """Return the words of a text without capitals and punctuation.
+    """Return the words of a text in lower case without punctuation.
 
     >>> normalize(" Wild-Path,\\n2nd EDITION! ")
     ['wild', 'path', '2nd', 'edition']
     """
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    kept = "".join(c if c.isalnum() or unicodedata.category(c).startswith("M") else " " for c in plain)
-    return kept.split()
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    words = "".join(c if c.isalnum() or unicodedata.category(c).startswith("M") else " " for c in folded)
+    return words.split()
 
 
 def is_same_text(a: str, b: str) -> bool:
-    """Whether two texts are the same but for capitals, punctuation and spaces.
+    """Return whether two texts are equal up to case, punctuation and spaces.
 
     >>> is_same_text("WILDPATH", "wild path!"), is_same_text("wild", "wild path")
     (True, False)
@@ -146,13 +165,13 @@ def is_same_text(a: str, b: str) -> bool:
     return "".join(normalize(a)) == "".join(normalize(b))
 
 
-def occurs_in(part: str, whole: str) -> bool:
-    """Whether a text occurs in another in whole words; in scripts without spaces, anywhere.
+def occurs_in(part: str, text: str) -> bool:
+    """Return whether a text contains another as complete words, or anywhere in scripts without spaces.
 
     >>> occurs_in("open", "We are OPEN."), occurs_in("open", "Copenhagen")
     (True, False)
     """
-    words, among = normalize(part), normalize(whole)
+    words, among = normalize(part), normalize(text)
     if CJK.search(part):
         return "".join(words) in "".join(among)
     return any(among[i : i + len(words)] == words for i in range(len(among) - len(words) + 1)) and bool(words)

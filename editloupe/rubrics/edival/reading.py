@@ -1,6 +1,6 @@
-"""What an ordinary edit asks for, as a task: given in its manifest line, or read off its instruction by known forms.
+"""Parsers that turn an edit's manifest entry or instruction into a task.
 
-Only forms that leave no doubt are read; everything else is MissingInput with a sentence that says what to add.
+Only unambiguous forms of instructions are parsed. All others raise MissingInput with a sentence on what to add.
 """
 
 from __future__ import annotations
@@ -18,41 +18,48 @@ from editloupe.rubrics.edival.tasks import TYPES, Task, TaskType, texts
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Edit
 
-_KEPT = re.compile(r", remain the (?P<unchanged>.+) unchanged\.?$")
+_UNCHANGED = re.compile(r", remain the (?P<unchanged>.+) unchanged\.?$")
 _VALUE = re.compile(r"\\{(\w+)\\}")
 _VARIANTS = {"subject_add": ("subject_add", "subject_add_anywhere"), "text_change": ("text_change", "text_add")}
-"""Types that have two templates, the longer first."""
+"""Types with two templates, the longer first."""
 
 
 class NotPublishedForm(ValueError):
-    """An instruction that none of the paper's templates fits; the sentence says which."""
+    """An instruction does not match any of the paper's templates."""
 
 
 def read_published(kind: str, instruction: str, bracketed: str | None = None, known: Sequence[str] = ()) -> Task:
-    """Return what an instruction asks for; `bracketed` is the same sentence with its values in square brackets.
+    """Parse an instruction in the paper's published form.
 
-    `known` are names of objects, by which the clause of a change of background is told apart. Raises NotPublishedForm.
+    Args:
+        kind: Instruction type.
+        instruction: The sentence.
+        bracketed: The same sentence with its values in square brackets, if available.
+        known: Names of objects, needed to split a list of names that contain commas.
+
+    Raises:
+        NotPublishedForm: If the type is unknown or the sentence does not match its templates.
 
     >>> read_published("color_alter", "Change the color of red cup to blue", "Change the color of [red cup] to [blue]").color
     'blue'
     """
     if kind not in TYPES:
-        raise NotPublishedForm(f'"{kind}" is no instruction type; there are: {", ".join(TYPES)}')
-    # A model wrote some of the sentences, and put quotation marks or a full stop around them.
+        raise NotPublishedForm(f'"{kind}" is not an instruction type; there are: {", ".join(TYPES)}')
+    # Some of the sentences were written by a model, with quotation marks or a full stop around them.
     sentence = (instruction if bracketed is None else bracketed).strip().strip('"').strip().rstrip(".")
-    kept = _KEPT.search(instruction.strip().strip('"')) if kind == "background_change" else None
-    if kept and bracketed is None:
+    clause = _UNCHANGED.search(instruction.strip().strip('"')) if kind == "background_change" else None
+    if clause and bracketed is None:
         sentence = sentence[: sentence.index(", remain the ")]
     for form in _forms(kind, bracketed is not None):
-        if found := form.fullmatch(sentence):
-            values: dict[str, Any] = {name: value.strip() for name, value in found.groupdict().items()}
-            if kept:
-                values["unchanged"] = _names(kept["unchanged"], known)
+        if match := form.fullmatch(sentence):
+            values: dict[str, Any] = {name: value.strip() for name, value in match.groupdict().items()}
+            if clause:
+                values["unchanged"] = _split_names(clause["unchanged"], known)
             try:
                 return Task(type=kind, **values)
             except ValidationError as error:
                 raise NotPublishedForm(describe_error(error)) from None
-    raise NotPublishedForm(f'"{sentence}" is no instruction of type {kind} in the published form')
+    raise NotPublishedForm(f'"{sentence}" is not an instruction of type {kind} in the published form')
 
 
 @cache
@@ -63,17 +70,17 @@ def _forms(kind: str, bracketed: bool) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(_VALUE.sub(value, re.escape(templates[name]))) for name in names)
 
 
-def _names(clause: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Split a list of names; one that holds a comma itself is found where it is known."""
-    found: list[str] = []
+def _split_names(clause: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Split a list of names at commas, except within known names that contain a comma."""
+    names: list[str] = []
     rest = clause
-    for_certain = sorted(known, key=len, reverse=True)
+    longest_first = sorted(known, key=len, reverse=True)
     while rest:
-        name = next((one for one in for_certain if rest == one or rest.startswith(f"{one}, ")), None)
+        name = next((name for name in longest_first if rest == name or rest.startswith(f"{name}, ")), None)
         name = rest.partition(", ")[0] if name is None else name
-        found.append(name)
+        names.append(name)
         rest = rest[len(name) :].removeprefix(", ")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(names))
 
 
 KNOWN_TYPES: Mapping[str, TaskType] = {
@@ -85,9 +92,9 @@ KNOWN_TYPES: Mapping[str, TaskType] = {
     "change count": "count_change",
     **{kind: kind for kind in TYPES},
 }
-"""Instruction types of DLEBench that are types of EdiVal-Agent too, and the latter's own."""
+"""Type of EdiVal-Agent by name, including types of DLEBench that correspond to one."""
 LONGEST = 500
-"""Characters of an instruction that is read by forms, whose work grows faster than the sentence; one task takes far fewer."""
+"""Largest number of characters of an instruction that is parsed, because matching time grows faster than the length."""
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SIDE = r"(?:(?:to|on|at) the )?(?P<position>left|right|above|below)(?: side)?(?: of)?"
 _QUOTED = r"[\"'“‘](?P<{0}>[^\"'“”‘’]+)[\"'”’]"
@@ -116,21 +123,25 @@ _FORMS: tuple[tuple[TaskType, str], ...] = (
     ("subject_add", rf"add (?P<new_object>.+?) {_SIDE} (?P<reference>.+?)"),
     ("subject_add", r"add (?P<new_object>[\w -]+?)(?: (?:to|in|into) the (?:image|picture|photo|scene))?"),
 )
-"""How other benchmarks word their instructions; tried in this order, after our own wording."""
+"""Forms of instructions in other benchmarks, tried in this order after our own templates."""
 
 
 def find_turn(edit: Edit) -> Turn:
-    """Return what an edit asks for; raises MissingInput where neither its manifest line nor its instruction says it."""
-    given: Any = edit.extra.get(KEY)
-    if isinstance(given, Mapping) and "tasks" in given:
+    """Return the turn of an edit from its manifest entry, or else from its instruction.
+
+    Raises:
+        MissingInput: If neither states a task that can be parsed.
+    """
+    entry: Any = edit.extra.get(KEY)
+    if isinstance(entry, Mapping) and "tasks" in entry:
         return read_turn(edit)
-    if given is not None:
-        return Turn(tasks=(_read_given_task(edit, given),))
+    if entry is not None:
+        return Turn(tasks=(_read_task(edit, entry),))
     return Turn(tasks=(read_instruction(edit),))
 
 
 def read_instruction(edit: Edit) -> Task:
-    """Read an instruction by the forms of its type, or by all forms where it has no type."""
+    """Parse an instruction by the forms of its type, or by all forms if it has no type."""
     wanted = KNOWN_TYPES.get((edit.instruction_type or "").strip().lower())
     if edit.instruction_type and wanted is None:
         raise MissingInput(
@@ -140,7 +151,7 @@ def read_instruction(edit: Edit) -> Task:
     sentence = " ".join(edit.instruction.split()).strip(" .!")
     for kind, form in list_forms() if len(sentence) <= LONGEST else ():
         match = form.fullmatch(sentence) if wanted in (None, kind) else None
-        if match and (task := _task(kind, match.groupdict())):
+        if match and (task := _build_task(kind, match.groupdict())):
             return task
     raise MissingInput(
         f'the instruction of edit {edit.id} cannot be read as {wanted or "one of the nine types"}; add "{KEY}": '
@@ -150,13 +161,13 @@ def read_instruction(edit: Edit) -> Task:
 
 @cache
 def list_forms() -> tuple[tuple[TaskType, re.Pattern[str]], ...]:
-    """Return all forms: our own wording first."""
-    found = [*_build_own_forms(), *_FORMS]
-    return tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in found)
+    """Return all forms as compiled patterns, those of our own templates first."""
+    forms = [*_build_own_forms(), *_FORMS]
+    return tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in forms)
 
 
 def _build_own_forms() -> Iterator[tuple[TaskType, str]]:
-    """Turn the templates of texts.yaml round; the longer forms of a type come first."""
+    """Yield patterns for the templates of texts.yaml, longer ones first."""
     types = {"text_on_object": "text_change", "text_add": "text_change", "subject_add_anywhere": "subject_add"}
     types["background_change_but"] = "background_change"
     sides = "|".join(map(re.escape, texts()["positions"].values()))
@@ -167,9 +178,9 @@ def _build_own_forms() -> Iterator[tuple[TaskType, str]]:
         yield kind, form.replace("(?P<position>.+?)", f"(?P<position>{sides})")
 
 
-def _task(kind: TaskType, found: Mapping[str, str | None]) -> Task | None:
+def _build_task(kind: TaskType, groups: Mapping[str, str | None]) -> Task | None:
     values: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in groups.items():
         if value is None or name == "unchanged":
             continue
         plain = value.strip(" .\"'")
@@ -188,8 +199,8 @@ def _task(kind: TaskType, found: Mapping[str, str | None]) -> Task | None:
         return None
 
 
-def _read_given_task(edit: Edit, given: Any) -> Task:
+def _read_task(edit: Edit, entry: Any) -> Task:
     try:
-        return Task.model_validate(given)
+        return Task.model_validate(entry)
     except ValidationError as error:
         raise MissingInput(f'"{KEY}" of edit {edit.id}: {describe_error(error)}') from None

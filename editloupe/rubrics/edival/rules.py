@@ -1,6 +1,6 @@
-"""What boxes say about an edit: the detector's checks of EdiVal-Agent as pure functions (Algorithms 1 and 3 to 7).
+"""The detector checks of EdiVal-Agent as pure functions on boxes (Algorithms 1 and 3 to 7).
 
-Boxes are in shares of the picture's width and height, so that pictures of different sizes can be compared.
+Boxes are relative to the picture's width and height, so that pictures of different sizes can be compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ When = Literal["before", "after"]
 
 
 class Hit(Record):
-    """A box the detector found, 0 to 1 from the top left."""
+    """A box that the detector found, in relative coordinates from the top left."""
 
     x1: float
     y1: float
@@ -30,10 +30,10 @@ class Hit(Record):
     y2: float
     score: float
     phrase: str = ""
-    """What the detector took it for, in its own words."""
+    """The detector's label of the box."""
 
     @model_validator(mode="after")
-    def _has_area(self) -> Hit:
+    def _check_area(self) -> Hit:
         if self.x2 <= self.x1 or self.y2 <= self.y1:
             raise ValueError("a box needs width and height")
         return self
@@ -45,12 +45,12 @@ class Hit(Record):
 
     @property
     def center(self) -> tuple[float, float]:
-        """The middle."""
+        """Center as (x, y)."""
         return (self.x1 + self.x2) / 2, (self.y1 + self.y2) / 2
 
 
 class DetectorQuery(NamedTuple):
-    """One question to the detector: which phrase, in the picture before or after the edit."""
+    """A phrase to detect in the picture before or after the edit."""
 
     when: When
     phrase: str
@@ -58,7 +58,7 @@ class DetectorQuery(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule came to, and the fact that decided."""
+    """The result of a rule and the fact that decided it."""
 
     success: bool
     why: str
@@ -68,7 +68,7 @@ DetectorHits = Mapping[DetectorQuery, Sequence[Hit]]
 
 
 def iou(a: Hit, b: Hit) -> float:
-    """Return the shared area over the joint area.
+    """Return the intersection over union of two boxes.
 
     >>> iou(Hit(x1=0, y1=0, x2=0.5, y2=1, score=1), Hit(x1=0.25, y1=0, x2=0.75, y2=1, score=1))
     0.3333333333333333
@@ -82,37 +82,37 @@ def iou(a: Hit, b: Hit) -> float:
 
 def filter_usable(hits: Iterable[Hit], threshold: float, large: float) -> list[Hit]:
     """Return the boxes at or above a threshold, best first, without those that fill the picture (Section C.2)."""
-    kept = (hit for hit in hits if hit.score >= threshold and not (hit.size[0] > large and hit.size[1] > large))
-    return sorted(kept, key=lambda hit: -hit.score)
+    usable = (hit for hit in hits if hit.score >= threshold and not (hit.size[0] > large and hit.size[1] > large))
+    return sorted(usable, key=lambda hit: -hit.score)
 
 
 def merge_duplicates(hits: Sequence[Hit], limit: float) -> list[Hit]:
-    """Return the boxes, best first, without those that overlap a better one by more than a limit; 1.0 keeps all.
+    """Return the boxes, best first, without those whose IoU with a better one exceeds a limit. A limit of 1.0 keeps all.
 
     >>> twice = [Hit(x1=0, y1=0, x2=0.5, y2=1, score=0.9), Hit(x1=0, y1=0, x2=0.5, y2=0.9, score=0.8)]
     >>> len(merge_duplicates(twice, 0.8)), len(merge_duplicates(twice, 1.0))
     (1, 2)
     """
-    kept: list[Hit] = []
+    unique: list[Hit] = []
     for hit in sorted(hits, key=lambda hit: -hit.score):
-        if all(iou(hit, better) <= limit for better in kept):
-            kept.append(hit)
-    return kept
+        if all(iou(hit, better) <= limit for better in unique):
+            unique.append(hit)
+    return unique
 
 
 def contains(outer: Hit, inner: Hit) -> bool:
-    """Whether a box lies wholly inside another."""
+    """Return whether a box is entirely inside another."""
     return outer.x1 <= inner.x1 and outer.y1 <= inner.y1 and outer.x2 >= inner.x2 and outer.y2 >= inner.y2
 
 
 def is_grounded(hits: Sequence[Hit], max_side: float, max_area: float) -> bool:
-    """Whether an object counts as grounded: found, and none of its boxes too large (Algorithm 1)."""
+    """Return whether an object has boxes and none of them is too large (Algorithm 1)."""
     sizes = [hit.size for hit in hits]
     return bool(sizes) and all(w < max_side and h < max_side and w * h <= max_area for w, h in sizes)
 
 
 def is_related(a: Hit, b: Hit, position: Position, margin: float) -> bool:
-    """Whether the center of a box lies left of, right of, above or below another's by more than a margin."""
+    """Return whether the center of a box is left of, right of, above or below another's by more than a margin."""
     (ax, ay), (bx, by) = a.center, b.center
     return {
         "left": ax < bx - margin,
@@ -123,9 +123,9 @@ def is_related(a: Hit, b: Hit, position: Position, margin: float) -> bool:
 
 
 def subject_replace(old_before: Sequence[Hit], new_after: Sequence[Hit]) -> Finding:
-    """Old one found before, new one found after, and the two overlap somewhere (Algorithm 3).
+    """Require the old object before, the new one after, and an overlap of the two (Algorithm 3).
 
-    Whether the old one is still reported afterwards does not count: detectors report both in one place (Appendix K).
+    Boxes of the old object after the edit are ignored, because detectors report both names for one object (Appendix K).
     """
     if not old_before:
         return Finding(False, "the old object was not found before the edit")
@@ -138,7 +138,7 @@ def subject_replace(old_before: Sequence[Hit], new_after: Sequence[Hit]) -> Find
 
 
 def subject_replace_absent(old_before: Sequence[Hit], new_after: Sequence[Hit], old_after: Sequence[Hit]) -> Finding:
-    """The rule as Appendix K words it: after the edit the old object is no longer found and the new one is."""
+    """Require that after the edit the new object is found and the old one is not (Appendix K)."""
     if not old_before:
         return Finding(False, "the old object was not found before the edit")
     if not new_after:
@@ -149,11 +149,11 @@ def subject_replace_absent(old_before: Sequence[Hit], new_after: Sequence[Hit], 
 
 
 def subject_remove(before: Sequence[Hit], after: Sequence[Hit]) -> Finding:
-    """Found before, not found after (Algorithm 4)."""
+    """Require the object before the edit and not after it (Algorithm 4)."""
     if not before:
         return Finding(False, "the object was not found before the edit")
     if after:
-        return Finding(False, f"the object is still found after the edit ({_boxes(len(after))})")
+        return Finding(False, f"the object is still found after the edit ({_format_boxes(len(after))})")
     return Finding(True, "the object was found before the edit and is not found after it")
 
 
@@ -164,16 +164,19 @@ def subject_add(
     position: Position | None = None,
     margin: float = 0.0,
 ) -> Finding:
-    """Not found before, found after, and where a position is asked, best box against best box (Algorithm 5)."""
+    """Require the object after the edit and not before it, at the requested position if there is one (Algorithm 5).
+
+    Positions are compared between the best boxes of both objects.
+    """
     if not after:
         return Finding(False, "the new object was not found after the edit")
     if before:
-        return Finding(False, "such an object was there before the edit already")
+        return Finding(False, "such an object was already there before the edit")
     if position is None or reference_after is None:
         return Finding(True, "the object was not there before the edit and is found after it")
     if not reference_after:
-        return Finding(False, "the object the position is told by was not found after the edit")
-    return _placed(after, reference_after, position, margin)
+        return Finding(False, "the reference object of the position was not found after the edit")
+    return _check_position(after, reference_after, position, margin)
 
 
 def position_change(
@@ -184,29 +187,30 @@ def position_change(
     margin: float = 0.0,
     contained_fails: bool = False,
 ) -> Finding:
-    """Both found after, no more instances than before, best box against best box (Algorithm 6).
+    """Require both objects after the edit, no more instances than before, and the requested position (Algorithm 6).
 
-    With `contained_fails`, neither of the two may lie wholly inside the other: that is one thing found under two names.
+    Positions are compared between the best boxes of both objects. With `contained_fails`, a box inside the other fails,
+    because it is one object found under two names.
     """
     if not after:
         return Finding(False, "the object was not found after the edit")
     if not reference_after:
-        return Finding(False, "the object the position is told by was not found after the edit")
+        return Finding(False, "the reference object of the position was not found after the edit")
     if len(after) > len(before):
         return Finding(False, f"there are more instances than before ({len(before)} before, {len(after)} after)")
-    one, other = _best(after), _best(reference_after)
-    if contained_fails and (contains(one, other) or contains(other, one)):
-        return Finding(False, "one of the two objects' boxes holds the other whole")
-    return _placed(after, reference_after, position, margin)
+    best, reference = _best(after), _best(reference_after)
+    if contained_fails and (contains(best, reference) or contains(reference, best)):
+        return Finding(False, "the box of one object contains that of the other")
+    return _check_position(after, reference_after, position, margin)
 
 
 def count_change(after: Sequence[Hit], count: int) -> Finding:
-    """As many boxes after as asked (Algorithm 7)."""
-    return Finding(len(after) == count, f"{_boxes(len(after))} after the edit, {count} asked")
+    """Require the requested number of boxes after the edit (Algorithm 7)."""
+    return Finding(len(after) == count, f"{_format_boxes(len(after))} after the edit, {count} asked")
 
 
 def list_detector_queries(task: Task, settings: EdivalSettings) -> tuple[DetectorQuery, ...]:
-    """Return what a detector must be asked for this task, in the order the rule needs it."""
+    """Return the detector queries of a task, in the order its rule needs them."""
     match task.type:
         case "subject_replace":
             wanted = [DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.new_object))]
@@ -216,18 +220,27 @@ def list_detector_queries(task: Task, settings: EdivalSettings) -> tuple[Detecto
         case "subject_remove":
             return DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.object))
         case "subject_add":
-            found = (DetectorQuery("before", str(task.new_object)), DetectorQuery("after", str(task.new_object)))
-            return (*found, DetectorQuery("after", task.reference)) if task.reference else found
+            queries = (DetectorQuery("before", str(task.new_object)), DetectorQuery("after", str(task.new_object)))
+            return (*queries, DetectorQuery("after", task.reference)) if task.reference else queries
         case "position_change":
-            found = (DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.object)))
-            return (*found, DetectorQuery("after", str(task.reference)))
+            queries = (DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.object)))
+            return (*queries, DetectorQuery("after", str(task.reference)))
         case "count_change":
             return (DetectorQuery("after", str(task.object)),)
     return ()
 
 
 def decide(task: Task, seen: DetectorHits, settings: EdivalSettings) -> Finding:
-    """Apply the rule of a task's type to what the detector found; `seen` holds everything `list_detector_queries` asks for."""
+    """Apply the rule of a task's type to the detector's boxes.
+
+    Args:
+        task: The task.
+        seen: Boxes for every query of `list_detector_queries`.
+        settings: Thresholds and rules.
+
+    Raises:
+        ValueError: If boxes do not decide tasks of this type.
+    """
     if not task.by_detector:
         raise ValueError(f"{task.type} is not decided by boxes")
     threshold = settings.threshold_of(task.type)
@@ -235,7 +248,7 @@ def decide(task: Task, seen: DetectorHits, settings: EdivalSettings) -> Finding:
         filter_usable(seen[query], threshold, settings.large_box) for query in list_detector_queries(task, settings)
     ]
     if task.type in ("position_change", "count_change"):
-        hits = [merge_duplicates(found, settings.duplicate_iou) for found in hits]
+        hits = [merge_duplicates(boxes, settings.duplicate_iou) for boxes in hits]
     match task.type:
         case "subject_replace":
             return subject_replace_absent(*hits) if settings.replace_rule == "absent" else subject_replace(*hits)
@@ -259,12 +272,12 @@ def _best(hits: Sequence[Hit]) -> Hit:
     return max(hits, key=lambda hit: hit.score)
 
 
-def _placed(after: Sequence[Hit], reference: Sequence[Hit], position: Position, margin: float) -> Finding:
+def _check_position(after: Sequence[Hit], reference: Sequence[Hit], position: Position, margin: float) -> Finding:
     best, other = _best(after), _best(reference)
     (x, y), (u, v) = best.center, other.center
     where = f"its center is at ({x:.2f}, {y:.2f}), the other's at ({u:.2f}, {v:.2f}); asked: {position}"
     return Finding(is_related(best, other, position, margin), where)
 
 
-def _boxes(number: int) -> str:
+def _format_boxes(number: int) -> str:
     return "1 box" if number == 1 else f"{number} boxes"

@@ -1,4 +1,4 @@
-"""The objects of a picture: how a model lists them, read strictly, and how a detector's boxes are attached to them."""
+"""Objects of a picture, as listed by a model and located by a detector."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ PEOPLE = frozenset(
         "face",
     )
 )
-"""A person is never listed as an object; what they wear or carry is."""
+"""Words for people, who are never listed as objects; what they wear or carry may be."""
 _NOTHING = frozenset(("null", "none", "unknown", "n/a", ""))
 
 
 class BadListing(ValueError):
-    """A listing that cannot be used; the sentence goes back to the model."""
+    """A listing is invalid. The message is sent back to the model."""
 
 
 class SceneObject(Record):
     """One kind of object in a picture."""
 
     name: str
-    """Material, color and object, as far as known."""
+    """Material, color and object, without unknown parts."""
     object: str
     color: str | None = None
     material: str | None = None
@@ -50,7 +50,7 @@ class SceneObject(Record):
     foreground: bool = True
 
     def with_changes(self, **changes: Any) -> SceneObject:
-        """Return the object with some attributes changed and its name made anew.
+        """Return the object with some attributes changed and its name updated.
 
         >>> SceneObject(name="tin box", object="box", material="tin").with_changes(color="red").name
         'tin red box'
@@ -61,7 +61,7 @@ class SceneObject(Record):
 
 
 class GroundedObject(SceneObject):
-    """An object the detector found, with its boxes in the picture, best first."""
+    """An object that the detector found, with its boxes, best first."""
 
     hits: tuple[Hit, ...]
 
@@ -72,7 +72,7 @@ class GroundedObject(SceneObject):
 
 
 def build_object_name(material: str | None, color: str | None, object: str) -> str:
-    """Return an object's name: material, color, object, unknown parts left out.
+    """Return an object's name: material, color and object, without unknown parts.
 
     >>> build_object_name(None, "red", "scarf")
     'red scarf'
@@ -81,25 +81,25 @@ def build_object_name(material: str | None, color: str | None, object: str) -> s
 
 
 def read_listing(content: Any) -> tuple[SceneObject, ...]:
-    """Read a model's listing of a picture; anything that is not exactly as asked raises BadListing with one sentence."""
+    """Parse a model's listing of the objects of a picture; raise BadListing if it deviates from the requested form."""
     if not isinstance(content, Mapping):
         raise BadListing("The listing must be one JSON object with an entry for every object.")
     if ALL_OBJECTS not in content:
         raise BadListing(f'The key "{ALL_OBJECTS}" is missing; it must close the listing.')
     if list(content)[-1] != ALL_OBJECTS:
         raise BadListing(f'"{ALL_OBJECTS}" must be the last key.')
-    found = [_read_object(str(name), value) for name, value in content.items() if name != ALL_OBJECTS]
-    names = [item.name for item in found]
+    objects = [_read_object(str(name), value) for name, value in content.items() if name != ALL_OBJECTS]
+    names = [item.name for item in objects]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise BadListing(f'"{twice}" is listed twice; list it once and say how many there are in "count".')
     if content[ALL_OBJECTS] != join_object_names(names):
         raise BadListing(f'"{ALL_OBJECTS}" must be exactly "{join_object_names(names)}".')
-    return tuple(found)
+    return tuple(objects)
 
 
 def join_object_names(names: Iterable[str]) -> str:
-    """Return the string that closes a listing.
+    """Return the text of the last entry of a listing.
 
     >>> join_object_names(["red scarf", "leather bag"])
     'red scarf. leather bag.'

@@ -1,4 +1,4 @@
-"""The numbers the checks depend on, as one record read from one table with sources."""
+"""Thresholds and rules of EdiVal-Agent's checks, read from a YAML table that states the source of each value."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from editloupe.types import Record, UserError
 
 Share = Annotated[float, Field(ge=0, le=1)]
 PAPER = "paper"
-"""The name under which `load_settings` knows the paper's own matching."""
+"""Name by which `load_settings` returns the paper's own matching."""
 PRECHECKED: tuple[TaskType, ...] = ("subject_add", "subject_replace")
 """Types whose outcome an LMM may be asked to confirm."""
 
 
 class EdivalSettings(Record):
-    """Thresholds and rules; thresholds.yaml says where each comes from."""
+    """Thresholds and rules of the checks. `thresholds.yaml` states the source of each."""
 
     decompose_threshold: Share
     decompose_side: Annotated[int, Field(ge=32)]
@@ -50,7 +50,7 @@ class EdivalSettings(Record):
 
     @field_validator("precheck")
     @classmethod
-    def _can_be_asked(cls, types: tuple[TaskType, ...]) -> tuple[TaskType, ...]:
+    def _check_types(cls, types: tuple[TaskType, ...]) -> tuple[TaskType, ...]:
         for kind in types:
             if kind not in PRECHECKED:
                 raise ValueError(f"{kind} has no pre-check; {' and '.join(PRECHECKED)} have one")
@@ -66,13 +66,17 @@ class EdivalSettings(Record):
 
     @property
     def lowest_threshold(self) -> float:
-        """The confidence below which no box is ever of use."""
+        """The confidence below which no check uses a box."""
         return min(
             self.decompose_threshold, self.threshold, self.threshold_subject_remove, self.threshold_position_change
         )
 
     def with_changes(self, changes: Mapping[str, Any]) -> EdivalSettings:
-        """Return the settings with some values changed; an unknown name or a wrong value is the user's mistake."""
+        """Return the settings with some values changed.
+
+        Raises:
+            UserError: If a name is unknown or a value is invalid.
+        """
         try:
             return EdivalSettings.model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
@@ -81,19 +85,19 @@ class EdivalSettings(Record):
 
 @cache
 def load_published() -> EdivalSettings:
-    """Return the settings of the paper, and ours where it prints none."""
+    """Return the paper's settings, with our values for those that it does not state."""
     return EdivalSettings(**_values(load_sources()))
 
 
 @cache
 def load_paper_settings() -> EdivalSettings:
-    """Return the settings of the paper with everything known of its own matching; paper.yaml says where from."""
+    """Return the settings with all that is known of the paper's own matching. `paper.yaml` states the sources."""
     return load_published().with_changes(_values(load_sources(PAPER)))
 
 
 @cache
 def load_sources(table: str = "thresholds") -> dict[str, dict[str, Any]]:
-    """Return the table with the source of every value, or that of what `load_paper_settings` changes in it."""
+    """Return a table of values with their sources: `thresholds`, or `paper` for the changes of `load_paper_settings`."""
     content: dict[str, dict[str, Any]] = load_bundled_yaml(files(__package__) / f"{table}.yaml")
     return content
 
@@ -103,7 +107,14 @@ def _values(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def load_settings(file: Path | None) -> EdivalSettings:
-    """Return the published settings, those called `load_paper_settings`, or the published ones with the values of a YAML file."""
+    """Return the published settings, with changes if a file is named.
+
+    Args:
+        file: A YAML file with values to change, `paper` for the paper's own matching, or None for no changes.
+
+    Raises:
+        UserError: If the file cannot be read, or a name or value in it is invalid.
+    """
     if file is None:
         return load_published()
     if str(file) == PAPER:

@@ -1,4 +1,4 @@
-"""What one instruction asks for, as a record: the nine types of EdiVal-Agent and the fields each of them needs."""
+"""The record of a task with its nine types, and the texts of its instruction and captions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from editloupe.types import Record
 
 
 class Captions(NamedTuple):
-    """Two captions whose difference is the asked edit."""
+    """Two captions whose difference is the requested edit."""
 
     before: str
     after: str
@@ -61,14 +61,14 @@ TYPES: tuple[TaskType, ...] = get_args(TaskType)
 DETECTOR_TYPES: frozenset[TaskType] = frozenset(
     ("subject_add", "subject_remove", "subject_replace", "position_change", "count_change")
 )
-"""Checked on boxes alone (T_sym of Section 2.4); the others are asked of an LMM."""
+"""Types that boxes decide (T_sym of Section 2.4). The others need an LMM."""
 Position = Literal["left", "right", "above", "below"]
 POSITIONS: tuple[Position, ...] = get_args(Position)
 Form = Literal["ours", "paper"]
 FORMS: tuple[Form, ...] = get_args(Form)
-"""Whose sentences editors are given: EditLoupe's own, or the paper's templates."""
+"""Wording of instructions: EditLoupe's own, or the paper's templates."""
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-"""Characters of scripts without spaces between words."""
+"""Pattern of a character in a script without spaces between words."""
 _FILES: dict[Form, str] = {"ours": "texts.yaml", "paper": "paper_texts.yaml"}
 
 _NEEDED: dict[TaskType, tuple[str, ...]] = {
@@ -90,14 +90,14 @@ _ALLOWED: dict[TaskType, tuple[str, ...]] = {
 
 
 class Task(Record):
-    """One instruction in parts; only the fields of its type are set."""
+    """One instruction as structured data. Only the fields of its type are set."""
 
     type: TaskType
     object: str | None = None
-    """The object acted upon, by its name before the edit."""
+    """Name of the edited object before the edit."""
     new_object: str | None = None
     reference: str | None = None
-    """The object a position is told by."""
+    """Object that the position refers to."""
     position: Position | None = None
     color: str | None = None
     material: str | None = None
@@ -106,17 +106,17 @@ class Task(Record):
     count: int | None = None
     background: str | None = None
     unchanged: tuple[str, ...] = ()
-    """Foreground objects a change of background must leave alone."""
+    """Foreground objects that a change of background must not change."""
 
     @model_validator(mode="after")
-    def _has_its_fields(self) -> Task:
+    def _check_fields(self) -> Task:
         needed = _NEEDED[self.type]
         for name in needed:
             if getattr(self, name) in (None, ""):
                 raise ValueError(f'{self.type} needs "{name}"')
         for name in Task.model_fields:
-            known = name in ("type", *needed, *_ALLOWED.get(self.type, ()))
-            if not known and getattr(self, name) not in (None, ()):
+            allowed = name in ("type", *needed, *_ALLOWED.get(self.type, ()))
+            if not allowed and getattr(self, name) not in (None, ()):
                 raise ValueError(f'{self.type} has no "{name}"')
         if (self.reference is None) != (self.position is None):
             raise ValueError("a position needs a reference object, and a reference object a position")
@@ -128,26 +128,26 @@ class Task(Record):
 
     @property
     def by_detector(self) -> bool:
-        """True where boxes alone decide."""
+        """Whether boxes alone decide the task."""
         return self.type in DETECTOR_TYPES
 
 
 @cache
 def texts(form: Form = "ours") -> dict[str, Any]:
-    """Return the wording of instructions and connectors; ours has the lists proposals can be drawn from as well."""
+    """Return the texts of instructions and connectors. Ours include the lists from which proposals are drawn."""
     content: dict[str, Any] = load_bundled_yaml(files(__package__) / _FILES[form])
     return content
 
 
 @cache
 def prompts() -> dict[str, Any]:
-    """Return the texts that ask a model for the objects of a picture and for proposals."""
+    """Return the prompts that ask a model for the objects of a picture and for proposals."""
     content: dict[str, Any] = load_bundled_yaml(files(__package__) / "prompts.yaml")
     return content
 
 
 def wording(task: Task, form: Form = "ours") -> str:
-    """Return the instruction as an editing program reads it, in our words or in the paper's.
+    """Return the instruction of a task for an editing model, in our wording or the paper's.
 
     >>> wording(Task(type="count_change", object="paper cup", count=5))
     'Show exactly 5 of the paper cup, no more and no fewer.'
@@ -179,7 +179,7 @@ def wording(task: Task, form: Form = "ours") -> str:
 
 
 def add_article(noun: str) -> str:
-    """Return a noun behind a or an, by its first letter.
+    """Return a noun with "a" or "an", by its first letter.
 
     >>> add_article("umbrella"), add_article("wooden fence")
     ('an umbrella', 'a wooden fence')
@@ -188,7 +188,7 @@ def add_article(noun: str) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return names as a list in a sentence.
+    """Join names with "the", commas and "and".
 
     >>> join_names(["cup", "book", "lamp"])
     'the cup, the book and the lamp'

@@ -136,7 +136,7 @@ def test_json_lines_with_real_lists_are_the_same(tmp_path: Path, photos: Path) -
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"instructions": "['Do"}, "line 4: instructions is no list"),
+        ({"instructions": "['Do"}, "line 4: instructions is not a list"),
         ({"turns": "two"}, 'line 4: turns is "two"'),
         ({"task_type": ["a"]}, "line 4: task_type has 1 entries, turns says 3"),
         ({"bg_consistency": "perhaps"}, "line 4: bg_consistency"),
@@ -160,7 +160,7 @@ def test_a_missing_turn_and_a_missing_photograph_are_told(tmp_path: Path, photos
     assert imported(file, photos, tmp_path / "chains") == 3
     err = capsys.readouterr().err
     assert "picture 7 has the turns 2, 3" in err
-    assert "holds no picture 9_input_raw" in err
+    assert "has no picture 9_input_raw" in err
 
 
 def test_files_that_are_no_released_chains_are_one_sentence(tmp_path: Path, photos: Path, capsys: Any) -> None:
@@ -183,7 +183,7 @@ def test_a_folder_of_the_public_code_with_a_stray_picture_is_refused(tmp_path: P
     folder = tmp_path / "results/m/multipass"
     folder.mkdir(parents=True)
     for name, told in (
-        ("7_input_raw_turn_4", "none of the turns"),
+        ("7_input_raw_turn_4", "not one of the turns"),
         ("9_input_raw_turn_1", "no chain"),
         ("x", "is not called"),
     ):

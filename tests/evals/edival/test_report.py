@@ -229,5 +229,5 @@ def test_a_folder_that_holds_no_chains_is_the_users_mistake(tmp_path: Path) -> N
 
     with Run.write(tmp_path / "run"):
         pass
-    with pytest.raises(UserError, match="holds no chains"):
+    with pytest.raises(UserError, match="has no chains"):
         compute_figures(tmp_path / "run")

@@ -75,10 +75,10 @@ def test_how_complete_the_results_are_is_known(tmp_path: Path, chains: list[Chai
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        ("m/single/kitchen/1.png", "is no mode"),
-        ("m/multi/garden/1.png", "belongs to no chain"),
-        ("m/multi/kitchen/4.png", "none of the turns 1 to 3"),
-        ("m/multi/kitchen/final.png", "none of the turns"),
+        ("m/single/kitchen/1.png", "is not a mode"),
+        ("m/multi/garden/1.png", "does not belong to a chain"),
+        ("m/multi/kitchen/4.png", "not one of the turns 1 to 3"),
+        ("m/multi/kitchen/final.png", "not one of the turns"),
     ],
 )
 def test_pictures_that_fit_nowhere_are_told(path: str, sentence: str, tmp_path: Path, chains: list[ChainFile]) -> None:
@@ -102,13 +102,13 @@ def test_an_empty_or_missing_folder_is_told(tmp_path: Path, chains: list[ChainFi
     with pytest.raises(UserError, match="is not a folder"):
         find_results(tmp_path / "nothing", chains)
     (tmp_path / "results").mkdir()
-    with pytest.raises(UserError, match="holds no pictures"):
+    with pytest.raises(UserError, match="has no pictures"):
         find_results(tmp_path / "results", chains)
-    with pytest.raises(UserError, match=r"holds no \.json"):
+    with pytest.raises(UserError, match=r"has no \.json"):
         read_folder(tmp_path / "results", ChainFile)
 
 
 def test_a_file_of_something_else_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"id": 3}')
-    with pytest.raises(UserError, match="not a file of this program"):
+    with pytest.raises(UserError, match="not a valid file of this kind"):
         read_folder(tmp_path, ChainFile)

@@ -52,7 +52,7 @@ def test_a_name_with_a_comma_stays_whole_where_it_is_known() -> None:
 @pytest.mark.parametrize(
     ("kind", "sentence", "told"),
     [
-        ("subject_sell", "Sell [cup]", "no instruction type"),
+        ("subject_sell", "Sell [cup]", "is not an instruction type"),
         ("subject_remove", "Take [cup] away", "in the published form"),
         ("position_change", "Change the position of [cup] to [behind] of [box]", "position"),
         ("count_change", "Change the count of [cup] to [many]", "count"),

@@ -51,7 +51,7 @@ def test_whoever_reads_a_text_is_not_told_what_it_should_say() -> None:
 
 
 def test_types_that_boxes_settle_are_not_asked() -> None:
-    with pytest.raises(ValueError, match="settled by boxes"):
+    with pytest.raises(ValueError, match="decided by boxes"):
         build_question(Task(type="subject_remove", object="cup"))
 
 

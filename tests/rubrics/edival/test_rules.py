@@ -298,7 +298,7 @@ class TestThePapersOwnMatching:
         assert decide(task, seen, load_published()).success
         finding = decide(task, seen, load_paper_settings())
         assert not finding.success
-        assert "holds the other whole" in finding.why
+        assert "contains that of the other" in finding.why
 
     def test_boxes_of_one_thing_are_counted_once(self) -> None:
         task = Task(type="count_change", object="a", count=2)
