@@ -115,7 +115,7 @@ def find_protocol(name: str | None) -> Protocol | None:
 
 
 def get_protocol(name: str) -> Protocol:
-    """Return a protocol by name; an unknown one is the user's mistake."""
+    """Return a protocol by name; raise UserError if there is no protocol of this name."""
     if protocol := find_protocol(name):
         return protocol
     raise UserError(f'there is no protocol "{name}"; there are: {", ".join(p.name for p in protocols())}')

@@ -127,7 +127,7 @@ def check_wording(wording: Mapping[str, Any]) -> Mapping[str, Any]:
         if name not in Wording.model_fields:
             raise ValueError(f'there is no sentence "{name}"; there are: {", ".join(Wording.model_fields)}')
         for placeholder in _FILLED_IN.findall(words) if isinstance(words, str) else ():
-            # Other braces are the user's own and stay. A near miss of a name would reach the judge unchanged.
+            # Other braces are not placeholders and stay. A near miss of a name would reach the judge unchanged.
             if placeholder not in _NAMES and (meant := get_close_matches(placeholder, _NAMES, 1, 0.75)):
                 raise ValueError(f'{name}: "{{{placeholder}}}" would not be replaced; did you mean {{{meant[0]}}}?')
         if _holds_text(getattr(USUAL_WORDING, name)) and not _holds_text(words):
