@@ -217,7 +217,7 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
     _show_opinions(outcome, console)
     tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
     requests = f", {number_of(outcome.usage.requests, 'request')}, {tokens} tokens" if outcome.usage.requests else ""
-    console.print(Text(f"  {outcome.steps} steps{requests}", style="dim"))
+    console.print(Text(f"  {number_of(outcome.steps, 'step')}{requests}", style="dim"))
 
 
 def _show_opinions(outcome: Outcome, console: Console) -> None:
