@@ -111,6 +111,10 @@ class RunSearch:
         self.index.execute(matches, self.filter.values)
         return FROM.replace("FROM verdicts v", "FROM fits CROSS JOIN verdicts v ON v.answer = fits.answer")
 
+    @cached_property
+    def _run_name(self) -> str:
+        return self.run.folder.resolve().name
+
     def count(self) -> int:
         """Return the number of verdicts that match."""
         return int(self.index.execute(f"SELECT count(*) {self.matching}").fetchone()[0])
@@ -123,7 +127,7 @@ class RunSearch:
         """Yield the verdicts that match."""
         window = f"LIMIT {-1 if limit is None else int(limit)} OFFSET {int(skip)}"
         for row in self.index.execute(f"{_HIT} {self.matching} ORDER BY {_order_sql(order)} {window}"):
-            yield _build_hit(row, self.run.folder)
+            yield _build_hit(row, self._run_name, self.run.folder)
 
     def numbers(self, order: str = "manifest") -> list[int]:
         """Return the numbers of all verdicts that match, in order."""
@@ -132,7 +136,7 @@ class RunSearch:
     def hit(self, answer: int) -> TraceHit | None:
         """Return a verdict by its number, whether it matches or not."""
         row = self.index.execute(f"{_HIT} {FROM} WHERE v.answer = ?", (answer,)).fetchone()
-        return _build_hit(row, self.run.folder) if row else None
+        return _build_hit(row, self._run_name, self.run.folder) if row else None
 
     def consensus(self, name: str) -> dict[str, str]:
         """Return the consensus of people on an edit, per criterion."""
@@ -324,13 +328,13 @@ def _order_sql(name: str) -> str:
     return ORDERS[name][1]
 
 
-def _build_hit(row: sqlite3.Row, folder: Path) -> TraceHit:
+def _build_hit(row: sqlite3.Row, run: str, folder: Path) -> TraceHit:
     names = set(row.keys()) & TraceHit.model_fields.keys() - {"tools", "tags"}
     pairs = (text.split("\x1f") for text in (row["tools"] or "").split("\x1e") if text)
     tags = tuple(filter(None, (row["tags"] or "").split("\x1e")))
     counts = {tool: int(calls) for tool, calls in pairs}
     values = {name: row[name] for name in names}
-    return TraceHit(run=folder.resolve().name, folder=folder, tools=counts, tags=tags, **values)
+    return TraceHit(run=run, folder=folder, tools=counts, tags=tags, **values)
 
 
 # Two runs compared
