@@ -157,8 +157,8 @@ def _text(result: Report | Leaderboard, out: Path | None) -> str:
 
 def _markdown(result: Report | Leaderboard, out: Path | None) -> str:
     """Return Markdown. Figures are written next to the output file; without a file there are none."""
-    from editloupe.evals.report.figures.report_figures import build_figures
     from editloupe.evals.report.report_blocks import build_blocks
+    from editloupe.evals.report.report_figures import build_figures
     from editloupe.evals.report.text_renderer import as_markdown
 
     places = {}
@@ -175,9 +175,9 @@ def _markdown(result: Report | Leaderboard, out: Path | None) -> str:
 def _html(result: Report | Leaderboard, out: Path | None) -> str:
     from importlib.metadata import version
 
-    from editloupe.evals.report.figures.report_figures import build_figures
     from editloupe.evals.report.html_renderer import as_html
     from editloupe.evals.report.report_blocks import build_blocks
+    from editloupe.evals.report.report_figures import build_figures
     from editloupe.evals.report.report_records import Report as OneReport
 
     title = f"{result.run} – EditLoupe report" if isinstance(result, OneReport) else "EditLoupe leaderboard"
@@ -223,7 +223,7 @@ _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
 
 def _save_figures(result: Report | Leaderboard, folder: Path) -> int:
     from editloupe.evals.report.figures import save
-    from editloupe.evals.report.figures.report_figures import build_figures
+    from editloupe.evals.report.report_figures import build_figures
 
     figures = build_figures(result)
     for name, draw in figures.items():

@@ -9,7 +9,7 @@ from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigu
 from editloupe.evals.edival.results import MULTI
 from editloupe.evals.edival.tables import build_mode_tables, build_tables_across_modes, select_last_turn
 from editloupe.evals.report.block_types import Block, Drawing, Heading, Paragraph, Points
-from editloupe.evals.report.figures.report_figures import Draw
+from editloupe.evals.report.report_figures import Draw
 from editloupe.evals.report.table_formats import NONE
 from editloupe.rubrics.edival.scoring import find_pareto_front
 from editloupe.rubrics.tables import PrintedTable

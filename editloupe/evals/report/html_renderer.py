@@ -11,8 +11,8 @@ from importlib.resources import files
 
 from editloupe._util.text import for_html, format_counts, format_trace_command, shorten
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
-from editloupe.evals.report.figures.report_figures import Draw
 from editloupe.evals.report.notable_edits import NotableEdit
+from editloupe.evals.report.report_figures import Draw
 from editloupe.evals.report.table_formats import cell_text
 from editloupe.evals.report.thumbnails import PICTURES, Thumbnail, make_thumbnails, make_tool_thumbnail
 from editloupe.evals.runs.store import Run

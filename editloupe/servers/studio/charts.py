@@ -95,7 +95,7 @@ def _draw(open_run: OpenRun, configuration: str) -> Charts:
     try:
         from editloupe.evals.labels.human import load_human_labels
         from editloupe.evals.report.build import build_report
-        from editloupe.evals.report.figures.report_figures import build_figures
+        from editloupe.evals.report.report_figures import build_figures
         from editloupe.evals.stats.bootstrap import Resampling
         from editloupe.evals.stats.scores.run_table import read_run_table
     except ImportError as error:

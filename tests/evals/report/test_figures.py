@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from editloupe.evals.report import build_leaderboard, build_report, figures
 from editloupe.evals.report.figures.agreement import MEASURES
-from editloupe.evals.report.figures.report_figures import build_figures
+from editloupe.evals.report.report_figures import build_figures
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
 from editloupe.evals.stats.bootstrap import Estimate, Resampling, missing_estimate
 from editloupe.evals.stats.scores.distribution import compute_area_trend, count_answers

@@ -8,10 +8,10 @@ import pytest
 from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.report import Report, build_leaderboard, build_report
 from editloupe.evals.report.block_types import Cases, Drawing, Heading
-from editloupe.evals.report.figures.report_figures import build_figures
 from editloupe.evals.report.html_renderer import as_html
 from editloupe.evals.report.notable_edits import find_notable_edits
 from editloupe.evals.report.report_blocks import build_blocks
+from editloupe.evals.report.report_figures import build_figures
 from editloupe.evals.report.text_renderer import as_markdown, as_text
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.bootstrap import Resampling

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.report import build_report
-from editloupe.evals.report.figures.report_figures import build_figures
 from editloupe.evals.report.html_renderer import as_html
 from editloupe.evals.report.report_blocks import build_blocks
+from editloupe.evals.report.report_figures import build_figures
 from editloupe.evals.report.text_renderer import as_text
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
