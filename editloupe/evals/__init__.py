@@ -1,3 +1,3 @@
-"""Many edits: manifests, batches, runs on disk, what they say, and reports; each a package with public names of its own."""
+"""Judge many edits, store the runs, and compute and report the results."""
 
 __all__ = ["batch", "manifests", "report", "reward", "runs", "stats"]

@@ -1,4 +1,4 @@
-"""Forks a stored trace: changes one thing at a step, lets the judge continue, and stores the result."""
+"""Fork a stored trace by changing one thing at a step, letting the judge continue, and storing the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shim of a documented import path; the name is in `editloupe.evals.forks`."""
+"""Shim of a documented import path. The name is in `editloupe.evals.forks`."""
 
 from editloupe.evals.forks.fork_judge import JudgeChange
 

@@ -97,4 +97,4 @@ def test_a_unit_that_was_asked_anew_shows_its_own_reply(tmp_path: Path, scripted
     again = last.model_copy(update={"raw": last.raw.replace("Flawless Execution", "Wrong Action")})
     with Run.open(run) as opened:
         found = [find_step_reply(opened, "patch", step) for step in (last, again)]
-    assert [one is not None and "Wrong Action" in json.dumps(one.kept) for one in found] == [False, True]
+    assert [step is not None and "Wrong Action" in json.dumps(step.reply) for step in found] == [False, True]

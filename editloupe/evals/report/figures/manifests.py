@@ -1,4 +1,4 @@
-"""Figures of manifests: samples by type, and target areas."""
+"""Figures of the samples by type and the target areas of manifests."""
 
 from __future__ import annotations
 

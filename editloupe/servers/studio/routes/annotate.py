@@ -1,4 +1,4 @@
-"""Routes of the Annotate page. Labels are saved at once; the judge's verdict is hidden until an edit is labelled."""
+"""Routes of the Annotate page. Labels are saved at once. The judge's verdict is hidden until an edit is labelled."""
 
 from __future__ import annotations
 
