@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from importlib.util import resolve_name
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "editloupe"
 LAYERS = (
@@ -105,6 +107,7 @@ def objections(importer: str, module: str) -> Iterator[str]:
         yield f"evals/{inner[0]} may not import evals/{room[0]}"
 
 
+@pytest.mark.long
 def test_every_module_imports_only_from_its_layer_and_below() -> None:
     parts = {name.split(".")[1] for name in NAMES if "." in name} - SHIMS["editloupe"]
     rooms = {name.split(".")[2] for name in NAMES if name.startswith("editloupe.evals.")} - SHIMS["editloupe.evals"]
@@ -132,6 +135,7 @@ def sql_of_runs(path: Path) -> Iterator[str]:
             yield f"{name_of(path)}:{node.lineno} queries a run: {found.group()}"
 
 
+@pytest.mark.long
 def test_sql_of_the_run_schema_is_written_only_in_the_package_of_runs() -> None:
     assert [*sql_of_runs(PACKAGE / "evals" / "runs" / "reader.py")], "the check finds what it looks for"
     outside = [path for path in MODULES if not name_of(path).startswith("editloupe.evals.runs")]
@@ -145,6 +149,7 @@ def test_no_module_is_longer_than_six_hundred_lines() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+@pytest.mark.long
 def test_no_public_class_name_is_defined_twice() -> None:
     places: dict[str, list[str]] = {}
     for path in MODULES:
@@ -162,6 +167,7 @@ def test_a_package_of_many_modules_has_sub_packages() -> None:
         assert len(modules) <= MOST_MODULES or has_sub_packages, f"{name_of(package)} has {len(modules)} modules"
 
 
+@pytest.mark.long
 def test_the_judge_and_its_tools_load_without_the_heavy_parts() -> None:
     code = (
         "import sys, editloupe.judge, editloupe.tools.registry, editloupe.cli.main, editloupe.evals.runs.store;"

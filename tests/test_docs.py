@@ -75,6 +75,7 @@ def find_options(words: list[str]) -> set[str]:
     return {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_command_and_option_that_a_document_shows_exists(path: Path) -> None:
     blocks = "\n".join(re.findall(r"```(?:sh|text)\n(.*?)```", path.read_text("utf-8"), re.DOTALL)).replace("\\\n", " ")
@@ -123,6 +124,7 @@ def test_the_readme_is_short_and_names_the_two_commands() -> None:
     assert "make test" in readme
 
 
+@pytest.mark.long
 def test_the_python_of_the_readme_prints_what_it_says() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     example = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", readme, re.DOTALL)
@@ -173,6 +175,7 @@ def test_every_command_of_make_that_a_document_names_exists() -> None:
     assert named <= targets
 
 
+@pytest.mark.long
 def test_every_document_is_in_the_navigation(site: Path) -> None:
     listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8").partition("nav:")[2])
     pages = {page.relative_to(site).as_posix() for page in site.rglob("*.md")}

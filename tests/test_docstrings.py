@@ -29,6 +29,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_in_the_docstrings_hold(name: str) -> None:
     try:

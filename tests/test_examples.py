@@ -91,6 +91,7 @@ def test_an_own_rubric_is_scored_by_a_server(example: RunExample, ask_a_server: 
     assert example("own_rubric.py") == ["visible_at_a_glance: 4, that is 75 of 100"]
 
 
+@pytest.mark.long
 def test_the_reward_prefers_the_edit_that_was_asked_for(example: RunExample) -> None:
     advantages = {name: float(value) for name, value in (line.split(": ") for line in example("reward_function.py"))}
 
@@ -99,12 +100,14 @@ def test_the_reward_prefers_the_edit_that_was_asked_for(example: RunExample) -> 
     assert sum(advantages.values()) == pytest.approx(0, abs=0.02)
 
 
+@pytest.mark.long
 def test_a_candidate_without_a_verdict_has_no_reward(example: RunExample, ask_a_server: Callable[..., None]) -> None:
     ask_a_server(lambda _: say("I would rather not say."))
 
     assert {line.partition(": ")[2] for line in example("reward_function.py")} == {"unjudged"}
 
 
+@pytest.mark.long
 def test_candidates_that_were_never_files_are_rewarded(example: RunExample) -> None:
     edited, untouched, broken = (line.partition(": ")[2] for line in example("memory_rewards.py"))
 
@@ -112,6 +115,7 @@ def test_candidates_that_were_never_files_are_rewarded(example: RunExample) -> N
     assert broken == "unjudged"
 
 
+@pytest.mark.long
 def test_a_trainer_gets_rewards_and_none_without_a_picture(example: RunExample) -> None:
     edited, untouched, left = example("trl_reward.py")
 
@@ -119,6 +123,7 @@ def test_a_trainer_gets_rewards_and_none_without_a_picture(example: RunExample) 
     assert left == "no reward"
 
 
+@pytest.mark.long
 def test_a_reward_server_is_asked(example: RunExample) -> None:
     with running(Judge("rules")) as server:
         edited, broken = example("ask_reward_server.py", server.url)
@@ -174,6 +179,7 @@ def test_a_reward_of_verl_is_nan_without_a_picture(example: RunExample) -> None:
     assert left == "{'score': nan, 'judged': 0.0}"
 
 
+@pytest.mark.long
 def test_every_provider_is_asked_the_same_way(
     example: RunExample, scripted: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +226,7 @@ def test_a_provider_that_cannot_be_asked_is_reported_in_a_sentence(
     assert line.startswith("anthropic:claude-sonnet-5: not asked: anthropic:claude-sonnet-5 needs a key")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-flash"])
 def test_edits_are_judged_through_batch_files(
     example: RunExample, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str
@@ -244,6 +251,7 @@ def test_edits_are_judged_through_batch_files(
     assert server.served == 0
 
 
+@pytest.mark.long
 def test_a_trace_is_read_back_from_a_run(example: RunExample, tmp_path: Path) -> None:
     output = "\n".join(example("read_trace.py", tmp_path / "run"))
 
@@ -252,6 +260,7 @@ def test_a_trace_is_read_back_from_a_run(example: RunExample, tmp_path: Path) ->
     assert "answered Multiple Anomalies" in output
 
 
+@pytest.mark.long
 def test_six_questions_become_a_benchmark(example: RunExample, tmp_path: Path) -> None:
     first = example("make_benchmark.py", tmp_path / "bench")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from editloupe.rubrics.registry import PAPERS, PROTOCOLS
 
 PACKAGE = Path(__file__).parent.parent / "editloupe"
@@ -40,6 +42,7 @@ def spelled(text: str) -> set[str]:
     return {found.lower() for found in NAME.findall(CITATION.sub("", text))}
 
 
+@pytest.mark.long
 def test_no_paper_is_imported_or_spelled_in_general_code() -> None:
     offenders, used = [], set()
     for file in sorted(PACKAGE.rglob("*")):

@@ -72,6 +72,7 @@ def test_a_package_without_its_source_says_so(tmp_path: Path, monkeypatch: pytes
         import_module("lazy_compiled").Edit  # noqa: B018
 
 
+@pytest.mark.long
 def test_dir_shows_public_names_before_they_are_used() -> None:
     lazy = [package for package in PACKAGES if "__dir__" in vars(import_module(package))]
     assert "editloupe" in lazy

@@ -83,6 +83,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("measure", "title"), [(compute_scores, "Scores by "), (measure_agreement, "Agreement of ")])
 def test_scores_and_agreement_are_readable_as_text_and_as_html(
     run: Path, measure: Callable[[Path], Any], title: str

@@ -22,6 +22,7 @@ def command(server: ScriptedServer, manifest: Path, out: Path, *more: str) -> li
     return ["batch", str(manifest), "--out", str(out), *judge, *more]
 
 
+@pytest.mark.long
 def test_all_judged_is_0_with_scores_cost_and_what_to_do_next(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -35,6 +36,7 @@ def test_all_judged_is_0_with_scores_cost_and_what_to_do_next(
     assert f"editloupe report {tmp_path / 'run'}" in told.err
 
 
+@pytest.mark.long
 def test_something_unjudged_is_3_and_names_an_edit_to_look_at(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +70,7 @@ def test_replies_cut_off_by_the_length_limit_are_named_and_a_longer_limit_judges
     assert server.served == 6
 
 
+@pytest.mark.long
 def test_what_failed_is_told_apart_from_what_the_judge_left_open(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,6 +83,7 @@ def test_what_failed_is_told_apart_from_what_the_judge_left_open(
     assert "--retry-unjudged" not in told
 
 
+@pytest.mark.long
 def test_a_cap_is_3_and_says_that_a_higher_one_continues(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +124,7 @@ def test_a_dry_run_says_units_tokens_and_cost(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_a_dry_run_of_a_whole_run_says_that_nothing_is_left(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,6 +146,7 @@ def test_the_embedded_judge_needs_no_server_and_costs_nothing(
     assert facts["usage"]["requests"] == 0
 
 
+@pytest.mark.long
 def test_export_writes_rows_to_the_terminal_or_a_file(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +159,7 @@ def test_export_writes_rows_to_the_terminal_or_a_file(
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [["--format", "xml"], ["--format", "parquet"], ["--images"]])
 def test_an_export_that_makes_no_sense_is_2(tmp_path: Path, more: list[str], scripted: StartServer) -> None:
     run([*command(scripted(answers), write_manifest(tmp_path, 1), tmp_path / "run"), "--quiet"])

@@ -122,6 +122,7 @@ def test_a_mistake_about_outputs_is_2_with_one_sentence_and_nothing_is_asked(
     assert not (bench / "run").exists()
 
 
+@pytest.mark.long
 def test_a_type_that_a_protocol_does_not_know_is_told_once(bench: Path, scripted: StartServer, capsys: Any) -> None:
     text = (bench / "samples.jsonl").read_text().replace('"color"', '"smell"')
     (bench / "samples.jsonl").write_text(text)
@@ -129,6 +130,7 @@ def test_a_type_that_a_protocol_does_not_know_is_told_once(bench: Path, scripted
     assert capsys.readouterr().err.count('"smell" is not a type of DLEBench; it is counted as a separate type') == 1
 
 
+@pytest.mark.long
 def test_a_manifest_may_hold_an_id_once_for_each_model(tmp_path: Path, scripted: StartServer) -> None:
     lines = []
     for number, model in enumerate(("A", "B")):

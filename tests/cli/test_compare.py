@@ -43,6 +43,7 @@ def test_two_runs_of_two_models_are_compared_as_models_and_it_says_so(tmp_path: 
     assert "2 edits not compared: only in the second run." in text
 
 
+@pytest.mark.long
 def test_two_judges_are_compared_on_the_same_pictures_and_it_says_so(tmp_path: Path) -> None:
     a, b = model_run(tmp_path / "a", {"x": GOOD}), model_run(tmp_path / "b", {"x": POOR}, judge="openai:other")
     assert "Compared as two judges of the same edited pictures (12 edits that both judged)." in flat(told(a, b))
@@ -66,6 +67,7 @@ def test_a_model_called_by_a_letter_is_not_taken_for_another_models_short_name(t
     assert "#2 A" in text
 
 
+@pytest.mark.long
 def test_a_run_of_several_models_needs_no_option(tmp_path: Path) -> None:
     run = model_run(tmp_path / "run", MODELS)
     assert told(run) == told(run, "--models")
@@ -113,6 +115,7 @@ def test_only_some_of_the_edits_can_be_compared(tmp_path: Path) -> None:
             told(run, "--where", said)
 
 
+@pytest.mark.long
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     a, b = model_run(tmp_path / "a", {"x": GOOD}), model_run(tmp_path / "b", {"y": POOR})
     for arguments, sentence in (

@@ -42,6 +42,7 @@ def test_the_stored_table_is_up_to_date() -> None:
     assert build_table() == load_table(), "run: python -m editloupe.cli.completion"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
@@ -66,6 +67,7 @@ def test_what_is_offered(line: str, offered: list[str], tmp_path: Path) -> None:
     assert complete(line, tmp_path, "bash")[0] == offered
 
 
+@pytest.mark.long
 def test_judges_are_offered_by_their_whole_specs(tmp_path: Path) -> None:
     assert "openai:" in complete("editloupe judge a b c --judge op", tmp_path, "bash")[0]
     after_colon, _ = complete("editloupe judge a b c --judge openai:gpt-5.", tmp_path, "bash")
@@ -75,12 +77,14 @@ def test_judges_are_offered_by_their_whole_specs(tmp_path: Path) -> None:
     assert "gpt-5.1" in nothing_yet
 
 
+@pytest.mark.long
 def test_hidden_options_are_not_offered(tmp_path: Path) -> None:
     offered, _ = complete("editloupe batch --", tmp_path, "bash")
     assert "--max-cost" in offered
     assert "--written-reasoning" not in offered
 
 
+@pytest.mark.long
 def test_completion_loads_neither_records_nor_a_model_stack(tmp_path: Path) -> None:
     offered, printed = complete("editloupe batch --judge open", tmp_path, "bash", WITH_MODULES)
     assert offered

@@ -61,6 +61,7 @@ def lmm(url: str) -> list[str]:
     return ["--judge", "openai:gpt-4.1", "--base-url", url, "-q"]
 
 
+@pytest.mark.long
 def test_the_lmm_alone_is_judged_and_set_against_people(tmp_path: Path, judged: str, capsys: Any) -> None:
     assert command(tmp_path, *lmm(judged), "--format", "json") == 0
     told = capsys.readouterr()
@@ -78,6 +79,7 @@ def test_the_lmm_alone_is_judged_and_set_against_people(tmp_path: Path, judged: 
     assert "5 judged" in told.err
 
 
+@pytest.mark.long
 def test_a_set_up_and_other_words_hold_for_the_lmm_alone(tmp_path: Path, scripted: StartServer, judged: str) -> None:
     server = scripted(answering)
     (tmp_path / "words.yaml").write_text("extends: edival/instruction_following\nquestion: Was it done as told?\n")
@@ -89,6 +91,7 @@ def test_a_set_up_and_other_words_hold_for_the_lmm_alone(tmp_path: Path, scripte
     assert '"name": "edival-paper"' in (tmp_path / "alone/lmm/run.json").read_text()
 
 
+@pytest.mark.long
 def test_a_second_time_nobody_is_asked_and_the_tables_are_the_same(tmp_path: Path, judged: str, capsys: Any) -> None:
     assert command(tmp_path, *lmm(judged)) == 0
     first = capsys.readouterr()
@@ -100,6 +103,7 @@ def test_a_second_time_nobody_is_asked_and_the_tables_are_the_same(tmp_path: Pat
     assert "Table 13" in first.out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "words"), [("t.tex", r"\toprule"), ("t.csv", "PLCC"), ("t.html", "<table"), ("t.md", "|")]
 )
@@ -137,6 +141,7 @@ def test_clips_direction_is_measured_once_and_kept(
     ]
 
 
+@pytest.mark.long
 def test_mistakes_are_one_sentence(tmp_path: Path, judged: str, capsys: Any) -> None:
     (tmp_path / "none.csv").write_text("edit_id,criterion,label\nnobody,instruction_following,yes\n")
     folder, labels = str(tmp_path / "run"), str(tmp_path / "labels.csv")

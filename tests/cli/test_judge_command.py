@@ -115,6 +115,7 @@ def mistakes(folder: Path) -> dict[str, tuple[list[str], str]]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -157,6 +158,7 @@ def test_a_dead_server_is_unjudged_not_a_score(pair: tuple[str, str], capsys: py
     assert {v["reason"] for v in json.loads(capsys.readouterr().out)["verdicts"]} == {"model_error"}
 
 
+@pytest.mark.long
 def test_out_keeps_the_trace_and_trace_tells_it(
     pair: tuple[str, str],
     tmp_path: Path,

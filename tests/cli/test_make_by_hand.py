@@ -50,6 +50,7 @@ def bench(tmp_path: Path, scripted: StartServer) -> Bench:
     return Bench(tmp_path, scripted(models()))
 
 
+@pytest.mark.long
 def test_crops_wait_with_what_is_to_be_done_and_edited_ones_become_references(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,6 +71,7 @@ def test_crops_wait_with_what_is_to_be_done_and_edited_ones_become_references(
     assert bench.server.served == 1
 
 
+@pytest.mark.long
 def test_a_crop_that_cannot_be_used_is_told_every_time_until_another_lies_there(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +94,7 @@ def test_a_crop_that_cannot_be_used_is_told_every_time_until_another_lies_there(
     assert len(lines(bench.out / "references.jsonl")) == 1
 
 
+@pytest.mark.long
 def test_corrected_boxes_and_refused_references_are_edited_anew(bench: Bench) -> None:
     assert bench.make() == 0
     first = bench.crop()

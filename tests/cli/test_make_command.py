@@ -105,6 +105,7 @@ def test_a_folder_is_not_written_twice(tmp_path: Path, capsys: pytest.CaptureFix
     assert "already" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_letter_puzzles_are_made_from_a_list_of_words_and_every_item_says_which(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def accept_all(out: Path, who: str = "ann") -> None:
             review(folder, sample.id, who, "accept", ALL)
 
 
+@pytest.mark.long
 def test_six_questions_become_six_reviewed_samples_and_nothing_is_asked_twice(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +77,7 @@ def test_six_questions_become_six_reviewed_samples_and_nothing_is_asked_twice(
     assert json.loads(capsys.readouterr().out)["manifests"][0]["measured"] == 6
 
 
+@pytest.mark.long
 def test_metadata_are_asked_for_again_twice_and_then_left_out_with_the_reason(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +106,7 @@ def test_metadata_are_asked_for_again_twice_and_then_left_out_with_the_reason(
     assert server.served == served + 3
 
 
+@pytest.mark.long
 def test_an_editor_of_another_size_is_fitted_one_of_another_shape_is_asked_again_and_one_that_refuses_is_told(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,6 +134,7 @@ def test_an_editor_of_another_size_is_fitted_one_of_another_shape_is_asked_again
     assert {one["facts"]["outside_difference"] for one in made.values() if "facts" in one} == {0.0}
 
 
+@pytest.mark.long
 def test_the_other_provider_edits_as_well(tmp_path: Path, scripted: StartServer) -> None:
     questions, out, server = write_questions(tmp_path / "set", "cat-eye"), tmp_path / "bench", scripted(models())
 
@@ -142,6 +146,7 @@ def test_the_other_provider_edits_as_well(tmp_path: Path, scripted: StartServer)
     assert made["usage"]["output_tokens"] == 1000
 
 
+@pytest.mark.long
 def test_a_server_that_is_down_loses_nothing_and_the_next_session_pays_for_the_rest_only(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +166,7 @@ def test_a_server_that_is_down_loses_nothing_and_the_next_session_pays_for_the_r
     assert len(lines(out / "references.jsonl")) == 2
 
 
+@pytest.mark.long
 def test_a_picture_that_was_paid_for_before_a_kill_is_not_paid_for_again(tmp_path: Path, scripted: StartServer) -> None:
     questions, out, server = write_questions(tmp_path / "set", "cat-eye"), tmp_path / "bench", scripted(models())
     assert make(questions, out, server) == 0
@@ -175,6 +181,7 @@ def test_a_picture_that_was_paid_for_before_a_kill_is_not_paid_for_again(tmp_pat
     assert len(lines(out / "references.jsonl")) == 1
 
 
+@pytest.mark.long
 def test_the_cap_stops_before_it_is_passed_and_the_same_command_goes_on(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,6 +211,7 @@ def test_a_dry_run_asks_nobody(tmp_path: Path, scripted: StartServer, capsys: py
     assert "references: 6 requests, about $0.24" in told
 
 
+@pytest.mark.long
 def test_a_refused_reference_is_made_anew_three_times_and_then_the_sample_is_discarded(
     tmp_path: Path, scripted: StartServer
 ) -> None:
@@ -226,6 +234,7 @@ def test_a_refused_reference_is_made_anew_three_times_and_then_the_sample_is_dis
     assert sum(bool(one.images) for one in server.requests) == 4
 
 
+@pytest.mark.long
 def test_a_corrected_instruction_gets_a_reference_of_its_own(tmp_path: Path, scripted: StartServer) -> None:
     questions, out, server = write_questions(tmp_path / "set", "cat-eye"), tmp_path / "bench", scripted(models())
     assert make(questions, out, server) == 0

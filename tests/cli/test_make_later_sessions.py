@@ -31,6 +31,7 @@ def another_shape(request: Request) -> Reply:
     return picture(encode(open_picture(DEMO / "pictures" / "rocket.jpg").pixels[:200]), request)
 
 
+@pytest.mark.long
 def test_samples_whose_pictures_were_of_no_use_are_asked_for_again_and_what_is_on_disk_is_not_taken_for_an_answer(
     tmp_path: Path, scripted: StartServer
 ) -> None:
@@ -54,6 +55,7 @@ def test_samples_whose_pictures_were_of_no_use_are_asked_for_again_and_what_is_o
     assert sample.step == "regenerate"
 
 
+@pytest.mark.long
 def test_a_picture_one_editor_left_on_disk_is_not_taken_for_another_editor_s(
     tmp_path: Path, scripted: StartServer
 ) -> None:
@@ -68,6 +70,7 @@ def test_a_picture_one_editor_left_on_disk_is_not_taken_for_another_editor_s(
     assert sum(bool(one.images) for one in server.requests) == 2
 
 
+@pytest.mark.long
 def test_a_second_question_set_with_the_same_ids_stands_beside_the_first(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +106,7 @@ def test_a_second_question_set_with_the_same_ids_stands_beside_the_first(
     assert [one.id for one in MakingFolder(out).samples()][3:] == ["questions-cat-eye"]
 
 
+@pytest.mark.long
 def test_boxes_corrected_in_the_question_set_take_the_place_of_those_it_had(
     tmp_path: Path, scripted: StartServer
 ) -> None:

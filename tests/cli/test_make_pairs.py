@@ -56,6 +56,7 @@ def test_lines_say_who_won_by_which_scores_and_what_was_asked(made: Path) -> Non
     assert found["VQ", "Move cup 1 to the left"]["label"] == "preference"
 
 
+@pytest.mark.long
 def test_reward_reads_the_pairs_and_asks_a_judge_what_each_dimension_asks(
     made: Path, scripted: StartServer, tmp_path: Path, capsys: Any
 ) -> None:
@@ -79,6 +80,7 @@ def test_reward_reads_the_pairs_and_asks_a_judge_what_each_dimension_asks(
     }
 
 
+@pytest.mark.long
 def test_both_candidates_at_once_are_asked_in_both_orders(made: Path, scripted: StartServer, capsys: Any) -> None:
     def always_a(request: Request) -> Answer:
         return say('{"reason": "Nearer.", "better": "A"}')
@@ -91,6 +93,7 @@ def test_both_candidates_at_once_are_asked_in_both_orders(made: Path, scripted: 
     assert (told["overall"]["judged"], told["overall"]["inconsistent"]) == (6, 6)
 
 
+@pytest.mark.long
 def test_the_embedded_judge_rewards_pairs_of_a_run_it_can_judge(tmp_path: Path, capsys: Any) -> None:
     folder = model_run(tmp_path / "run", {"x": [(4, 4)], "y": [(1, 1)]})
     out = tmp_path / "pairs.jsonl"
@@ -100,6 +103,7 @@ def test_the_embedded_judge_rewards_pairs_of_a_run_it_can_judge(tmp_path: Path, 
     assert json.loads(capsys.readouterr().out)["overall"]["judged"] == 1
 
 
+@pytest.mark.long
 def test_people_decide_where_they_answered_and_the_same_command_continues(
     made: Path, tmp_path: Path, capsys: Any
 ) -> None:
@@ -164,6 +168,7 @@ def test_one_judge_asked_in_two_ways_is_told_apart_by_the_runs(tmp_path: Path) -
     assert {side.name.rpartition(" ")[2] for side in (pair.a, pair.b)} == {"one", "two"}
 
 
+@pytest.mark.long
 def test_mistakes_are_one_sentence_and_nothing_is_written_over(tmp_path: Path, made: Path, capsys: Any) -> None:
     models = str(tmp_path / "runs/models")
     other = tmp_path / "mine.jsonl"

@@ -79,6 +79,7 @@ def test_targets_are_named_and_found_once_and_stand_beside_those_that_are_annota
     assert server.served == 2
 
 
+@pytest.mark.long
 def test_without_a_detector_the_targets_are_named_and_it_says_what_is_missing(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +94,7 @@ def test_without_a_detector_the_targets_are_named_and_it_says_what_is_missing(
     assert target["target"] == "red cup"
 
 
+@pytest.mark.long
 def test_a_reply_in_another_form_is_sent_back_and_then_left_out(tmp_path: Path, scripted: StartServer) -> None:
     server = scripted(lambda request: say("It is the cup."))
     path = manifest(tmp_path / "m", "x", {"instruction": "Paint the red cup blue."})

@@ -113,6 +113,7 @@ def test_agree_takes_labels_from_a_file(run: Path, tmp_path: Path) -> None:
     assert "Labels from the manifest and labels.csv (annotator 1 8, Ada 8)" in text
 
 
+@pytest.mark.long
 def test_agree_and_report_merge_several_files_in_the_same_way(run: Path, tmp_path: Path) -> None:
     files = []
     for name, shift in (("ada", 0), ("bo", 1)):

@@ -140,6 +140,7 @@ def test_a_folder_that_is_no_run_is_one_sentence(tmp_path: Path, capsys: pytest.
         assert "is not a run" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_merge_counts_verdicts_as_a_report_does_also_where_one_answers_two_edits(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

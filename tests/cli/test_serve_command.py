@@ -65,6 +65,7 @@ def test_it_serves_keeps_and_ends(number: signal.Signals, code: int, tmp_path: P
     assert not (folder / "run.db-wal").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -64,6 +64,7 @@ def test_every_setting_of_the_judge_and_its_tools_has_a_key() -> None:
     assert set(JudgeSettings.model_fields) - {"retry"} <= set(BY_OPTION)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", BY_OPTION)
 def test_a_setting_is_the_same_by_its_option_and_by_set(key: str) -> None:
     arguments, value = BY_OPTION[key]
@@ -73,6 +74,7 @@ def test_a_setting_is_the_same_by_its_option_and_by_set(key: str) -> None:
     assert parse([*arguments, "--set", f"{key}={value}"]).preset() == by_set.preset()
 
 
+@pytest.mark.long
 def test_unit_keys_do_not_depend_on_the_way_a_setting_was_given(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +111,7 @@ def test_set_overrides_the_preset_and_the_last_value_counts(tmp_path: Path) -> N
     assert preset.tool_settings().max_regions == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

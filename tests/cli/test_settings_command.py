@@ -42,6 +42,7 @@ def test_every_hidden_option_is_listed() -> None:
             assert max(option.opts, key=len) in listed, f"{name} {option.opts}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", command_names())
 def test_the_help_is_short_and_names_the_other_settings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = find_command(name)
@@ -90,6 +91,7 @@ def test_an_unknown_key_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> N
     assert "did you mean max_turns" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_closed_pipe_ends_it_quietly() -> None:
     command = f"{sys.executable} -m editloupe settings | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)

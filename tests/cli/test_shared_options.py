@@ -157,6 +157,7 @@ def test_a_reward_offers_everything_a_batch_does() -> None:
         assert facts(batch[name]) == facts(reward[name]), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

@@ -39,6 +39,7 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(line.split()[1:])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_and_version_load_neither_records_nor_pictures_nor_a_model_stack(option: str) -> None:
     assert loaded_by(option) & {*STACK, *HEAVY, "pydantic", "editloupe.types", "editloupe.judge"} == set()
@@ -48,6 +49,7 @@ def test_version_draws_nothing() -> None:
     assert loaded_by("--version") & {"rich.console", "typer.rich_utils"} == set()
 
 
+@pytest.mark.long
 def test_the_embedded_judge_loads_no_client_no_run_and_no_model(tmp_path: Path) -> None:
     for name, colour in (("a", "blue"), ("b", "red")):
         Image.new("RGB", (64, 64), colour).save(tmp_path / f"{name}.png")
@@ -57,6 +59,7 @@ def test_the_embedded_judge_loads_no_client_no_run_and_no_model(tmp_path: Path) 
     assert found & {*CLIENTS, *HEAVY, *RUNS, "huggingface_hub.file_download", "sqlite3"} == set()
 
 
+@pytest.mark.long
 def test_doctor_says_what_is_ready_without_loading_it() -> None:
     without_gpu = sys.platform == "linux" and not Path("/dev/dri").exists() and not Path("/dev/nvidiactl").exists()
     heavy = set(HEAVY) if without_gpu else set(HEAVY) - {"torch"}

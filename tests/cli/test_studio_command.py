@@ -100,6 +100,7 @@ def test_the_address_to_open_holds_the_token() -> None:
     assert format_address(StudioSettings(host="::1", port=2, token=token)).startswith("http://[::1]:2/?token=")
 
 
+@pytest.mark.long
 def test_the_browser_is_opened_by_a_file_that_only_this_user_can_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

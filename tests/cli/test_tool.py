@@ -29,6 +29,7 @@ def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.long
 def test_differences_are_printed_as_json_and_their_pictures_written(
     pair: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -40,6 +41,7 @@ def test_differences_are_printed_as_json_and_their_pictures_written(
     assert open_picture(Path(picture["file"])).size == (picture["width"], picture["height"])
 
 
+@pytest.mark.long
 def test_zoom_takes_a_box_and_two_pictures_mean_both(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     one = report(capsys, "zoom_in_image", pair[0], "--box", "10,10,110,110", "--enhancer", "none")
     two = report(capsys, "zoom_in_image", *pair, "--box", "10,10,110,110", "--enhancer", "none")
@@ -61,6 +63,7 @@ def test_zoom_takes_a_box_and_two_pictures_mean_both(pair: tuple[str, str], caps
     assert second["data"]["pictures"] == ["Edited Image"]
 
 
+@pytest.mark.long
 def test_without_json_it_is_readable(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tool", "localize_differences", *pair]) == 0
 

@@ -116,6 +116,7 @@ def test_a_batch_takes_every_reply_and_every_command_tells_it(
     assert not set(said) & set("\x1b\x9b\x07\u202e\x00")
 
 
+@pytest.mark.long
 def test_a_rerun_over_a_run_that_holds_such_a_reply_goes_on(tmp_path: Path, scripted: StartServer) -> None:
     server, manifest, out = scripted(final("Wrong Action")), write_manifest(tmp_path, 1), tmp_path / "run"
     batch = ["batch", str(manifest), "--out", str(out), *options(server), "--quiet"]

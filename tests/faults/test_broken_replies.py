@@ -142,6 +142,7 @@ def test_a_cap_holds_although_the_server_reports_no_usage(
     assert ending.spending.estimated == ending.tally.judged
 
 
+@pytest.mark.long
 def test_replies_that_may_have_been_paid_and_never_came_count_towards_the_cap(
     scripted: StartServer, tmp_path: Path
 ) -> None:

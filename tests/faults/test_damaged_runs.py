@@ -345,6 +345,7 @@ def judge_by_every_command(damage: Damage, whole: Path, tmp_path: Path, all_of_t
     assert not [path for path in packed.rglob("*") if path.is_file() and b"root:" in path.read_bytes()]
 
 
+@pytest.mark.long
 def test_what_is_whole_is_read_beside_what_is_damaged(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     run = tmp_path / "run"

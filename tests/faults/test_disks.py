@@ -111,6 +111,7 @@ def test_a_device_is_written_and_not_replaced(tmp_path: Path, capsys: pytest.Cap
     json.loads((tmp_path / "real.json").read_text("utf-8"))
 
 
+@pytest.mark.long
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = many(tmp_path / "run", 3)
     (tmp_path / "file").write_text("x")
@@ -188,6 +189,7 @@ def _label(path: Path, name: str, count: int = 60) -> None:
         book.give(name, f"e{number}", IF, "Wrong Action")
 
 
+@pytest.mark.long
 def test_two_studios_may_write_one_file_of_labels(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_bytes(b'{"edit_id": "cut off he')

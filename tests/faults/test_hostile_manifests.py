@@ -223,6 +223,7 @@ LAYOUTS: dict[str, tuple[Callable[[Path, Any], None], tuple[str, ...], dict[str,
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("count", [pytest.param(60), pytest.param(700, marks=pytest.mark.slow)])
 def test_a_hostile_benchmark_folder_gives_edits_or_one_sentence(layout: str, count: int, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ LABELS, SCALE = RUBRICS[0], RUBRICS[1]
 TOOLS = ("zoom_in_image", "localize_differences")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_hostile_replies_give_exactly_the_verdicts_that_were_clearly_given(count: int) -> None:
     rng = random.Random(13)

@@ -244,6 +244,7 @@ BASES: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [200, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_a_hostile_rubric_is_loaded_or_told_in_one_sentence(count: int, tmp_path: Path) -> None:
     loaded = refused = 0

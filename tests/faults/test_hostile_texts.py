@@ -203,6 +203,7 @@ def test_sentences_are_one_line_without_steering() -> None:
         assert "\n" not in for_markdown(text)
 
 
+@pytest.mark.long
 def test_a_hostile_file_name_and_manifest_end_in_one_harmless_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,7 @@ def judge(server: ScriptedServer, retry: RetryPolicy = QUICK, spec: str = "opena
     return Judge(spec, base_url=server.openai_url, **asking(retry), **hooks)
 
 
+@pytest.mark.long
 def test_a_limit_by_the_minute_costs_time_and_no_verdict(scripted: StartServer, tmp_path: Path) -> None:
     limited = ByTheMinute(12)
     ending = judge_batch(batch(scripted(limited, log=False), tmp_path, 40), quiet=True)

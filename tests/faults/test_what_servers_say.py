@@ -82,6 +82,7 @@ def test_a_limit_by_the_minute_is_waited_for_as_long_as_its_sentence_says(
     assert came[1] - came[0] >= 0.3
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize(
     "sentence",
@@ -99,6 +100,7 @@ def test_a_filter_is_one_in_any_words(
     assert server.served == 1
 
 
+@pytest.mark.long
 def test_units_a_servers_refusal_spoiled_are_tried_again_and_refused_content_is_not(
     scripted: StartServer, tmp_path: Path
 ) -> None:

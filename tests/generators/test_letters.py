@@ -43,6 +43,7 @@ def test_names_and_words_with_other_signs_are_no_words() -> None:
     assert Lexicon.of(["Boston", "boston's", "café", "at", "ORCHARD", "banana"]).words == ("BANANA", "ORCHARD")
 
 
+@pytest.mark.long
 def test_only_a_list_as_long_as_a_dictionary_proves_a_word_the_longest() -> None:
     letters_of = "abcdefghij"
     many = ["".join(letters_of[int(digit)] for digit in f"{number:06d}") for number in range(ENOUGH)]

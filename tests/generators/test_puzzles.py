@@ -233,6 +233,7 @@ def test_lines_that_share_a_cell_are_wrong() -> None:
     assert "share a cell" in found.why
 
 
+@pytest.mark.long
 def test_a_hull_with_a_diagonal_or_without_a_side_is_wrong() -> None:
     known = find_task("Convex_Hull")
     puzzle = known.make(random.Random(3))

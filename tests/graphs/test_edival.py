@@ -84,6 +84,7 @@ def test_an_instruction_that_cannot_be_read_is_the_users_mistake_or_unjudged(mak
     assert isinstance(verdict, Verdict)
 
 
+@pytest.mark.long
 def test_a_manifest_is_judged_and_reported_beside_people(make: Make, tmp_path: Path, capsys: Any) -> None:
     make(WITHOUT_BOX, "x")
     lines = [

@@ -97,6 +97,7 @@ def test_pictures_are_announced_and_the_rubric_comes_first(judging: Judging, edi
     assert [image.pixels for image in user.images] == [(160, 120), (160, 120)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("bad", "word"),
     [
@@ -132,6 +133,7 @@ def test_replies_that_stay_unreadable_end_unjudged_with_the_raw_text(judging: Ju
     assert server.served == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", PROVIDERS)
 @pytest.mark.parametrize("ask", [DIFFER, think_and_call_text("More.", ZOOM)])
 def test_a_model_that_asks_for_tools_for_ever_is_forbidden_them_at_last_and_gave_no_answer(
@@ -239,6 +241,7 @@ def test_empty_replies_end_unjudged_without_an_answer(judging: Judging) -> None:
     assert outcome.reason is Reason.NO_ANSWER
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_noise_is_never_a_label(judging: Judging, seed: int) -> None:
     judgement, server = judging(lambda request: noise(seed + server_count(request)), criteria=None)

@@ -33,6 +33,7 @@ def outcome_of(server: ScriptedServer, edit: Edit, **options: Any) -> Any:
     return outcome
 
 
+@pytest.mark.long
 def test_a_reply_is_held_to_the_answers_schema(scripted: StartServer, edit: Edit) -> None:
     server = scripted(say('{"reason": "seen", "score": 4}'))
     assert outcome_of(server, edit, protocol="edit-compass", mode="plain").score == 4

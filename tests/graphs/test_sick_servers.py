@@ -11,6 +11,7 @@ from tests.graphs.conftest import Judging, only
 from tests.scripted import drop, empty, fault, final, hang, not_json, out_of_quota, wrong_key, wrong_shape
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
 @pytest.mark.parametrize(
     "bad", [fault(429, retry_after=0.05), fault(500), fault(503), drop(), not_json(), wrong_shape()], ids=str

@@ -102,6 +102,7 @@ def test_a_task_runs_from_end_to_end(run: RunTask, pair: tuple[str, str], script
     assert INSTRUCTION in request.text
 
 
+@pytest.mark.long
 def test_a_picture_may_stand_in_the_words_of_the_output(run: RunTask, pair: tuple[str, str]) -> None:
     said = shown(ContentText(text=f"Here: ![edited]({pair[1]})"))
     _, score = only(run([asked(pair[0])], [said]))
@@ -138,6 +139,7 @@ def test_a_log_is_scored_afterwards_by_the_scorers_registered_name(
     assert [one["criterion"] for one in score.metadata["verdicts"]] == ["instruction_following"]
 
 
+@pytest.mark.long
 def test_what_the_judge_leaves_open_is_unscored_and_out_of_the_mean(
     run: RunTask, pair: tuple[str, str], scripted: StartServer
 ) -> None:
@@ -177,6 +179,7 @@ def test_an_output_without_a_picture_is_unscored(
     assert why in score.explanation
 
 
+@pytest.mark.long
 def test_a_sample_without_a_source_or_an_instruction_is_unscored(run: RunTask, pair: tuple[str, str]) -> None:
     made = shown(ContentImage(image=pair[1]))
     samples = [

@@ -39,6 +39,7 @@ def test_a_graph_has_its_input_output_and_context_as_json_schema(name: str) -> N
     assert context is None or context["description"].endswith("it has no JSON form.")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMED)
 async def test_the_graphs_within_a_graph_have_schemas_too(name: str) -> None:
     within = {place: inner async for place, inner in graph_of(name).aget_subgraphs(recurse=True)}
@@ -98,6 +99,7 @@ def sample(folder: Path, **changes: Any) -> dict[str, Any]:
     return {**edit, **changes}
 
 
+@pytest.mark.long
 async def test_a_run_on_a_thread_returns_nothing_of_the_runs_before_it(tmp_path: Path) -> None:
     graph, thread = build_app(MemorySaver()), {"configurable": {"thread_id": "1"}}
     good, lost = sample(tmp_path), sample(tmp_path, source="/nowhere/a.png")
@@ -121,6 +123,7 @@ async def test_a_run_on_a_thread_returns_nothing_of_the_runs_before_it(tmp_path:
         assert error.startswith("there is no edit")
 
 
+@pytest.mark.long
 async def test_protocol_judge_and_address_of_a_run_do_not_reach_the_next_one_on_a_thread(
     tmp_path: Path, scripted: StartServer
 ) -> None:

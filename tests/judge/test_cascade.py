@@ -45,6 +45,7 @@ def outcomes(out: Path) -> dict[str, Any]:
         return {unit.edit_id: unit.outcome for unit in opened.units()}
 
 
+@pytest.mark.long
 def test_each_stage_is_asked_only_what_those_before_it_leave_over(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(Wavering())
     spec = f"cascade:{two_stages(server, tmp_path)}"
@@ -62,6 +63,7 @@ def test_each_stage_is_asked_only_what_those_before_it_leave_over(scripted: Star
     assert ending.exit_code(unjudged=True) == 3
 
 
+@pytest.mark.long
 def test_the_summary_has_what_each_stage_kept_and_what_it_cost(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(Wavering())
     spec = f"cascade:{two_stages(server, tmp_path)}"
@@ -75,6 +77,7 @@ def test_the_summary_has_what_each_stage_kept_and_what_it_cost(scripted: StartSe
     assert (small.cost, large.cost) == (pytest.approx(0.0016), pytest.approx(0.08))
 
 
+@pytest.mark.long
 def test_every_request_costs_what_its_own_model_costs_and_the_cap_is_on_all_of_them(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -95,6 +98,7 @@ def test_every_request_costs_what_its_own_model_costs_and_the_cap_is_on_all_of_t
     assert second.spending.cost == pytest.approx(16 * 1e-4 + 8 * 0.1)
 
 
+@pytest.mark.long
 def test_a_stage_whose_server_fails_leaves_the_edit_to_the_same_command_and_nothing_is_paid_twice(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -114,6 +118,7 @@ def test_a_stage_whose_server_fails_leaves_the_edit_to_the_same_command_and_noth
     assert getattr(outcomes(tmp_path / "run")["e1"], "label", None) == GOOD
 
 
+@pytest.mark.long
 def test_an_edit_that_needs_a_person_is_in_the_queue(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,6 +190,7 @@ def test_a_stage_that_may_keep_nothing_is_not_asked(scripted: StartServer, tmp_p
     assert [(one.asked, one.kept) for one in first.opinions] == [(False, False), (True, True)]
 
 
+@pytest.mark.long
 def test_other_thresholds_judge_again_without_asking_again(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(Wavering())
     trust, manifest = tmp_path / "trust.yaml", write_manifest(tmp_path, 4)
@@ -197,6 +203,7 @@ def test_other_thresholds_judge_again_without_asking_again(scripted: StartServer
     assert ending.tally.judged == 4
 
 
+@pytest.mark.long
 def test_stages_may_have_servers_of_their_own(scripted: StartServer, tmp_path: Path) -> None:
     first, second = scripted(Wavering()), scripted(Wavering())
     small = calibration(first, SMALL, 1.0)
@@ -206,6 +213,7 @@ def test_stages_may_have_servers_of_their_own(scripted: StartServer, tmp_path: P
     assert (by_model(first.requests), by_model(second.requests)) == ({"gpt-4.1-small": 8}, {"gpt-4.1-large": 4})
 
 
+@pytest.mark.long
 def test_the_embedded_judge_may_come_first_and_needs_no_request(scripted: StartServer, tmp_path: Path) -> None:
     def answers(request: Request) -> Answer:
         return final(GOOD if edit_number(request) else "Wrong Action")

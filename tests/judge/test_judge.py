@@ -206,6 +206,7 @@ def test_the_type_of_an_instruction_is_told_only_where_that_is_asked_for(edit: E
     assert sorted(told) == [False, False, True, True]
 
 
+@pytest.mark.long
 def test_the_embedded_judge_gives_the_same_verdict_every_time(edit: Edit) -> None:
     first, second = (Judge("rules")(edit) for _ in range(2))
     assert [v.model_dump() for v in first.verdicts] == [v.model_dump() for v in second.verdicts]

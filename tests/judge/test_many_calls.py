@@ -93,6 +93,7 @@ def test_judges_that_are_opened_for_every_call(scripted: StartServer, calls: int
     leaves_nothing(lambda n: reward(edits(3 * n), "openai:gpt-4.1", **options), calls, warm, megabytes)
 
 
+@pytest.mark.long
 def test_the_embedded_judge_and_a_reward_function() -> None:
     with Judge("rules", mode="plain") as judge:
         function = trl(judge, edited="edited")

@@ -54,6 +54,7 @@ def test_a_panel_speaks_to_several_providers_and_the_majority_stands(
     assert [one.judge for one in verdict.served] == [SMALL, LARGE, GEMINI]
 
 
+@pytest.mark.long
 def test_a_panel_in_a_batch_is_continued_and_a_member_judged_alone_is_not_paid_again(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_member_that_cannot_be_read_is_said_and_too_few_leave_the_edit_unjudge
     assert [one.reason for one in unit.outcome.opinions] == [None, Reason.UNREADABLE, Reason.UNREADABLE]
 
 
+@pytest.mark.long
 def test_a_member_that_is_down_is_named_in_the_summary_and_in_the_report(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,6 +100,7 @@ def test_a_member_that_is_down_is_named_in_the_summary_and_in_the_report(
     assert said in " ".join(capsys.readouterr().out.replace("\\", "").split())
 
 
+@pytest.mark.long
 def test_the_command_judges_by_a_panel_and_shows_who_said_what(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def sent_text(edit: Edit, setup: str, mode: str, criterion: str, scripted: Start
     return " ".join(f"{request.system} {request.text}".split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("criterion", [IF, VC])
 @pytest.mark.parametrize("mode", get_protocol("dlebench").modes)
 @pytest.mark.parametrize("setup", setups_of("dlebench"))
@@ -93,6 +94,7 @@ OLD_NOTES = (
 )
 
 
+@pytest.mark.long
 def test_units_of_an_older_wording_of_the_preset_are_announced_before_they_are_asked_again(
     edit: Edit, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

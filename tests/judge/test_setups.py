@@ -59,6 +59,7 @@ def test_there_are_ours_and_one_a_paper_that_differs() -> None:
     assert find_setup("default").tool_settings() == ToolSettings.from_environment()
 
 
+@pytest.mark.long
 def test_the_paper_is_asked_with_its_pictures_tools_and_texts(
     edit: Edit, quick_paper: Path, scripted: StartServer
 ) -> None:

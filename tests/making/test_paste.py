@@ -62,6 +62,7 @@ def one_crop(source: Pixels, chance: random.Random, side: int) -> tuple[float, f
     return outside_difference(source, result, crop), facts.seam, measure_seam(source, plain, crop), facts.changed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "side"), [(24, 512), pytest.param(500, 1024, marks=pytest.mark.slow)])
 def test_crops_are_put_back_without_a_trace_outside_and_without_a_seam(count: int, side: int) -> None:
     chance, photographs = random.Random(22), [open_picture(path).pixels for path in PHOTOGRAPHS]

@@ -68,6 +68,7 @@ def test_every_way_to_give_a_picture_shows_the_same_pixels(pair: tuple[Path, Pat
         assert np.array_equal(open_picture(source).pixels, open_picture(path).pixels)
 
 
+@pytest.mark.long
 def test_the_same_edit_is_judged_alike_from_files_and_from_memory(pair: tuple[Path, Path]) -> None:
     with Judge("rules") as judge:
         found = [
@@ -199,6 +200,7 @@ def test_an_edit_without_a_picture_says_which_one_is_not_there(role: str) -> Non
         Edit(**{"source": "a.png", "edited": "b.png", role: None}, instruction=INSTRUCTION)
 
 
+@pytest.mark.long
 def test_json_names_a_picture_by_its_hash_and_never_holds_it(pair: tuple[Path, Path]) -> None:
     edit = Edit(source=pair[0].read_bytes(), edited=Image.open(pair[1]), instruction=INSTRUCTION)
     text = edit.model_dump_json()
@@ -274,6 +276,7 @@ def test_a_model_is_sent_what_was_given(pair: tuple[Path, Path], scripted: Start
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(sent[1].data))), np.asarray(Image.open(pair[1])))
 
 
+@pytest.mark.long
 def test_nothing_is_written_unless_a_run_is_kept_and_the_run_then_holds_the_very_pixels(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +303,7 @@ def test_nothing_is_written_unless_a_run_is_kept_and_the_run_then_holds_the_very
             assert np.array_equal(np.asarray(Image.open(file)), wanted)
 
 
+@pytest.mark.long
 def test_a_batch_of_edits_in_memory_is_kept_and_continued(pair: tuple[Path, Path], tmp_path: Path) -> None:
     def edits() -> list[Edit]:
         return [
@@ -322,6 +326,7 @@ async def test_a_judge_on_an_event_loop_takes_them_too(pair: tuple[Path, Path]) 
     assert all(one.judged for one in found)
 
 
+@pytest.mark.long
 def test_pictures_in_memory_reach_the_processes_that_compare(pair: tuple[Path, Path]) -> None:
     edit = Edit(source=Image.open(pair[0]), edited=pair[1].read_bytes(), instruction=INSTRUCTION)
     pool = ComparisonPool(1)

@@ -100,6 +100,7 @@ LISTED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "setup", "rubric_name", "condition"), LISTED)
 def test_a_condition_of_the_paper_stands_in_a_named_part_of_the_rubric(
     name: str, setup: str, rubric_name: str, condition: Condition
@@ -142,6 +143,7 @@ OF_EDIVAL = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("setup", "name", "condition"), OF_EDIVAL)
 def test_a_condition_of_edival_stands_in_a_named_part(setup: str, name: str, condition: Condition) -> None:
     assert condition.find_word(setup) in edival_texts(setup)[name][condition.part].casefold()

@@ -55,6 +55,7 @@ def test_a_file_that_is_left_as_it_is_changes_no_word(
     assert reword_protocol(name, [path]).rubrics == find_protocol(name).rubrics
 
 
+@pytest.mark.long
 @each_protocol
 def test_a_file_that_is_left_as_it_is_asks_nothing_anew(name: str, tmp_path: Path) -> None:
     path = written(tmp_path, build_rewording_file(name))
@@ -201,6 +202,7 @@ def replies(rubric: Rubric, mode: Mode, text_calls: bool) -> Any:
     return reply
 
 
+@pytest.mark.long
 @each_protocol
 @pytest.mark.parametrize("text_calls", [False, True], ids=["native calls", "text calls"])
 async def test_no_sentence_of_ours_is_left_where_a_file_replaces_them_all(

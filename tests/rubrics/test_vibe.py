@@ -130,6 +130,7 @@ def test_every_answer_to_every_rubric_gives_a_score_between_0_and_1_or_none() ->
             assert found is None or 0 <= found <= 1
 
 
+@pytest.mark.long
 @given(st.sampled_from(list(FORMULAS)), st.data())
 def test_a_samples_score_is_bounded_grows_with_its_metrics_and_is_zero_where_one_is(
     kind: str, data: st.DataObject

@@ -92,6 +92,7 @@ def test_published_task_averages_come_out(line: str) -> None:
         assert mean == pytest.approx(published, abs=0.08), (name, task)
 
 
+@pytest.mark.long
 @given(st.lists(st.floats(0, 100), min_size=5, max_size=5), st.sampled_from(list(METRICS)), st.floats(0, 100))
 def test_an_average_is_bounded_and_grows_with_every_metric(values: list[float], task: str, more: float) -> None:
     scores = dict(zip(METRICS["WiseEdit-Complex"], values, strict=True))

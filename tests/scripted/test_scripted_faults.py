@@ -59,6 +59,7 @@ def test_http_errors_are_raised_as_langchains_classes_with_their_status(
     assert server.served == 1
 
 
+@pytest.mark.long
 def test_a_wrong_key_is_401_at_openai_and_400_at_gemini(scripted: StartServer) -> None:
     error = _raised(scripted(wrong_key()), "openai")
     assert isinstance(error, openai.AuthenticationError)
@@ -68,6 +69,7 @@ def test_a_wrong_key_is_401_at_openai_and_400_at_gemini(scripted: StartServer) -
     assert cause.details["error"]["details"][0]["reason"] == "API_KEY_INVALID"
 
 
+@pytest.mark.long
 @both
 def test_a_server_told_its_keys_and_models_refuses_others(scripted: StartServer, provider: str) -> None:
     refuses_key = _raised(scripted(say("ok"), keys=["another"]), provider)
@@ -87,6 +89,7 @@ def test_the_time_to_wait_is_a_header_at_openai_and_a_detail_at_gemini(scripted:
     assert waits == ["0.25s"]
 
 
+@pytest.mark.long
 def test_spent_quota_can_be_told_from_a_rate_limit(scripted: StartServer) -> None:
     error = _raised(scripted(out_of_quota()), "openai")
     assert isinstance(error, openai.RateLimitError)
@@ -95,6 +98,7 @@ def test_spent_quota_can_be_told_from_a_rate_limit(scripted: StartServer) -> Non
     assert "PerDay" in details[0]["violations"][0]["quotaId"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("half", [False, True])
 def test_a_dropped_connection_is_classified_by_openai_and_raw_from_gemini(scripted: StartServer, half: bool) -> None:
     error = _raised(scripted(drop(half)), "openai")
@@ -117,6 +121,7 @@ def test_a_body_that_is_not_json_is_a_value_error(scripted: StartServer, provide
     assert isinstance(error, json.JSONDecodeError) == (provider == "gemini" or content_type == "application/json")
 
 
+@pytest.mark.long
 def test_json_of_the_wrong_shape_is_an_error_at_openai_and_an_empty_message_at_gemini(scripted: StartServer) -> None:
     assert isinstance(_raised(scripted(wrong_shape()), "openai"), TypeError)
     assert isinstance(_raised(scripted(wrong_shape({"choices": []})), "openai"), IndexError)
@@ -124,6 +129,7 @@ def test_json_of_the_wrong_shape_is_an_error_at_openai_and_an_empty_message_at_g
     assert (reply.content, reply.usage_metadata, reply.response_metadata) == ("", None, {})
 
 
+@pytest.mark.long
 def test_a_blocked_prompt_is_an_error_at_openai_and_an_empty_message_at_gemini(scripted: StartServer) -> None:
     error = _raised(scripted(empty(finish="blocked")), "openai")
     assert isinstance(error, openai.BadRequestError)
@@ -134,6 +140,7 @@ def test_a_blocked_prompt_is_an_error_at_openai_and_an_empty_message_at_gemini(s
     assert reply.response_metadata["prompt_feedback"]["block_reason"] == "SAFETY"
 
 
+@pytest.mark.long
 @both
 def test_a_path_the_service_does_not_have_is_not_found(scripted: StartServer, provider: str) -> None:
     server = scripted(say("ok"))

@@ -160,6 +160,7 @@ def test_detail_reaches_openai(scripted: StartServer) -> None:
     assert server.requests[0].images[0].detail == "high"
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("choice", ["any", "auto", "none", "detect_object"])
 def test_the_tool_choice_reads_the_same_on_both_wires(scripted: StartServer, provider: str, choice: str) -> None:
@@ -168,6 +169,7 @@ def test_the_tool_choice_reads_the_same_on_both_wires(scripted: StartServer, pro
     assert server.requests[0].tool_choice == choice
 
 
+@pytest.mark.long
 @both
 def test_temperature_is_none_where_none_was_sent(scripted: StartServer, provider: str) -> None:
     server = scripted(say("a"), say("b"))
@@ -186,6 +188,7 @@ def _refusal(server: ScriptedServer, chat: Any, messages: list[BaseMessage]) -> 
     return message
 
 
+@pytest.mark.long
 def test_openai_refuses_a_picture_in_a_tool_message_and_gemini_takes_it(scripted: StartServer) -> None:
     for provider in PROVIDERS:
         server = scripted(call("zoom_in_image", bbox_2d=[0, 0, 2, 2], target_image="Source Image"), say("ok"))
@@ -289,6 +292,7 @@ def test_streams_add_up_to_the_same_answer(scripted: StartServer, provider: str)
     assert whole.usage_metadata["input_tokens"] == 100
 
 
+@pytest.mark.long
 async def test_sixty_four_requests_are_served_at_once(scripted: StartServer) -> None:
     everyone = asyncio.Event()
 
@@ -306,6 +310,7 @@ async def test_sixty_four_requests_are_served_at_once(scripted: StartServer) -> 
     assert server.in_flight == 0
 
 
+@pytest.mark.long
 def test_each_reply_of_a_list_is_used_once_by_many_threads(scripted: StartServer) -> None:
     server = scripted([say(str(n)).after(0.01) for n in range(40)])
     chat = model(server, "openai")
@@ -339,6 +344,7 @@ def test_a_script_that_fails_fails_the_test(script: Any, why: str) -> None:
         server.close()
 
 
+@pytest.mark.long
 @both
 def test_noise_is_the_same_for_a_seed_and_always_a_reply_the_client_can_read(
     scripted: StartServer, provider: str

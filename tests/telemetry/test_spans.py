@@ -197,6 +197,7 @@ def judged_with_spans(tmp_path: Path, collector: Collector, monkeypatch: pytest.
     return command(["judge", str(before), str(after), INSTRUCTION, "--judge", "rules", "-q", *more])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("collector", [False], indirect=True)
 @pytest.mark.parametrize("option", [["--otel"], []])
 def test_a_command_sends_its_spans_to_a_collector(
@@ -217,6 +218,7 @@ def test_the_usual_variables_switch_spans_off(
     assert collector.bodies == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("collector", [False], indirect=True)
 def test_an_endpoint_that_is_not_there_is_one_sentence(
     collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -50,6 +50,7 @@ def test_whatever_a_model_sends_is_a_box_inside_the_picture_or_a_sentence(
         assert share_inside(read, Box(x1=0, y1=0, x2=width, y2=height)) == 1
 
 
+@pytest.mark.long
 @given(st.dictionaries(st.sampled_from(["bbox_2d", "target_image", "other"]), anything) | anything)
 def test_whatever_parameters_a_model_sends_fit_the_schema_or_are_a_sentence(parameters: Any) -> None:
     schema = {
@@ -64,6 +65,7 @@ def test_whatever_parameters_a_model_sends_fit_the_schema_or_are_a_sentence(para
         assert read["target_image"] == "Source Image"
 
 
+@pytest.mark.long
 @given(boxes_in_pictures(), st.integers(1, 300), st.floats(0, 2))
 def test_growing_keeps_the_box_and_stays_inside(case: tuple[Box, tuple[int, int]], least: int, share: float) -> None:
     box, picture = case

@@ -66,6 +66,7 @@ def test_behind_a_proxy_its_name_is_known_and_the_proxy_s_limits_hold() -> None:
     assert (profile.max_image_bytes, profile.max_long_side) == (15_000_000, None)
 
 
+@pytest.mark.long
 def test_a_conversation_with_more_than_twenty_pictures_goes_through(scripted: StartServer, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for name in ("before", "after"):
@@ -89,6 +90,7 @@ def test_a_conversation_with_more_than_twenty_pictures_goes_through(scripted: St
     assert "2000" in last.text, "the size it was announced with is the size it is sent with"
 
 
+@pytest.mark.long
 def test_a_picture_heavier_than_it_takes_is_sent_smaller(scripted: StartServer, tmp_path: Path) -> None:
     noise = np.random.default_rng(1).integers(0, 255, (1500, 1500, 3), dtype=np.uint8)
     for name in ("before", "after"):

@@ -55,6 +55,7 @@ def test_the_family_is_known_behind_the_region(name: str, family: str) -> None:
     assert profile.family == family
 
 
+@pytest.mark.long
 def test_the_cheaper_tier_is_asked_for(scripted: StartServer, edit: Edit) -> None:
     server = scripted(final("Wrong Action"))
     settings = {"service_tier": "flex", "top_p": 0.5, "max_output_tokens": 88}
@@ -71,6 +72,7 @@ def test_what_it_does_not_have_is_refused(given: dict[str, Any]) -> None:
         Judge(SPEC, base_url="http://127.0.0.1:1", settings=JudgeSettings(**given))
 
 
+@pytest.mark.long
 def test_requests_are_signed_with_aws_s_keys_where_there_are_some(
     scripted: StartServer, edit: Edit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +102,7 @@ def test_its_thoughts_go_back_and_are_shown(scripted: StartServer, edit: Edit) -
     assert back["reasoningContent"]["reasoningText"]["signature"] == "c2ln"
 
 
+@pytest.mark.long
 def test_a_filter_s_word_is_no_verdict(scripted: StartServer, edit: Edit) -> None:
     (outcome,) = asked(scripted(say("No", finish="content_filter")), edit, mode="plain").verdicts
     assert outcome.reason == Reason.REFUSED

@@ -147,6 +147,7 @@ def in_turn(*answers: Any) -> Script:
     return lambda request: answers[min(replies(request), len(answers) - 1)]
 
 
+@pytest.mark.long
 @every
 def test_it_looks_with_function_calls_and_is_shown_what_the_tools_found(judging: Judging, case: ProviderCase) -> None:
     judgement, server = judging(
@@ -179,6 +180,7 @@ def test_it_looks_with_calls_written_in_its_text(judging: Judging, case: Provide
     assert len(server.requests[1].images) > 2
 
 
+@pytest.mark.long
 @every
 def test_at_the_end_of_its_turns_it_must_answer_without_tools(judging: Judging, case: ProviderCase) -> None:
     judgement, server = judging(
@@ -209,6 +211,7 @@ def test_a_reply_that_reached_its_length_is_no_answer(judging: Judging, case: Pr
     assert len(server.requests) == 2
 
 
+@pytest.mark.long
 @every
 @pytest.mark.parametrize(
     ("reply", "sentence"),
@@ -229,6 +232,7 @@ def test_what_only_the_user_can_mend_stops_at_once(
     assert KEY not in str(raised.value)
 
 
+@pytest.mark.long
 @every
 def test_limits_and_overload_are_waited_out(judging: Judging, case: ProviderCase) -> None:
     trouble = [fault(429, retry_after=0.02), fault(case.overloaded), drop(), not_json(), final("Wrong Action")]
@@ -245,6 +249,7 @@ def test_a_limit_that_lasts_longer_than_anybody_waits_is_no_verdict(judging: Jud
     assert len(server.requests) == 1
 
 
+@pytest.mark.long
 @every
 def test_a_server_that_says_nothing_is_given_up(judging: Judging, case: ProviderCase) -> None:
     judgement, _ = judging(case, [hang(5), hang(5)], mode="plain", settings={"timeout": 0.2})
@@ -265,6 +270,7 @@ def test_no_redirect_is_followed(judging: Judging, case: ProviderCase, scripted:
     assert elsewhere.served == 0
 
 
+@pytest.mark.long
 @every
 def test_an_answer_in_json_is_read_and_held_to_its_schema_where_asked_for(
     judging: Judging, case: ProviderCase, tmp_path: Path
@@ -282,6 +288,7 @@ def test_an_answer_in_json_is_read_and_held_to_its_schema_where_asked_for(
     assert not server.refused
 
 
+@pytest.mark.long
 @every
 def test_its_key_is_sent_and_shown_nowhere(
     judging: Judging, case: ProviderCase, caplog: pytest.LogCaptureFixture, tmp_path: Path

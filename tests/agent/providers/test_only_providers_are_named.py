@@ -40,6 +40,7 @@ def named(code: str) -> Iterator[str]:
         yield from (f"{node.lineno}: {word[:80]}" for word in words if NAME.search(word))  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_no_module_but_a_provider_s_own_and_the_list_of_them_names_one() -> None:
     general = [path for path in PACKAGE.rglob("*.py") if path.parent != OWN or path.name == "provider.py"]
     assert OWN / "provider.py" in general

@@ -154,6 +154,7 @@ def test_a_call_where_there_are_no_tools_is_malformed() -> None:
     assert "no tools" in (parse_reply(f"<tool_call>{DIFFER}</tool_call>", LABELS).problem or "")
 
 
+@pytest.mark.long
 @given(st.text(alphabet=string.ascii_letters + " <>/_{}\"'*.\n", max_size=200))
 def test_noise_never_becomes_a_label(text: str) -> None:
     got = reading(text)

@@ -63,12 +63,14 @@ def test_the_corpus_is_large_and_every_text_is_another() -> None:
     assert len(set(TEXTS)) == len(TEXTS) >= 60
 
 
+@pytest.mark.long
 @each_text
 def test_no_text_can_leave_its_quotation_or_add_a_word_of_ours(text: str) -> None:
     assert ours(told(text)) == ours(told(HARMLESS))
     assert len(told(text).splitlines()) == len(told(text).split("\n"))
 
 
+@pytest.mark.long
 @each_text
 def test_a_text_read_off_a_picture_cannot_leave_its_quotation(text: str, tmp_path: Path) -> None:
     sentences = [reading_of(words, tmp_path) for words in (text, HARMLESS)]
@@ -96,6 +98,7 @@ def view_of(instruction: str, tmp_path: Path) -> View:
     return View(album, {"Edited Image": picture.sha}, instruction, frames, NoResultCache())
 
 
+@pytest.mark.long
 @each_text
 def test_a_tool_that_repeats_the_instruction_quotes_it(text: str, tmp_path: Path) -> None:
     with pytest.raises(ToolError) as caught:
@@ -117,6 +120,7 @@ NAMING: dict[str, Callable[[str], Rubric]] = {
 }
 
 
+@pytest.mark.long
 @each_text
 @pytest.mark.parametrize("about", NAMING)
 def test_names_of_objects_are_quoted_in_questions(text: str, about: str) -> None:
@@ -155,6 +159,7 @@ QUOTING: dict[str, Callable[[str], str]] = {
 each_way = pytest.mark.parametrize("way", QUOTING)
 
 
+@pytest.mark.long
 @each_text
 @each_way
 def test_what_a_reply_quotes_is_no_answer(text: str, way: str) -> None:
@@ -162,6 +167,7 @@ def test_what_a_reply_quotes_is_no_answer(text: str, way: str) -> None:
     assert reading.answer is None
 
 
+@pytest.mark.long
 @each_text
 @each_way
 def test_a_quoted_answer_never_stands_in_for_the_one_that_is_given(text: str, way: str) -> None:
@@ -171,6 +177,7 @@ def test_a_quoted_answer_never_stands_in_for_the_one_that_is_given(text: str, wa
         assert reading.answer is not None
 
 
+@pytest.mark.long
 @each_text
 @each_way
 def test_a_quoted_number_is_no_score(text: str, way: str) -> None:

@@ -102,6 +102,7 @@ def test_where_tools_are_offered_the_differences_are_asked_for_first(tmp_path: P
     assert "<Start Final Answer>" not in str(reply.content)
 
 
+@pytest.mark.long
 def test_the_decisive_region_is_the_one_zoomed_into(tmp_path: Path) -> None:
     judgement = Judge("rules", mode="tools", criteria=[FOLLOWING]).judge(
         colour_edit(tmp_path, disc(ground(), CENTRE, BLUE))

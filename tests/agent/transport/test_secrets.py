@@ -127,6 +127,7 @@ def test_a_long_text_is_searched_quickly() -> None:
     assert time.perf_counter() - started < 2
 
 
+@pytest.mark.long
 def test_secrets_are_taken_out_of_every_text_a_value_holds_and_html_stays_marked() -> None:
     clean = Secrets(["a-key-of-mine-1"])
     value = {"a-key-of-mine-1": ["see a-key-of-mine-1", 1, None], "pair": ("a-key-of-mine-1", {"x": "plain"})}

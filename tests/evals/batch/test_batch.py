@@ -65,6 +65,7 @@ def units(out: Path) -> list[tuple[str, str, int, str]]:
         return [(u.edit_id, u.criterion, u.repeat, u.outcome.status) for u in opened.units()]
 
 
+@pytest.mark.long
 def test_every_unit_is_judged_once_and_the_same_command_again_asks_nothing(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -83,6 +84,7 @@ def test_every_unit_is_judged_once_and_the_same_command_again_asks_nothing(
         assert set(configuration["rubrics"]) == set(LABELS)
 
 
+@pytest.mark.long
 def test_edits_added_to_the_manifest_are_the_only_ones_judged(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(answers)
     run(batch(server, write_manifest(tmp_path, 2), tmp_path / "run"))
@@ -111,6 +113,7 @@ def test_a_changed_picture_or_instruction_is_judged_beside_the_first_and_a_touch
     assert len(units(tmp_path / "run")) == 6
 
 
+@pytest.mark.long
 def test_a_changed_rubric_is_judged_beside_the_first_and_only_where_it_changed(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -172,6 +175,7 @@ def test_a_server_full_of_faults_still_ends_with_everything_judged(scripted: Sta
     assert ending.tally.retried == server.served - 60 > 0
 
 
+@pytest.mark.long
 def test_what_failed_is_tried_again_by_the_same_command_and_what_was_unreadable_only_when_asked(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -214,6 +218,7 @@ def test_an_edit_past_its_deadline_is_left_and_the_others_are_judged(scripted: S
     assert all(isinstance(o, Unjudged) and "deadline of 3 s" in o.detail for o in left)
 
 
+@pytest.mark.long
 def test_a_missing_picture_leaves_its_edit_unjudged_and_is_tried_again_when_it_is_there(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -228,6 +233,7 @@ def test_a_missing_picture_leaves_its_edit_unjudged_and_is_tried_again_when_it_i
     assert run(wanted).tally.judged == 2
 
 
+@pytest.mark.long
 def test_a_wrong_key_stops_everything_with_one_sentence(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(lambda request: wrong_key())
     with pytest.raises(ModelRejected, match="was not accepted"):
@@ -255,6 +261,7 @@ def test_no_more_requests_are_under_way_than_allowed(scripted: StartServer, tmp_
     assert server.peak == 3
 
 
+@pytest.mark.long
 def test_a_dry_run_writes_nothing_asks_nothing_and_learns_from_what_was_judged(
     scripted: StartServer, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def batches(scripted: StartServer, tmp_path: Path) -> Batches:
     return Batches(scripted(answers), tmp_path)
 
 
+@pytest.mark.long
 @both
 def test_every_edit_is_judged_by_a_line_of_a_file(batches: Batches, spec: str) -> None:
     ending = batches.judge(spec)
@@ -80,6 +81,7 @@ def test_every_edit_is_judged_by_a_line_of_a_file(batches: Batches, spec: str) -
     assert not list((batches.folder / "run" / FOLDER).glob("*.jsonl")), "what was sent is not kept"
 
 
+@pytest.mark.long
 @both
 def test_a_second_session_asks_nothing(batches: Batches, spec: str) -> None:
     batches.judge(spec)
@@ -88,6 +90,7 @@ def test_a_second_session_asks_nothing(batches: Batches, spec: str) -> None:
     assert len(batches.service.jobs) == 1
 
 
+@pytest.mark.long
 @both
 def test_a_stop_leaves_the_job_running_and_the_next_session_goes_on_with_it(
     batches: Batches, spec: str, monkeypatch: pytest.MonkeyPatch
@@ -110,6 +113,7 @@ async def _interrupt(stop: StopControl, seconds: float) -> None:
     stop.requests, stop.why = 1, "interrupted"
 
 
+@pytest.mark.long
 @both
 def test_a_job_nobody_heard_of_is_found_by_its_mark(batches: Batches, spec: str) -> None:
     batches.service.lose_next_creation = True
@@ -120,6 +124,7 @@ def test_a_job_nobody_heard_of_is_found_by_its_mark(batches: Batches, spec: str)
     assert len(batches.service.jobs) == 1
 
 
+@pytest.mark.long
 def test_what_was_staged_when_the_session_was_killed_is_sent_once(
     batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +140,7 @@ def test_what_was_staged_when_the_session_was_killed_is_sent_once(
     assert len(batches.service.jobs) == 1
 
 
+@pytest.mark.long
 def test_a_submission_the_provider_never_saw_is_sent_again(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
     batches.service.refuse = [fault(500)]
     with pytest.raises(UserError, match="answered 500"):
@@ -144,6 +150,7 @@ def test_a_submission_the_provider_never_saw_is_sent_again(batches: Batches, mon
     assert len(batches.service.jobs) == 1
 
 
+@pytest.mark.long
 def test_results_that_were_read_before_a_kill_are_not_asked_for_again(
     batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +168,7 @@ def test_results_that_were_read_before_a_kill_are_not_asked_for_again(
     assert batches.service.asked == 4
 
 
+@pytest.mark.long
 def test_a_file_has_its_limits_and_partial_results_are_filed_as_they_come(
     batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +181,7 @@ def test_a_file_has_its_limits_and_partial_results_are_filed_as_they_come(
     assert ending.complete
 
 
+@pytest.mark.long
 def test_a_file_has_a_size(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("editloupe.evals.batch.batch_api.MOST_BYTES", 50_000)
     assert batches.judge(count=4).tally.judged == 4
@@ -181,6 +190,7 @@ def test_a_file_has_a_size(batches: Batches, monkeypatch: pytest.MonkeyPatch) ->
     assert all(len(content) <= 50_000 for content in files)
 
 
+@pytest.mark.long
 @both
 def test_what_expired_is_unjudged_and_asked_again_by_the_next_session(batches: Batches, spec: str) -> None:
     batches.service.expired = {1}
@@ -193,6 +203,7 @@ def test_what_expired_is_unjudged_and_asked_again_by_the_next_session(batches: B
     assert batches.service.asked == 4
 
 
+@pytest.mark.long
 @both
 def test_a_refusal_of_one_request_is_that_unit_s_outcome(batches: Batches, spec: str) -> None:
     blocked = fault(400, "Your input was flagged by our safety system")
@@ -202,6 +213,7 @@ def test_a_refusal_of_one_request_is_that_unit_s_outcome(batches: Batches, spec:
     assert batches.judge(spec).tally.held == 4
 
 
+@pytest.mark.long
 def test_a_server_s_error_in_the_results_is_no_verdict(batches: Batches) -> None:
     batches.service._answer = lambda request: fault(500) if "Do 1" in request.text else answers(request)
     ending = batches.judge()
@@ -209,6 +221,7 @@ def test_a_server_s_error_in_the_results_is_no_verdict(batches: Batches) -> None
     assert batches.service.asked == 4, "it is left to the next session"
 
 
+@pytest.mark.long
 def test_a_reply_that_cannot_be_read_is_sent_back_in_a_further_file(batches: Batches) -> None:
     def script(request: Request) -> Answer:
         first = len(request.messages) == 1
@@ -220,12 +233,14 @@ def test_a_reply_that_cannot_be_read_is_sent_back_in_a_further_file(batches: Bat
     assert [batches.service.files[job.file].count(b"\n") for job in batches.service.jobs.values()] == [4, 1]
 
 
+@pytest.mark.long
 def test_repeats_are_told_apart(batches: Batches) -> None:
     ending = batches.judge(count=2, repeats=3)
     assert ending.tally.judged == 6
     assert batches.service.asked == 6
 
 
+@pytest.mark.long
 def test_it_costs_half(batches: Batches) -> None:
     ending = batches.judge(price=Price(input=10, output=100))
     assert ending.spending.cost == pytest.approx(4 * (1000 * 10 + 100 * 100) / 1e6 / 2)
@@ -239,6 +254,7 @@ def test_a_cap_is_kept_before_anything_goes_out(batches: Batches) -> None:
     assert not ending.complete
 
 
+@pytest.mark.long
 def test_what_a_cap_let_through_is_filed_though_it_took_more_than_expected(batches: Batches) -> None:
     batches.service._answer = lambda request: answers(request).but(usage=Usage(50_000, 100))
     ending = batches.judge(limits=Limits(max_tokens=9_000))
@@ -272,6 +288,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
     assert batches.server.served == 0
 
 
+@pytest.mark.long
 def test_the_command_says_which_job_it_submitted(
     batches: Batches, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +303,7 @@ def test_the_command_says_which_job_it_submitted(
     assert b"sk-batch-key" not in held
 
 
+@pytest.mark.long
 def test_no_key_and_no_picture_stays_beside_the_run(batches: Batches) -> None:
     batches.judge()
     with sqlite3.connect(batches.folder / "run" / FOLDER / "requests.sqlite") as db:

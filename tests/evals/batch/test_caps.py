@@ -40,6 +40,7 @@ def test_a_cost_cap_stops_at_the_cap_and_a_higher_one_continues(scripted: StartS
     assert {status for *_, status in units(tmp_path / "run")} == {"judged"}
 
 
+@pytest.mark.long
 def test_a_token_cap_needs_no_price_and_a_cost_cap_does(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(answers)
     manifest = write_manifest(tmp_path, 10)

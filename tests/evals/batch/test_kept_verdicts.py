@@ -87,6 +87,7 @@ def check_traces(folder: Path) -> None:
                 assert find_step_reply(opened, unit.edit_id, step) is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("instead", "reason"),
     [
@@ -116,6 +117,7 @@ def test_a_replacement_that_fails_keeps_every_verdict_and_a_plain_rerun_asks_not
     assert (again.tally.held, server.served) == (12, asked)
 
 
+@pytest.mark.long
 def test_a_replacement_the_server_failed_goes_on_and_replaces_what_it_left(
     server: ScriptedServer, moody: Moody, tmp_path: Path
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_replacement_the_server_failed_goes_on_and_replaces_what_it_left(
         assert "replacing" not in opened.about()
 
 
+@pytest.mark.long
 def test_an_unreadable_answer_keeps_the_verdict_and_the_next_replacement_asks_again(
     server: ScriptedServer, moody: Moody, tmp_path: Path
 ) -> None:
@@ -142,6 +145,7 @@ def test_an_unreadable_answer_keeps_the_verdict_and_the_next_replacement_asks_ag
     assert (again.tally.judged, server.served) == (4, asked + 4), "the unreadable replies are not read again"
 
 
+@pytest.mark.long
 def test_a_stopped_replacement_does_not_ask_again_what_the_judge_left_open(
     server: ScriptedServer, moody: Moody, tmp_path: Path
 ) -> None:
@@ -156,6 +160,7 @@ def test_a_stopped_replacement_does_not_ask_again_what_the_judge_left_open(
     assert server.served == asked + 4 - stopped.tally.done
 
 
+@pytest.mark.long
 def test_one_edit_judged_again_keeps_its_verdicts_and_the_command_says_so(
     server: ScriptedServer, moody: Moody, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,6 +181,7 @@ def test_one_edit_judged_again_keeps_its_verdicts_and_the_command_says_so(
     assert server.served == asked
 
 
+@pytest.mark.long
 def test_repeats_are_kept_and_replaced_each_for_itself(server: ScriptedServer, moody: Moody, tmp_path: Path) -> None:
     run(impatient(server, tmp_path, 2, repeats=3))
     moody.instead, moody.concerns = fault(500), "Scene Collapse"
@@ -189,6 +195,7 @@ def test_repeats_are_kept_and_replaced_each_for_itself(server: ScriptedServer, m
     assert (later.tally.judged, later.tally.missing) == (12, 0)
 
 
+@pytest.mark.long
 def test_criteria_at_different_tries_are_all_asked_in_every_repeat(
     server: ScriptedServer, moody: Moody, tmp_path: Path
 ) -> None:
@@ -199,6 +206,7 @@ def test_criteria_at_different_tries_are_all_asked_in_every_repeat(
     assert (both.tally.judged, both.tally.missing) == (12, 0)
 
 
+@pytest.mark.long
 def test_a_shared_verdict_that_could_not_be_replaced_answers_every_edit_as_before(
     server: ScriptedServer, moody: Moody, tmp_path: Path
 ) -> None:
@@ -214,6 +222,7 @@ def test_a_shared_verdict_that_could_not_be_replaced_answers_every_edit_as_befor
         assert [unit.outcome.status for unit in opened.units()] == ["judged"] * 6
 
 
+@pytest.mark.long
 def test_a_picture_that_is_gone_is_no_reason_to_lose_its_verdict(
     server: ScriptedServer, moody: Moody, tmp_path: Path
 ) -> None:
@@ -231,6 +240,7 @@ def test_a_picture_that_is_gone_is_no_reason_to_lose_its_verdict(
         assert [unit.outcome.status for unit in opened.units()] == ["judged"] * 4
 
 
+@pytest.mark.long
 def test_a_verdict_of_an_older_way_of_asking_is_kept_too(
     server: ScriptedServer, moody: Moody, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +255,7 @@ def test_a_verdict_of_an_older_way_of_asking_is_kept_too(
     assert server.served == asked
 
 
+@pytest.mark.long
 def test_a_cap_in_the_middle_of_a_replacement_leaves_the_old_verdicts(
     server: ScriptedServer, moody: Moody, tmp_path: Path
 ) -> None:
@@ -260,6 +271,7 @@ def test_a_cap_in_the_middle_of_a_replacement_leaves_the_old_verdicts(
     assert server.served == asked
 
 
+@pytest.mark.long
 def test_a_batch_job_that_fails_keeps_every_verdict(scripted: StartServer, tmp_path: Path) -> None:
     batches = batch_api.Batches(scripted(batch_api.answers), tmp_path)
     batches.judge()
@@ -274,6 +286,7 @@ def test_a_batch_job_that_fails_keeps_every_verdict(scripted: StartServer, tmp_p
     assert batches.judge(again=REPLACE).tally.judged == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", [f"panel:{combined.SMALL},{combined.LARGE}", "cascade"])
 def test_a_panel_and_a_cascade_that_fail_keep_every_verdict(scripted: StartServer, tmp_path: Path, spec: str) -> None:
     moody = Moody(lambda request: final(combined.GOOD))
@@ -291,6 +304,7 @@ def test_a_panel_and_a_cascade_that_fail_keep_every_verdict(scripted: StartServe
     assert server.served == asked
 
 
+@pytest.mark.long
 def test_a_failing_evaluation_of_chains_keeps_every_verdict(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,7 @@ def of_models(tmp_path: Path, models: tuple[str, ...], count: int = 2) -> list[P
     return [rewrite(first, made_by(model), f"{model}.jsonl") for model in models]
 
 
+@pytest.mark.long
 def test_three_models_with_the_same_ids_lie_beside_each_other(server: ScriptedServer, tmp_path: Path) -> None:
     manifests = of_models(tmp_path, ("a", "b", "c"))
     for manifest in manifests:
@@ -80,6 +81,7 @@ def test_three_models_with_the_same_ids_lie_beside_each_other(server: ScriptedSe
     assert server.served == 12
 
 
+@pytest.mark.long
 def test_edits_of_one_id_have_names_by_which_each_is_found(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +95,7 @@ def test_edits_of_one_id_have_names_by_which_each_is_found(
         assert opened.edit("e0@b").edit.model == "b"
 
 
+@pytest.mark.long
 def test_another_judge_is_judged_beside_the_first_and_tables_ask_which(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +113,7 @@ def test_another_judge_is_judged_beside_the_first_and_tables_ask_which(
     assert "openai:gpt-4o" in said
 
 
+@pytest.mark.long
 def test_two_ways_of_asking_one_judge_say_what_tells_them_apart(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,6 +135,7 @@ def test_two_ways_of_asking_one_judge_say_what_tells_them_apart(
     assert second in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_the_address_of_the_server_decides_nothing(server: ScriptedServer, tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path, 2)
     judge_into(server, manifest)
@@ -139,6 +144,7 @@ def test_the_address_of_the_server_decides_nothing(server: ScriptedServer, tmp_p
     assert len(held(tmp_path)) == 4
 
 
+@pytest.mark.long
 def test_facts_about_an_edit_arrive_later_without_judging_again(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,6 +169,7 @@ def test_facts_about_an_edit_arrive_later_without_judging_again(
     assert json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.long
 def test_what_is_shown_otherwise_is_said_before_it_is_paid_again(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +214,7 @@ def test_the_same_picture_of_two_models_is_asked_about_once(
     ]
 
 
+@pytest.mark.long
 def test_one_edit_is_judged_again_by_its_id(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,6 +228,7 @@ def test_one_edit_is_judged_again_by_its_id(
     assert "the manifest has no edit 'e9'" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_everything_is_judged_again_only_where_that_is_said(server: ScriptedServer, tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path, 2)
     judge_into(server, manifest)
@@ -228,6 +237,7 @@ def test_everything_is_judged_again_only_where_that_is_said(server: ScriptedServ
     assert len(held(tmp_path)) == 4
 
 
+@pytest.mark.long
 def test_a_replacement_that_was_stopped_goes_on_and_a_later_one_begins_anew(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,6 +264,7 @@ def test_a_replacement_that_was_stopped_goes_on_and_a_later_one_begins_anew(
         assert [unit.tries for unit in run.units()] == [4, 4, 3, 3, 3, 3, 3, 3]
 
 
+@pytest.mark.long
 def test_a_replacement_in_which_the_server_failed_goes_on_with_what_failed(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +285,7 @@ def test_a_replacement_in_which_the_server_failed_goes_on_with_what_failed(
     assert len(held(tmp_path)) == 6
 
 
+@pytest.mark.long
 def test_a_tool_that_was_not_used_changes_nothing_and_one_that_was_does(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -303,6 +315,7 @@ def test_a_tool_that_was_not_used_changes_nothing_and_one_that_was_does(
         assert len({(unit.name, unit.criterion, unit.asked) for unit in run.units()}) == 12
 
 
+@pytest.mark.long
 def test_two_pairs_of_files_of_one_name_are_kept_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "run")
     for number, folder in enumerate(("one", "two")):
@@ -315,6 +328,7 @@ def test_two_pairs_of_files_of_one_name_are_kept_apart(tmp_path: Path, capsys: p
         assert len({unit.name for unit in run.units()}) == 2
 
 
+@pytest.mark.long
 def test_judging_one_edit_again_leaves_the_order_of_the_manifest(server: ScriptedServer, tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path, 3)
     judge_into(server, manifest)
@@ -323,6 +337,7 @@ def test_judging_one_edit_again_leaves_the_order_of_the_manifest(server: Scripte
         assert [name for *_, name in run.edits()] == ["e0", "e1", "e2"]
 
 
+@pytest.mark.long
 def test_a_model_whose_name_cannot_be_written_down_is_known_again(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -335,6 +350,7 @@ def test_a_model_whose_name_cannot_be_written_down_is_known_again(
     assert len(held(tmp_path)) == 2
 
 
+@pytest.mark.long
 def test_nothing_edited_is_judged_as_a_model_beside_the_others_where_asked_for(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -356,6 +372,7 @@ def test_one_folder_is_not_taken_for_the_outputs_of_two_models(
     assert "is named as the outputs of both A and B" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_an_estimate_says_what_would_be_paid_again(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,6 +41,7 @@ def test_a_folder_that_was_there_stays_with_what_is_in_it(tmp_path: Path) -> Non
     assert [path.name for path in own.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.long
 def test_a_run_that_was_there_stays_as_it_is(tmp_path: Path) -> None:
     out = tmp_path / "run"
     # The rules leave something open here.

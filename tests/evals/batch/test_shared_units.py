@@ -43,6 +43,7 @@ def statuses(out: Path) -> list[tuple[str, str | None, str]]:
         return [(unit.edit_id, unit.model, unit.outcome.status) for unit in opened.units()]
 
 
+@pytest.mark.long
 def test_a_shared_unit_is_asked_once_more_where_everything_is_replaced(
     scripted: StartServer, manifest: Path, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_shared_unit_is_asked_once_more_where_everything_is_replaced(
     assert len(statuses(tmp_path / "run")) == 40
 
 
+@pytest.mark.long
 def test_a_shared_unit_that_stays_unreadable_is_asked_once_a_session(
     scripted: StartServer, manifest: Path, tmp_path: Path
 ) -> None:

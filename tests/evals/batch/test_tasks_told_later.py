@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from editloupe.evals.stats.scores.run_table import read_run_table
 from tests.conftest import StartServer
 from tests.evals.batch.test_batch import batch, run
@@ -16,6 +18,7 @@ def marks(request: Request) -> Answer:
     return say('{"reasoning": "seen", "score": 4}')
 
 
+@pytest.mark.long
 def test_a_corrected_task_leaves_one_answer_for_a_criterion(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(marks)
     write_picture(tmp_path / "s.png", 1)

@@ -86,6 +86,7 @@ def looks_once(request: Request) -> Answer:
     return final(LABELS[criterion_of(request)]) if looked else call("localize_differences", **PAIR)
 
 
+@pytest.mark.long
 def test_an_edit_that_is_compared_takes_four_requests_twelve_steps_and_no_whole_picture_here(
     tmp_path: Path, scripted: StartServer, steps: Steps, decodes: Counter[str]
 ) -> None:
@@ -99,6 +100,7 @@ def test_an_edit_that_is_compared_takes_four_requests_twelve_steps_and_no_whole_
     assert decodes == {"read through": 2 * EDITS}
 
 
+@pytest.mark.long
 def test_an_edit_that_is_only_shown_takes_two_requests_and_six_steps(
     tmp_path: Path, scripted: StartServer, steps: Steps, decodes: Counter[str]
 ) -> None:

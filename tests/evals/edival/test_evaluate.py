@@ -54,6 +54,7 @@ def turns(*pictures: Any) -> dict[int, Any]:
     return dict(enumerate(pictures, 1))
 
 
+@pytest.mark.long
 def test_a_chain_of_three_turns_is_judged_by_detector_and_lmm(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     server = scripted(s.seeing)
@@ -69,6 +70,7 @@ def test_a_chain_of_three_turns_is_judged_by_detector_and_lmm(place: Place, scri
     assert set(place.outcome("good/multi/kitchen/3", CONSISTENCY).values["objects"]) == {"paper red sign"}
 
 
+@pytest.mark.long
 def test_a_model_that_does_nothing_fails_every_turn_and_keeps_everything(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "lazy", "multi", turns(s.BASE, s.BASE, s.BASE))
     evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
@@ -79,6 +81,7 @@ def test_a_model_that_does_nothing_fails_every_turn_and_keeps_everything(place: 
     assert figures.last.overall == 0
 
 
+@pytest.mark.long
 def test_what_drifts_is_measured_against_the_base_picture(place: Place, scripted: StartServer) -> None:
     """The ground turns bluish at turn 2: features of the painted-out pictures differ by a known cosine."""
     drifted = s.scene(
@@ -99,6 +102,7 @@ def test_what_drifts_is_measured_against_the_base_picture(place: Place, scripted
     assert place.label("drifting/multi/kitchen/2") == "yes"
 
 
+@pytest.mark.long
 def test_quality_is_reported_with_its_base_and_luminance(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
@@ -110,6 +114,7 @@ def test_quality_is_reported_with_its_base_and_luminance(place: Place, scripted:
     assert values["p99"] == pytest.approx(lamp, abs=1e-6), "the lamp covers more than a hundredth of the picture"
 
 
+@pytest.mark.long
 def test_without_instruments_the_figures_are_left_out_and_said_so(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     bare = Instruments(s.ColorFinder(), None, None)
@@ -163,6 +168,7 @@ def test_complex_pictures_are_judged_for_all_their_instructions_against_the_base
     assert edit.instruction == place.chain.complex["plain"][2]
 
 
+@pytest.mark.long
 def test_the_lmm_sees_the_enlarged_crop_and_one_question(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "good", "multi", {1: s.GOOD[0]})
     server = scripted(s.seeing)
@@ -255,6 +261,7 @@ def test_a_detector_that_fails_leaves_unjudged_what_needed_it_and_is_tried_again
     assert again.tally.held == 6, "turns 1 and 3 keep what they have but consistency, which needs the lamp"
 
 
+@pytest.mark.long
 def test_a_broken_picture_is_unjudged_and_says_why(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     (place.results / "good/multi/kitchen/3.png").write_bytes(b"not a picture")

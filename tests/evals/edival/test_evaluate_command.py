@@ -84,6 +84,7 @@ def test_a_cap_ends_it_and_a_higher_one_continues(
     assert f"next: editloupe edival report {out}" in told.err
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("looking")
 def test_a_dry_run_asks_nothing_writes_nothing_and_knows_what_boxes_settle(
     folders: tuple[str, str], scripted: StartServer, tmp_path: Path, capsys: Any
@@ -180,6 +181,7 @@ def test_a_second_stop_waits_for_nobody(folders: tuple[str, str], scripted: Star
     assert command.left_behind() == []
 
 
+@pytest.mark.long
 def test_other_words_are_another_question_and_the_same_words_are_not(
     tmp_path: Path, folders: tuple[str, str], looking: None, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

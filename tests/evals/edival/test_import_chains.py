@@ -193,6 +193,7 @@ def test_a_folder_of_the_public_code_with_a_stray_picture_is_refused(tmp_path: P
         file.unlink()
 
 
+@pytest.mark.long
 def test_evaluate_judges_an_imported_chain_by_the_published_rules(
     tmp_path: Path, photos: Path, scripted: StartServer
 ) -> None:

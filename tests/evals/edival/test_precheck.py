@@ -52,6 +52,7 @@ def saying(word: str) -> Any:
     return answer
 
 
+@pytest.mark.long
 def test_without_it_boxes_decide_an_addition_alone(place: Place, scripted: StartServer) -> None:
     server = scripted(saying("no"))
     evaluate(place.chains, place.results, place.out, server.openai_url)
@@ -60,6 +61,7 @@ def test_without_it_boxes_decide_an_addition_alone(place: Place, scripted: Start
     assert server.served == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["yes", "no"])
 def test_with_it_the_lmm_sees_both_pictures_and_must_agree(place: Place, scripted: StartServer, word: str) -> None:
     server = scripted(saying(word))
@@ -73,6 +75,7 @@ def test_with_it_the_lmm_sees_both_pictures_and_must_agree(place: Place, scripte
     assert 'Is "a lamp" to be seen after the edit' in both[0].system
 
 
+@pytest.mark.long
 def test_what_the_boxes_turn_down_is_not_asked(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "good", "multi", {2: s.GOOD[0]})
     server = scripted(saying("yes"))
@@ -81,6 +84,7 @@ def test_what_the_boxes_turn_down_is_not_asked(place: Place, scripted: StartServ
     assert server.served == 1, "only the color of the first turn"
 
 
+@pytest.mark.long
 def test_an_answer_that_cannot_be_read_leaves_the_picture_unjudged(place: Place, scripted: StartServer) -> None:
     evaluate(place.chains, place.results, place.out, scripted(saying("perhaps")).openai_url, rules=CHECKED)
     found = place.added()

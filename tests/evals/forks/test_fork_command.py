@@ -12,6 +12,7 @@ from tests.evals.forks.kept_runs import CRITERION, Keep, script, turns
 from tests.scripted import say
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -39,6 +40,7 @@ def test_a_mistake_is_one_sentence_and_asks_nothing(
     assert kept.more == []
 
 
+@pytest.mark.long
 def test_the_command_shows_both_traces_and_where_they_part(keep: Keep, capsys: pytest.CaptureFixture[str]) -> None:
     kept = keep(replies=lambda request: say("no answer") if turns(request) == 9 else script(request))
     arguments = ["fork", str(kept.run), "patch", "--criterion", CRITERION, "--step", "1", "--drop-observation", "1"]
@@ -53,6 +55,7 @@ def test_the_command_shows_both_traces_and_where_they_part(keep: Keep, capsys: p
     assert told["forks"][0]["parting"] == 1
 
 
+@pytest.mark.long
 def test_a_trace_names_its_forks_and_shows_one_beside_it(
     keep: Keep, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

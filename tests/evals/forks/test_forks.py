@@ -27,6 +27,7 @@ from tests.rubrics.samples import reply_for
 from tests.scripted import Request, final, say, think_and_call_text, wrong_key
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro"])
 def test_a_dropped_observation_at_step_one_costs_only_the_requests_after_it(spec: str, keep: Keep) -> None:
     kept = keep(spec)
@@ -80,6 +81,7 @@ def test_a_fork_is_kept_in_another_run_whole(keep: Keep, tmp_path: Path) -> None
         assert all(sha in run.pictures for sha in shown)
 
 
+@pytest.mark.long
 def test_repeats_are_asked_one_by_one_and_their_labels_counted(keep: Keep) -> None:
     answers = iter(["Wrong Action", "Flawless Execution", "Wrong Action"])
     kept = keep(
@@ -104,6 +106,7 @@ def test_another_thought_and_another_box_go_into_the_conversation(keep: Keep) ->
     assert find_parting(made.parent.trace, made.trace) == 2
 
 
+@pytest.mark.long
 def test_another_thought_before_the_answer_has_the_answer_given_anew(keep: Keep) -> None:
     kept = keep(replies=lambda request: final("Wrong Action") if turns(request) == 3 else script(request))
     made = kept.fork(3, thought="The patch may be orange.")
@@ -143,6 +146,7 @@ def test_another_mode_leaves_the_tools_away_and_what_they_showed_in_the_text(kee
     assert "mode (tools, then plain)" in made.changes
 
 
+@pytest.mark.long
 def test_a_rules_trace_goes_on_by_its_numbers_or_with_a_model(keep: Keep) -> None:
     kept = keep("rules")
     made = kept.fork(1, drop=[1])
@@ -154,6 +158,7 @@ def test_a_rules_trace_goes_on_by_its_numbers_or_with_a_model(keep: Keep) -> Non
     assert kept.fork(1, drop=[1], other=model).label == "Wrong Action"
 
 
+@pytest.mark.long
 def test_a_fork_can_be_forked(keep: Keep, tmp_path: Path) -> None:
     kept = keep()
     first = kept.fork(2, thought="Closer.", out=tmp_path / "forks")
@@ -164,6 +169,7 @@ def test_a_fork_can_be_forked(keep: Keep, tmp_path: Path) -> None:
     assert len(kept.more) == 2
 
 
+@pytest.mark.long
 def test_a_fork_that_was_stopped_goes_on_without_paying_twice(keep: Keep) -> None:
     sick = True
 
@@ -186,6 +192,7 @@ def test_a_fork_that_was_stopped_goes_on_without_paying_twice(keep: Keep) -> Non
     assert len(kept.more) == asked + 1
 
 
+@pytest.mark.long
 def test_merging_and_pruning_keep_forks_with_their_pictures(keep: Keep, tmp_path: Path) -> None:
     kept = keep()
     Image.fromarray(np.full((40, 40, 3), 9, np.uint8)).save(tmp_path / "grey.png")
@@ -224,6 +231,7 @@ def test_other_tool_settings_hold_for_a_call_that_is_carried_out_again(keep: Kee
     assert "call 1 carried out again" in made.changes
 
 
+@pytest.mark.long
 def test_a_text_call_with_another_box_is_written_anew(keep: Keep) -> None:
     kept = keep(
         replies=lambda request: think_and_call_text("I look.", ZOOM) if turns(request) == 0 else final("Wrong Action"),
@@ -248,6 +256,7 @@ def test_a_trace_without_kept_replies_is_put_together_from_its_steps(
     assert kept.more[0].body["messages"] == kept.first[1].body["messages"]
 
 
+@pytest.mark.long
 def test_a_picture_that_the_run_lost_is_a_sentence_and_the_call_can_be_made_again(keep: Keep) -> None:
     kept = keep()
     prune(kept.run, pictures=True)
@@ -259,6 +268,7 @@ def test_a_picture_that_the_run_lost_is_a_sentence_and_the_call_can_be_made_agai
     assert kept.fork(1, drop=[1]).label == "Wrong Action"
 
 
+@pytest.mark.long
 def test_one_target_of_several_is_forked_alone(keep: Keep) -> None:
     boxes = (Box(x1=60, y1=40, x2=100, y2=70), Box(x1=5, y1=5, x2=30, y2=30))
     kept = keep(replies=lambda _: final("Wrong Action"), mode="oracle", boxes=boxes)

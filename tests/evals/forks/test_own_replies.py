@@ -38,6 +38,7 @@ def judged(folder: Path, server: ScriptedServer, ids: tuple[str, ...] = ("patch"
     return folder / "run"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("criterion", [CRITERION, "visual_consistency"])
 def test_words_and_calls_of_another_criterion_are_not_taken_for_the_own(
     criterion: str, tmp_path: Path, scripted: StartServer
@@ -53,6 +54,7 @@ def test_words_and_calls_of_another_criterion_are_not_taken_for_the_own(
     assert server.refused == []
 
 
+@pytest.mark.long
 def test_an_edit_that_shares_its_unit_with_another_goes_on_from_the_kept_replies(
     tmp_path: Path, scripted: StartServer
 ) -> None:
@@ -63,6 +65,7 @@ def test_an_edit_that_shares_its_unit_with_another_goes_on_from_the_kept_replies
         assert made.notes == ()
 
 
+@pytest.mark.long
 def test_a_changed_thought_is_still_said_in_a_fork_of_the_fork(tmp_path: Path, scripted: StartServer) -> None:
     server = scripted(both_criteria)
     run = judged(tmp_path, server)
@@ -72,6 +75,7 @@ def test_a_changed_thought_is_still_said_in_a_fork_of_the_fork(tmp_path: Path, s
     assert "The edges look soft." in json.dumps(server.requests[asked].body)
 
 
+@pytest.mark.long
 def test_a_judge_that_writes_its_calls_reads_only_the_changed_one(tmp_path: Path, scripted: StartServer) -> None:
     server = scripted(both_criteria)
     run = judged(tmp_path, server)
@@ -83,6 +87,7 @@ def test_a_judge_that_writes_its_calls_reads_only_the_changed_one(tmp_path: Path
     assert "[50, 30, 110, 80]" not in told[-1]
 
 
+@pytest.mark.long
 def test_a_unit_that_was_asked_anew_shows_its_own_reply(tmp_path: Path, scripted: StartServer) -> None:
     server = scripted(both_criteria)
     run = judged(tmp_path, server)

@@ -58,6 +58,7 @@ def test_changes_of_several_calls_go_together(change: StepChange) -> None:
     change.check(STEP, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

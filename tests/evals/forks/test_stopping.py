@@ -46,6 +46,7 @@ def kept(tmp_path: Path, scripted: StartServer, replies: OneThenSilence) -> Kept
     return made
 
 
+@pytest.mark.long
 def test_what_had_ended_is_kept_and_the_rest_is_left(kept: Kept, replies: OneThenSilence) -> None:
     stop = ForkStop()
     with ThreadPoolExecutor(1) as aside:
@@ -62,6 +63,7 @@ def test_what_had_ended_is_kept_and_the_rest_is_left(kept: Kept, replies: OneThe
     stop.stop()  # again: nothing happens
 
 
+@pytest.mark.long
 def test_a_stop_before_the_first_request_asks_nothing(kept: Kept) -> None:
     stop = ForkStop()
     stop.stop()

@@ -229,6 +229,7 @@ def vibe(root: Path) -> tuple[Path, Path]:
     return data, results
 
 
+@pytest.mark.long
 def test_vibes_folders_become_samples_and_are_judged_three_times(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

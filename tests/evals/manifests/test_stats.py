@@ -117,6 +117,7 @@ def test_only_the_header_of_a_picture_is_read(tmp_path: Path) -> None:
     assert manifest_stats(path).measured == 1
 
 
+@pytest.mark.long
 def test_a_long_manifest_keeps_a_curve_that_can_be_drawn(tmp_path: Path) -> None:
     rows = [sample(n, [0, 0, 1 + n % 150, 1 + n % 90]) for n in range(1200)]
     found = of(tmp_path, *rows)

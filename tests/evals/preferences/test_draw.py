@@ -42,6 +42,7 @@ def test_a_dimension_is_the_mean_of_its_metrics_and_the_margin_says_what_is_clea
     assert between(found, "x", "y", "VQ").by_scores == TIE
 
 
+@pytest.mark.long
 def test_the_order_and_the_draw_come_from_the_seed_and_ids_from_the_content(run: Path) -> None:
     first, again, other = drawn(run, seed=1), drawn(run, seed=1), drawn(run, seed=2)
     assert first.pairs == again.pairs

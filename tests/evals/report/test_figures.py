@@ -111,6 +111,7 @@ def test_area_is_a_share_of_the_picture_where_the_run_kept_it(tmp_path: Path) ->
     assert compute_area_trend(read_run_table(make_run(tmp_path / "none", [Line("a")])), IF) is None
 
 
+@pytest.mark.long
 def test_target_sizes_have_a_panel_a_model_with_its_own_r_and_windows(tmp_path: Path) -> None:
     """Model a does better on larger targets, model b worse; both together would hide that."""
     lines = []

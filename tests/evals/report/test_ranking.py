@@ -68,6 +68,7 @@ def test_a_single_model_is_held_against_the_reference_too(tmp_path: Path) -> Non
     assert any("Every source handed in unedited would score 50.0" in note for note in good.notes)
 
 
+@pytest.mark.long
 def test_a_judged_reference_is_no_part_of_any_mean(tmp_path: Path) -> None:
     given = {**EDITORS, NOTHING_EDITED: [(1, 3)] * 12}
     with_it = build_report(model_run(tmp_path / "a", given, {NOTHING_EDITED: range(12)}), how=QUICK)

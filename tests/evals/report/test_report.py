@@ -78,6 +78,7 @@ class Parsed(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.long
 def test_a_report_begins_with_the_answer_and_how_sure_it_is(report: Report) -> None:
     order = [block.text for block in build_blocks(report) if isinstance(block, Heading) and block.level < 3]
     head = "run: openai:gpt-5.1 · dlebench · tools mode"
@@ -213,6 +214,7 @@ def test_every_report_of_the_rules_says_what_it_is(tmp_path: Path) -> None:
     assert "rule-based" not in as_text(build_blocks(other))
 
 
+@pytest.mark.long
 def test_the_pessimistic_bound_is_never_silent(run: Path) -> None:
     text = as_text(build_blocks(build_report(run, unjudged="worst", how=QUICK)))
     assert "2 scores (at least: what is unjudged counts as the worst)" in " ".join(text.split())
@@ -292,6 +294,7 @@ def test_runs_of_different_judges_are_not_read_as_a_ranking_of_editors(tmp_path:
     assert any("rule-based baseline" in note for note in board.notes)
 
 
+@pytest.mark.long
 def test_runs_of_the_same_name_go_by_their_folders(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / name / "run", lines()) for name in ("a", "b")]
     board = build_leaderboard([build_report(run, how=QUICK) for run in runs])

@@ -71,6 +71,7 @@ def test_csv_and_latex_hold_the_same_tables(run: Path, capsys: pytest.CaptureFix
     assert r"a\_1 & -- & 100.00 & 100.00" in latex
 
 
+@pytest.mark.long
 def test_intervals_stand_in_cells_for_readers_and_in_columns_for_programs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +86,7 @@ def test_intervals_stand_in_cells_for_readers_and_in_columns_for_programs(
     assert "Average low" not in told(capsys, str(run), "--format", "csv")
 
 
+@pytest.mark.long
 def test_several_runs_share_the_tables_a_row_a_run_where_a_model_is_in_both(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +105,7 @@ def test_several_runs_share_the_tables_a_row_a_run_where_a_model_is_in_both(
     assert TABLE_1 in told(capsys, *map(str, runs))
 
 
+@pytest.mark.long
 def test_columns_cross_and_a_single_one_crosses_with_the_models(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tables = {one["title"]: one for one in facts(capsys, str(run), "--by", "model,instruction_type")["tables"]}
     table = tables["By model and instruction_type"]

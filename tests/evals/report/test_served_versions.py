@@ -71,6 +71,7 @@ def test_two_runs_of_different_versions_say_so_when_they_are_compared(scripted: 
     assert "served in 2 versions: v1" in find_warnings(*tables)[0]
 
 
+@pytest.mark.long
 def test_a_reply_that_is_kept_knows_its_version_again(scripted: StartServer, moved: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(moved / FILE)) as db:
         for table in ("answers", "units", "traces", "steps"):

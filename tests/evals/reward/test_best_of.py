@@ -43,6 +43,7 @@ def edits(folder: Path) -> list[Edit]:
     return [Edit(source=source, edited=path, instruction="Make it brighter") for path in pictures]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("named", "best"),
     [
@@ -93,6 +94,7 @@ def test_the_command_prints_the_winner_alone_and_the_scores_beside_it(
     assert server.served == served
 
 
+@pytest.mark.long
 def test_candidates_anywhere_share_a_source_and_an_instruction(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +107,7 @@ def test_candidates_anywhere_share_a_source_and_an_instruction(
     assert capsys.readouterr().out.strip() == str(further)
 
 
+@pytest.mark.long
 def test_where_nothing_could_be_judged_no_winner_is_printed(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +118,7 @@ def test_where_nothing_could_be_judged_no_winner_is_printed(
     assert "no candidate could be judged, so there is no best one" in told.err
 
 
+@pytest.mark.long
 def test_the_command_judges_by_the_usual_protocol_and_scores_from_0_to_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,6 +140,7 @@ def test_scores_that_differ_by_a_rounding_error_are_equal_and_by_more_are_not() 
     assert find_best([0.5, 0.5 + 1e-6]) == 1
 
 
+@pytest.mark.long
 def test_mistakes_are_one_sentence(tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]) -> None:
     judge = asked(scripted(fair))
     folder = candidates(tmp_path / "some", a=60)

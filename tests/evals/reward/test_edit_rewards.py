@@ -71,6 +71,7 @@ def test_pairwise_a_judge_that_likes_the_first_picture_is_found_out(pairs: Path,
     assert {result.decision for result in report.results} == {"inconsistent"}
 
 
+@pytest.mark.long
 def test_a_pair_that_cannot_be_judged_is_neither_right_nor_wrong(pairs: Path, scripted: StartServer) -> None:
     report = judge_pairs(load_pairs(pairs), open_judge(scripted(lambda request: say("Both are nice, 5 of 5."))))
     assert (report.overall.pairs, report.overall.judged, report.overall.share) == (4, 0, None)
@@ -118,6 +119,7 @@ def test_without_a_dimension_the_reward_is_the_overall_score(tmp_path: Path, scr
     assert score == pytest.approx(0.5)
 
 
+@pytest.mark.long
 def test_a_reward_runs_from_0_to_1_by_the_usual_protocol_as_every_other_reward_does(tmp_path: Path) -> None:
     source, edited = edit_pair(tmp_path)
     edit = Edit(source=source, edited=edited, instruction="Change the color of the patch to red")
@@ -130,6 +132,7 @@ def test_a_reward_runs_from_0_to_1_by_the_usual_protocol_as_every_other_reward_d
     assert verl(extra_info=parts, judge="rules")["score"] == pytest.approx(whole)
 
 
+@pytest.mark.long
 def test_of_chosen_criteria_the_score_is_their_mean_wherever_it_is_asked_for(tmp_path: Path) -> None:
     source, edited = edit_pair(tmp_path)
     parts = {"source": str(source), "edited": str(edited), "instruction": "Change the color of the patch to red"}
@@ -149,6 +152,7 @@ def test_of_chosen_criteria_the_score_is_their_mean_wherever_it_is_asked_for(tmp
     assert edit_evaluator("rules", **chosen)(inputs=parts, outputs={"edited": str(edited)})["score"] == wanted
 
 
+@pytest.mark.long
 def test_edits_without_a_reward_are_told_once_with_their_reasons(tmp_path: Path) -> None:
     source, edited = edit_pair(tmp_path)
     good = Edit(source=source, edited=edited, instruction="Change the color of the patch to red")
@@ -236,6 +240,7 @@ def test_the_published_average_is_the_share_of_right_pairs_over_all_dimensions(m
     assert count_accuracy(results).share == pytest.approx(published, abs=3e-4)
 
 
+@pytest.mark.long
 def test_the_command_prints_accuracies_and_writes_every_pair(
     pairs: Path, scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_cap_stops_between_edits_and_a_higher_one_goes_on(
     assert served < 8
 
 
+@pytest.mark.long
 def test_an_edit_that_stands_in_several_pairs_is_asked_once(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_picture_paired_with_itself_is_a_tie(
     assert server.served == 1
 
 
+@pytest.mark.long
 def test_pictures_that_changed_are_judged_as_they_are(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +112,7 @@ def test_pictures_that_changed_are_judged_as_they_are(
     assert shown(capsys)["results"][0]["scores"] == [25, 25]
 
 
+@pytest.mark.long
 def test_without_a_run_nothing_is_kept_and_that_is_said(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,6 +134,7 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nothing(
     assert server.served == 0
 
 
+@pytest.mark.long
 def test_a_pair_without_a_metric_and_one_that_is_unjudged_say_so(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +165,7 @@ def test_what_is_assumed_about_identity_is_said(
     assert '"IC"' not in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_another_protocol_is_a_reward_of_single_candidates(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -157,6 +157,7 @@ def test_a_run_is_ranked_by_a_dimension_of_the_protocol_for_pairs(
     assert ranking["models"][0]["strength"]["value"] == pytest.approx(math.log(2) / 2)
 
 
+@pytest.mark.long
 def test_orders_that_contradict_each_other_are_a_tie(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +169,7 @@ def test_orders_that_contradict_each_other_are_a_tie(
     assert [(one["rank"], one["ties"], one["strength"]["value"]) for one in ranking["models"]] == [(1, 2, 0), (1, 2, 0)]
 
 
+@pytest.mark.long
 def test_where_no_question_on_two_outputs_was_judged_that_is_said_and_what_became_of_them(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def test_three_judges_are_three_rows_and_every_cell_is_the_share_of_right_pairs(
     assert [row[:5] for row in printed["rows"]] == [["point-wise", *["1.0000"] * 4], ["pair-wise", *["0.0000"] * 4]]
 
 
+@pytest.mark.long
 def test_kept_results_are_rows_beside_runs(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

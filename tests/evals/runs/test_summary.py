@@ -50,6 +50,7 @@ def stopped(tmp_path: Path, scripted: StartServer) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.long
 def test_a_stopped_run_says_how_much_is_not_judged_yet(
     stopped: Path, capsys: pytest.CaptureFixture[str], studio: OpenStudio
 ) -> None:

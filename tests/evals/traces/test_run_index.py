@@ -70,6 +70,7 @@ def test_filters_find_exactly_what_fits(index: RunIndex) -> None:
     assert ids(index, text="patch 77 to red", criterion=FOLLOWING) == ["edit-00077"]
 
 
+@pytest.mark.long
 def test_disagreement_with_people_can_be_asked_for(index: RunIndex) -> None:
     assert total(index, apart="people") == 500
     assert total(index, apart="agree") == 500

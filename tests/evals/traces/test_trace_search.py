@@ -41,6 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("asked") / "run", TOLD)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "names"),
     [

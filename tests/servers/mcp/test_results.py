@@ -39,6 +39,7 @@ def test_a_small_result_is_left_as_it_is() -> None:
     assert text_of(result).startswith("Seen.\nPicture 1: noise 0 (32 × 32)")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, 3])
 def test_large_pictures_are_shrunk_and_that_is_said(count: int) -> None:
     result = build_result("Seen.", told(), [shown(900, seed) for seed in range(count)], LIMIT)
@@ -70,6 +71,7 @@ def test_long_texts_are_shortened_and_that_is_said(letter: str) -> None:
     assert pictures_of(result)[0].width > 100
 
 
+@pytest.mark.long
 def test_endless_lists_are_cut_and_that_is_said() -> None:
     result = build_result("Seen.", told(data={"lines": [{"text": f"line {n}"} for n in range(20_000)]}), [], LIMIT)
     assert size_of(result) < LIMIT

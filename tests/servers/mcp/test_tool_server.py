@@ -65,6 +65,7 @@ async def test_tools_that_were_switched_off_are_not_offered() -> None:
         ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_an_edit_is_judged_and_what_the_judge_saw_is_shown(
     pair: dict[str, str], tmp_path: Path, scripted: StartServer, mode: str
@@ -130,6 +131,7 @@ async def test_unjudged_is_told_as_such_and_is_no_error(
     assert f"instruction_following: unjudged ({reason})" in text_of(result)
 
 
+@pytest.mark.long
 async def test_a_key_that_a_server_repeats_is_in_no_result(
     pair: dict[str, str], tmp_path: Path, scripted: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +202,7 @@ async def test_a_tool_that_cannot_run_here_says_what_would_help(pair: dict[str, 
     assert text_of(result).startswith("detect_object is not available here: ")
 
 
+@pytest.mark.long
 async def test_a_trace_is_read_of_what_was_judged_here(
     pair: dict[str, str], tmp_path: Path, scripted: StartServer
 ) -> None:
@@ -217,6 +220,7 @@ async def test_a_trace_is_read_of_what_was_judged_here(
     assert [unit["criterion"] for unit in one.structured_content["units"]] == ["visual_consistency"]
 
 
+@pytest.mark.long
 async def test_a_server_with_a_run_keeps_what_it_judges_and_reads_it_with_its_pictures(
     pair: dict[str, str], tmp_path: Path, scripted: StartServer
 ) -> None:
@@ -238,6 +242,7 @@ async def test_a_server_with_a_run_keeps_what_it_judges_and_reads_it_with_its_pi
     assert unknown.is_error
 
 
+@pytest.mark.long
 async def test_pictures_of_a_run_that_are_damaged_or_lead_elsewhere_are_not_shown(
     pair: dict[str, str], tmp_path: Path, scripted: StartServer
 ) -> None:
@@ -280,6 +285,7 @@ async def test_what_is_remembered_holds_no_pictures(pair: dict[str, str], tmp_pa
         kept.recent("7")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("tool", "arguments", "sentence"),
     [

@@ -67,6 +67,7 @@ def test_what_was_not_judged_is_asked_again_when_it_comes_again(scripted: StartS
     assert server.scorer.metrics.value("unjudged_total", reason="unreadable_answer") == 1
 
 
+@pytest.mark.long
 def test_beyond_the_queue_a_client_is_sent_away_with_a_time_to_come_back(scripted: StartServer) -> None:
     gate = Gate()
     with running(asking(scripted(gate, log=False)), queue=2) as server, ThreadPoolExecutor(4) as pool:
@@ -102,6 +103,7 @@ def test_a_request_is_answered_before_its_client_gives_up_and_the_work_is_not_lo
         assert model.served <= begun + 2
 
 
+@pytest.mark.long
 async def test_scores_that_are_remembered_have_a_limit(scripted: StartServer) -> None:
     async with asking(scripted(labelled, log=False)) as judge:
         scorer = EditScorer(judge, RewardServerSettings(remember=3))
@@ -158,6 +160,7 @@ async def test_stopping_answers_whoever_waits(scripted: StartServer) -> None:
     assert [one.why for one in found] == ["the server was stopped before this edit was judged"] * 4
 
 
+@pytest.mark.long
 async def test_room_is_given_back(scripted: StartServer) -> None:
     async with asking(scripted(labelled, log=False)) as judge:
         scorer = EditScorer(judge, RewardServerSettings(queue=2))
@@ -167,6 +170,7 @@ async def test_room_is_given_back(scripted: StartServer) -> None:
             await asyncio.gather(scorer.score([edit(20), edit(21)]), scorer.score([edit(22)]))
 
 
+@pytest.mark.long
 def test_a_run_keeps_traces_and_pictures_and_answers_after_a_restart(scripted: StartServer, tmp_path: Path) -> None:
     model = scripted(labelled, log=False)
     folder = tmp_path / "run"
@@ -186,6 +190,7 @@ def test_a_run_keeps_traces_and_pictures_and_answers_after_a_restart(scripted: S
         assert picture.read_bytes() == png(1)
 
 
+@pytest.mark.long
 def test_only_criteria_that_the_run_does_not_hold_are_asked_again(scripted: StartServer, tmp_path: Path) -> None:
     asked = {"consistency": 0, "following": 0}
     failing = True

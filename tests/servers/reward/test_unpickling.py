@@ -177,6 +177,7 @@ def test_stand_ins_are_the_same_after_a_hostile_pickle() -> None:
     assert unpickle_data(pickle.dumps(b"x" * 10, 2)) == b"x" * 10
 
 
+@pytest.mark.long
 def test_references_that_multiply_are_refused() -> None:
     laughs: Any = ["ha"] * 10
     for _ in range(12):

@@ -179,6 +179,7 @@ def test_the_list_of_runs_says_what_is_wrong_with_one(studio: OpenStudio, watche
     assert "That did not work" in told.text
 
 
+@pytest.mark.long
 def test_a_run_that_is_whole_again_is_shown_again(studio: OpenStudio, watched: Path, tmp_path: Path) -> None:
     bad = watched / "bad"
     shutil.copytree(bad, tmp_path / "spare")

@@ -23,6 +23,7 @@ def body(**more: Any) -> dict[str, Any]:
     return {"edit": "patch", "criterion": CRITERION, "step": 1, **more}
 
 
+@pytest.mark.long
 def test_every_step_of_a_trace_leads_to_its_form(kept: Kept, studio: OpenStudio) -> None:
     client = studio(runs=(kept.run,))
     page = client.get("/runs/run/trace", params={"edit": "patch", "criterion": CRITERION}).text
@@ -34,6 +35,7 @@ def test_every_step_of_a_trace_leads_to_its_form(kept: Kept, studio: OpenStudio)
     assert client.get("/runs/run/fork", params=body(criterion="taste")).status_code == 404
 
 
+@pytest.mark.long
 def test_a_fork_is_made_and_shown_beside_its_parent(kept: Kept, studio: OpenStudio) -> None:
     client = studio(runs=(kept.run,), base_urls=(kept.server.openai_url,))
     asked = body(dropped=[1], base_url=kept.server.openai_url, times=2)
@@ -48,6 +50,7 @@ def test_a_fork_is_made_and_shown_beside_its_parent(kept: Kept, studio: OpenStud
     assert client.get("/runs/run/forks/3").status_code == 404
 
 
+@pytest.mark.long
 def test_a_run_leads_to_all_its_forks(kept: Kept, studio: OpenStudio, tmp_path: Path) -> None:
     fork(kept.run, "patch", CRITERION, 1, drop=[1], times=3)
     fork(kept.run, "patch", CRITERION, 2)
@@ -74,6 +77,7 @@ def test_a_fork_that_is_not_under_way_cannot_be_stopped(kept: Kept, studio: Open
     assert told.status_code == 404
 
 
+@pytest.mark.long
 def test_words_and_settings_are_changed_on_the_page(kept: Kept, studio: OpenStudio) -> None:
     client = studio(runs=(kept.run,), base_urls=(kept.server.openai_url,))
     words = f"extends: dlebench/{CRITERION}\nquestion: Is the patch red?"
@@ -85,6 +89,7 @@ def test_words_and_settings_are_changed_on_the_page(kept: Kept, studio: OpenStud
     assert "Is the patch red?" in json.dumps(kept.more[0].body)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

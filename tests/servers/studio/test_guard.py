@@ -24,6 +24,7 @@ def test_this_machine_may_be_called_by_its_own_names(studio: OpenStudio, host: s
     assert studio().get("/judge", headers={"host": host}).status_code == 200
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "foreign",
     [
@@ -100,6 +101,7 @@ def test_no_path_of_a_request_reaches_the_file_system(studio: OpenStudio, tmp_pa
         assert b"root:" not in answer.content
 
 
+@pytest.mark.long
 def test_pictures_are_served_by_hash_only(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio(runs=(many_edits(tmp_path, 1),))
     page = client.get("/runs/run").text
@@ -111,6 +113,7 @@ def test_pictures_are_served_by_hash_only(studio: OpenStudio, tmp_path: Path) ->
         assert client.get(f"/pictures/{wrong}").status_code == 404
 
 
+@pytest.mark.long
 def test_texts_of_models_files_and_manifests_are_shown_as_text(studio: OpenStudio, tmp_path: Path) -> None:
     run = long_trace(tmp_path, steps=3, thought=HOSTILE)
     (run / "labels.jsonl").write_text(

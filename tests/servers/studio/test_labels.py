@@ -124,6 +124,7 @@ def test_agree_reads_what_the_page_wrote(studio: OpenStudio, tmp_path: Path) -> 
     assert "10 of 12" in shown
 
 
+@pytest.mark.long
 def test_the_judge_stays_hidden_until_every_criterion_is_labelled(studio: OpenStudio, tmp_path: Path) -> None:
     run = many_edits(tmp_path, 1)
     client = studio(runs=(run,))
@@ -146,6 +147,7 @@ def test_the_judge_stays_hidden_until_every_criterion_is_labelled(studio: OpenSt
     assert undone["labels"][FOLLOWING] == WRONG
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [
@@ -167,6 +169,7 @@ def test_what_agree_could_not_read_is_never_written(
     assert not (run / "labels.jsonl").exists()
 
 
+@pytest.mark.long
 def test_a_request_full_of_wrong_boxes_takes_little_memory(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio(runs=(many_edits(tmp_path, 1),))
     content = {"annotator": "Ana", "edit": "edit-00000", "boxes": [0] * 400_000}

@@ -86,6 +86,7 @@ def test_the_embedded_judge_is_watched_step_by_step_and_kept(listen: Listen, tmp
         assert {unit.criterion for unit in run.units()} == {"instruction_following", "visual_consistency"}
 
 
+@pytest.mark.long
 def test_a_models_steps_arrive_one_by_one_and_its_words_are_escaped(
     listen: Listen, scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_the_same_edit_judged_twice_can_be_compared(listen: Listen, scripted: St
     assert "They differ from step 1" in page
 
 
+@pytest.mark.long
 def test_only_so_many_edits_are_judged_at_once(listen: Listen, scripted: StartServer, tmp_path: Path) -> None:
     release = threading.Event()
 
@@ -261,6 +263,7 @@ def test_a_judging_that_takes_too_long_is_stopped_and_says_so(
     assert "took longer than" in told[1][1]["sentence"]
 
 
+@pytest.mark.long
 def test_a_server_that_was_not_named_gets_no_request(listen: Listen, scripted: StartServer, tmp_path: Path) -> None:
     named, other = scripted(look_then_answer), scripted(look_then_answer)
     with client_of(listen(base_urls=(named.openai_url,), judge="openai:gpt-4.1")) as client:

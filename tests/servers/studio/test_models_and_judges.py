@@ -61,6 +61,7 @@ def test_the_table_has_models_as_a_column_and_a_filter(studio: OpenStudio, run: 
     assert re.findall(r'data-edit="([^"]*)"', part) == ["e1@B", "e2@B"]
 
 
+@pytest.mark.long
 def test_a_trace_leads_to_the_same_edit_of_the_other_model_and_to_the_other_judge(
     studio: OpenStudio, run: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_trace_leads_to_the_same_edit_of_the_other_model_and_to_the_other_judg
     assert client.get("/runs/run/trace", params={"edit": "e1", "criterion": IF, "verdict": "x~y"}).status_code == 404
 
 
+@pytest.mark.long
 def test_a_label_given_on_the_page_is_about_one_model(studio: OpenStudio, run: Path) -> None:
     client = studio(runs=(run,))
     for edit, label in (("e1", 3), ("e1@B", 0)):
@@ -105,6 +107,7 @@ def test_a_label_that_fits_several_models_is_named_and_does_not_count(studio: Op
     assert "1 labelled by people" in page
 
 
+@pytest.mark.long
 def test_the_charts_are_of_one_judge(studio: OpenStudio, run: Path) -> None:
     client = studio(runs=(run,))
     first, second = dict.fromkeys(re.findall(r'<option value="([0-9a-f]{16})"', client.get("/runs/run").text))

@@ -7,6 +7,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
 from editloupe.cli.main import run as editloupe
@@ -71,6 +72,7 @@ def vibe_manifest(folder: Path, kind: str = "Billiards") -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_queue_is_worked_through_in_its_order_with_edits_that_need_a_person_first(
     studio: OpenStudio, tmp_path: Path
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_queue_is_worked_through_in_its_order_with_edits_that_need_a_person_fi
     assert shown(page(again, annotator="ben", work=work)) == "edit-00009"
 
 
+@pytest.mark.long
 def test_a_calibration_round_is_shared_and_the_rest_is_split(studio: OpenStudio, tmp_path: Path) -> None:
     run = many_edits(tmp_path, 12)
     queue = tmp_path / "ours.jsonl"
@@ -126,6 +129,7 @@ def test_a_random_subset_is_kept_as_a_queue_with_its_probabilities(studio: OpenS
     assert client.get("/runs/run/annotate", params={"annotator": "a", "work": "../run.json"}).status_code == 400
 
 
+@pytest.mark.long
 def test_a_manifest_nobody_judged_is_labelled_and_the_labels_fit_a_run_of_it(
     studio: OpenStudio, tmp_path: Path
 ) -> None:
@@ -151,6 +155,7 @@ def test_a_manifest_nobody_judged_is_labelled_and_the_labels_fit_a_run_of_it(
     assert editloupe(["label-queue", str(manifest), "--budget", "2"]) == 2
 
 
+@pytest.mark.long
 def test_a_check_list_is_labelled_item_by_item_and_scored_by_the_rubric(studio: OpenStudio, tmp_path: Path) -> None:
     manifest = vibe_manifest(tmp_path)
     client = studio(runs=(manifest,), protocol="vibe")
@@ -189,6 +194,7 @@ def test_scales_say_what_each_band_takes_and_notes_and_hints_are_shown(studio: O
         assert sentence.strip() in text
 
 
+@pytest.mark.long
 def test_skip_unsure_and_comment_are_rows_that_agree_passes_over(studio: OpenStudio, tmp_path: Path) -> None:
     run = many_edits(tmp_path, 3)
     client = studio(runs=(run,))
@@ -210,6 +216,7 @@ def test_skip_unsure_and_comment_are_rows_that_agree_passes_over(studio: OpenStu
         assert {"annotator", "at", "edit_id"} <= row.keys()
 
 
+@pytest.mark.long
 def test_an_adjudicated_label_counts_alone_and_the_others_stay(studio: OpenStudio, tmp_path: Path) -> None:
     run = many_edits(tmp_path, 4)
     client = studio(runs=(run,))
@@ -245,6 +252,7 @@ def test_an_adjudicated_label_counts_alone_and_the_others_stay(studio: OpenStudi
     assert "1 edit waits" in page(client)
 
 
+@pytest.mark.long
 def test_corrected_scores_are_shown_with_the_queue_and_without_enough_labels_the_reason(
     studio: OpenStudio, tmp_path: Path
 ) -> None:
@@ -262,6 +270,7 @@ def test_corrected_scores_are_shown_with_the_queue_and_without_enough_labels_the
     assert "Nothing says how the labelled edits were chosen" in client.get("/runs/run/corrected?chosen=true").text
 
 
+@pytest.mark.long
 def test_corrected_scores_take_the_queue_that_the_studio_was_started_with(studio: OpenStudio, tmp_path: Path) -> None:
     run, queue = many_edits(tmp_path, 30), tmp_path / "ours.jsonl"
     for path in (run / "label_queue.jsonl", queue):

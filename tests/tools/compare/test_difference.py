@@ -205,6 +205,7 @@ def test_texture_made_anew_is_noise_and_an_object_in_it_is_not() -> None:
     assert agreement(region.box, (260, 260, 340, 340)) > 0.6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pixels", [1, 7_000, 10**7])
 def test_it_does_not_matter_how_many_rows_are_compared_at_a_time(pixels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     picture = photo("astronaut")
@@ -294,6 +295,7 @@ def test_the_sentence_names_what_was_removed() -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", [shifted, reframed, resized, wobbling], ids=lambda change: change.__name__)
 def test_aligning_brings_the_second_picture_into_the_first_ones_frame(change: Callable[[Picture], Picture]) -> None:
     picture = photo("astronaut")
@@ -324,6 +326,7 @@ def test_pictures_that_lie_over_each_other_are_cut_out_as_they_are() -> None:
 SIZES = [(1, 1), (1, 9), (9, 1), (5, 3), (33, 40), (20, 1500), (1500, 20), (730, 500)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first_size", SIZES, ids=str)
 @pytest.mark.parametrize("second_size", SIZES, ids=str)
 def test_any_sizes_can_be_compared(first_size: tuple[int, int], second_size: tuple[int, int]) -> None:

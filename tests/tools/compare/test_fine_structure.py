@@ -40,6 +40,7 @@ def on_sign(box: list[int]) -> bool:
     return common > 0.6 * (box[2] - box[0]) * (box[3] - box[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "after"), [("OPEN", "OPUS"), ("1207", "1983"), ("EXIT", "STOP")])
 def test_a_changed_word_on_a_small_sign_is_the_only_difference(before: str, after: str) -> None:
     picture = large_photo()
@@ -48,6 +49,7 @@ def test_a_changed_word_on_a_small_sign_is_the_only_difference(before: str, afte
     assert on_sign(found[0])
 
 
+@pytest.mark.long
 def test_the_same_word_is_no_difference_however_it_was_coded_or_sharpened() -> None:
     picture = with_sign(large_photo(), "OPEN")
     soft = cv2.GaussianBlur(picture, (0, 0), 0.8)
@@ -56,6 +58,7 @@ def test_the_same_word_is_no_difference_however_it_was_coded_or_sharpened() -> N
         assert find_boxes(picture, other) == []
 
 
+@pytest.mark.long
 def test_a_word_is_found_where_the_output_is_smaller_and_moved() -> None:
     picture = large_photo()
     small = cv2.resize(with_sign(picture, "STOP"), (1200, 800), interpolation=cv2.INTER_AREA)
@@ -84,6 +87,7 @@ def test_a_picture_that_was_cut_out_differs_only_where_it_was_edited(cut: float)
     assert [on_sign(box) for box in found] == [True]
 
 
+@pytest.mark.long
 def test_the_frame_is_the_finest_that_both_pictures_have() -> None:
     picture = large_photo()
     small = cv2.resize(picture, (1000, 700))
@@ -103,6 +107,7 @@ def test_reframing_is_found_without_a_first_guess() -> None:
     assert np.abs((found - matrix) @ corners).max() < 5.0
 
 
+@pytest.mark.long
 def test_a_close_look_forgives_motion_tone_and_sharpness_but_no_other_letter() -> None:
     picture = cv2.cvtColor(with_sign(large_photo(), "OPEN"), cv2.COLOR_RGB2GRAY)
     bounds = (SIGN[0] - 10, SIGN[1] - 10, SIGN[2] + 10, SIGN[3] + 10)

@@ -43,6 +43,7 @@ def test_the_same_seed_gives_the_same_p() -> None:
     assert sign_flip_p_value(differences, 5) == sign_flip_p_value(differences, 5)
 
 
+@pytest.mark.long
 def test_thousands_of_differences_are_tested_by_the_normal_limit_of_all_signs() -> None:
     differences = np.random.default_rng(4).normal(0.03, 1, 3000)
     assert sign_flip_p_value(differences) == pytest.approx(by_scipy(differences, 9999), abs=0.02)

@@ -85,6 +85,7 @@ def test_disagreements_come_widest_first_with_what_people_said(tmp_path: Path) -
     assert labels.counts[0][3] == 1
 
 
+@pytest.mark.long
 def test_the_run_closer_to_people_is_named_only_where_it_is_sure(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     people = random.integers(1, 5, 60)
@@ -207,6 +208,7 @@ def test_runs_of_other_sources_have_nothing_in_common(tmp_path: Path) -> None:
         compare_runs(a, b, resampling=QUICK)
 
 
+@pytest.mark.long
 def test_the_judged_reference_does_not_make_two_models_two_judges(tmp_path: Path) -> None:
     a = model_run(tmp_path / "a", {"x": GOOD, NOTHING_EDITED: [(1, 4)] * 12}, {NOTHING_EDITED: range(12)})
     b = model_run(tmp_path / "b", {"y": POOR, NOTHING_EDITED: [(1, 4)] * 12}, {NOTHING_EDITED: range(12)})

@@ -41,6 +41,7 @@ def test_repeats_have_a_spread_and_a_run_without_models_names_none(tmp_path: Pat
     assert consistent.deviation == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["dlebench", "wiseedit", "vibe", "edit-compass"])
 def test_edits_that_are_shortened_to_save_memory_have_the_means_of_whole_ones(name: str, tmp_path: Path) -> None:
     protocol, dice = registered(name), random.Random(name)

@@ -89,6 +89,7 @@ def test_where_no_threshold_passes_nothing_is_kept_and_the_reason_is_told(
     assert not found.keeps(IF, 1.0)
 
 
+@pytest.mark.long
 def test_a_calibration_survives_its_file_and_is_refused_for_another_judge_or_other_words(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path)
     table = read_run_table(run)
@@ -121,6 +122,7 @@ def test_without_any_confidence_nothing_can_be_calibrated(tmp_path: Path) -> Non
         calibrate(table, labels, 0.9, 0.05)
 
 
+@pytest.mark.long
 def test_a_threshold_set_by_hand_is_refused(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path, edits=300)
     found = calibrate(read_run_table(run), write_labels(tmp_path / "h.jsonl", people), 0.3, 0.05)
@@ -152,6 +154,7 @@ def _put(path: tuple[str | int, ...], value: Any) -> Callable[[Any], None]:
 FIRST_TEST = ("criteria", IF, "tested", 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -191,6 +194,7 @@ def test_a_calibration_whose_numbers_do_not_follow_from_its_labels_is_refused(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_tests_out_of_order_and_tests_after_a_failed_one_are_refused(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path, edits=300)
     path = tmp_path / "trust.yaml"

@@ -17,6 +17,7 @@ from tests.evals.sample_runs import IF, VC, Line, make_run
 from tests.evals.stats.trust.samples import kind_judge, write_labels
 
 
+@pytest.mark.long
 def test_labels_of_every_edit_give_the_score_that_people_as_a_judge_would_give(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path)
     found = correct_scores(run, write_labels(tmp_path / "all.jsonl", people))
@@ -39,6 +40,7 @@ def _as_lines(run: Path, people: list[dict[str, object]]) -> list[Line]:
     ]
 
 
+@pytest.mark.long
 def test_a_random_part_of_the_labels_moves_a_kind_judge_towards_people(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path, edits=300)
     some = np.random.default_rng(0).permutation(len(people))[:160]
@@ -56,6 +58,7 @@ def test_a_random_part_of_the_labels_moves_a_kind_judge_towards_people(tmp_path:
     assert pair.low < 0 < (pair.high or 0)
 
 
+@pytest.mark.long
 def test_a_kind_judge_without_a_source_in_common_equals_ppi_python_in_one_type(tmp_path: Path) -> None:
     ppi = pytest.importorskip("ppi_py")
     random = np.random.default_rng(3)
@@ -91,6 +94,7 @@ def test_labels_picked_by_hand_are_said_to_be_unlike_the_rest(tmp_path: Path) ->
     assert any("not a random part" in note for note in found.notes)
 
 
+@pytest.mark.long
 def test_labels_of_a_queue_are_weighed_by_their_probability_and_others_left_out(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path, edits=300, models=("x",))
     queue, kind = draw_queue(read_run_table(run), 80, tau=0.3, seed=1)
@@ -115,6 +119,7 @@ def test_a_queue_of_another_run_is_refused(tmp_path: Path) -> None:
         correct_scores(run, write_labels(tmp_path / "h.jsonl", people), queue)
 
 
+@pytest.mark.long
 def test_the_report_tells_corrected_scores_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, people = kind_judge(tmp_path)
     labels = str(write_labels(tmp_path / "h.jsonl", people[20:60] + people[140:180]))
@@ -133,6 +138,7 @@ def test_the_report_tells_corrected_scores_in_every_format(tmp_path: Path, capsy
     assert "no edit of the run run has a label of people" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_where_every_edit_has_a_label_it_is_said_that_the_queue_leaves_some_out(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path)
     queue, _ = draw_queue(read_run_table(run), 60)
@@ -140,6 +146,7 @@ def test_where_every_edit_has_a_label_it_is_said_that_the_queue_leaves_some_out(
     assert "Every edit has a label: without the queue all of them would count." in found.notes
 
 
+@pytest.mark.long
 def test_where_no_type_has_labels_enough_that_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, people = kind_judge(tmp_path, models=("x",))
     labels = str(write_labels(tmp_path / "h.jsonl", people[:24]))

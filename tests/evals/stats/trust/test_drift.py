@@ -28,6 +28,7 @@ def runs(folder: Path, before: list[object], after: list[object]) -> tuple[Path,
     )
 
 
+@pytest.mark.long
 def test_the_same_labels_on_many_edits_are_the_same_judge_and_on_few_cannot_be_told(tmp_path: Path) -> None:
     labels: list[object] = [1 + n % 4 for n in range(120)]
     a, b = runs(tmp_path / "many", labels, labels)
@@ -51,6 +52,7 @@ def test_a_judge_that_became_kinder_has_changed(tmp_path: Path) -> None:
     assert (one.low or 0) > 0
 
 
+@pytest.mark.long
 def test_a_judge_that_became_a_dice_has_changed_where_its_own_repeats_are_known(tmp_path: Path) -> None:
     random = np.random.default_rng(2)
     labels = [int(label) for label in random.integers(1, 5, 200)]
@@ -116,6 +118,7 @@ def test_too_few_source_pictures_are_named_where_nothing_can_be_told(tmp_path: P
     )
 
 
+@pytest.mark.long
 def test_another_version_that_is_served_is_named(scripted: StartServer, tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path, 2)
     for name in ("v1", "v2"):

@@ -38,6 +38,7 @@ def test_a_label_counts_by_its_queues_sizes_over_its_probabilities() -> None:
     assert joined.name == "a and b"
 
 
+@pytest.mark.long
 def test_the_weights_of_joined_queues_add_up_to_the_whole_on_average() -> None:
     random = np.random.default_rng(5)
     values = random.random(60)
@@ -61,6 +62,7 @@ def test_queues_of_different_wholes_and_the_same_draw_twice_are_refused() -> Non
         join_queues([queue("a", {"x": 0.5}), queue("b", {"x": 0.5})])
 
 
+@pytest.mark.long
 def test_the_report_and_the_calibration_take_labels_of_two_queues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,7 @@ def test_the_same_seed_gives_the_same_queue_and_doubt_is_drawn_more_often(tmp_pa
     assert sorted(doubts) == sorted(doubts, key=lambda pair: pair[1])
 
 
+@pytest.mark.long
 def test_a_queue_survives_its_file_and_is_found_in_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, _ = kind_judge(tmp_path)
     assert find_queue(read_run_table(run)) is None

@@ -145,6 +145,7 @@ def test_corrected_scores_are_right_on_average_although_the_early_labels_are_of_
     assert held >= 26
 
 
+@pytest.mark.long
 def test_labels_that_were_there_before_the_draw_and_are_missing_now_give_no_number(
     run: tuple[RunTable, Labels, list[str]],
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_second_queue_draws_others_and_both_count_together(run: tuple[RunTable
     assert abs(np.mean(values) - truth) < 4 * np.std(values) / np.sqrt(25)
 
 
+@pytest.mark.long
 def test_a_calibration_takes_early_labels_as_seldom_as_drawn_ones(run: tuple[RunTable, Labels, list[str]]) -> None:
     table, labels, early = run
     used = []

@@ -32,6 +32,7 @@ def runs(tmp_path: Path) -> tuple[Path, Path, Path]:
     return make_run(tmp_path / "a", first, judge=FIRST), make_run(tmp_path / "b", second, judge=SECOND), labels
 
 
+@pytest.mark.long
 def test_what_the_first_stage_keeps_is_not_calibrated_again(runs: tuple[Path, Path, Path]) -> None:
     one, two, labels = (read_run_table(runs[0]), read_run_table(runs[1]), runs[2])
     first = calibrate(one, [labels], 0.9, 0.025)
@@ -44,6 +45,7 @@ def test_what_the_first_stage_keeps_is_not_calibrated_again(runs: tuple[Path, Pa
     assert second.after == (first.key,)
 
 
+@pytest.mark.long
 def test_the_share_of_the_error_is_divided_by_where_the_first_stage_could_have_ended(
     runs: tuple[Path, Path, Path],
 ) -> None:
@@ -55,6 +57,7 @@ def test_the_share_of_the_error_is_divided_by_where_the_first_stage_could_have_e
     assert tested.lower == pytest.approx((0.025 / 5) ** (1 / tested.labels))
 
 
+@pytest.mark.long
 def test_the_command_appends_a_stage_and_the_file_is_a_cascade(
     runs: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +78,7 @@ def test_the_command_appends_a_stage_and_the_file_is_a_cascade(
     assert stage_calibrations(stage_entries(out), out)[1].criteria[IF].threshold == 0.8
 
 
+@pytest.mark.long
 def test_a_judge_twice_and_more_stages_than_the_error_was_shared_among_are_refused(
     runs: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +93,7 @@ def test_a_judge_twice_and_more_stages_than_the_error_was_shared_among_are_refus
     assert command(["calibrate", str(two), *given, "--earlier", str(one)]) == 2
 
 
+@pytest.mark.long
 def test_stages_out_of_their_order_are_refused(runs: tuple[Path, Path, Path], tmp_path: Path) -> None:
     one, two, labels = runs
     out = tmp_path / "trust.yaml"
@@ -100,6 +105,7 @@ def test_stages_out_of_their_order_are_refused(runs: tuple[Path, Path, Path], tm
         plan_of(f"cascade:{out}")
 
 
+@pytest.mark.long
 def test_a_second_stage_whose_bounds_are_not_at_its_share_of_the_error_is_refused(
     runs: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:

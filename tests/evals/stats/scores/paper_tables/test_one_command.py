@@ -128,6 +128,7 @@ def test_a_paper_s_table_comes_from_one_command(
     assert all(row[-2] == row[-1] > 0 for row in table["rows"]), "judged and expected"
 
 
+@pytest.mark.long
 def test_wiseedit_counts_the_subsets_a_model_cannot_handle(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

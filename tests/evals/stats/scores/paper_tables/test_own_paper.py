@@ -101,6 +101,7 @@ def answer(request: Request) -> object:
     )
 
 
+@pytest.mark.long
 def test_a_registered_paper_is_read_judged_and_tabled(
     paper: Paper, benchmark: list[str], tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_registered_paper_is_read_judged_and_tabled(
     assert "Could Edited Image be a photograph?" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_run_whose_paper_is_gone_is_reported_with_the_plain_tables(
     paper: Paper, benchmark: list[str], tmp_path: Path, scripted: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def test_every_cell_of_table_3(run: Path) -> None:
     assert (found["c"]["PC"], found["c"]["PC SD"]) == (pytest.approx(48), pytest.approx(stdev([40, 48, 56])))
 
 
+@pytest.mark.long
 def test_the_tables_and_the_scores_are_the_same_numbers(run: Path) -> None:
     printed = tables(run)[TABLE_1]
     for label, part in compute_scores(run).parts.items():

@@ -79,6 +79,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dic
     return tables(keep(folder / "run", "wiseedit", [judge(edit, scores) for edit in loaded.edits()]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cases", CASES)
 @pytest.mark.parametrize("language", TITLES)
 @pytest.mark.parametrize("model", MODELS)
