@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from langchain_core.messages import AIMessage, AnyMessage
+from pydantic import Field
 
 from editloupe.agent.providers.provider import Profile
 from editloupe.agent.replies.finish_reasons import ReplyFacts
@@ -14,6 +15,8 @@ from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import EncodingLimits
 from editloupe.rubrics.case import Case
 from editloupe.types import Record, Step, Trace, Usage
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class RetryPolicy(Record):
@@ -26,7 +29,7 @@ class RetryPolicy(Record):
     longest_wait: float = 20.0
     longest_retry_after: float = 120.0
     """If a server asks to wait longer, the request is given up: its quota is a daily one."""
-    limit_pauses: tuple[float, ...] = (5.0, 15.0, 30.0, 60.0)
+    limit_pauses: Annotated[tuple[Seconds, ...], Field(min_length=1)] = (5.0, 15.0, 30.0, 60.0)
     """Seconds that all requests to a judge pause after a 429 without a time to wait, one after another; the last is repeated."""
     limit_patience: float = 180.0
     """Seconds without any reply after which such a 429 counts as an attempt."""

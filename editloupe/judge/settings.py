@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -59,11 +59,11 @@ class JudgeSettings(ModelSettings):
         4
     """
 
-    max_turns: int = 8
+    max_turns: Annotated[int, Field(ge=1)] = 8
     """Replies per case before the tools are withdrawn and the final answer is requested."""
-    max_repairs: int = 2
+    max_repairs: Annotated[int, Field(ge=0)] = 2
     """Unreadable replies before a case is left unjudged."""
-    long_side: int = LONG_SIDE
+    long_side: Annotated[int, Field(ge=64)] = LONG_SIDE
     """The longest side of a sent picture, in pixels. The tools always work on the original pixels."""
     min_confidence: float = 0.0
     """Verdicts with a lower confidence end unjudged."""

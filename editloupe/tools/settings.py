@@ -99,9 +99,13 @@ class ToolSettings:
         for name in ("box_threshold", "text_threshold", "network_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        for name in ("max_regions", "batch_size", "zoom_smallest"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("max_regions", "batch_size", "zoom_smallest", "workers", "threads", "enhance_up_to"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} must be at least 1, not {value}")
+        for name in ("memory_bytes", "cache_bytes"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must be at least 0, not {getattr(self, name)}")
         if not 0 <= self.pixel_threshold < 255:
             raise UserError(f"pixel_threshold must be from 0 to 254 grey levels, not {self.pixel_threshold}")
         if any(level < 2 for level in self.tile_levels or ()):

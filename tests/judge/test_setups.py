@@ -155,6 +155,10 @@ def test_options_go_before_the_set_up_and_the_run_records_what_holds(
     ("content", "sentence"),
     [
         ("judging: {max_turns: many}", "judging.max_turns: Input should be a valid integer"),
+        ("judging: {max_turns: -3}", "judging.max_turns: Input should be greater than or equal to 1"),
+        ("judging: {long_side: 0}", "judging.long_side: Input should be greater than or equal to 64"),
+        ("judging: {retry: {limit_pauses: []}}", "judging.retry.limit_pauses"),
+        ("tools: {workers: -1}", "workers must be at least 1"),
         ("judging: {magic: 1}", "judging.magic: Extra inputs are not permitted"),
         ("tools: {magic: 1}", '"magic" is not a tool setting'),
         ("tools: {max_regions: 0}", "max_regions must be at least 1"),

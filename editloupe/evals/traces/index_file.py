@@ -109,10 +109,23 @@ def connect(folder: Path, fill: Callable[[sqlite3.Connection], None]) -> sqlite3
                 break
             except sqlite3.DatabaseError as error:
                 problem = str(error)
-                with suppress(OSError):  # nothing in it is needed
-                    for name in (file, f"{file}-wal", f"{file}-shm"):
-                        Path(name).unlink(missing_ok=True)
+                _delete(file)
     raise UserError(f"the run {folder} cannot be indexed: {problem}")
+
+
+def discard(index: sqlite3.Connection, error: sqlite3.DatabaseError) -> None:
+    """Close an index after an error of a query, and delete its file unless it was only busy. The next use builds it again."""
+    busy = isinstance(error, sqlite3.OperationalError) and any(word in str(error) for word in ("locked", "interrupt"))
+    file = index.execute("PRAGMA database_list").fetchone()[2]
+    index.close()
+    if file and not busy:
+        _delete(file)
+
+
+def _delete(file: str) -> None:
+    with suppress(OSError):  # nothing in it is needed
+        for name in (file, f"{file}-wal", f"{file}-shm"):
+            Path(name).unlink(missing_ok=True)
 
 
 def _open_filled(file: str, fill: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:

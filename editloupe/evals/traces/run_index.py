@@ -18,7 +18,7 @@ from editloupe.evals.labels.human import RunLabels
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.store import Run
-from editloupe.evals.traces.index_file import connect
+from editloupe.evals.traces.index_file import connect, discard
 from editloupe.evals.traces.index_update import DAMAGED, IndexedLabels, merge_people, update_people, update_rows
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import UNJUDGED, UserError
@@ -317,7 +317,7 @@ class RunIndex:
             try:
                 yield index
             except sqlite3.DatabaseError as error:
-                self._close_index()
+                self._discard_index(error)
                 raise UserError(f"the index of the run “{self._name}” cannot be read ({error}); try again") from None
             finally:
                 self._depth -= 1
@@ -440,6 +440,11 @@ class RunIndex:
         if index is not None:
             index.close()
 
+    def _discard_index(self, error: sqlite3.DatabaseError) -> None:
+        index, self._index, self._labels = self._index, None, None
+        if index is not None:
+            discard(index, error)
+
     def _open_up_to_date(self) -> sqlite3.Connection:
         if self._is_closed:
             raise RunDamaged(f"the run “{self._name}” has been closed")
@@ -452,11 +457,17 @@ class RunIndex:
                     update_rows(self._index, self._run, self._source, force=True)
                 except sqlite3.DatabaseError:  # the index is full, damaged or gone
                     self._close_index()
+            fill = partial(update_rows, run=self._run, source=self._source)
             if self._index is None:
-                self._index = connect(self._run.folder, partial(update_rows, run=self._run, source=self._source))
+                self._index = connect(self._run.folder, fill)
             self._version = version
             before = self._labels
-            self._labels = update_people(self._index, self._run, studio=self._label_file, before=before)
+            try:
+                self._labels = update_people(self._index, self._run, studio=self._label_file, before=before)
+            except sqlite3.DatabaseError as error:  # a damaged index is built again
+                self._discard_index(error)
+                self._index = connect(self._run.folder, fill)
+                self._labels = update_people(self._index, self._run, studio=self._label_file)
             if before is None or before.marks != self._labels.marks:
                 self._facts.clear()
             return self._index

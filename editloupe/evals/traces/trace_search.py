@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.filter_parser import parse
 from editloupe.evals.traces.filter_sql import FilterNames, FilterSql, find_unknown_values, translate_filter
-from editloupe.evals.traces.index_file import FILE
+from editloupe.evals.traces.index_file import FILE, discard
 from editloupe.evals.traces.index_update import Progress, open_index, update_people
 from editloupe.evals.traces.trace_notes import update_notes
 from editloupe.evals.traces.trace_statistics import TraceStatistics, count_traces
 from editloupe.types import Record, UserError
+
+T = TypeVar("T")
 
 FROM = (
     "FROM verdicts v JOIN edits e ON e.edit = v.edit LEFT JOIN units u ON u.unit = v.unit "
@@ -181,7 +183,7 @@ def search_run(
         ExpressionError: The filter has a mistake.
     """
     condition = parse(where)
-    with open_index(run, progress) as index:
+    with open_index(run, progress) as index, _discard_if_damaged(run, index):
         labels = update_people(index, run, human, studio)
         update_notes(index, run)
         own = read_names(index)
@@ -189,12 +191,17 @@ def search_run(
             own = FilterNames({*own.columns, *names.columns}, {*own.tools, *names.tools})
         faults = (f"A label does not count: {fault}" for fault in labels.faults)
         notes = (*faults, *labels.notes, *find_unknown_values(index, condition))
-        try:
-            yield RunSearch(run, index, translate_filter(condition, own), notes)
-        except sqlite3.DatabaseError as error:
-            raise UserError(
-                f"the index {run.folder / FILE} cannot be read ({error}); delete it and search again"
-            ) from None
+        yield RunSearch(run, index, translate_filter(condition, own), notes)
+
+
+@contextmanager
+def _discard_if_damaged(run: Run, index: sqlite3.Connection) -> Iterator[None]:
+    """Discard the index if a query in the block fails, so that the next search builds it again."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        discard(index, error)
+        raise UserError(f"the index {run.folder / FILE} cannot be read ({error}); search again") from None
 
 
 def read_names(index: sqlite3.Connection) -> FilterNames:
@@ -230,21 +237,22 @@ class FoundTraces:
     def __iter__(self) -> Iterator[TraceHit]:
         """Yield all hits, run by run."""
         for search in self._search_each():
-            yield from search.hits(self.order)
+            with _discard_if_damaged(search.run, search.index):
+                yield from search.hits(self.order)
 
     @cached_property
     def total(self) -> int:
         """The number of verdicts that match."""
-        return sum(search.count() for search in self._search_each())
+        return sum(self._read_each(RunSearch.count))
 
     @cached_property
     def searched(self) -> int:
         """The number of verdicts in the runs."""
-        return sum(search.count_all() for search in self._search_each())
+        return sum(self._read_each(RunSearch.count_all))
 
     def statistics(self) -> TraceStatistics:
         """Return the statistics of all hits together."""
-        return sum((search.statistics() for search in self._search_each()), TraceStatistics())
+        return sum(self._read_each(RunSearch.statistics), TraceStatistics())
 
     def standings(self) -> Iterator[str]:
         """Yield the progress of each configuration that is not complete."""
@@ -258,6 +266,11 @@ class FoundTraces:
         """Check the filter against the names of all runs; raise ExpressionError if it has a mistake."""
         for _ in self._search_each():
             return
+
+    def _read_each(self, read: Callable[[RunSearch], T]) -> Iterator[T]:
+        for search in self._search_each():
+            with _discard_if_damaged(search.run, search.index):
+                yield read(search)
 
     def _search_each(self) -> Iterator[RunSearch]:
         names = self._all_names

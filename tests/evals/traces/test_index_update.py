@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,8 @@ from editloupe.evals.traces import find_traces
 from editloupe.evals.traces import index_update as files
 from editloupe.evals.traces.index_file import FILE
 from editloupe.evals.traces.index_update import open_index
+from editloupe.evals.traces.run_index import RunIndex, TableQuery
+from editloupe.types import UserError
 from tests.evals.sample_runs import IF
 from tests.evals.traces.samples import FIND, ZOOM, Told, _filing, write_run
 from tests.evals.watched_run import WatchedRun
@@ -120,6 +122,30 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, content: bytes) -> None:
     assert names(folder) == ["a"]
     (folder / FILE).write_bytes(content)
     assert names(folder) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("table", "by"), [("cells", "page"), ("people", "page"), ("people", "search"), ("tool_counts", "search")]
+)
+def test_an_index_with_a_damaged_table_is_built_again(tmp_path: Path, table: str, by: str) -> None:
+    run = write_run(tmp_path / "run", [Told("a")])
+    assert names(run) == ["a"]
+    with closing(sqlite3.connect(run / FILE)) as index:
+        (page_size,) = index.execute("PRAGMA page_size").fetchone()
+        (root,) = index.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        index.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with (run / FILE).open("r+b") as file:
+        file.seek((root - 1) * page_size)
+        file.write(b"\xff" * page_size)
+    if by == "search":
+        with suppress(UserError):  # the first search may say that the index cannot be read
+            names(run, 'tool("zoom_in_image") = 0')
+        assert names(run) == ["a"]
+    else:
+        with Run.open(run) as opened, closing(RunIndex(opened)) as table_index:
+            with suppress(UserError):
+                table_index.page(TableQuery())
+            assert table_index.page(TableQuery()).total == 1
 
 
 def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:
