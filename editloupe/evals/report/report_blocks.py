@@ -63,11 +63,11 @@ def _score_blocks(report: Report, level: int) -> Iterator[Block]:
     if len(report.parts) == 1:
         yield _build_score_table(report, {**report.by_type, "overall": report.overall}, "type")
     if report.by_level:
-        levels = tuple((name, one.format(1), str(one.n)) for name, one in report.by_level.items())
+        levels = tuple((name, score.format(1), str(score.n)) for name, score in report.by_level.items())
         yield PrintedTable("", ("level", "score", "edits"), levels)
     if report.by_type:
         yield Drawing("score_per_type", "Scores by instruction type with intervals.")
-    yield from _table_blocks([one for one in report.tables if one.title != CORRECTED], level + 1)
+    yield from _table_blocks([table for table in report.tables if table.title != CORRECTED], level + 1)
     if any(ranking.part for ranking in report.rankings):
         for ranking in report.rankings:
             yield Heading(f"Editing models, {SEPARATOR.join(ranking.part)}", level + 1)
@@ -86,9 +86,9 @@ def _score_blocks(report: Report, level: int) -> Iterator[Block]:
             yield Drawing("models", "Editing models by overall score.")
             yield Drawing("types_by_model", "Scores by instruction type and editing model.")
     yield Heading("Answers", level + 1)
-    for criterion, one in report.distributions.items():
-        lines = tuple((name, *map(str, counts)) for name, counts in one.counts.items())
-        yield PrintedTable("", (report.titles[criterion], *one.answers), lines)
+    for criterion, distribution in report.distributions.items():
+        lines = tuple((name, *map(str, counts)) for name, counts in distribution.counts.items())
+        yield PrintedTable("", (report.titles[criterion], *distribution.answers), lines)
     yield Drawing("label_distribution", "How often each answer was given; numbers are counts.")
     if report.areas:
         yield Heading("Size of the target", level + 1)

@@ -40,23 +40,25 @@ def _build_report_figures(report: Report) -> dict[str, Draw]:
     if len(models := report.by.get("model", {})) > 1:
         draw_by_name["models"] = lambda: figures.leaderboard({**models, **_find_reference(report.rankings)})
     if report.distributions:
-        named = {titles[name]: one for name, one in report.distributions.items()}
+        named = {titles[name]: distribution for name, distribution in report.distributions.items()}
         draw_by_name["label_distribution"] = lambda: figures.label_distribution(named)
-    if report.areas and all(len(one.models) == 1 for one in report.areas.values()):
+    if report.areas and all(len(trend.models) == 1 for trend in report.areas.values()):
         draw_by_name["score_by_area"] = lambda: figures.score_by_area(
-            {titles[n]: one for n, one in report.areas.items()}
+            {titles[n]: trend for n, trend in report.areas.items()}
         )
     for name, trend in report.areas.items():
         draw_by_name[f"target_sizes_{name}"] = _draw_target_sizes(report, name, trend)
     if report.agreement:
         agreed = report.agreement.criteria
-        matrices = {titles[name]: one.confusion for name, one in agreed.items() if one.confusion}
+        matrices = {titles[name]: agreement.confusion for name, agreement in agreed.items() if agreement.confusion}
         if matrices:
             draw_by_name["confusion"] = lambda: figures.confusion_matrix(matrices)
-        labelled = {name: one for name, one in agreed.items() if one.by_type and one.n}
+        labelled = {name: agreement for name, agreement in agreed.items() if agreement.by_type and agreement.n}
         if labelled:
             draw_by_name["agreement_by_type"] = lambda: _draw_agreement_by_type(labelled, titles)
-        if len(by_model := report.agreement.by.get("model", {})) > 1 and any(one.n for one in agreed.values()):
+        if len(by_model := report.agreement.by.get("model", {})) > 1 and any(
+            agreement.n for agreement in agreed.values()
+        ):
             draw_by_name["agreement_by_model"] = lambda: _draw_agreement_by_model(by_model, agreed, titles)
     return draw_by_name
 

@@ -35,16 +35,16 @@ def _blocks(counted: TraceStatistics, searched: int) -> Iterator[Block]:
         columns = ("Tool", "verdicts", "calls", "failed", "from memory", "seconds", "tokens in", "tokens out")
         rows = tuple(
             (
-                one.tool,
-                str(one.verdicts),
-                str(one.calls),
-                str(one.failed),
-                f"{one.cached / one.calls:.0%}" if one.calls else "–",
-                f"{one.seconds:.1f}",
-                str(one.input_tokens),
-                str(one.output_tokens),
+                usage.tool,
+                str(usage.verdicts),
+                str(usage.calls),
+                str(usage.failed),
+                f"{usage.cached / usage.calls:.0%}" if usage.calls else "–",
+                f"{usage.seconds:.1f}",
+                str(usage.input_tokens),
+                str(usage.output_tokens),
             )
-            for one in counted.tools
+            for usage in counted.tools
         )
         note = "Tokens are those of the replies that called a tool, shared evenly among the calls of a reply."
         if shared:
@@ -56,10 +56,10 @@ def _blocks(counted: TraceStatistics, searched: int) -> Iterator[Block]:
             yield PrintedTable(
                 "", (title, *(str(number) for number, _ in listed)), (("verdicts", *(str(n) for _, n in listed)),)
             )
-    for one in counted.criteria:
-        yield Heading(f"{one.criterion} ({one.protocol})", 3)
-        yield from _criterion(one)
-    if any(one.tools for one in counted.criteria):
+    for statistics in counted.criteria:
+        yield Heading(f"{statistics.criterion} ({statistics.protocol})", 3)
+        yield from _criterion(statistics)
+    if any(statistics.tools for statistics in counted.criteria):
         yield Paragraph(NO_EXPERIMENT, "warning")
 
 
