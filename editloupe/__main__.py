@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 INTERRUPTED = 130
-EXIT_TIMEOUT = 5.0
+EXIT_TIMEOUT = 4.5
 """Seconds the interpreter has to shut down: to join worker threads and to run the exit functions of packages."""
 TRACE_TIMEOUT = 4.0
 """Seconds the last traces have to reach LangSmith, whose threads the interpreter waits for when it ends.

@@ -82,7 +82,7 @@ def test_without_json_it_is_readable(pair: tuple[str, str], capsys: pytest.Captu
         (["zoom_in_image", "{a}", "--box", "900,900,950,950"], "outside the picture"),
         (["zoom_in_image", "{a}", "--box", "1,1,9,9", "--param", "colour"], "key=value"),
         (["zoom_in_image", "missing.png", "--box", "1,1,9,9"], "no picture at"),
-        (["zoom_in_image", "{a}", "--box", "1,1,9,9", "--enhancer", "magic"], "no enhancer setting"),
+        (["zoom_in_image", "{a}", "--box", "1,1,9,9", "--enhancer", "magic"], "is not a value of enhancer"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
