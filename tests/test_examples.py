@@ -45,6 +45,7 @@ def ask_a_server(scripted: StartServer, monkeypatch: pytest.MonkeyPatch) -> Call
     return start
 
 
+@pytest.mark.long
 def test_one_edit(example: RunExample) -> None:
     following, consistency = example("one_edit.py")
 
@@ -154,6 +155,7 @@ def test_a_task_of_inspect_is_scored(example: RunExample, tmp_path: Path) -> Non
     assert len(list((tmp_path / "logs").glob("*.eval"))) == 1
 
 
+@pytest.mark.long
 def test_an_evaluator_of_langsmith_has_no_score_without_a_picture(example: RunExample) -> None:
     edited, left = example("langsmith_evaluator.py")
 

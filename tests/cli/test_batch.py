@@ -135,6 +135,7 @@ def test_a_dry_run_of_a_whole_run_says_that_nothing_is_left(
     assert capsys.readouterr().out == "0 units to judge: nothing of the manifest is left\n"
 
 
+@pytest.mark.long
 def test_the_embedded_judge_needs_no_server_and_costs_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

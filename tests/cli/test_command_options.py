@@ -17,6 +17,7 @@ def test_no_command_is_lost() -> None:
     assert set(BEFORE) <= set(command_names())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BEFORE)
 def test_no_option_is_lost(name: str) -> None:
     options = {spelling for option in find_command(name).params for spelling in (*option.opts, *option.secondary_opts)}

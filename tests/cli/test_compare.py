@@ -31,6 +31,7 @@ def flat(text: str) -> str:
     return " ".join(text.replace("│", " ").split())
 
 
+@pytest.mark.long
 def test_two_runs_of_two_models_are_compared_as_models_and_it_says_so(tmp_path: Path) -> None:
     a, b = (
         model_run(tmp_path / "a", {"x": [*GOOD[:10], None, None]}),
@@ -50,6 +51,7 @@ def test_two_judges_are_compared_on_the_same_pictures_and_it_says_so(tmp_path: P
     assert json.loads(told(a, b, "--json"))["question"] == "judges"
 
 
+@pytest.mark.long
 def test_all_models_of_one_run_are_compared_pair_by_pair_within_100_columns(tmp_path: Path) -> None:
     text = told(model_run(tmp_path / "run", MODELS), "--models")
     assert max(map(len, text.splitlines())) <= 100
@@ -83,6 +85,7 @@ def test_the_json_of_models_has_every_pair_with_its_interval_and_both_p_values(t
         assert IF in pair["criteria"]
 
 
+@pytest.mark.long
 def test_several_runs_of_several_models_are_pooled(tmp_path: Path) -> None:
     runs = [model_run(tmp_path / f"{name}", {name: rows}) for name, rows in MODELS.items()]
     assert len(json.loads(told(*runs, "--json"))["pairs"]) == 3
@@ -102,6 +105,7 @@ def test_markdown_goes_into_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "pairs.md").read_text("utf-8").startswith("# Editing models in run")
 
 
+@pytest.mark.long
 def test_only_some_of_the_edits_can_be_compared(tmp_path: Path) -> None:
     run = model_run(tmp_path / "run", MODELS, types=("Change Color", "Change OCR"))
     data = json.loads(told(run, "--json", "--where", "instruction_type=Change OCR"))

@@ -38,6 +38,7 @@ def complete(line: str, folder: Path, shell: str = "zsh", program: str = PROGRAM
     return [word.strip("\"'").replace("\\:", ":") for word in done.stdout.replace("(", " ").split()], done.stderr
 
 
+@pytest.mark.long
 def test_the_stored_table_is_up_to_date() -> None:
     assert build_table() == load_table(), "run: python -m editloupe.cli.completion"
 

@@ -49,6 +49,7 @@ def test_a_judged_edit_exits_with_0_and_prints_the_documented_json(
         assert verdict["usage"]["input_tokens"] == 200
 
 
+@pytest.mark.long
 def test_a_reply_that_was_cut_off_exits_with_3_and_says_what_to_do(
     pair: tuple[str, str], scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ def test_all_protocols_are_listed_with_metrics_inputs_and_source(capsys: pytest.
     assert "a number from 1 to 10; pictures: source, edited, (references), inputs; wordings: single, multi" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", PROTOCOLS, ids=lambda p: p.name)
 def test_one_protocol_is_shown_with_its_texts_and_formulas(known, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     assert run(["protocols", "show", known.name]) == 0

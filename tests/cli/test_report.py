@@ -38,6 +38,7 @@ def told(*arguments: str | Path) -> str:
     return result.stdout
 
 
+@pytest.mark.long
 def test_report_as_json_has_overall_by_type_and_coverage(run: Path) -> None:
     data = json.loads(told("report", run, "--format", "json"))
     assert {"value", "low", "high", "n"} <= data["overall"].keys()
@@ -45,6 +46,7 @@ def test_report_as_json_has_overall_by_type_and_coverage(run: Path) -> None:
     assert data["coverage"]["share"] == 1
 
 
+@pytest.mark.long
 def test_report_in_the_terminal_begins_with_the_answer(run: Path) -> None:
     text = told("report", run)
     assert text.index("Overall score") < text.index("How sure is that?") < text.index("Scores")
@@ -87,6 +89,7 @@ def test_figures_are_saved_for_a_paper(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "figures" / "confusion.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.long
 def test_several_runs_make_a_leaderboard(run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path / "other", [Line(f"e{n}", 4) for n in range(5)])
     data = json.loads(told("report", run, other, "--format", "json"))

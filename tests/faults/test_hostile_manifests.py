@@ -246,6 +246,7 @@ def test_a_hostile_benchmark_folder_gives_edits_or_one_sentence(layout: str, cou
     assert refused
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [pytest.param(150), pytest.param(2_000, marks=pytest.mark.slow)])
 def test_a_hostile_file_of_pairs_gives_pairs_or_one_sentence(count: int, tmp_path: Path) -> None:
     names = (
@@ -323,6 +324,7 @@ NO_URLS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", NO_URLS)
 def test_a_base_url_that_can_be_none_is_told_before_anything_is_sent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for spec in ("openai:gpt-4.1", "google_genai:gemini-2.5-pro"):

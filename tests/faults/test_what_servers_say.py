@@ -47,6 +47,7 @@ def test_what_the_user_must_mend_stops_at_once_with_the_servers_own_sentence(
     assert server.served == 1
 
 
+@pytest.mark.long
 def test_a_batch_without_budget_ends_with_2_and_files_nothing(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +159,7 @@ def test_a_length_under_the_wrong_name_is_sent_under_the_other(
     assert server.requests[-1].body["max_tokens"] == 500
 
 
+@pytest.mark.long
 def test_a_schema_that_is_refused_is_left_to_the_prompt(scripted: StartServer, asked: Callable[..., Judgement]) -> None:
     def script(request: Request) -> Reply:
         if "response_format" in request.body:

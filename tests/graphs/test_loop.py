@@ -152,6 +152,7 @@ def test_a_model_that_asks_for_tools_for_ever_is_forbidden_them_at_last_and_gave
     assert "turns are used up" in last.messages[-1].text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", PROVIDERS)
 def test_repairs_between_the_calls_do_not_change_how_endless_calls_end(judging: Judging, spec: str) -> None:
     def script(request: Request) -> Any:

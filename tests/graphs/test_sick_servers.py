@@ -23,6 +23,7 @@ def test_passing_faults_are_tried_again(judging: Judging, spec: str, bad: Any) -
     assert sum(step.attempts for step in judgement.traces[0].steps) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
 def test_a_server_that_stays_sick_leaves_the_edit_unjudged_within_sixty_requests(judging: Judging, spec: str) -> None:
     judgement, server = judging(fault(500), spec, criteria=None)

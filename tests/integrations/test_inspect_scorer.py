@@ -109,6 +109,7 @@ def test_a_picture_may_stand_in_the_words_of_the_output(run: RunTask, pair: tupl
     assert 0 <= score.value <= 1
 
 
+@pytest.mark.long
 def test_pictures_may_come_from_metadata(run: RunTask, tmp_path: Path) -> None:
     before, after = edit_pair(tmp_path)
     sample = Sample(input=INSTRUCTION, metadata={"source": str(before), "result": str(after), "say": INSTRUCTION})
@@ -116,6 +117,7 @@ def test_pictures_may_come_from_metadata(run: RunTask, tmp_path: Path) -> None:
     assert score.metadata["status"] == "judged"
 
 
+@pytest.mark.long
 def test_the_mean_of_the_criteria_that_are_named(run: RunTask, pair: tuple[str, str], scripted: StartServer) -> None:
     options = {"judge": "openai:gpt-4.1", "base_url": scripted(labels).openai_url, "criteria": ["visual_consistency"]}
     _, score = only(run([asked(pair[0])], [shown(ContentImage(image=pair[1]))], **options))

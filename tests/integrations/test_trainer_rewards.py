@@ -138,6 +138,7 @@ def test_verl_never_gets_a_number_that_nobody_gave(pair: tuple[Path, Path]) -> N
             assert told["judged"] == 0
 
 
+@pytest.mark.long
 def test_verl_opens_one_judge_for_all_samples(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from editloupe.integrations import trainer_rewards as rewards
 

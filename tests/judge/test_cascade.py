@@ -179,6 +179,7 @@ def test_a_calibration_of_another_judge_mode_or_wording_is_refused(scripted: Sta
         Judge(f"cascade:{trust}", mode="plain", **whole)
 
 
+@pytest.mark.long
 def test_a_stage_that_may_keep_nothing_is_not_asked(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(Wavering())
     none = calibration(server, SMALL, None)

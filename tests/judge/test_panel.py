@@ -70,6 +70,7 @@ def test_a_panel_in_a_batch_is_continued_and_a_member_judged_alone_is_not_paid_a
     assert (server.served, again.tally.held) == (9, 3)
 
 
+@pytest.mark.long
 def test_a_member_that_cannot_be_read_is_said_and_too_few_leave_the_edit_unjudged(
     scripted: StartServer, tmp_path: Path
 ) -> None:

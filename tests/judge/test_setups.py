@@ -133,6 +133,7 @@ def test_a_set_up_goes_before_the_environment_and_single_settings_before_the_set
     assert changed.tool_settings().max_regions == 5
 
 
+@pytest.mark.long
 def test_options_go_before_the_set_up_and_the_run_records_what_holds(
     edit: Edit, quick_paper: Path, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -319,6 +319,7 @@ def test_a_batch_of_edits_in_memory_is_kept_and_continued(pair: tuple[Path, Path
         assert {str(kept.edit.edited) for kept in run.edits()} == {str(edit.edited) for edit in edits()}
 
 
+@pytest.mark.long
 async def test_a_judge_on_an_event_loop_takes_them_too(pair: tuple[Path, Path]) -> None:
     edits = [Edit(source=Image.open(pair[0]), edited=textured(160, 120, n), instruction=INSTRUCTION) for n in range(4)]
     async with Judge("rules", mode="plain") as judge:

@@ -117,6 +117,7 @@ def test_a_missing_metric_leaves_the_item_without_a_score() -> None:
     assert score_overall({IF: 5, VQ: 5}, "ADD") is None
 
 
+@pytest.mark.long
 @given(st.sampled_from(TASKS), FIVE, FIVE, FIVE, FIVE)
 def test_the_overall_score_is_bounded_and_grows(kind: str, a: float, b: float, c: float, more: float) -> None:
     metrics = {IF: a, URC: b, VQ: c}

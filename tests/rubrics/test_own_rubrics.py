@@ -94,6 +94,7 @@ def test_a_bundled_rubric_can_be_reworded_and_keeps_its_labels(tmp_path: Path, s
     assert judge.question_spec(edit, "visual_consistency").key != plain.question_spec(edit, "visual_consistency").key
 
 
+@pytest.mark.long
 def test_the_command_line_takes_a_rubric_file(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,7 @@ def written(folder: Path, content: Any) -> Path:
     return path
 
 
+@pytest.mark.long
 @each_protocol
 def test_a_file_that_is_left_as_it_is_changes_no_word(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

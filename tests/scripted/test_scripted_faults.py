@@ -79,6 +79,7 @@ def test_a_server_told_its_keys_and_models_refuses_others(scripted: StartServer,
     assert model(scripted(say("ok"), keys=["test"], models=["gpt-4.1", "gemini-2.5-flash"]), provider).invoke("Hi").text
 
 
+@pytest.mark.long
 def test_the_time_to_wait_is_a_header_at_openai_and_a_detail_at_gemini(scripted: StartServer) -> None:
     error = _raised(scripted(fault(429, retry_after=0.25)), "openai")
     assert isinstance(error, openai.RateLimitError)

@@ -266,6 +266,7 @@ def test_gemini_refuses_a_history_that_lost_its_thought_signature(scripted: Star
     assert said.startswith("Function call is missing a thought_signature in functionCall parts.")
 
 
+@pytest.mark.long
 def test_arguments_that_are_not_json_reach_the_client(scripted: StartServer) -> None:
     server = scripted(broken_call("zoom_in_image", '{"bbox_2d": [1,'), say("ok"), broken_call("zoom_in_image", "{"))
     chat = model(server, "openai")

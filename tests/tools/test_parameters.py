@@ -77,6 +77,7 @@ def test_growing_keeps_the_box_and_stays_inside(case: tuple[Box, tuple[int, int]
         assert larger.size[1] >= min(least, picture[1])
 
 
+@pytest.mark.long
 @given(boxes_in_pictures(), sides, sides)
 def test_a_region_in_a_picture_of_another_size_lies_inside_it(
     case: tuple[Box, tuple[int, int]], width: int, height: int

@@ -93,6 +93,7 @@ def test_without_credentials_or_a_region_it_is_one_sentence(monkeypatch: pytest.
         Judge(SPEC)
 
 
+@pytest.mark.long
 def test_its_thoughts_go_back_and_are_shown(scripted: StartServer, edit: Edit) -> None:
     zoom = call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image").but(signature="c2ln")
     server = scripted(zoom, final("Wrong Action"))

@@ -168,6 +168,7 @@ def test_it_looks_with_function_calls_and_is_shown_what_the_tools_found(judging:
     assert "judge" in first.system.lower()
 
 
+@pytest.mark.long
 @every
 def test_it_looks_with_calls_written_in_its_text(judging: Judging, case: ProviderCase) -> None:
     judgement, server = judging(
@@ -200,6 +201,7 @@ def test_its_tokens_are_counted_as_it_reports_them(judging: Judging, case: Provi
     assert not judgement.notes
 
 
+@pytest.mark.long
 @every
 def test_a_reply_that_reached_its_length_is_no_answer(judging: Judging, case: ProviderCase) -> None:
     judgement, server = judging(
@@ -241,6 +243,7 @@ def test_limits_and_overload_are_waited_out(judging: Judging, case: ProviderCase
     assert len(server.requests) == len(trouble)
 
 
+@pytest.mark.long
 @every
 def test_a_limit_that_lasts_longer_than_anybody_waits_is_no_verdict(judging: Judging, case: ProviderCase) -> None:
     judgement, server = judging(case, [fault(429, retry_after=4000)], mode="plain")

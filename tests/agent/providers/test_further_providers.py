@@ -97,6 +97,7 @@ def test_ollama_s_options_are_the_user_s(scripted: StartServer, edit: Edit) -> N
     assert body["options"]["temperature"] == 0.0
 
 
+@pytest.mark.long
 def test_ollama_s_thoughts_are_shown(scripted: StartServer, edit: Edit) -> None:
     zoom = call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image").but(signature="x")
     server = scripted(zoom, final("Wrong Action"))
@@ -144,6 +145,7 @@ def test_azure_needs_its_key_whatever_the_address(monkeypatch: pytest.MonkeyPatc
         Judge(AZURE, base_url="http://127.0.0.1:1")
 
 
+@pytest.mark.long
 def test_tracers_are_told_neither_key_nor_address() -> None:
     from langchain_ollama import ChatOllama
     from langchain_openai import AzureChatOpenAI

@@ -54,6 +54,7 @@ def test_with_the_installed_client_there_is_nothing_to_say(monkeypatch: pytest.M
         assert judge.notes == ()
 
 
+@pytest.mark.long
 def test_a_tracer_is_told_neither_key_nor_address() -> None:
     client: Any = hide_address(ChatGoogleGenerativeAI)
     model = client(model="gemini-3-pro", google_api_key="AIza-secret-123", base_url="http://localhost:1/hidden")

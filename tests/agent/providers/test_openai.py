@@ -40,6 +40,7 @@ def test_the_length_limit_is_sent_together_with_a_schema(scripted: StartServer, 
     assert body["response_format"]["type"] == "json_schema"
 
 
+@pytest.mark.long
 def test_opening_a_model_gives_no_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     for options in ({}, {"base_url": "http://localhost:8000/v1"}):
         for model in ("gpt-5.1", "gpt-4.1", "o3", "qwen2.5-vl-7b", "gpt-5-pro"):

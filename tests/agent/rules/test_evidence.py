@@ -16,6 +16,7 @@ def shifted(picture: Pixels, dx: int, dy: int) -> Pixels:
     return np.roll(picture, (dy, dx), axis=(0, 1))
 
 
+@pytest.mark.long
 def test_an_untouched_target_is_at_the_source_and_a_done_one_at_the_reference() -> None:
     untouched = crops.measure(SOURCE, SOURCE, REFERENCE, BOX)
     done = crops.measure(SOURCE, REFERENCE, REFERENCE, BOX)
@@ -52,6 +53,7 @@ PLACES = ((60, 60), (200, 60), (120, 200))
 BOXES = [(x - 20, y - 20, x + 20, y + 20) for x, y in PLACES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("edited", "expected"),
     [

@@ -39,6 +39,7 @@ def label(message: AIMessage) -> str:
     return str(message.content).split("<Start Final Answer>")[1].split("</Start Final Answer>")[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("edited", "expected"),
     [
@@ -164,6 +165,7 @@ def test_the_same_input_gives_the_same_verdict_and_costs_no_tokens(tmp_path: Pat
     assert all(verdict.usage.input_tokens == verdict.usage.output_tokens == 0 for verdict in first)
 
 
+@pytest.mark.long
 def test_every_verdict_says_how_sure_it_is(tmp_path: Path) -> None:
     verdicts = Judge("rules", mode="oracle").judge(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE))).verdicts
     assert len(verdicts) == 2

@@ -49,6 +49,7 @@ def data_url(album: Album, sha: str) -> str:
     return f"data:{wire.media_type};base64,{wire.base64.decode()}"
 
 
+@pytest.mark.long
 async def test_the_wire_carries_what_chat_openai_sends_with_the_pictures_written_out(scripted: StartServer) -> None:
     server = scripted(say("fine"), say("fine"))
     album, (first, second) = album_of(10, 200)

@@ -136,6 +136,7 @@ def test_a_changed_rubric_is_judged_beside_the_first_and_only_where_it_changed(
     assert len(asked) == 4
 
 
+@pytest.mark.long
 def test_repeats_have_replies_of_their_own_and_a_spread(scripted: StartServer, tmp_path: Path) -> None:
     given = Counter[str]()
 
@@ -279,6 +280,7 @@ def test_a_dry_run_writes_nothing_asks_nothing_and_learns_from_what_was_judged(
     assert server.served == before
 
 
+@pytest.mark.long
 def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,6 +296,7 @@ def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
     assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
 
 
+@pytest.mark.long
 def test_a_judge_that_raises_on_one_edit_does_not_end_the_run(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +313,7 @@ def test_a_judge_that_raises_on_one_edit_does_not_end_the_run(
     assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
 
 
+@pytest.mark.long
 def test_a_full_disk_ends_the_run_with_an_error_and_not_in_silence(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,6 +196,7 @@ def test_what_is_shown_otherwise_is_said_before_it_is_paid_again(
     assert server.served == 6, "the verdicts about the edit without the hint are still there"
 
 
+@pytest.mark.long
 def test_the_same_picture_of_two_models_is_asked_about_once(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.copytree(FIXTURE, tmp_path / "kept"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("run", "options", "held"), RUNS, ids=[name for name, *_ in RUNS])
 def test_the_same_command_continues_the_run_and_judges_nothing_again(
     run: str, options: list[str], held: int, kept: Path, capsys: pytest.CaptureFixture[str]
@@ -43,6 +44,7 @@ def test_the_same_command_continues_the_run_and_judges_nothing_again(
     assert "changed" not in printed.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("run", "options", "held"), RUNS, ids=[name for name, *_ in RUNS])
 def test_verdicts_traces_and_replies_are_readable(
     run: str, options: list[str], held: int, kept: Path, capsys: pytest.CaptureFixture[str]

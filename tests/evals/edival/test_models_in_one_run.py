@@ -136,6 +136,7 @@ def test_of_a_picture_that_was_made_again_the_last_form_counts_and_is_told(place
     assert any("in an earlier form too" in note for note in found.notes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -161,6 +162,7 @@ def test_folders_that_cannot_be_meant_are_one_sentence(
     assert not (place.root / "run").exists()
 
 
+@pytest.mark.long
 def test_an_unknown_configuration_is_told_with_those_there_are(place: Place) -> None:
     assert place.evaluate(*place.of("none"), "--criterion", "visual_quality") == 0
     with pytest.raises(UserError, match='has no configuration "other"; it has'):

@@ -71,6 +71,7 @@ def test_a_trace_names_its_forks_and_shows_one_beside_it(
     assert command(["trace", str(kept.run), "patch", "--fork", "7"]) == 2
 
 
+@pytest.mark.long
 def test_a_run_of_somebody_else_does_not_say_where_the_key_goes(keep: Keep, capsys: pytest.CaptureFixture[str]) -> None:
     kept = keep()
     about = (kept.run / "run.json").read_text()

@@ -223,6 +223,7 @@ def test_other_words_for_the_rubric_are_asked_from_the_step_on(keep: Keep, tmp_p
     assert len(kept.more) == 2
 
 
+@pytest.mark.long
 def test_other_tool_settings_hold_for_a_call_that_is_carried_out_again(keep: Keep) -> None:
     kept = keep()
     made = kept.fork(1, again=[1], other=JudgeChange(tools={"overview": True}))
@@ -244,6 +245,7 @@ def test_a_text_call_with_another_box_is_written_anew(keep: Keep) -> None:
     assert made.trace.steps[0].thought == "I look."
 
 
+@pytest.mark.long
 def test_a_trace_without_kept_replies_is_put_together_from_its_steps(
     keep: Keep, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -295,6 +297,7 @@ class TestTwoQuestions:
             **options,
         )
 
+    @pytest.mark.long
     def test_the_second_is_asked_again_without_the_first(self, keep: Keep) -> None:
         kept = self.kept(keep)
         assert len(kept.first) == 2
@@ -304,12 +307,14 @@ class TestTwoQuestions:
         assert [step.index for step in made.trace.steps] == [0, 1]
         assert made.outcome.status == "judged"
 
+    @pytest.mark.long
     def test_a_fork_of_the_first_asks_the_second_too(self, keep: Keep) -> None:
         kept = self.kept(keep)
         (made,) = fork(kept.run, "patch", self.CRITERION, 1)
         assert len(kept.more) == 2
         assert made.outcome.status == "judged"
 
+    @pytest.mark.long
     def test_a_list_made_by_the_tool_is_taken_as_it_was(self, keep: Keep) -> None:
         kept = self.kept(keep, settings=JudgeSettings(differences="tool"))
         (made,) = fork(kept.run, "patch", self.CRITERION, 2)

@@ -183,6 +183,7 @@ def test_a_dlebench_sample_that_says_two_things_is_told_with_its_line(
     assert str(caught.value).startswith(f"m.jsonl, line 1: {sentence}")
 
 
+@pytest.mark.long
 def test_edits_are_streamed_and_none_is_kept(tmp_path: Path, out: Path) -> None:
     path = manifest(tmp_path, *({"id": f"e{n}"} for n in range(200)))
     touch(out / "a/e0.png", out / "b/e0.png")

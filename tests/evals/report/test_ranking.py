@@ -85,6 +85,7 @@ def test_models_with_other_cases_are_said_to_have_them(tmp_path: Path) -> None:
     assert any("do not have the same cases (good 12, fair 8)" in note for note in report.notes)
 
 
+@pytest.mark.long
 def test_runs_of_one_model_each_are_ranked_on_their_shared_cases(tmp_path: Path) -> None:
     board = board_of(*(model_run(tmp_path / f"run-{name}", {name: rows}) for name, rows in EDITORS.items()))
     assert board.answer.startswith("Best of 3 editing models: good with 100.0")

@@ -91,6 +91,7 @@ def test_a_report_begins_with_the_answer_and_how_sure_it_is(report: Report) -> N
     assert "they share no source and instruction" in " ".join(text.replace("│", " ").split())
 
 
+@pytest.mark.long
 def test_json_has_the_promised_keys_and_no_nan(report: Report) -> None:
     text = report.model_dump_json()
     data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
@@ -142,6 +143,7 @@ def test_hostile_texts_stay_texts_everywhere(tmp_path: Path) -> None:
     assert r"\|" in markdown
 
 
+@pytest.mark.long
 def test_markdown_tables_have_as_many_cells_as_columns(report: Report) -> None:
     wide = 0
     for line in as_markdown(build_blocks(report)).splitlines():
@@ -228,6 +230,7 @@ def test_without_human_labels_the_report_says_that_nothing_is_known_about_trust(
     assert any(sentence.startswith("No human labels") for sentence in report.certainty)
 
 
+@pytest.mark.long
 def test_the_methods_are_read_from_the_run(tmp_path: Path) -> None:
     described = Judge("rules", mode="oracle").describe()
     described |= {"spec": "openai:gpt-5.1", "base_url": "http://127.0.0.1:8000/v1"}
@@ -286,6 +289,7 @@ def test_overlapping_intervals_do_not_settle_an_order(tmp_path: Path) -> None:
     assert "the order among them is not settled" in board.answer
 
 
+@pytest.mark.long
 def test_runs_of_different_judges_are_not_read_as_a_ranking_of_editors(tmp_path: Path) -> None:
     a = make_run(tmp_path / "a", lines())
     b = make_run(tmp_path / "b", lines(), judge="rules")

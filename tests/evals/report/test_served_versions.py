@@ -58,6 +58,7 @@ def test_every_table_says_so(moved: Path, tmp_path: Path, capsys: pytest.Capture
             assert "A judge was served in several versions, see above." in told
 
 
+@pytest.mark.long
 def test_two_runs_of_different_versions_say_so_when_they_are_compared(scripted: StartServer, tmp_path: Path) -> None:
     from editloupe.evals.stats.scores.run_table import find_warnings
 

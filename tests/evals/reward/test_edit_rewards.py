@@ -43,6 +43,7 @@ def pairs(tmp_path: Path) -> Path:
     return write_pairs(tmp_path)
 
 
+@pytest.mark.long
 def test_pointwise_the_winner_must_score_strictly_higher_and_a_tie_equal(pairs: Path, scripted: StartServer) -> None:
     report = judge_pairs(load_pairs(pairs), open_judge(scripted(fair)))
     assert report.overall.share == 1
@@ -55,6 +56,7 @@ def test_pointwise_the_winner_must_score_strictly_higher_and_a_tie_equal(pairs: 
     assert [result.decision for result in report.results] == ["winner", "winner", "winner", "tie"]
 
 
+@pytest.mark.long
 def test_pairwise_both_orders_are_asked_and_a_fair_judge_agrees_with_itself(pairs: Path, scripted: StartServer) -> None:
     server = scripted(fair)
     report = judge_pairs(load_pairs(pairs), open_judge(server), "pairwise")

@@ -114,6 +114,7 @@ async def test_all_that_is_said_of_an_edit_reaches_the_judge(
     assert [one["criterion"] for one in result.structured_content["verdicts"]] == ["instruction_following"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("reply", "reason"), [(say("I would rather not say."), "unreadable_answer"), (fault(500), "model_error")]
 )

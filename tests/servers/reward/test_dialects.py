@@ -82,6 +82,7 @@ def test_unirl_gets_results_errors_and_its_identities_back(served: Running) -> N
     assert len(answer["identities"]) == 3
 
 
+@pytest.mark.long
 def test_flow_factory_gets_rewards_and_an_error_where_one_is_missing(served: Running) -> None:
     body = {
         "prompt": [INSTRUCTION],
@@ -135,6 +136,7 @@ def test_openrlhf_gets_lists_and_null_where_there_is_no_reward(served: Running) 
     assert "errors" not in whole
 
 
+@pytest.mark.long
 def test_our_own_dialect_has_verdicts_with_their_rationale(served: Running) -> None:
     sent = [
         own(4, id="mine"),
@@ -189,6 +191,7 @@ def test_a_body_that_is_no_request_is_one_sentence(served: Running, path: str, b
     assert "the file" not in answer.json()["error"]
 
 
+@pytest.mark.long
 def test_edit_r1_sends_bytes_and_gets_scores(served: Running) -> None:
     sent = {
         "ref_images": [png(0), png(0)],

@@ -41,6 +41,7 @@ class Gate:
         return labelled(request)
 
 
+@pytest.mark.long
 def test_the_same_edit_is_judged_once_in_a_batch_at_the_same_time_and_later(scripted: StartServer) -> None:
     gate = Gate()
     model = scripted(gate, log=False)
@@ -114,6 +115,7 @@ async def test_scores_that_are_remembered_have_a_limit(scripted: StartServer) ->
     assert "editloupe_remembered_edits 3\n" in scorer.metrics.text()
 
 
+@pytest.mark.long
 async def test_an_old_edit_asked_with_more_new_ones_than_are_remembered_keeps_its_score(scripted: StartServer) -> None:
     model = scripted(labelled, log=False)
     async with asking(model) as judge:
@@ -125,6 +127,7 @@ async def test_an_old_edit_asked_with_more_new_ones_than_are_remembered_keeps_it
     assert model.served == 10
 
 
+@pytest.mark.long
 async def test_the_score_that_was_used_longest_ago_is_forgotten_first(scripted: StartServer) -> None:
     async with asking(scripted(labelled, log=False)) as judge:
         scorer = EditScorer(judge, RewardServerSettings(remember=2))

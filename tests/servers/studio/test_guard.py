@@ -137,6 +137,7 @@ def test_texts_of_models_files_and_manifests_are_shown_as_text(studio: OpenStudi
         assert "<img src=x" not in page
 
 
+@pytest.mark.long
 def test_an_upload_is_limited_and_opened_safely(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio()
     assert client.post("/uploads", content=b"x", headers={"content-length": str(UPLOAD_BYTES + 1)}).status_code == 413

@@ -191,6 +191,7 @@ def test_labels_may_go_to_a_file_of_their_own(studio: OpenStudio, tmp_path: Path
     assert not (run / "labels.jsonl").exists()
 
 
+@pytest.mark.long
 def test_the_page_begins_with_the_first_edit_that_is_not_labelled(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio(runs=(many_edits(tmp_path, 3),))
     for criterion in LABELS:

@@ -34,6 +34,7 @@ def links(page: str) -> list[str]:
     return [link.replace("&amp;", "&") for link in re.findall(r'class="row-link" href="([^"]*)"', page)]
 
 
+@pytest.mark.long
 def test_a_row_leads_to_the_verdict_of_its_model_and_judge(studio: OpenStudio, run: Path) -> None:
     client = studio(runs=(run,))
     names = re.findall(r'<option value="([0-9a-f]{16})" (selected)?>([^<]*)', client.get("/runs/run").text)

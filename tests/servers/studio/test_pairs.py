@@ -26,6 +26,7 @@ def pairs(tmp_path: Path) -> Path:
     return out
 
 
+@pytest.mark.long
 def test_a_person_rates_then_chooses_and_never_learns_whose_the_candidates_are(pairs: Path, studio: OpenStudio) -> None:
     client = studio(pairs=(pairs,))
     assert client.get("/").headers["location"] == "/pairs"

@@ -105,6 +105,7 @@ def test_a_trace_is_handed_out_as_one_file(client: TestClient) -> None:
     assert client.get(unescape(link[1]).replace("repeat=0", "repeat=7")).status_code == 404
 
 
+@pytest.mark.long
 def test_two_runs_are_one_list_that_opens_both_traces(studio: OpenStudio, tmp_path: Path) -> None:
     first = write_run(tmp_path / "first", TOLD)
     second = write_run(tmp_path / "second", [Told("a", "Flawless Execution", picture=1), Told("c", picture=3)], "rules")

@@ -115,6 +115,7 @@ def test_a_calibration_round_is_shared_and_the_rest_is_split(studio: OpenStudio,
     assert editloupe(["label-queue", str(run), "--budget", "7", "--annotator", "Ana", "--out", str(queue)]) == 2
 
 
+@pytest.mark.long
 def test_a_random_subset_is_kept_as_a_queue_with_its_probabilities(studio: OpenStudio, tmp_path: Path) -> None:
     run = many_edits(tmp_path, 12)
     client = studio(runs=(run,))
@@ -280,6 +281,7 @@ def test_corrected_scores_take_the_queue_that_the_studio_was_started_with(studio
     assert "drawn by ours.jsonl" in unescape(studio(runs=(run,), queues=(queue,)).get("/runs/run/corrected").text)
 
 
+@pytest.mark.long
 def test_names_that_look_the_same_are_one_annotator(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio(runs=(many_edits(tmp_path, 3),))
     for name in ("Ana", "Ana\u200b", "\u202eAna "):

@@ -197,6 +197,7 @@ def grainy(picture: Picture, seed: int) -> Picture:
     return clipped(picture + (15.0 / grain.std()) * grain[..., None])
 
 
+@pytest.mark.long
 def test_texture_made_anew_is_noise_and_an_object_in_it_is_not() -> None:
     picture = cv2.GaussianBlur(photo("coffee"), (0, 0), 8.0)
     first, second = grainy(picture, 1), grainy(with_disc(picture, (300, 300), 40, (30, 30, 250)), 2)

@@ -169,6 +169,7 @@ def in_languages(run: Path) -> RunTable:
     return replace(table, protocol="wiseedit", rows=tuple(rows))
 
 
+@pytest.mark.long
 def test_languages_that_a_paper_keeps_apart_are_compared_apart(tmp_path: Path) -> None:
     """In English x is better, in Chinese y: one number of both would say that they are the same."""
     high, low = (4, 4), (1, 1)

@@ -77,6 +77,7 @@ def test_a_judge_that_is_right_when_it_is_sure_is_kept_there(tmp_path: Path) -> 
     assert not found.keeps("another", 0.99)
 
 
+@pytest.mark.long
 def test_where_no_threshold_passes_nothing_is_kept_and_the_reason_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,6 +86,7 @@ def test_labels_that_are_all_the_same_give_no_number(tmp_path: Path) -> None:
     assert found.why == "all 30 labels are the same, so they do not say how far others would vary"
 
 
+@pytest.mark.long
 def test_labels_picked_by_hand_are_said_to_be_unlike_the_rest(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path, edits=200, models=("x",))
     table = read_run_table(run)
@@ -111,6 +112,7 @@ def test_labels_of_a_queue_are_weighed_by_their_probability_and_others_left_out(
     assert any(note.startswith("5 labelled edits are not in the queue") for note in found.notes)
 
 
+@pytest.mark.long
 def test_a_queue_of_another_run_is_refused(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path)
     other = make_run(tmp_path / "other", [Line(f"o{n}", 1 + n % 4) for n in range(30)])

@@ -85,6 +85,7 @@ def test_of_a_manifest_that_nobody_judged_labelled_edits_are_not_drawn_either(
     assert "nothing is left to label" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_queue_survives_its_file_and_one_without_its_first_line_is_refused(tmp_path: Path) -> None:
     table = read_run_table(kind_judge(tmp_path)[0])
     queue, _ = draw_queue(table, 20, labelled=[row.name for row in table.rows[:7]])

@@ -138,6 +138,7 @@ def test_a_run_whose_paper_is_gone_is_reported_with_the_plain_tables(
         Judge("rules", protocol="sketchbench")
 
 
+@pytest.mark.long
 def test_a_run_of_rubric_files_has_no_paper_and_nothing_to_say_about_that(
     package: Path, tmp_path: Path, scripted: StartServer
 ) -> None:
@@ -242,6 +243,7 @@ def test_the_last_one_registered_under_a_name_holds(paper: Paper) -> None:
     assert papers()[len(registry.PAPERS) :] == (again,)
 
 
+@pytest.mark.long
 def test_a_paper_may_read_sample_files_and_folders_both(
     paper: Paper, benchmark: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

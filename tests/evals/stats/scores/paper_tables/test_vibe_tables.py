@@ -82,6 +82,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_every_cell_of_table_1(run: Path) -> None:
     found = tables(run)[TABLE_1]
     of_a = {task: 10.0 * place + 4 for place, task in enumerate(NAMES)}
