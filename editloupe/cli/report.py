@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -96,6 +97,7 @@ def report(
     resampling = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
     tables = [read_run_table(run, protocol, configuration) for run in dict.fromkeys(runs)]
+    gc.freeze()  # the tables live until the process ends, so later collections need not walk through them
     _check_columns(by or (), tables)
     if queue and (not corrected or len(tables) > 1):
         raise UserError(

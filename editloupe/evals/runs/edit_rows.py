@@ -212,6 +212,8 @@ class _Facts(TypedDict):
 
 
 _FACTS: TypeAdapter[_Facts] = TypeAdapter(_Facts)
+_FIELDS = set(Edit.model_fields)
+"""The set fields of every stored edit. One set for all edits saves memory."""
 
 
 def parse_edit(text: Any) -> Edit:
@@ -227,7 +229,7 @@ def parse_edit(text: Any) -> Edit:
     if not facts["id"] or not facts["instruction"].strip():
         return Edit.model_validate_json(text, context=STORED)
     facts["source"], facts["edited"] = _path(facts["source"]), Path(facts["edited"])
-    return Edit.model_construct(**facts)
+    return Edit.model_construct(_FIELDS, **facts)
 
 
 def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> StoredEdit | None:

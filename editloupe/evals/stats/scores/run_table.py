@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -393,7 +395,24 @@ def read_run_table(
     if not isinstance(run, Run):
         with Run.open(run) as opened:
             return read_run_table(opened, protocol, configuration)
-    return _read(run, choose_configuration(run, protocol, configuration))
+    with pause_collection():
+        return _read(run, choose_configuration(run, protocol, configuration))
+
+
+@contextmanager
+def pause_collection() -> Iterator[None]:
+    """Pause the cyclic garbage collector while many records are read. A collector that is switched off stays off.
+
+    Every collection walks through all records read so far, and none of them is garbage. Together with `gc.freeze` after it,
+    this saves `report` on 20 000 edits by 5 models a fifth of its time (`benchmarks/report.py`).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def read_configuration_table(run: Run, name: str, for_means: bool = False) -> RunTable | None:
