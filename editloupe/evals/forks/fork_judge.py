@@ -76,7 +76,7 @@ def reopen_judge(kept: StoredTrace, other: JudgeChange, change: StepChange, repl
 def _address(kept: StoredTrace, spec: str) -> str | None:
     """Return the address of the parent's judge; None if another judge continues.
 
-    The run may be from somebody else, and the API key is sent to the address. So an address that is neither on this machine
+    The run may come from another person, and the API key is sent to the address. So an address that is neither on this machine
     nor in the user's environment has to be given again.
     """
     address = kept.described.get("base_url")
