@@ -217,3 +217,16 @@ def verb(number: int, singular: str, plural: str) -> str:
     ('is', 'are')
     """
     return singular if number == 1 else plural
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration.
+
+    >>> format_duration(42), format_duration(3700)
+    ('42 s', '1 h 2 min')
+    """
+    rounded = round(seconds)
+    if rounded < 100:
+        return f"{rounded} s"
+    hours, minutes = divmod(round(rounded / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -15,14 +15,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from editloupe._util.text import for_json, format_command, format_trace_command, number_of, one_line, verb
+from editloupe._util.text import (
+    for_json,
+    format_command,
+    format_duration,
+    format_trace_command,
+    number_of,
+    one_line,
+    verb,
+)
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import expand_options
 from editloupe.cli.otel import Otel, send_spans
 from editloupe.cli.output import tell
 from editloupe.evals.batch.batch import Batch, Edits, Ending, OpenJudge, dry_run, judge_batch
 from editloupe.evals.batch.planner import RejudgePolicy
-from editloupe.evals.batch.progress import AssumeUsage, Forecast, assume_usage, format_duration
+from editloupe.evals.batch.progress import AssumeUsage, Forecast, assume_usage
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.cases import with_untouched

@@ -44,6 +44,11 @@ class JudgeLifecycle:
         self._closed = False
         self._release = weakref.finalize(self, _release, self._loop_thread, chat)
 
+    @property
+    def closed(self) -> bool:
+        """True after `close` or `aclose`."""
+        return self._closed
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the judge's own thread and return its result. Works inside and outside an event loop."""
         try:
@@ -231,6 +236,11 @@ class BaseJudge(ABC):
             traces=tuple(sorted(traces, key=lambda trace: order.index(trace.criterion))),
             notes=self.notes,
         )
+
+    @property
+    def closed(self) -> bool:
+        """True after `close` or `aclose`."""
+        return self._lifecycle.closed
 
     def close(self) -> None:
         """End running tasks, the background thread, the tools' threads and the connections. Can be called again."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -14,13 +12,14 @@ from editloupe.agent.chat_interface import ReplyStore, StepWatcher
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.attachments import wire_limits
 from editloupe.agent.transport.errors import clean
-from editloupe.agent.transport.rate_limits import RateLimiter, with_request_limit
+from editloupe.agent.transport.rate_limits import RateLimiter
 from editloupe.agent.transport.secrets import redact_url as shown_address
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, decide_criterion
 from editloupe.graphs.engines import tool_notes
 from editloupe.graphs.forking import ForkPlan, fork_edit
-from editloupe.judge.base_judge import BaseJudge, JudgeLifecycle, edits_at_once
+from editloupe.judge.base_judge import BaseJudge, JudgeLifecycle
+from editloupe.judge.edit_batches import iterate, judge_edits
 from editloupe.judge.panels import Ask, JudgeAnswers, PanelRunner
 from editloupe.judge.plans import (
     Cascade,
@@ -334,67 +333,62 @@ class Judge(BaseJudge):
 
     __call__ = judge
 
-    async def abatch(self, edits: Iterable[Edit], concurrency: int = 32) -> AsyncGenerator[Judgement, None]:
-        """Judge many edits and yield judgements as they finish. Edits are read from the iterable as slots become free.
+    def batch(
+        self, edits: Iterable[Edit], concurrency: int = 32, *, progress: bool = False
+    ) -> Generator[Judgement, None, None]:
+        """Judge many edits and yield a judgement per edit, in the order of the edits.
 
-        To leave early, wrap the generator in `contextlib.aclosing`, so that running requests end at once. An edit with a
-        missing or broken input ends unjudged.
+        Edits are read from the iterable as slots become free, and finished judgements wait in a bounded buffer until it is
+        their turn. An edit with a missing or broken input ends unjudged. Leaving the loop early ends running requests.
 
         Args:
             edits: The edits to judge.
             concurrency: The number of requests in flight, at most.
+            progress: Print the number of finished edits and the time left on standard error.
 
         Raises:
-            UserError: If the judge cannot be asked at all (a wrong key, an unknown model).
+            UserError: If the judge cannot be asked at all (a wrong key, an unknown model), or is closed before the last
+                judgement was read.
         """
-        if concurrency < 1:
-            raise UserError(f"concurrency is the number of requests in flight, at least 1, not {concurrency}")
-        source, places = iter(edits), edits_at_once(self.spec, len(self.criteria), concurrency)
-        limited = with_request_limit(concurrency)
-        under_way: set[asyncio.Task[Judgement]] = set()
-        try:
-            while True:
-                while len(under_way) < places and (edit := next(source, None)) is not None:
-                    under_way.add(asyncio.create_task(self.ajudge(edit, strict=False), context=limited.copy()))
-                if not under_way:
-                    return
-                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    under_way.discard(task)
-                    yield task.result()
-        finally:
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+        return iterate(self, judge_edits(self, edits, concurrency, True, progress))
 
-    def batch(self, edits: Iterable[Edit], concurrency: int = 32) -> Generator[Judgement, None, None]:
-        """Judge many edits and yield judgements as they finish. Leaving the loop early ends running requests.
+    def batch_as_completed(
+        self, edits: Iterable[Edit], concurrency: int = 32, *, progress: bool = False
+    ) -> Generator[Judgement, None, None]:
+        """Judge many edits as `batch` does, and yield judgements as they finish. `judgement.edit` is the edit of each.
 
         Args:
             edits: The edits to judge.
             concurrency: The number of requests in flight, at most.
+            progress: Print the number of finished edits and the time left on standard error.
         """
-        judgements = self.abatch(edits, concurrency)
-        waiting: asyncio.Task[Any] | None = None
+        return iterate(self, judge_edits(self, edits, concurrency, False, progress))
 
-        async def following() -> Judgement | None:
-            nonlocal waiting
-            waiting = asyncio.current_task()
-            return await anext(judgements, None)
+    def abatch(
+        self, edits: Iterable[Edit], concurrency: int = 32, *, progress: bool = False
+    ) -> AsyncGenerator[Judgement, None]:
+        """Judge many edits as `batch` does, without blocking the event loop.
 
-        async def leave() -> None:
-            if waiting is not None and not waiting.done():  # Ctrl-C, which may come before or after it was cancelled
-                if not waiting.cancelling():
-                    waiting.cancel()
-                await asyncio.wait([waiting])
-            await judgements.aclose()
+        To leave early, wrap the generator in `contextlib.aclosing`, so that running requests end at once.
 
-        try:
-            while (judgement := self._lifecycle.run(following())) is not None:
-                yield judgement
-        finally:
-            with suppress(UserError):  # the judge was closed, which ended everything
-                self._lifecycle.run(leave())
+        Args:
+            edits: The edits to judge.
+            concurrency: The number of requests in flight, at most.
+            progress: Print the number of finished edits and the time left on standard error.
+        """
+        return judge_edits(self, edits, concurrency, True, progress)
+
+    def abatch_as_completed(
+        self, edits: Iterable[Edit], concurrency: int = 32, *, progress: bool = False
+    ) -> AsyncGenerator[Judgement, None]:
+        """Judge many edits as `abatch` does, and yield judgements as they finish. `judgement.edit` is the edit of each.
+
+        Args:
+            edits: The edits to judge.
+            concurrency: The number of requests in flight, at most.
+            progress: Print the number of finished edits and the time left on standard error.
+        """
+        return judge_edits(self, edits, concurrency, False, progress)
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
         """Return the criteria by which this edit is judged; all of them if the edit lacks the field that decides it."""

@@ -183,6 +183,18 @@ def test_a_closed_judge_says_so_and_closing_again_does_nothing(edit: Edit) -> No
         asyncio.run(judge.ajudge(edit))
 
 
+def test_a_batch_read_after_its_judge_was_closed_says_how_to_read_it(edit: Edit) -> None:
+    sentence = r"^this judge is closed; read its batches before that, for instance with list\(judge.batch\(edits\)\)"
+    with Judge("rules", mode="plain") as judge:
+        unread, begun, unread_async = judge.batch([edit]), judge.batch(many(edit, 3)), judge.abatch([edit])
+        next(begun)
+    for judgements in (unread, begun):
+        with pytest.raises(UserError, match=sentence):
+            list(judgements)
+    with pytest.raises(UserError, match=sentence):
+        asyncio.run(anext(unread_async))
+
+
 @pytest.mark.long
 def test_what_a_batch_left_early_had_under_way_has_ended_with_it(
     edit: Edit, scripted: StartServer, caplog: pytest.LogCaptureFixture
@@ -250,7 +262,7 @@ def test_a_program_that_leaves_a_batch_early_ends_at_once(
         f"judge = Judge('openai:gpt-4.1', base_url={server.openai_url!r}, mode='plain',"
         " criteria=['instruction_following'])\n"
         "edits = (edit.model_copy(update={'id': str(n)}) for n in range(100))\n"
-        f"for judgement in judge.batch(edits, concurrency=4):\n    break\n{ending}\n"
+        f"for judgement in judge.batch_as_completed(edits, concurrency=4):\n    break\n{ending}\n"
     )
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
     assert done.returncode == (3 if "SystemExit" in ending else 0), done.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged, UserError, Verdict
+from editloupe.judge.edit_batches import BUFFER, EditProgress
 from editloupe.pictures.decode import hash_file
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
@@ -36,6 +39,79 @@ async def test_judge_works_inside_and_outside_a_running_loop(edit: Edit, scripte
     assert [v.criterion for v in outside.verdicts] == ["instruction_following", "visual_consistency"]
 
 
+def numbered(edit: Edit, count: int) -> list[Edit]:
+    """The same pictures under other ids and instructions; the instruction names the number."""
+    return [edit.model_copy(update={"id": str(n), "instruction": f"Paint patch {n}."}) for n in range(count)]
+
+
+def slow_first(request: Request) -> Any:
+    return labelled(request).after(0.4 if "Paint patch 0." in request.text else 0.0)
+
+
+def test_a_batch_keeps_the_order_of_its_edits_and_another_yields_them_as_they_finish(
+    edit: Edit, scripted: StartServer
+) -> None:
+    server = scripted(slow_first)
+    with Judge("openai:gpt-4.1", base_url=server.openai_url, mode="plain") as judge:
+        in_order = [judgement.edit.id for judgement in judge.batch(numbered(edit, 4), concurrency=8)]
+        finished = [judgement.edit.id for judgement in judge.batch_as_completed(numbered(edit, 4), concurrency=8)]
+    assert in_order == ["0", "1", "2", "3"]
+    assert sorted(finished) == in_order
+    assert finished[-1] == "0"
+
+
+async def test_asynchronous_batches_keep_the_order_or_yield_as_they_finish(edit: Edit, scripted: StartServer) -> None:
+    server = scripted(slow_first)
+    async with Judge("openai:gpt-4.1", base_url=server.openai_url, mode="plain") as judge:
+        in_order = [judgement.edit.id async for judgement in judge.abatch(numbered(edit, 4), 8)]
+        finished = [judgement.edit.id async for judgement in judge.abatch_as_completed(numbered(edit, 4), 8)]
+    assert in_order == ["0", "1", "2", "3"]
+    assert finished[-1] == "0"
+
+
+def test_a_slow_first_edit_holds_back_a_bounded_number_of_others(edit: Edit, scripted: StartServer) -> None:
+    taken = []
+
+    def edits() -> Iterator[Edit]:
+        for each in numbered(edit, 60):
+            taken.append(each.id)
+            yield each
+
+    server = scripted(lambda request: labelled(request).after(0.6 if "Paint patch 0." in request.text else 0.0))
+    with Judge("openai:gpt-4.1", base_url=server.openai_url, mode="plain") as judge:
+        judgements = judge.batch(edits(), concurrency=4)
+        assert next(judgements).edit.id == "0"
+        assert 4 < len(taken) <= BUFFER * 4
+        judgements.close()
+
+
+def test_progress_goes_to_standard_error_and_counts_what_is_unjudged(
+    edit: Edit, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = edit.model_copy(update={"edited": tmp_path / "none.png"})
+    with Judge("openai:gpt-4.1", base_url=scripted(labelled).openai_url, mode="plain") as judge:
+        list(judge.batch([edit, missing], progress=True))
+        list(judge.batch([edit]))
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.fullmatch(r"editloupe: 2 of 2 edits finished, 1 with something unjudged in \d+ s\n", printed.err)
+
+
+def test_progress_on_a_terminal_rewrites_one_line(edit: Edit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("editloupe.judge.edit_batches.REFRESH_EVERY", 0.0)
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    progress = EditProgress(3, terminal)
+    with Judge("rules", mode="plain") as judge:
+        for _ in range(2):
+            progress.add(judge(edit))
+    progress.end()
+    states = terminal.getvalue().split("\r")[1:]
+    assert [state.split(" finished")[0] for state in states] == [f"editloupe: {n} of 3 edits" for n in (1, 2, 2)]
+    assert " left" in states[0]
+    assert terminal.getvalue().count("\n") == 1
+
+
 @pytest.mark.long
 def test_many_edits_come_as_they_finish_and_are_taken_lazily(edit: Edit, scripted: StartServer) -> None:
     taken = []
@@ -48,7 +124,7 @@ def test_many_edits_come_as_they_finish_and_are_taken_lazily(edit: Edit, scripte
     server = scripted(lambda request: labelled(request).after(0.05))
     judge = Judge("openai:gpt-4.1", base_url=server.openai_url, mode="plain")
     seen = []
-    for judgement in judge.batch(edits(), concurrency=3):
+    for judgement in judge.batch_as_completed(edits(), concurrency=3):
         seen.append(judgement.edit.id)
         assert len(taken) <= len(seen) + 2 * 3 + 1
     assert sorted(seen, key=int) == [str(n) for n in range(12)]

@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from editloupe._util.text import number_of, one_line
+from editloupe._util.text import format_duration, number_of, one_line
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.errors import is_rate_limited
 from editloupe.agent.transport.rate_limits import format_pause
@@ -214,19 +214,6 @@ class Progress:
 
 def _by_kind(unjudged: Counter[str]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in unjudged.most_common())
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration.
-
-    >>> format_duration(42), format_duration(3700)
-    ('42 s', '1 h 2 min')
-    """
-    rounded = round(seconds)
-    if rounded < 100:
-        return f"{rounded} s"
-    hours, minutes = divmod(round(rounded / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 @dataclass(frozen=True)

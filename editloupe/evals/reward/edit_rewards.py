@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing, closing, nullcontext
 from typing import Any
 
@@ -13,7 +13,7 @@ from editloupe.agent.transport.secrets import redact_text
 from editloupe.judge import Judge
 from editloupe.judge.edit_score import EditScore, score_edit
 from editloupe.rubrics.registry import find_pair_rules
-from editloupe.types import Edit, Judgement, UserError
+from editloupe.types import Edit, UserError
 
 SAME = find_pair_rules().same / 100
 """Rewards that differ by less are equal: the tolerance of scores from 0 to 100, on the scale of rewards."""
@@ -115,11 +115,9 @@ def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> li
     Raises:
         UserError: If the judge cannot judge its protocol, or cannot be reached at all.
     """
-    check_scorable(judge)
-    numbered = _Numbered(edits)
-    with closing(judge.batch(numbered, concurrency)) as judgements:
-        scores = dict(numbered.read(judgement, judge) for judgement in judgements)
-    return [scores[index] for index in range(len(scores))]
+    _check(edits, judge)
+    with closing(judge.batch(edits, concurrency)) as judgements:
+        return [score_edit(judge, judgement.edit, judgement.verdicts) for judgement in judgements]
 
 
 async def areward(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[EditScore]:
@@ -136,17 +134,22 @@ async def areward(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32)
     Raises:
         UserError: If the judge cannot judge its protocol, or cannot be reached at all.
     """
-    check_scorable(judge)
-    numbered = _Numbered(edits)
-    async with aclosing(judge.abatch(numbered, concurrency)) as judgements:
-        scores = dict([numbered.read(judgement, judge) async for judgement in judgements])
-    return [scores[index] for index in range(len(scores))]
+    _check(edits, judge)
+    async with aclosing(judge.abatch(edits, concurrency)) as judgements:
+        return [score_edit(judge, judgement.edit, judgement.verdicts) async for judgement in judgements]
 
 
 def check_scorable(judge: Judge) -> None:
     """Raise UserError if the judge cannot judge any criterion of its protocol, so that no edit would have a reward."""
     if (sentence := judge.why_unscorable()) is not None:
         raise UserError(sentence)
+
+
+def _check(edits: Iterable[Edit], judge: Judge) -> None:
+    """Raise UserError for a single edit instead of several, and for a judge that cannot judge its protocol."""
+    if isinstance(edits, Edit):
+        raise UserError("give the edits as a list, also a single one: [edit]")
+    check_scorable(judge)
 
 
 def _score_and_warn(
@@ -164,24 +167,3 @@ def _score_and_warn(
         message = f"{of} {verb(count, 'has', 'have')} no reward: {'; '.join(listed)}"
         warnings.warn(redact_text(message), stacklevel=3)
     return scores
-
-
-class _Numbered:
-    """Edits with their index as id, because ids need not be unique among candidates."""
-
-    def __init__(self, edits: Iterable[Edit]) -> None:
-        if isinstance(edits, Edit):
-            raise UserError("give the edits as a list, also a single one: [edit]")
-        self._edits = edits
-        self._under_way: dict[str, Edit] = {}
-
-    def __iter__(self) -> Iterator[Edit]:
-        for index, edit in enumerate(self._edits):
-            self._under_way[str(index)] = edit
-            yield edit.model_copy(update={"id": str(index)})
-
-    def read(self, judgement: Judgement, judge: Judge) -> tuple[int, EditScore]:
-        """Return the index of an edit and its reward."""
-        number = judgement.edit.id
-        edit = self._under_way.pop(number)
-        return int(number), score_edit(judge, edit, judgement.verdicts)
