@@ -71,11 +71,14 @@ def scripted() -> Iterator[StartServer]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Start a Ray cluster, one for all tests of this process: Ray does not reliably start a second one in the same process."""
+    """Start a Ray cluster, one for all tests of this process: Ray does not reliably start a second one in the same process.
+
+    Ray believes that it has two GPUs, so that work is spread as on a machine that has them.
+    """
     ray = pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray keeps a token there
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+        ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield ray
     ray.shutdown()
 

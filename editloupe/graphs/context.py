@@ -41,7 +41,7 @@ class ObservationCache:
         pending = self._observed.get(key)
         before = pending is not None
         if pending is None:
-            pending = self._observed[key] = toolbox.run_in_worker(_run, toolbox, call, view, wire)
+            pending = self._observed[key] = toolbox.run_in_worker(call.name, _run, toolbox, call, view, wire)
         seen = await asyncio.shield(pending)  # if one criterion is cancelled, another may still wait for the result
         seconds = 0.0 if before else seen.seconds
         return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})

@@ -25,6 +25,8 @@ from editloupe.types import UserError
 
 T = TypeVar("T")
 
+SEARCHES = 16
+"""Searches of the detector at a time, which wait more than they compute. Together they fill its batches."""
 ENTRY_POINTS = "editloupe.tools"
 """The entry point group in which other packages register a `Tool`, or a class or function that makes one."""
 
@@ -117,6 +119,8 @@ class Toolbox:
     def _start_workers(self) -> None:
         count = self.settings.workers or min(8, os.cpu_count() or 1)
         self._workers = ThreadPoolExecutor(count, thread_name_prefix="editloupe-tool")
+        count = self.settings.workers or SEARCHES
+        self._searchers = ThreadPoolExecutor(count, thread_name_prefix="editloupe-detect")
         self._process = os.getpid()
 
     def _admit(self, tool: Tool) -> None:
@@ -184,11 +188,18 @@ class Toolbox:
             raise ToolError(f"{name} failed on this call ({_one_line(error)}).") from error
         return replace(result, cached=watched.all_cached)
 
-    def run_in_worker(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """Run a function in a worker thread of the tools, without blocking the event loop."""
+    def run_in_worker(self, tool: str, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Run a function in a worker thread of the tools, without blocking the event loop.
+
+        Args:
+            tool: The tool that the function runs. Searches of the detector have threads of their own.
+            work: The function.
+            arguments: Its arguments.
+        """
         if self._process != os.getpid():  # forked: the threads stayed with the parent
             self._start_workers()
-        return asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
+        workers = self._searchers if tool == DetectObject.name else self._workers
+        return asyncio.get_running_loop().run_in_executor(workers, work, *arguments)
 
     def use_comparer(self, comparing: PictureComparer) -> None:
         """Compare pictures with another comparer, such as a process pool. The results must be the same."""
@@ -219,7 +230,8 @@ class Toolbox:
 
     def close(self) -> None:
         """Stop the worker threads after their current calls."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        for workers in (self._workers, self._searchers):
+            workers.shutdown(wait=False, cancel_futures=True)
 
 
 class _CountingCache:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,24 @@ def test_many_pictures_at_once_are_found_in_as_one_by_one_with_fewer_forward_pas
     assert len({tuple(f.box for f in found) for found in together}) == len(asked), "answers got mixed up"
 
 
+def test_searches_of_concurrent_edits_share_forward_passes(
+    tiny_detector: Path, photo: Pixels, edited: Pixels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = settings(tiny_detector, box_threshold=0.0, text_threshold=0.0, tile_levels=(2,), batch_size=4)
+    alone, model = GroundingDino(chosen), GroundingDino(chosen)
+    model.detect(photo[:64, :64], "cup")
+    monkeypatch.setattr("editloupe.tools.models.batching.GATHER", 0.5)
+    with ThreadPoolExecutor(4) as threads:
+        pictures = [photo, edited, photo[::-1], edited[::-1]]
+        found = list(threads.map(model.detect, pictures, ["cup", "red cup", "dog", "the ball"]))
+    assert model.queue.batches == {1: 1, 4: 5}, "four whole pictures and sixteen tiles are five passes"
+    assert model.queue.fill == pytest.approx(21 / 24)
+    for detections, pixels, phrase in zip(found, pictures, ["cup", "red cup", "dog", "the ball"], strict=True):
+        expected = alone.detect(pixels, phrase)
+        assert [f.label for f in detections] == [f.label for f in expected]
+        assert [f.score for f in detections] == pytest.approx([f.score for f in expected], abs=1e-5)
+
+
 def test_no_search_at_all_has_no_answers(tiny_detector: Path) -> None:
     assert GroundingDino(settings(tiny_detector)).detect_many([]) == []
 
@@ -216,6 +235,7 @@ def test_thresholds_and_precision_are_settings(tiny_detector: Path, photo: Pixel
 
     assert count(box_threshold=1.0) == 0 < count(box_threshold=0.0)
     assert count(box_threshold=0.0, precision="bfloat16") > 0
+    assert count(box_threshold=0.0, precision="float16") > 0
 
 
 def test_two_threads_at_once_load_the_detector_once(tiny_detector: Path, photo: Pixels) -> None:

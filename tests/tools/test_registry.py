@@ -151,7 +151,12 @@ async def test_tools_run_in_worker_threads_while_the_event_loop_goes_on(photo: P
     view = make_view(photo)
 
     results = await asyncio.gather(
-        *(box.run_in_worker(box.run, "measure_brightness", {"target_image": "Source Image"}, view) for _ in range(4))
+        *(
+            box.run_in_worker(
+                "measure_brightness", box.run, "measure_brightness", {"target_image": "Source Image"}, view
+            )
+            for _ in range(4)
+        )
     )
 
     assert len(results) == 4

@@ -35,11 +35,6 @@ LOST_AFTER = 300.0
 
 Numbered = tuple[int, tuple[Any, ...]]
 """A message with its sequence number."""
-GATHER = 0.005
-"""Seconds that a request waits for others to join its batch."""
-AT_MOST = 16
-"""Most requests of a batch."""
-Ask = tuple[Pixels, Any]
 
 
 class Switchboard:
@@ -197,7 +192,7 @@ class JudgeWorker:
         limits: Limits,
         deadline: float | None,
         session: str,
-        shared_vision: bool,
+        vision: int,
         capped: bool = False,
     ) -> None:
         import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -210,8 +205,9 @@ class JudgeWorker:
         self._judge = open_judge(replies=self._replies, traffic=self._traffic)
         self._deadline = deadline
         self._sent: set[str] = set()
-        if shared_vision:
-            share_vision(self._judge.toolbox, ray.get_actor(f"editloupe-vision-{session}"))
+        if vision:
+            models = [ray.get_actor(f"editloupe-vision-{session}-{number}") for number in range(vision)]
+            share_vision(self._judge.toolbox, models)
 
     async def judge(self, job: Job, replies: Mapping[str, Mapping[str, Any]]) -> tuple[Judgement, JudgementPictures]:
         """Judge a job and return everything that the run stores of it."""
@@ -238,90 +234,55 @@ class JudgeWorker:
         return os.getpid()
 
 
-class Batcher:
-    """Gathers requests that come close together and processes them as a batch in a worker thread."""
-
-    def __init__(self, work: Callable[[Sequence[Ask]], list[Any]]) -> None:
-        self._work = work
-        self._waiting: list[tuple[Ask, asyncio.Future[Any]]] = []
-        self._busy = asyncio.Lock()
-        self.batches: list[int] = []
-        """Sizes of the last batches."""
-
-    async def ask(self, request: Ask) -> Any:
-        """Process a request in the next batch and return its result."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, answer))
-        await asyncio.sleep(GATHER)
-        async with self._busy:
-            await self._next_batch()
-        return await answer
-
-    async def _next_batch(self) -> None:
-        batch, self._waiting = self._waiting[:AT_MOST], self._waiting[AT_MOST:]
-        if not batch:
-            return
-        self.batches = [*self.batches[-99:], len(batch)]
-        try:
-            results = await asyncio.to_thread(self._work, [request for request, _ in batch])
-        except Exception as error:
-            for _, answer in batch:
-                answer.set_exception(error)
-            return
-        for (_, answer), result in zip(batch, results, strict=True):
-            answer.set_result(result)
-
-
 class VisionModels:
-    """The detector and the upscaler of a cluster. An asynchronous actor."""
+    """A detector and an upscaler of a cluster, on one GPU if there is one. Its calls run in threads."""
 
     def __init__(self, settings: ToolSettings) -> None:
         self._settings = settings
         self._detector = GroundingDino(settings)
         self._upscaler: Upscaler = build_toolbox(settings).enhancer.backend
-        self._detections = Batcher(self._detect_all)
-        self._enlargements = Batcher(self._upscale_all)
 
-    async def tile_levels(self) -> tuple[int, ...]:
+    def tile_levels(self) -> tuple[int, ...]:
         """Return the levels of tiles that the detector searches."""
         return resolve_tile_levels(self._settings)
 
-    async def detect(self, pixels: Pixels, phrase: str) -> list[Detection]:
-        """Find an object."""
-        detections: list[Detection] = await self._detections.ask((pixels, phrase))
-        return detections
+    def detect(self, pixels: Pixels, phrase: str) -> list[Detection]:
+        """Find an object. Concurrent searches share forward passes."""
+        return self._detector.detect(pixels, phrase)
 
-    async def upscale(self, pixels: Pixels, factor: float) -> Pixels:
+    def upscale(self, pixels: Pixels, factor: float) -> Pixels:
         """Enlarge a picture."""
-        enlarged: Pixels = await self._enlargements.ask((pixels, factor))
-        return enlarged
+        return self._upscaler.upscale(pixels, factor)
 
-    async def batches(self) -> dict[str, list[int]]:
-        """Return the sizes of the last batches, for operators."""
-        return {"detect": self._detections.batches, "upscale": self._enlargements.batches}
-
-    def _detect_all(self, requests: Sequence[Ask]) -> list[Any]:
-        return answer_each_once(self._detector.detect_many, requests)
-
-    def _upscale_all(self, requests: Sequence[Ask]) -> list[Any]:
-        # One after another: the upscaler uses all its threads for one picture.
-        return answer_each_once(lambda unique: [self._upscaler.upscale(*request) for request in unique], requests)
+    def passes(self) -> dict[int, int]:
+        """Return how many forward passes of the detector there were of each size, for operators."""
+        return dict(self._detector.queue.batches)
 
 
-def answer_each_once(work: Callable[[Sequence[Ask]], list[Any]], requests: Sequence[Ask]) -> list[Any]:
-    """Answer requests in order with one call of `work`, in which equal requests of several workers occur once."""
-    keys = [(hash_pixels(pixels), parameter) for pixels, parameter in requests]
-    unique = dict(zip(keys, requests, strict=True))
-    answers = dict(zip(unique, work(list(unique.values())), strict=True))
-    return [answers[key] for key in keys]
+def plan_vision(device: str, gpus: int) -> list[dict[str, Any]]:
+    """Return the Ray options of each `VisionModels` actor: one per GPU, or a single one.
+
+    Ray shows an actor only its own GPU, which is `cuda` there. A numbered device is one of those that the node shows to
+    its processes, as without Ray; its actor sees all of them.
+
+    Args:
+        device: The `device` of the tool settings.
+        gpus: The number of GPUs of the cluster that are free.
+
+    >>> plan_vision("auto", 2), plan_vision("cpu", 2)
+    ([{'num_gpus': 1}, {'num_gpus': 1}], [{'num_gpus': 0}])
+    """
+    if gpus and device.startswith("cuda:"):
+        return [{"num_gpus": 1, "runtime_env": {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}}}]
+    return [{"num_gpus": 1}] * gpus if gpus and device in ("auto", "cuda") else [{"num_gpus": 0}]
 
 
 class RemoteDetector:
     """The cluster's detector, used by a worker's tool."""
 
-    def __init__(self, models: Any, settings: ToolSettings) -> None:
+    def __init__(self, models: Sequence[Any], settings: ToolSettings) -> None:
         self._models = models
-        self.tile_levels = levels_in_keys(settings, _get(models.tile_levels.remote()))
+        self.tile_levels = levels_in_keys(settings, _get(models[0].tile_levels.remote()))
         """The tile levels, as they enter question keys."""
 
     def unavailable(self) -> str | None:
@@ -329,15 +290,15 @@ class RemoteDetector:
         return None
 
     def detect(self, pixels: Pixels, phrase: str) -> list[Detection]:
-        """Ask the actor and wait; called from a tool's thread."""
-        detections: list[Detection] = _get(self._models.detect.remote(pixels, phrase))
+        """Ask an actor and wait; called from a tool's thread."""
+        detections: list[Detection] = _get(_choose(self._models, pixels).detect.remote(pixels, phrase))
         return detections
 
 
 class RemoteUpscaler:
     """The cluster's upscaler, used by a worker's tools: same name and factor, on another machine."""
 
-    def __init__(self, like: Upscaler, models: Any) -> None:
+    def __init__(self, like: Upscaler, models: Sequence[Any]) -> None:
         self.name, self.method, self.limit, self.costly = like.name, like.method, like.limit, like.costly
         self._like, self._models = like, models
 
@@ -350,12 +311,12 @@ class RemoteUpscaler:
         return self._like.factor(long_side)
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
-        """Ask the actor and wait; called from a tool's thread."""
-        enlarged: Pixels = _get(self._models.upscale.remote(pixels, factor))
+        """Ask an actor and wait; called from a tool's thread."""
+        enlarged: Pixels = _get(_choose(self._models, pixels).upscale.remote(pixels, factor))
         return enlarged
 
 
-def share_vision(toolbox: Toolbox, models: Any) -> None:
+def share_vision(toolbox: Toolbox, models: Sequence[Any]) -> None:
     """Have a worker's tools use the cluster's heavy models instead of loading their own."""
     if "detect_object" in toolbox.names:
         toolbox.tool("detect_object").model = RemoteDetector(models, toolbox.settings)  # type: ignore[attr-defined]
@@ -375,7 +336,16 @@ def has_heavy_models(toolbox: Toolbox) -> bool:
     return "detect_object" in toolbox.names or toolbox.enhancer.backend.costly
 
 
+def _choose(models: Sequence[Any], pixels: Pixels) -> Any:
+    """Return the actor for a picture. All workers choose the same one, so that equal searches meet there."""
+    return models[int(hash_pixels(pixels), 16) % len(models)]
+
+
 def _get(reference: Any) -> Any:
+    """Wait for an actor's result; raise the error of its tool as it is, without Ray's traceback."""
     import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-    return ray.get(reference)
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, Exception) else error from None

@@ -23,6 +23,7 @@ from editloupe.evals.batch.ray_actors import (
     VisionModels,
     build_shared_settings,
     has_heavy_models,
+    plan_vision,
 )
 from editloupe.evals.batch.stopping import restore_signal_handlers
 from editloupe.evals.batch.traffic import Limits, TrafficControl
@@ -38,6 +39,8 @@ LAST_MESSAGES = 3.0
 """Seconds to wait for the workers' last messages at the end."""
 REST = 10.0
 """Seconds in which a lost worker gets no job if there are others, because it is being restarted."""
+VISION_CALLS = 64
+"""Searches and enlargements that an actor with vision models has at a time. Most of them wait for a forward pass."""
 _PROC = Path("/proc")
 
 
@@ -159,22 +162,31 @@ class RayExecutor:
             num_cpus=0, max_restarts=-1, max_concurrency=waiting, name=f"editloupe-switchboard-{session}"
         )
         self._switchboard, self._filed = switchboard(Switchboard).remote(traffic.spending), 0
-        self.vision = self._start_vision(judge, f"editloupe-vision-{session}")
+        self.vision = self._start_vision(judge, session)
         worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.capacity))(JudgeWorker)
         self.workers = [
-            worker.remote(open_judge, limits, deadline, session, self.vision is not None, capped) for _ in range(count)
+            worker.remote(open_judge, limits, deadline, session, len(self.vision), capped) for _ in range(count)
         ]
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
         self._listening = asyncio.create_task(self._listen())
 
-    def _start_vision(self, judge: BaseJudge, name: str) -> Any:
-        """Start the actor with the heavy models, on a GPU if the cluster has one; return None if the judge uses none."""
+    def _start_vision(self, judge: BaseJudge, session: str) -> list[Any]:
+        """Start the actors with the heavy models, one per free GPU, or one; return none if the judge uses no such model."""
         if not (judge.uses_tools and has_heavy_models(judge.toolbox)):
-            return None
-        gpus = min(1, int(self._ray.cluster_resources().get("GPU", 0)))
-        actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=-1, max_task_retries=-1, name=name)
-        return actor(VisionModels).remote(build_shared_settings(judge.toolbox))
+            return []
+        settings = build_shared_settings(judge.toolbox)
+        gpus = int(self._ray.cluster_resources().get("GPU", 0)) and max(
+            1, int(self._ray.available_resources().get("GPU", 0))
+        )
+        started = []
+        for number, options in enumerate(plan_vision(settings.device, gpus)):
+            name = f"editloupe-vision-{session}-{number}"
+            actor = self._ray.remote(
+                num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=VISION_CALLS, name=name, **options
+            )
+            started.append(actor(VisionModels).remote(settings))
+        return started
 
     async def judge(self, job: Job) -> JobResult:
         """Give a job to the least busy worker; if that one is lost, to another."""
@@ -252,9 +264,8 @@ class RayExecutor:
             with suppress(self._ray.exceptions.RayError, TimeoutError):
                 async with asyncio.timeout(LAST_MESSAGES):
                     await self._handle_messages(wait=False)
-            for actor in (*self.workers, self._switchboard, self.vision):
-                if actor is not None:
-                    self._ray.kill(actor)
+            for actor in (*self.workers, self._switchboard, *self.vision):
+                self._ray.kill(actor)
         finally:
             await self._cluster.close()
 

@@ -100,7 +100,7 @@ class VisualTools:
                 )
             )
             async with reserve_pixels(sources.values()):
-                return await self._toolbox.run_in_worker(self._run_tool, tool, sources, parameters, instruction)
+                return await self._toolbox.run_in_worker(tool, self._run_tool, tool, sources, parameters, instruction)
         except (UserError, ToolError) as error:
             return error_result(str(error))
 

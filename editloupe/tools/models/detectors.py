@@ -1,6 +1,6 @@
 """Detect objects by name with Grounding DINO or OWL-ViT through transformers.
 
-`GroundingDino` searches the whole picture and tiles of it, and merges the results. `WholePictureFinder` returns the
+`TiledDetector` searches the whole picture and tiles of it, and merges the results. `WholePictureFinder` returns the
 boxes of the detector as they are, which counting rules need.
 """
 
@@ -10,6 +10,7 @@ import dataclasses
 import importlib.util
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.geometry import Size, round_outwards
+from editloupe.tools.models.batching import Batcher
 from editloupe.tools.models.loading import (
     import_optional,
     is_in_hub_cache,
@@ -56,8 +58,14 @@ def levels_in_keys(settings: ToolSettings, resolved: tuple[int, ...]) -> tuple[i
     return settings.tile_levels if settings.tile_levels is not None or resolved == CPU_LEVELS else resolved
 
 
-class GroundingDino:
-    """The Grounding DINO detector. Its weights are loaded at the first search. Thread-safe."""
+class TiledDetector(ABC):
+    """Searches pictures whole and in tiles, and merges the results. Weights are loaded at the first search. Thread-safe.
+
+    Searches of concurrent threads share forward passes.
+
+    Args:
+        settings: The settings of the tools.
+    """
 
     def __init__(self, settings: ToolSettings) -> None:
         self._settings = settings
@@ -65,23 +73,20 @@ class GroundingDino:
         self._loaded: tuple[Any, Any, str] | None = None
         self._failure: str | None = None
         self.loads = 0
+        self.queue = Batcher(lambda views: self._batch(*zip(*views, strict=True)), settings.batch_size)
+        """The waiting pictures and tiles. Its batches are the forward passes."""
 
+    @abstractmethod
     def unavailable(self) -> str | None:
         """Return what is missing, or None. Looks at the disk of this machine only, never at the network."""
-        if self._failure:
-            return self._failure
-        absent = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
-        if absent:
-            return f"it needs {' and '.join(absent)}: pip install 'editloupe[vision]'"
-        where = self._settings.detector
-        if Path(where).expanduser().is_dir():
-            return _missing_in_folder(Path(where).expanduser())
-        if self._settings.detector_download or _in_hub_cache(where):
-            return None
-        return (
-            f'the weights of "{where}" are not on this machine: name a folder that holds them, fetch them with '
-            f"`hf download {where}`, or allow the download (--detector-download)"
-        )
+
+    @abstractmethod
+    def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
+        """Run one forward pass, each picture with its own phrase. Called by one thread at a time."""
+
+    @abstractmethod
+    def _read_weights(self) -> tuple[Any, Any, str]:
+        """Return model, processor and device."""
 
     @property
     def tile_levels(self) -> tuple[int, ...] | None:
@@ -109,27 +114,52 @@ class GroundingDino:
         """
         with self._lock:
             levels = resolve_tile_levels(self._settings, device=self._load()[2])
-            views: list[tuple[int, Box]] = []
-            for index, (pixels, _) in enumerate(searches):
-                size = _size(pixels)
-                views += [(index, box) for box in (Box(x1=0, y1=0, x2=size[0], y2=size[1]), *cut_tiles(size, levels))]
-            groups: dict[Size, list[tuple[int, Box]]] = {}
-            for view in views:
-                groups.setdefault(view[1].size, []).append(view)
-            results: dict[tuple[int, Box], list[Detection]] = {}
-            for group in groups.values():
-                for start in range(0, len(group), self._settings.batch_size):
-                    batch = group[start : start + self._settings.batch_size]
-                    pictures = [searches[index][0][box.y1 : box.y2, box.x1 : box.x2] for index, box in batch]
-                    answers = self._batch(pictures, [searches[index][1] for index, _ in batch])
-                    results.update(zip(batch, answers, strict=True))
+        views = [(index, box) for index, (pixels, _) in enumerate(searches) for box in _list_views(pixels, levels)]
+        results = self.queue.process(
+            [(searches[index][0][box.y1 : box.y2, box.x1 : box.x2], searches[index][1]) for index, box in views]
+        )
         detections: list[list[Detection]] = [[] for _ in searches]
-        for index, box in views:
-            detections[index] += to_picture_coordinates(results[index, box], box, _size(searches[index][0]))
+        for (index, box), result in zip(views, results, strict=True):
+            detections[index] += to_picture_coordinates(result, box, _size(searches[index][0]))
         return [merge_detections(items) for items in detections]
 
+    def _load(self) -> tuple[Any, Any, str]:
+        """Return model, processor and device; called with the lock held."""
+        if self._loaded is not None:
+            return self._loaded
+        problem = self.unavailable()
+        if problem:
+            raise ToolError(f"detect_object is not available: {problem}.")
+        try:
+            self._loaded = self._read_weights()
+        except Exception as error:  # a damaged folder, no connection, a torch and torchvision that do not fit
+            self._failure = f"its weights could not be loaded ({' '.join(str(error).split())[:200]})"
+            raise ToolError(f"detect_object is not available: {self._failure}.") from error
+        self.loads += 1
+        return self._loaded
+
+
+class GroundingDino(TiledDetector):
+    """The Grounding DINO detector, in transformers."""
+
+    def unavailable(self) -> str | None:
+        """Return what is missing, or None."""
+        if self._failure:
+            return self._failure
+        absent = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+        if absent:
+            return f"it needs {' and '.join(absent)}: pip install 'editloupe[vision]'"
+        where = self._settings.detector
+        if Path(where).expanduser().is_dir():
+            return _missing_in_folder(Path(where).expanduser())
+        if self._settings.detector_download or _in_hub_cache(where):
+            return None
+        return (
+            f'the weights of "{where}" are not on this machine: name a folder that holds them, fetch them with '
+            f"`hf download {where}`, or allow the download (--detector-download)"
+        )
+
     def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
-        """Run one forward pass, each picture with its own phrase; called with the lock held."""
         model, processor, device = self._load()
         texts = [format_prompt(phrase) for phrase in phrases]
         inputs = processor(images=list(pictures), text=texts, return_tensors="pt", padding=True)
@@ -146,21 +176,6 @@ class GroundingDino:
             target_sizes=[p.shape[:2] for p in pictures],
         )
         return [_read_detections(result, _size(p)) for result, p in zip(results, pictures, strict=True)]
-
-    def _load(self) -> tuple[Any, Any, str]:
-        """Return model, processor and device; called with the lock held."""
-        if self._loaded is not None:
-            return self._loaded
-        problem = self.unavailable()
-        if problem:
-            raise ToolError(f"detect_object is not available: {problem}.")
-        try:
-            self._loaded = self._read_weights()
-        except Exception as error:  # a damaged folder, no connection, a torch and torchvision that do not fit
-            self._failure = f"its weights could not be loaded ({' '.join(str(error).split())[:200]})"
-            raise ToolError(f"detect_object is not available: {self._failure}.") from error
-        self.loads += 1
-        return self._loaded
 
     def _read_weights(self) -> tuple[Any, Any, str]:
         transformers = import_optional("transformers")
@@ -188,6 +203,11 @@ def format_prompt(phrase: str) -> str:
 
 def _size(pixels: Pixels) -> Size:
     return pixels.shape[1], pixels.shape[0]
+
+
+def _list_views(pixels: Pixels, levels: tuple[int, ...]) -> list[Box]:
+    width, height = _size(pixels)
+    return [Box(x1=0, y1=0, x2=width, y2=height), *cut_tiles((width, height), levels)]
 
 
 def _read_detections(result: Any, size: Size) -> list[Detection]:
@@ -256,8 +276,13 @@ class WholePictureFinder(GroundingDino):
 
     def find(self, pixels: Pixels, phrase: str) -> list[Detection]:
         """Return every box above the threshold, best first."""
+        return self.detect(pixels, phrase)
+
+    def detect_many(self, searches: Sequence[tuple[Pixels, str]]) -> list[list[Detection]]:
+        """Run several searches with the results of `find`; pictures of the same size share forward passes."""
         with self._lock:
-            return sorted(self._batch([pixels], [phrase])[0], key=lambda found: -found.score)
+            self._load()
+        return [sorted(result, key=lambda detection: -detection.score) for result in self.queue.process(searches)]
 
     def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
         model, processor, device = self._load()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
@@ -10,13 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import ToolOptions
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.evals.batch.ray_actors import Batcher, VisionModels, answer_each_once, build_shared_settings
+from editloupe.evals.batch.ray_actors import build_shared_settings, plan_vision
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
@@ -132,18 +130,18 @@ def test_a_cascade_is_judged_on_workers_that_do_not_have_its_file(
     assert (server.served, ending.spending.cost) == (24, pytest.approx(16 * 1e-4 + 8 * 0.1))
 
 
-def test_workers_share_one_detector_and_find_what_this_machine_finds(
+def test_workers_share_a_detector_per_gpu_and_find_what_this_machine_finds(
     cluster: Any, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("transformers")
     from editloupe.evals.batch import ray_executor as module
     from tests.tools.tiny_grounding import save_tiny_grounding_dino
 
-    batches: dict[str, list[int]] = {}
+    passes: list[dict[int, int]] = []
     close = module.RayExecutor.close
 
     async def look_first(self: Any) -> None:
-        batches.update(await self.vision.batches.remote())
+        passes.extend([await models.passes.remote() for models in self.vision])
         await close(self)
 
     monkeypatch.setattr(module.RayExecutor, "close", look_first)
@@ -159,7 +157,8 @@ def test_workers_share_one_detector_and_find_what_this_machine_finds(
     given = {"tools": ToolOptions(detector=weights), "criteria": ["instruction_following"]}
     judge_batch(batch(server, manifest, tmp_path / "ray", given, executor="ray", ray_workers=1), quiet=True)
     judge_batch(batch(server, manifest, tmp_path / "local", given), quiet=True)
-    assert sum(batches["detect"]) == 2
+    assert len(passes) == 2, "one detector per GPU"
+    assert sum(size * count for found in passes for size, count in found.items()) == 2
     assert verdicts(tmp_path / "ray") == verdicts(tmp_path / "local")
     with Run.open(tmp_path / "ray") as run:
         seen = run.load_trace("e0")[0].steps[0].observations[0]
@@ -181,62 +180,21 @@ def test_the_shared_detector_has_the_tiles_that_the_driver_recorded(
     assert build_shared_settings(explicit) == explicit.settings
 
 
-def test_the_same_look_asked_for_by_several_workers_is_taken_once() -> None:
-    looks: list[Any] = []
+def test_an_actor_sees_its_own_gpu_and_a_numbered_device_is_the_nodes(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Visible:
+        def devices(self) -> str | None:
+            return os.environ.get("CUDA_VISIBLE_DEVICES")
 
-    def look(requests: Any) -> list[str]:
-        looks.append([how for _, how in requests])
-        return [f"{how}!" for _, how in requests]
+    def visible(device: str) -> list[str | None]:
+        actors = [cluster.remote(num_cpus=0, **options)(Visible).remote() for options in plan_vision(device, 2)]
+        found = cluster.get([actor.devices.remote() for actor in actors])
+        for actor in actors:
+            cluster.kill(actor)
+        return sorted(found, key=str)
 
-    one, other = np.zeros((2, 2, 3), np.uint8), np.ones((2, 2, 3), np.uint8)
-    answers = answer_each_once(look, [(one, "cup"), (other, "cup"), (one, "cup"), (one, "dog")])
-    assert answers == ["cup!", "cup!", "cup!", "dog!"]
-    assert looks == [["cup", "cup", "dog"]]
-
-
-async def test_different_pictures_and_names_that_wait_together_share_a_forward_pass(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    import torch
-
-    from tests.tools.tiny_grounding import save_tiny_grounding_dino
-
-    weights = str(save_tiny_grounding_dino(tmp_path / "weights"))
-    models = VisionModels(ToolSettings(detector=weights, box_threshold=0.0, device="cpu", batch_size=4))
-    noise = np.random.default_rng(0)
-    asked = [
-        (noise.integers(0, 256, (64, 80, 3), dtype=np.uint8), name) for name in ("cup", "the red ball", "dog", "cup")
-    ]
-    passes: list[int] = []
-    alone = []
-    for pixels, name in asked:
-        alone.append(await models.detect(pixels, name))
-    network = models._detector._load()[0]
-    assert isinstance(network, torch.nn.Module)
-    network.register_forward_hook(lambda _, __, outputs: passes.append(len(outputs.logits)))
-    together = await asyncio.gather(*(models.detect(pixels, name) for pixels, name in [*asked, asked[0]]))
-    assert passes == [4], "four different looks are one pass; the fifth is the first again"
-    assert (await models.batches())["detect"] == [1, 1, 1, 1, 5]
-    assert together[4] == together[0]
-    for one, other in zip(alone, together, strict=False):
-        assert one
-        assert [found.label for found in other] == [found.label for found in one]
-        assert [found.score for found in other] == pytest.approx([found.score for found in one], abs=1e-5)
-        assert np.abs(np.array([list(f.box) for f in other]) - [list(f.box) for f in one]).max() <= 1
-
-
-async def test_requests_that_come_together_are_one_batch_and_an_error_reaches_all_of_it() -> None:
-    batches: list[int] = []
-
-    def work(requests: Any) -> list[Any]:
-        batches.append(len(requests))
-        if any(value == "bad" for _, value in requests):
-            raise ValueError("no such thing")
-        return [value for _, value in requests]
-
-    batcher = Batcher(work)
-    pixels = np.zeros((1, 1, 3), np.uint8)
-    answers = await asyncio.gather(*(batcher.ask((pixels, number)) for number in range(20)))
-    assert answers == list(range(20))
-    assert batches == [16, 4]
-    failed = await asyncio.gather(*(batcher.ask((pixels, v)) for v in ("bad", "good")), return_exceptions=True)
-    assert all(isinstance(error, ValueError) for error in failed)
+    outside = os.environ.get("CUDA_VISIBLE_DEVICES")
+    assert visible("auto") == ["0", "1"]
+    assert visible("cuda:1") == [outside]
+    assert len(plan_vision("cpu", 2)) == len(plan_vision("auto", 0)) == len(plan_vision("mps", 0)) == 1
