@@ -92,7 +92,7 @@ def evaluate(
         ),
     ] = None,
     quality: Annotated[
-        str, typer.Option(help="auto (HPSv3 if installed), hpsv3 or none.", rich_help_panel=LOOKING)
+        str, typer.Option(help="auto (HPSv3 if EDITLOUPE_HPSV3_PYTHON is set), hpsv3 or none.", rich_help_panel=LOOKING)
     ] = "auto",
     settings: SettingsFile = None,
     options: Annotated[BatchOptions, Default(concurrency=8)],

@@ -48,6 +48,7 @@ MEANINGS = {
     "tools.text_threshold": "Smallest score of a detected box's words.",
     "tools.tile_levels": "Parts per side of the detector's tiles, one number per scale. Default: 2 on CPU, 4 on GPU.",
     "tools.batch_size": "Tiles the detector processes at once.",
+    "tools.hpsv3_python": "Python of the environment that has hpsv3, which scores visual quality.",
     "tools.threads": "Threads of a model on the CPU. Default: the model's choice.",
     "tools.workers": "Tool calls that run at once. Default: one per core, at most 8.",
     "tools.memory_bytes": "Limit of tool results cached in memory, in bytes.",

@@ -256,7 +256,7 @@ def compare(
 
 
 def measure(context: EdivalContext, base: Picture, current: Picture) -> tuple[dict[str, float | None], Step]:
-    """Measure the quality of the current picture: HPSv3 if installed, its change, and luminance quantiles."""
+    """Measure the quality of the current picture: HPSv3 if it is used, its change, and luminance quantiles."""
     started = time.perf_counter()
     p99, p999 = luminance_quantiles(current.pixels)
     p99_base, p999_base = luminance_quantiles(base.pixels)

@@ -37,6 +37,7 @@ OF_THE_MACHINE = (
     "threads",
     "batch_size",
     "detector_download",
+    "hpsv3_python",
 )
 """Settings of the tools that do not change their observations."""
 

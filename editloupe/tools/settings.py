@@ -73,6 +73,8 @@ class ToolSettings:
     records it."""
     batch_size: int = 4
     """Tiles per forward pass of the detector."""
+    hpsv3_python: Path | None = None
+    """Python of the environment that has `hpsv3`, which scores visual quality."""
     read_text: Switch = "auto"
     """`auto` offers `read_text`, and reads the text of differing places, if the instruction is about text."""
     threads: int | None = None
@@ -124,13 +126,13 @@ class ToolSettings:
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ToolSettings:
         """Read the settings in the environment of this machine.
 
-        The variables are EDITLOUPE_ENHANCER, _DETECTOR, _DEVICE, _PRECISION, _READ_TEXT, _ENHANCER_WEIGHTS and
-        _CACHE_FOLDER.
+        The variables are EDITLOUPE_ENHANCER, _DETECTOR, _DEVICE, _PRECISION, _READ_TEXT, _ENHANCER_WEIGHTS,
+        _HPSV3_PYTHON and _CACHE_FOLDER.
 
         Args:
             environment: Variables and their values.
         """
-        paths = ("enhancer_weights", "cache_folder")
+        paths = ("enhancer_weights", "hpsv3_python", "cache_folder")
         values = {}
         for name in ("enhancer", "detector", "device", "precision", "read_text", *paths):
             value = environment.get(f"EDITLOUPE_{name.upper()}", "")

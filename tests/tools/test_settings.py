@@ -30,6 +30,7 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "text_threshold": ("0.2", 0.2),
     "tile_levels": ("2,3", (2, 3)),
     "batch_size": ("8", 8),
+    "hpsv3_python": ("hpsv3-env/bin/python", Path("hpsv3-env/bin/python")),
     "read_text": ("off", "off"),
     "threads": ("2", 2),
     "workers": ("none", None),

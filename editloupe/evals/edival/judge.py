@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,23 +63,24 @@ def open_instruments(
         settings: Thresholds and rules.
         tools: Settings of the detector.
         features: Settings of the feature model, or None to measure consistency by pixels only.
-        quality: `auto` (HPSv3 if it is installed), `hpsv3` or `none`.
+        quality: `auto` (HPSv3 if `tools.hpsv3_python` is set), `hpsv3` or `none`.
 
     Raises:
         UserError: If a required instrument cannot run here.
     """
     finder = WholePictureFinder(tools, settings.lowest_threshold)
     model = DinoFeatures(features) if features else None
-    hps = HpsV3(tools.device)
     for name, problem in (("detector", finder.unavailable()), ("features", model.unavailable() if model else None)):
         if problem:
             raise UserError(f"the {name} cannot be used: {problem}")
     if quality not in ("auto", "hpsv3", "none"):
         raise UserError(f'--quality is auto, hpsv3 or none, not "{quality}"')
-    missing = hps.unavailable()
-    if quality == "hpsv3" and missing:
-        raise UserError(missing)
-    return Instruments(finder, model, hps if quality != "none" and not missing else None)
+    hps = None
+    if quality == "hpsv3" or (quality == "auto" and tools.hpsv3_python):
+        hps = HpsV3(tools.hpsv3_python, tools.device)
+        if problem := hps.unavailable():
+            raise UserError(problem)
+    return Instruments(finder, model, hps)
 
 
 class EdivalJudge(BaseJudge):
@@ -180,6 +182,18 @@ class EdivalJudge(BaseJudge):
         async with reserve_pixels(edit.paths):
             end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=context)
         return self._judgement(edit, end["outcomes"], end.get("traces", []), CRITERIA)
+
+    def close(self) -> None:
+        """End running tasks, connections and the process of the quality model. Can be called again."""
+        super().close()
+        if self.instruments.quality:
+            self.instruments.quality.close()
+
+    async def aclose(self) -> None:
+        """End everything as `close` does, without blocking the event loop."""
+        await super().aclose()
+        if self.instruments.quality:
+            await asyncio.to_thread(self.instruments.quality.close)
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
         """Return the criteria of a picture, which are all criteria of the judge."""

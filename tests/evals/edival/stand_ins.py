@@ -87,6 +87,8 @@ class Brightness:
     def score(self, pixels: Pixels) -> float:
         return float(pixels.mean() / 25.5)
 
+    def close(self) -> None: ...
+
 
 def scene(
     *patches: tuple[str, tuple[int, int, int, int]], size: tuple[int, int] = (200, 100), ground: Rgb = GRAY
