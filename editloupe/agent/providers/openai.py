@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from editloupe.agent.providers.openai_payload import open_fast_client
 from editloupe.agent.providers.provider import (
     Client,
     ErrorForm,
@@ -116,7 +117,7 @@ def open_client(opening: Opening) -> Client:
     }
     if OLD_LIMIT in settings and not _OPENAI.match(opening.model):
         settings["extra_body"] = {OLD_LIMIT: settings.pop(OLD_LIMIT)}  # langchain-openai would rename it to LIMIT
-    return Client(hide_address(ChatOpenAI)(**settings), http.aclose)
+    return Client(open_fast_client(hide_address(ChatOpenAI), settings), http.aclose)
 
 
 def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
