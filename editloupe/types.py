@@ -240,6 +240,8 @@ class Served(Record):
     """The service tier that was used."""
     route: str = ""
     """Which of several providers or deployments a proxy sent the request to."""
+    fallback: str = Field(default="", exclude_if=lambda value: not value)
+    """The model that a proxy asked instead, because the one that was asked did not answer."""
 
     @property
     def summary(self) -> str:
@@ -248,7 +250,12 @@ class Served(Record):
         >>> Served(model="m-2025", fingerprint="fp_1", route="east").summary
         'm-2025, fingerprint fp_1, route east'
         """
-        named = (("fingerprint", self.fingerprint), ("tier", self.tier), ("route", self.route))
+        named = (
+            ("fingerprint", self.fingerprint),
+            ("tier", self.tier),
+            ("route", self.route),
+            ("fallback", self.fallback),
+        )
         return ", ".join(part for part in (self.model, *(f"{name} {value}" for name, value in named if value)) if part)
 
 

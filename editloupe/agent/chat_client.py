@@ -31,7 +31,7 @@ from editloupe._util.hashing import content_key
 from editloupe.agent.chat_interface import ChatRequest, Reply, ReplyStore, RetryPolicy
 from editloupe.agent.message_records import set_question_content, set_reply_content
 from editloupe.agent.messages import PICTURE, find_pictures, make_storable, to_wire_messages
-from editloupe.agent.providers.provider import ROUTE, Client, Profile, Provider
+from editloupe.agent.providers.provider import Client, Profile, Provider
 from editloupe.agent.replies.finish_reasons import ReplyFacts, read_reply_facts
 from editloupe.agent.transport.attachments import attach_pictures, fit_limits
 from editloupe.agent.transport.batch_files import raise_queue_error
@@ -252,8 +252,7 @@ class ModelChat:
                 return None
             self._answered = True
             self._pauses.note_admitted(sent, replied=True)
-            if route:
-                message.response_metadata[ROUTE] = route[-1]
+            message.response_metadata.update(route)
             message = make_storable(message)
             usage, estimated = count_usage(message, exchange.estimate)
             if estimated:

@@ -33,7 +33,14 @@ from editloupe.agent.messages import (
     text_of,
 )
 from editloupe.agent.prompts import build_system_text, build_task_text, format_final_answer
-from editloupe.agent.replies.answers import LONGEST_REPLY, MOST_CALLS, ParsedAnswer, build_answer_schema, parse_reply
+from editloupe.agent.replies.answers import (
+    LONGEST_REPLY,
+    MOST_CALLS,
+    ParsedAnswer,
+    build_answer_schema,
+    describe_unknown_tool,
+    parse_reply,
+)
 from editloupe.agent.replies.finish_reasons import IncompleteReply, find_incomplete
 from editloupe.agent.tool_words import build_functions, reword_observation
 from editloupe.agent.transport.errors import ModelFailed
@@ -78,6 +85,11 @@ class CaseContext(LiveContext):
         """The tools as function descriptions."""
         per_mille, words = self.shared.chat.profile.per_mille, self.case.rubric.wording
         return build_functions(self.tools, self.view(), per_mille, words) if self.tools else []
+
+    @cached_property
+    def tool_names(self) -> list[str]:
+        """The names of the functions that the model may call."""
+        return [str(function["function"]["name"]) for function in self.functions]
 
     def schema(self) -> dict[str, Any] | None:
         """Return the schema of replies if the provider supports one and the case uses no tools."""
@@ -197,7 +209,7 @@ async def _ask(state: LoopState, context: CaseContext) -> LoopState:
     except OverBudget as error:
         step = Step(index=index, problem=str(error), attempts=0)
         return LoopState(failure=Failure(Reason.BUDGET, str(error)), current=step, turns=index + 1)
-    return _read_reply(reply, state, context, [str(s["function"]["name"]) for s in schemas] if may_call else [])
+    return _read_reply(reply, state, context, context.tool_names if may_call else [])
 
 
 def _read_reply(reply: Reply, state: LoopState, context: CaseContext, tools: list[str]) -> LoopState:
@@ -334,6 +346,9 @@ async def _observation(context: CaseContext, view: View, call: ToolCall, number:
     words = context.case.rubric.wording
     if number >= CALLS_A_TURN:
         text = fill_in(words.too_many_calls, most=CALLS_A_TURN)
+        return Observation(call_id=call.id, tool=call.name, text=text, failed=True)
+    if call.name not in context.tool_names:
+        text = describe_unknown_tool(call.name, context.tool_names)
         return Observation(call_id=call.id, tool=call.name, text=text, failed=True)
     seen = await context.shared.observations.observe(context.shared.toolbox, call, view, context.shared.wire)
     return reword_observation(seen, words)

@@ -66,6 +66,33 @@ def test_several_native_calls_of_one_turn_come_back_together(judging: Judging, s
 
 
 @pytest.mark.parametrize("spec", PROVIDERS)
+@pytest.mark.parametrize("build", [calls, lambda *each: think_and_call_text("Look.", *each)])
+def test_an_unknown_tool_among_several_calls_is_an_error_and_the_others_are_carried_out(
+    judging: Judging, spec: str, build: Any
+) -> None:
+    turn = build(call("look_harder", image="Source Image"), ZOOM)
+    judgement, server = judging(first_then(turn, final("Wrong Action")), spec)
+    assert only(judgement).label == "Wrong Action"
+    first = judgement.traces[0].steps[0]
+    unknown, zoomed = first.observations
+    assert (unknown.tool, unknown.failed, unknown.pictures) == ("look_harder", True, ())
+    assert 'There is no tool called "look_harder"; the tools are:' in unknown.text
+    assert zoomed.pictures
+    assert not first.problem
+    assert unknown.text in server.requests[1].text
+    assert server.served == 2
+    assert not server.refused
+
+
+def test_a_tool_that_is_not_offered_for_this_edit_is_not_carried_out(judging: Judging) -> None:
+    reading = call("read_text", target_image="Edited Image")
+    judgement, _ = judging(first_then(calls(reading, ZOOM), final("Wrong Action")), "openai:gpt-4.1")
+    read, zoomed = judgement.traces[0].steps[0].observations
+    assert (read.failed, zoomed.failed) == (True, False)
+    assert 'There is no tool called "read_text"' in read.text
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
 def test_calls_in_the_text_protocol_are_carried_out(judging: Judging, spec: str) -> None:
     judgement, server = judging(
         first_then(think_and_call_text("Look.", DIFFER, ZOOM), final("Over Modification")), spec

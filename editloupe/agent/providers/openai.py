@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.providers.openai_payload import open_fast_client
 from editloupe.agent.providers.provider import (
+    FALLBACK,
+    ROUTE,
     Client,
     ErrorForm,
     ImageClient,
@@ -159,18 +161,28 @@ def refusal(message: AIMessage) -> str | None:
     return f"the model declined to answer: {words}" if words else None
 
 
-ROUTE_HEADERS = ("x-litellm-model-id", "x-litellm-model-region", "x-portkey-provider")
-"""Headers in which proxies name the deployment that answered."""
+ROUTE_HEADERS = ("x-litellm-model-region", "x-portkey-provider")
+"""Headers in which proxies name the region or provider that answered."""
 _PROVIDER = re.compile(rb'[{,]\s*"provider"\s*:\s*"([^"\\]{1,80})"')
 """OpenRouter's name of the host that answered; in a model's own text the quotes would be escaped."""
+SHORT_ID = 8
+"""Characters of a deployment's id that follow its readable name."""
 
 
-def route(headers: Mapping[str, str], body: bytes) -> str:
-    """Return the deployment of a proxy that answered, if it is reported."""
-    deployments = [value for name in ROUTE_HEADERS if (value := headers.get(name))]
+def route(headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+    """Return the deployment of a proxy that answered, and the model of its fallback, as far as they are reported.
+
+    >>> route({"x-litellm-model-id": "2b6a77c0fe12", "x-litellm-model-name": "openai/gpt-4.1"}, b"{}")
+    {'route': 'openai/gpt-4.1 2b6a77c0'}
+    """
+    name, identifier = headers.get("x-litellm-model-name", ""), headers.get("x-litellm-model-id", "")
+    parts = [name, identifier[:SHORT_ID] if name else identifier, *(headers.get(each, "") for each in ROUTE_HEADERS)]
     if match := _PROVIDER.search(body):
-        deployments.append(match[1].decode("utf-8", "replace"))
-    return " ".join(deployments)
+        parts.append(match[1].decode("utf-8", "replace"))
+    reported = {ROUTE: " ".join(filter(None, parts))}
+    if headers.get("x-litellm-attempted-fallbacks", "0").strip() not in ("", "0"):
+        reported[FALLBACK] = headers.get("x-litellm-model-group") or name or "another model"
+    return {key: value for key, value in reported.items() if value}
 
 
 ADDRESS = "https://api.openai.com/v1"

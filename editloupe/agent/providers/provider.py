@@ -84,12 +84,14 @@ def read_finish_reason(message: AIMessage) -> str:
 
 ROUTE = "route"
 """Key of a reply's metadata with the deployment that answered; the gate reads it from the response."""
+FALLBACK = "fallback"
+"""Key of a reply's metadata with the model that a proxy asked instead; the gate reads it from the response."""
 LONGEST_NAME = 120
 """Maximum length of a recorded version: a server may send anything."""
 
 
 def read_served(message: AIMessage) -> Served:
-    """Return the version, fingerprint, service tier and route that answered, as most clients report them."""
+    """Return the version, fingerprint, service tier, route and fallback that answered, as most clients report them."""
     facts = message.response_metadata
 
     def text(name: str) -> str:
@@ -101,6 +103,7 @@ def read_served(message: AIMessage) -> Served:
         fingerprint=text("system_fingerprint"),
         tier=text("service_tier"),
         route=text(ROUTE),
+        fallback=text(FALLBACK),
     )
 
 

@@ -348,7 +348,11 @@ _CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "
 def parse_calls(
     sections: Sections, native: Sequence[Mapping[str, Any]], broken: Sequence[Mapping[str, Any]], tools: Sequence[str]
 ) -> tuple[ToolCall, ...]:
-    """Return the calls of a reply; raise Malformed if one cannot be parsed or its tool does not exist."""
+    """Return the calls of a reply; raise Malformed if one cannot be parsed, or if none names an existing tool.
+
+    Next to a call of an existing tool, a call of an unknown one is returned too: it is answered with an error, and the others
+    are carried out.
+    """
     blocks = sections.calls
     if len(native) + len(broken) + len(blocks) > MOST_CALLS:
         raise _too_many()
@@ -366,12 +370,16 @@ def parse_calls(
                 calls.append(ToolCall(id=f"text_{len(calls)}", name=name, parameters=parameters))
     if len(calls) > MOST_CALLS:
         raise _too_many()
-    for call in calls:
-        if not tools:
-            raise Malformed(f'You called "{call.name}", but there are no tools at this point; give your final answer.')
-        if call.name not in tools:
-            raise Malformed(f'There is no tool called "{call.name}"; the tools are: {", ".join(tools)}.')
+    if calls and not tools:
+        raise Malformed(f'You called "{calls[0].name}", but there are no tools at this point; give your final answer.')
+    if calls and not any(call.name in tools for call in calls):
+        raise Malformed(describe_unknown_tool(calls[0].name, tools))
     return tuple(calls)
+
+
+def describe_unknown_tool(name: str, tools: Sequence[str]) -> str:
+    """Return the sentence for the model about a tool that it called and that is not offered."""
+    return f'There is no tool called "{name}"; the tools are: {", ".join(tools)}.'
 
 
 def _too_many() -> Malformed:

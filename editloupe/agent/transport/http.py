@@ -125,17 +125,17 @@ def _unchanged(body: bytes) -> bytes:
     return body
 
 
-def _no_route(headers: Mapping[str, str], body: bytes) -> str:
-    return ""
+def _no_route(headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+    return {}
 
 
-_ROUTE: ContextVar[list[str] | None] = ContextVar("editloupe_route", default=None)
+_ROUTE: ContextVar[dict[str, str] | None] = ContextVar("editloupe_route", default=None)
 
 
 @contextmanager
-def record_route() -> Iterator[list[str]]:
-    """Yield a list that receives the name of the deployment that answered, if the server reports it."""
-    noted: list[str] = []
+def record_route() -> Iterator[dict[str, str]]:
+    """Yield a dict that receives what the server reports about the deployment that answered, as reply metadata."""
+    noted: dict[str, str] = {}
     token = _ROUTE.set(noted)
     try:
         yield noted
@@ -153,8 +153,8 @@ class BodyForm:
     """Fields that make a body a reply although it contains an error."""
     mended: Callable[[bytes], bytes] = _unchanged
     """Repairs a reply's body so that the client can read it."""
-    route: Callable[[Mapping[str, str], bytes], str] = _no_route
-    """Returns the deployment that answered, from a reply's headers and body; empty if unknown."""
+    route: Callable[[Mapping[str, str], bytes], dict[str, str]] = _no_route
+    """Returns metadata on the deployment that answered, from a reply's headers and body; empty if unknown."""
 
 
 _ANY_FORM = BodyForm()
@@ -235,8 +235,8 @@ class Gate:
         if response.status_code == 200:
             if _ERROR.match(body):
                 _raise_error_in_reply(body, self._bodies.reply_fields)
-            if (noted := _ROUTE.get()) is not None and (route := self._bodies.route(response.headers, body)):
-                noted.append(route)
+            if (noted := _ROUTE.get()) is not None:
+                noted.update(self._bodies.route(response.headers, body))
             body = self._bodies.mended(body)
         response.stream = _stream_of(response)(body)
 

@@ -91,6 +91,37 @@ def test_the_route_of_a_proxy_is_recorded(scripted: StartServer, tmp_path: Path)
     assert version.served.route == "deployment-7"
 
 
+def test_the_readable_name_of_a_deployment_comes_before_its_id(scripted: StartServer, tmp_path: Path) -> None:
+    named = {"x-litellm-model-id": "2b6a77c0fe12", "x-litellm-model-name": "openai/gpt-4.1"}
+    run(batch(scripted(final(GOOD), headers=named), MODEL, write_manifest(tmp_path, 1), tmp_path / "run"))
+    (version,) = read_run_table(tmp_path / "run").versions
+    assert (version.served.route, version.served.fallback) == ("openai/gpt-4.1 2b6a77c0", "")
+
+
+@pytest.mark.long
+def test_tables_count_the_verdicts_by_a_fallback_of_a_proxy(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fallen_back = {"x-litellm-attempted-fallbacks": "1", "x-litellm-model-group": "gpt-4.1"}
+    server = scripted(lambda _: final(GOOD), headers=fallen_back)
+    run(batch(server, "openai:dead", write_manifest(tmp_path, 2), tmp_path / "run"))
+    assert command(["report", str(tmp_path / "run")]) == 0
+    assert "openai:dead: 2 verdicts by a fallback: gpt-4.1." in " ".join(capsys.readouterr().out.split())
+    with Run.open(tmp_path / "run") as opened:
+        (trace,) = opened.load_trace("e0")
+    assert trace.steps[0].served is not None
+    assert trace.steps[0].served.fallback == "gpt-4.1"
+    assert command(["trace", str(tmp_path / "run"), "e0"]) == 0
+    assert "fallback gpt-4.1" in capsys.readouterr().out
+
+
+def test_a_reply_without_a_fallback_stores_no_such_field(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(final(GOOD), headers={"x-litellm-attempted-fallbacks": "0"})
+    run(batch(server, MODEL, write_manifest(tmp_path, 1), tmp_path / "run"))
+    (version,) = read_run_table(tmp_path / "run").versions
+    assert "fallback" not in version.served.model_dump()
+
+
 def test_gemini_says_its_version_too(scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from editloupe.evals.manifests.layouts import load_manifest
     from editloupe.judge import Judge

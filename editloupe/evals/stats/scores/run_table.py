@@ -353,16 +353,25 @@ def parse_versions(counts: Mapping[str, int]) -> tuple[ServedVersion, ...]:
 
 
 def format_version_notes(versions: Iterable[ServedVersion]) -> tuple[str, ...]:
-    """Say of every judge that was served in several versions which they were.
+    """Name the models of a proxy's fallbacks, and the versions of every judge that was served in several.
 
     >>> versions = [ServedVersion(served=Served(judge="openai:m", model=m), verdicts=n) for m, n in (("m-1", 90), ("m-2", 10))]
     >>> format_version_notes(versions)
     ('openai:m was served in 2 versions: m-1 (90 verdicts) and m-2 (10 verdicts); scores may differ with them.',)
     """
     by_judge: dict[str, list[ServedVersion]] = {}
+    fallbacks: Counter[tuple[str, str]] = Counter()
     for version in versions:
         by_judge.setdefault(version.served.judge, []).append(version)
-    return tuple(_format_versions(judge, several) for judge, several in by_judge.items() if len(several) > 1)
+        if version.served.fallback:
+            fallbacks[version.served.judge, version.served.fallback] += version.verdicts
+    return (
+        *(
+            f"{judge}: {number_of(count, 'verdict')} by a fallback: {model}."
+            for (judge, model), count in fallbacks.items()
+        ),
+        *(_format_versions(judge, several) for judge, several in by_judge.items() if len(several) > 1),
+    )
 
 
 def _format_versions(judge: str, versions: Sequence[ServedVersion]) -> str:
