@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,51 @@ Naming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Typing = Callable[[Edit], Edit]
 """Spells an edit's type as a protocol does; raises UserError if the protocol has no such type."""
 FIELDS = frozenset(Edit.model_fields) - {"extra"}
+NEAR = 0.75
+"""How similar a name must be to a known one (`difflib` ratio) to be taken for a misspelling."""
+LISTED = 8
+"""The most columns that one sentence lists."""
+
+
+def make_name_checker(criteria: Collection[str], note: Callable[[str], None]) -> Typing:
+    """Return a function that reports misspelt names of an edit's fields and criteria, and returns the edit unchanged.
+
+    Every name is reported once, when it is first seen.
+
+    Args:
+        criteria: The criteria of the protocol; empty if they are not known.
+        note: Called with a sentence that lists further columns, if one of them resembles a field, and with one for every
+            criterion of human labels that resembles a criterion of the protocol.
+    """
+    seen: set[str] = set()
+
+    def check(edit: Edit) -> Edit:
+        if columns := [name for name in edit.extra if name not in seen]:
+            seen.update(columns)
+            listed = sorted(
+                (_with_question(name, FIELDS) for name in columns), key=lambda text: not text.endswith("?)")
+            )
+            more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
+            if listed[0].endswith("?)"):
+                note(f"not fields of an edit, kept as further columns: {', '.join(listed[:LISTED])}{more}")
+        if edit.human and (labelled := [name for name in edit.human if f"human.{name}" not in seen]):
+            seen.update(f"human.{name}" for name in labelled)
+            for name in labelled:
+                if name not in criteria and (question := _with_question(name, criteria)) != name:
+                    note(f"human labels on {question} are kept, but the protocol has no criterion of that name")
+        return edit
+
+    return check
+
+
+def _with_question(name: str, known: Collection[str]) -> str:
+    """Return a name, with the known name that it resembles.
+
+    >>> _with_question("hunan", ["human", "hint"])
+    'hunan (did you mean human?)'
+    """
+    near = get_close_matches(name, known, n=1, cutoff=NEAR)
+    return f"{name} (did you mean {near[0]}?)" if near else name
 
 
 def read_manifest(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.manifests.datasets import Manifest
+from editloupe.evals.manifests.datasets import Manifest, make_name_checker
 from editloupe.evals.manifests.outputs import (
     BenchmarkParts,
     Part,
@@ -22,7 +22,7 @@ from editloupe.evals.manifests.outputs import (
 )
 from editloupe.rubrics.benchmark import LANGUAGES, Benchmark
 from editloupe.rubrics.paper import Paper
-from editloupe.rubrics.registry import Note, find_paper, make_type_reader, papers
+from editloupe.rubrics.registry import Note, find_paper, find_protocol, make_type_reader, papers
 from editloupe.types import Edit, UserError
 
 PLAIN = "editloupe"
@@ -83,7 +83,8 @@ def load_manifest(
         allow_outside: Allow paths that lead outside the manifest's folder, also by links.
         layout: `editloupe`, or a paper whose field names the manifest uses.
         protocol: The protocol whose spelling of instruction types is used; by default the layout's own.
-        note: Called with a sentence for every type that the protocol does not know.
+        note: Called with a sentence for every type that the protocol does not know, and on columns and criteria that may be
+            misspelt.
 
     Returns:
         An iterator over the edits, in the manifest's order. Rows are read as it advances.
@@ -99,7 +100,12 @@ def _manifest(path: str | Path, allow_outside: bool, layout: str, protocol: str 
     if layout not in (layouts := sample_layouts()):
         raise UserError(f'a manifest cannot have the layout "{layout}"; use one of: {", ".join(layouts)}')
     fields = next((paper.fields for paper in papers() if paper.name == layout), None)
-    return Manifest(Path(path), allow_outside, fields, make_type_reader(protocol or layout, note))
+    typed = make_type_reader(protocol or layout, note)
+    if note is None or layout != PLAIN:
+        return Manifest(Path(path), allow_outside, fields, typed)
+    rules = find_protocol(protocol)
+    checked = make_name_checker(rules.criteria if rules else (), note)
+    return Manifest(Path(path), allow_outside, fields, lambda edit: typed(checked(edit)))
 
 
 def load_benchmark(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from editloupe.cli.main import run
 from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.types import Edit, UserError
@@ -169,3 +170,45 @@ def test_the_fields_of_dlebench_are_mapped_and_the_rest_is_kept(tmp_path: Path) 
 
 def test_a_written_manifest_is_read_back(tmp_path: Path) -> None:
     assert [edit.id for edit in load_manifest(write_manifest(tmp_path, 3))] == ["e0", "e1", "e2"]
+
+
+def test_columns_that_may_be_misspelt_are_listed_once_and_kept(tmp_path: Path) -> None:
+    more = {"target_box": [1, 2, 3, 4], "hunan": {"c": "A"}, "refrence": "r.png", "scene": 8}
+    rows = [{**GOOD, "id": number, **more} for number in ("a", "b")]
+    notes: list[str] = []
+    first, *_ = load_manifest(manifest(tmp_path, *rows, {**GOOD, "id": "c", "place": 1}), note=notes.append)
+    assert first.extra == more
+    assert notes == [
+        "not fields of an edit, kept as further columns: target_box (did you mean target_boxes?), hunan (did you mean human?), "
+        "refrence (did you mean reference?), scene",
+    ]
+
+
+def test_many_columns_are_listed_with_the_doubtful_first_and_the_rest_counted(tmp_path: Path) -> None:
+    notes: list[str] = []
+    row = {**GOOD, **{f"column{number}": number for number in range(10)}, "hnt": "x"}
+    list(load_manifest(manifest(tmp_path, row), note=notes.append))
+    (note,) = notes
+    assert note.startswith("not fields of an edit, kept as further columns: hnt (did you mean hint?), column0,")
+    assert note.endswith("column6 and 3 more")
+
+
+def test_a_misspelt_criterion_of_a_human_label_is_reported_and_one_of_another_protocol_is_not(tmp_path: Path) -> None:
+    human = {"instruction_folowing": "Wrong Action", "visual_consistency": "Perfect Consistency", "naturalness": "3"}
+    notes: list[str] = []
+    (edit,) = load_manifest(manifest(tmp_path, {**GOOD, "human": human}), protocol="dlebench", note=notes.append)
+    assert edit.human == human
+    assert notes == [
+        "human labels on instruction_folowing (did you mean instruction_following?) are kept, but the protocol has no "
+        "criterion of that name"
+    ]
+
+
+def test_a_batch_prints_misspelt_names_once_although_it_reads_the_manifest_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_manifest(tmp_path, 2)
+    rows = [{**json.loads(line), "hunan": {}} for line in path.read_text().splitlines()]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert run(["batch", str(path), "--dry-run", "--out", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().err.count("hunan (did you mean human?)") == 1
