@@ -124,4 +124,4 @@ def test_without_a_detector_the_edit_is_unjudged_and_says_what_to_do(tmp_path: P
     (outcome,) = judge.judge(Edit(source=before, edited=after, instruction="Remove the wooden box.")).verdicts
     assert isinstance(outcome, Unjudged)
     assert "the detector could not be used" in outcome.detail
-    assert "hf download" in outcome.detail
+    assert "run `editloupe weights fetch grounding-dino-tiny`" in outcome.detail

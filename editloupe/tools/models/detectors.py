@@ -20,8 +20,8 @@ from editloupe.tools.contract import ToolError
 from editloupe.tools.geometry import Size, round_outwards
 from editloupe.tools.models.batching import Batcher
 from editloupe.tools.models.loading import (
+    explain_missing_weights,
     import_optional,
-    is_in_hub_cache,
     locate_weights,
     pick_device,
     torch_dtype,
@@ -152,12 +152,8 @@ class GroundingDino(TiledDetector):
         where = self._settings.detector
         if Path(where).expanduser().is_dir():
             return _missing_in_folder(Path(where).expanduser())
-        if self._settings.detector_download or _in_hub_cache(where):
-            return None
-        return (
-            f'the weights of "{where}" are not on this machine: name a folder that holds them, fetch them with '
-            f"`hf download {where}`, or allow the download (--detector-download)"
-        )
+        missing = None if self._settings.detector_download else explain_missing_weights(where, *WEIGHTS)
+        return missing and f"{missing}, or name a folder that holds them (--detector)"
 
     def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
         model, processor, device = self._load()
@@ -231,11 +227,6 @@ def _missing_in_folder(folder: Path) -> str | None:
     if not any((folder / name).is_file() for name in WEIGHTS):
         missing.append(WEIGHTS[0])
     return f"the folder of the detector's weights lacks {', '.join(missing)}" if missing else None
-
-
-def _in_hub_cache(model_id: str) -> bool:
-    """Return whether the hub's cache on this disk holds the model."""
-    return is_in_hub_cache(model_id, "config.json") and any(is_in_hub_cache(model_id, name) for name in WEIGHTS)
 
 
 OWL = ("owlvit", "owlv2")

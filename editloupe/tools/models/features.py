@@ -21,8 +21,8 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.drawing import resize
 from editloupe.tools.models.loading import (
+    explain_missing_weights,
     import_optional,
-    is_in_hub_cache,
     locate_weights,
     pick_device,
     torch_dtype,
@@ -114,12 +114,7 @@ class DinoFeatures:
         if folder.is_dir():
             missing = [name for name in ("config.json", CONFIG) if not (folder / name).is_file()]
             return f"the folder {folder} lacks {', '.join(missing)}" if missing else None
-        if self._settings.download or is_in_hub_cache(self._settings.model, CONFIG):
-            return None
-        name = self._settings.model
-        return (
-            f'the weights of "{name}" are not on this machine: name a folder, or fetch them with `hf download {name}`'
-        )
+        return None if self._settings.download else explain_missing_weights(self._settings.model, CONFIG)
 
     def embed(self, pictures: Sequence[Pixels]) -> Vectors:
         """Return the pooled feature per picture, in batches."""

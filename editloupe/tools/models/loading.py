@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from editloupe.tools.models.weights import WeightsMissing, find_weights
+from editloupe.types import UserError
+
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dri")
 """Device files that drivers create on Linux: NVIDIA and its small boards, AMD, Windows (WSL), Intel."""
 
@@ -51,11 +54,34 @@ def locate_weights(model: str, download: bool) -> tuple[str, bool]:
     """Return where transformers finds a model's weights, and whether it must not use the network.
 
     Args:
-        model: A folder, or a model id of the hub.
+        model: A folder, or a model id of the hub. Weights that `editloupe weights fetch` downloaded come first.
         download: Whether the weights may be downloaded.
     """
     folder = Path(model).expanduser()
-    return (str(folder), True) if folder.is_dir() else (model, not download)
+    if folder.is_dir():
+        return str(folder), True
+    try:
+        return str(find_weights(model)), True
+    except UserError:  # missing, or another model than those of the table
+        return model, not download
+
+
+def explain_missing_weights(model_id: str, *files: str) -> str | None:
+    """Return that a model's weights are not on this machine and what to do, or None if they are. Does not use the network.
+
+    Args:
+        model_id: A model id of the hub.
+        files: The files of which one is enough, for models that are not in the table of weights.
+    """
+    if is_in_hub_cache(model_id, "config.json") and any(is_in_hub_cache(model_id, file) for file in files):
+        return None
+    try:
+        find_weights(model_id)
+    except WeightsMissing as missing:
+        return str(missing)
+    except UserError:
+        return f'the weights of "{model_id}" are not on this machine: fetch them with `hf download {model_id}`'
+    return None
 
 
 def is_in_hub_cache(model_id: str, file: str) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.models import weights
+from editloupe.tools.models.detectors import GroundingDino
 from editloupe.tools.models.weights import WeightsMissing, find_weights, get_weights, load_table
+from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
 
 DINO = get_weights("dinov2-base")
@@ -84,3 +89,26 @@ def test_the_hub_cache_is_used_by_revision_or_by_its_main_branch(tmp_path: Path)
 def test_an_unknown_name_lists_the_names() -> None:
     with pytest.raises(UserError, match=r'no weights called "dino"; the names are realesrgan-x4plus, '):
         find_weights("dino")
+
+
+@pytest.mark.models
+def test_a_model_id_loads_from_the_fetched_folder(
+    tiny_detector: Path, photo: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {path.name: {} for path in tiny_detector.iterdir()}
+    source = {"hub": "some/detector", "revision": "a" * 40}
+    table = tmp_path / "table.yaml"
+    table.write_text(yaml.safe_dump({"tiny": {"used_by": "-", "license": "-", "files": files, "sources": [source]}}))
+    monkeypatch.setattr(weights, "TABLE", table)
+    weights.load_table.cache_clear()
+    try:
+        detector = GroundingDino(ToolSettings(detector="some/detector", tile_levels=()))
+        assert str(detector.unavailable()).startswith(
+            "the weights tiny are not on this machine: run `editloupe weights"
+        )
+        shutil.copytree(tiny_detector, get_weights("tiny").folder)
+        assert detector.unavailable() is None
+        detector.detect(photo, "cup")
+        assert detector.loads == 1
+    finally:
+        weights.load_table.cache_clear()
