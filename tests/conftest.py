@@ -19,7 +19,7 @@ _FOREIGN = (
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 
 
-_MARKS = {"chromium": "browser", "tiny_detector": "models"}
+_MARKS = {"chromium": "browser", "tiny_detector": "models", "nanodet": "models"}
 """What a fixture needs, as the marker of every test that asks for it, also by way of another fixture."""
 
 

@@ -162,7 +162,7 @@ def _open_models(
     """Open the models for metadata, boxes and references."""
     from editloupe.evals.batch.work_items import TemporaryReplies
     from editloupe.making.dlebench_metadata import MetadataMaker
-    from editloupe.tools.models.detectors import GroundingDino
+    from editloupe.tools.detect import build_detector
 
     work.kept = TemporaryReplies(work.folder.path)
     work.references = references
@@ -170,7 +170,7 @@ def _open_models(
     if work.asker is not None:
         work.maker = MetadataMaker(work.asker, chosen)
     looking = judge.preset().tool_settings()
-    detector = GroundingDino(looking)
+    detector = build_detector(looking)
     problem = detector.unavailable()
     if problem is None:
         work.detector, work.detector_name = detector, f"detector {looking.detector}"
@@ -383,7 +383,7 @@ def sizes(
     from editloupe.making.export import FIGURES, save_figures
     from editloupe.making.folder import Ledger
     from editloupe.making.pipeline import lock_folder
-    from editloupe.tools.models.detectors import GroundingDino
+    from editloupe.tools.detect import build_detector
 
     paper = find_paper(check_choice("--layout", layout, layouts.sample_layouts()))
     named = manifest_names(manifests)
@@ -404,7 +404,7 @@ def sizes(
                 raise UserError(
                     f"{number_of(len(missing), 'instruction')} without target boxes: name a model with --judge"
                 )
-        detector = GroundingDino(judge.preset().tool_settings())
+        detector = build_detector(judge.preset().tool_settings())
         problem = detector.unavailable()
         work.detector = None if problem else detector
         statistics = asyncio.run(work.run(wanted, named))

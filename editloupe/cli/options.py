@@ -207,7 +207,7 @@ class ToolOptions:
         str | None,
         typer.Option(
             "--detector",
-            help="Folder or hub id of Grounding DINO weights.",
+            help="Folder or hub id of Grounding DINO weights, or nanodet.",
             rich_help_panel=LOOKING,
             hidden=True,
         ),

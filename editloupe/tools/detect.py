@@ -12,7 +12,8 @@ from editloupe._util.text import quote_line
 from editloupe.pictures.decode import Picture
 from editloupe.tools import drawing
 from editloupe.tools.contract import CachedResult, ToolError, ToolPicture, ToolResult, View
-from editloupe.tools.models.detectors import GroundingDino
+from editloupe.tools.models.detectors import GroundingDino, TiledDetector
+from editloupe.tools.models.nanodet import NANODET, NanoDet, find_class
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
@@ -22,6 +23,11 @@ DEPENDS_ON = ("detector", "precision", "box_threshold", "text_threshold", "tile_
 MAX_LISTED = 20
 """The most boxes that are drawn and listed; more could not be distinguished."""
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
+
+
+def build_detector(settings: ToolSettings) -> TiledDetector:
+    """Return the detector of the settings. Its weights are loaded at the first search."""
+    return NanoDet(settings) if settings.detector == NANODET else GroundingDino(settings)
 
 
 class DetectObject:
@@ -41,7 +47,7 @@ class DetectObject:
     }
 
     def __init__(self, settings: ToolSettings) -> None:
-        self.model = GroundingDino(settings)
+        self.model = build_detector(settings)
         self._settings = settings
 
     def resolve_settings(self) -> ToolSettings:
@@ -75,12 +81,15 @@ class DetectObject:
                 f"{quote_line(phrase)} is not made of words of the instruction; detect_object_name takes its words only: "
                 f"{quote_line(view.instruction)}."
             )
+        note = ""
+        if self._settings.detector == NANODET and (known := find_class(phrase)) != phrase.lower():
+            note = f" The detector looked for {quote_line(known)} and did not use other words."
         named = key(self.name, self.version, picture.sha, phrase.lower(), self.resolve_settings().digest(*DEPENDS_ON))
         cached = view.memory.get(named, lambda: self._search(picture, phrase))
         data = {"picture": name, "phrase": phrase, "objects": cached.data["objects"]}
         objects = cached.data["objects"][:MAX_LISTED]
         if not objects:
-            return ToolResult(f"No {quote_line(phrase)} was found in {name}.", (), data)
+            return ToolResult(f"No {quote_line(phrase)} was found in {name}.{note}", (), data)
         say = view.frame(name).say
         listed = "; ".join(
             f"{i}. {say(Box.model_validate(o['box']))}, confidence {o['confidence']:.2f}"
@@ -89,7 +98,7 @@ class DetectObject:
         count = len(cached.data["objects"])
         boxes_found = "1 box" if count == 1 else f"{count} boxes"
         boxes_found += f", the best {MAX_LISTED} of them" if count > MAX_LISTED else ""
-        text = f"{quote_line(phrase)} in {name}: {boxes_found}. {listed}."
+        text = f"{quote_line(phrase)} in {name}: {boxes_found}. {listed}.{note}"
         boxes = [Box.model_validate(o["box"]) for o in objects]
         marks = [f"{i}: {o['confidence']:.2f}" for i, o in enumerate(objects, 1)]
         # Drawn each time: a drawing is as large as the picture, and cheaper to make than to cache.

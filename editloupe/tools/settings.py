@@ -60,7 +60,7 @@ class ToolSettings:
     overview: bool = False
     """Whether `localize_differences` also shows a small copy of the picture with a numbered box per crop."""
     detector: str = GROUNDING_DINO
-    """A folder with Grounding DINO weights, or a model id of the hub."""
+    """A folder with Grounding DINO weights, a model id of the hub, or `nanodet`, which knows 80 kinds of things."""
     detector_download: bool = False
     """Whether the weights may be downloaded from the hub. If False, only weights on this machine are used."""
     device: str = "auto"

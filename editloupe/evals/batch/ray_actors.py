@@ -19,7 +19,8 @@ from editloupe.evals.batch.work_items import current_work, reply_key
 from editloupe.evals.runs.run_folder import JudgementPictures, collect_pictures
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.pictures.pixels import Pixels, hash_pixels
-from editloupe.tools.models.detectors import GroundingDino, levels_in_keys, resolve_tile_levels
+from editloupe.tools.detect import build_detector
+from editloupe.tools.models.detectors import levels_in_keys, resolve_tile_levels
 from editloupe.tools.models.tiling import Detection
 from editloupe.tools.models.upscalers import Upscaler
 from editloupe.tools.registry import Toolbox, build_toolbox
@@ -239,7 +240,7 @@ class VisionModels:
 
     def __init__(self, settings: ToolSettings) -> None:
         self._settings = settings
-        self._detector = GroundingDino(settings)
+        self._detector = build_detector(settings)
         self._upscaler: Upscaler = build_toolbox(settings).enhancer.backend
 
     def tile_levels(self) -> tuple[int, ...]:

@@ -265,6 +265,12 @@ class WholePictureFinder(GroundingDino):
         super().__init__(dataclasses.replace(settings, box_threshold=floor, tile_levels=()))
         self.fingerprint = self._settings.digest("detector", "precision", "box_threshold", "text_threshold")
 
+    def unavailable(self) -> str | None:
+        """Return what is missing, or None."""
+        if self._settings.detector == "nanodet":
+            return "nanodet cannot find objects by free names; use Grounding DINO or OWL-ViT"
+        return super().unavailable()
+
     def find(self, pixels: Pixels, phrase: str) -> list[Detection]:
         """Return every box above the threshold, best first."""
         return self.detect(pixels, phrase)
