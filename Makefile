@@ -17,10 +17,11 @@ PYTEST := $(BIN)/python -X faulthandler -m pytest -n $(WORKERS) --dist worksteal
 # What needs a browser, a cluster or a model, and what takes long by itself.
 HEAVY := slow or browser or ray or models or long
 
-# Further Pythons that `make slow` runs the quick tests with.
+# Further Pythons that `make slow` runs the quick tests with, and the oldest one, whose lowest versions all have wheels.
 PYTHONS ?= python3.12 python3.13
+OLDEST ?= python3.11
 
-.PHONY: demo quick test strict slow resolve pythons docs lint browser clean
+.PHONY: demo quick test strict slow resolve lowest pythons docs lint browser clean
 
 demo: $(VENV)/.light
 	$(BIN)/editloupe demo
@@ -44,7 +45,7 @@ strict: $(VENV)/.full
 
 # The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package,
 # Inspect an older fsspec and dateutil.
-slow: lint browser resolve pythons
+slow: lint browser resolve lowest pythons
 	$(PIP) install -e '.[servers]'
 	$(PYTHON) -m venv $(VENV)-litellm
 	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
@@ -54,13 +55,32 @@ slow: lint browser resolve pythons
 	$(MAKE) --no-print-directory strict LEFT_OUT='slow or ray or models' \
 		STRICT='tests/agent tests/graphs tests/evals tests/judge/test_judge.py tests/judge/test_closing.py'
 
-# Check that all extras resolve together, with the newest pip and with uv, each within two minutes.
+# Check that each extra, and all together, resolve with the newest pip and, for each Python, with uv, in five minutes each. Nothing is
+# installed but torch, so that pip does not download the CUDA build.
 resolve:
 	$(PYTHON) -m venv --clear $(VENV)-resolve
 	$(VENV)-resolve/bin/python -m pip -q install --upgrade pip
 	$(VENV)-resolve/bin/python -m pip -q install uv '$(TORCH)'
-	timeout 120 $(VENV)-resolve/bin/python -m pip install -q --dry-run '.[all]'
-	timeout 120 $(VENV)-resolve/bin/uv pip compile -q --no-cache --extra all pyproject.toml -o $(VENV)-resolve/all.txt
+	@for extra in $$($(VENV)-resolve/bin/python -c 'import tomllib; \
+			extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+			print(*(name for name in extras if name not in ("dev", "docs", "servers")))'); do \
+		echo "resolving .[$$extra]"; \
+		timeout 300 $(VENV)-resolve/bin/python -m pip install -q --dry-run ".[$$extra]" || exit 1; \
+		for python in $(OLDEST) $(PYTHONS); do \
+			timeout 300 $(VENV)-resolve/bin/uv pip compile -q --python-version $${python#python} --extra $$extra pyproject.toml \
+				-o $(VENV)-resolve/$$extra-$$python.txt || exit 1; \
+		done; \
+	done
+
+# The quick tests with the lowest version of each direct dependency.
+lowest:
+	$(OLDEST) -m venv --clear $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip -q install uv
+	$(VENV)-lowest/bin/uv pip compile -q --resolution lowest-direct --extra studio --extra mcp --extra data --extra dev pyproject.toml \
+		-o $(VENV)-lowest/lowest.txt
+	$(VENV)-lowest/bin/uv pip install -q --python $(VENV)-lowest -r $(VENV)-lowest/lowest.txt
+	$(VENV)-lowest/bin/uv pip install -q --python $(VENV)-lowest --no-deps -e .
+	$(VENV)-lowest/bin/python -X faulthandler -m pytest -n $(WORKERS) --dist worksteal --max-worker-restart=0 -m 'not ($(HEAVY))'
 
 # The quick tests on further Pythons, each in an environment of its own.
 pythons:

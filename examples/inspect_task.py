@@ -2,7 +2,7 @@
 
     python examples/inspect_task.py logs
 
-Needs pip install 'editloupe[inspect]'. With a real model: inspect eval examples/inspect_task.py --model …
+Needs pip install '.[inspect]'. With a real model: inspect eval examples/inspect_task.py --model …
 """
 
 import base64

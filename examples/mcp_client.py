@@ -2,7 +2,7 @@
 
     python examples/mcp_client.py
 
-Needs pip install 'editloupe[mcp]'. In an assistant's settings, name the same command and arguments.
+Needs pip install '.[mcp]'. In an assistant's settings, name the same command and arguments.
 """
 
 import asyncio

@@ -4,7 +4,7 @@
     python examples/providers.py ollama:qwen3-vl:8b openrouter:qwen/qwen3-vl-30b-a3b-instruct@novita
 
 Only the spec differs. Keys come from the environment; anthropic, bedrock and ollama need an extra, such as
-pip install 'editloupe[anthropic]'. A provider that cannot be asked is reported in a sentence, and the others go on.
+pip install '.[anthropic]'. A provider that cannot be asked is reported in a sentence, and the others go on.
 """
 
 import os

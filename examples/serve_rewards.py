@@ -3,7 +3,7 @@
     python examples/serve_rewards.py
     EDITLOUPE_JUDGE=openai:gpt-5.1 python examples/serve_rewards.py
 
-Needs pip install 'editloupe[serve]'. A trainer needs only the address; the requests here are those its client sends.
+Needs pip install '.[serve]'. A trainer needs only the address; the requests here are those its client sends.
 """
 
 import base64

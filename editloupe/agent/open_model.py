@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from editloupe.agent.chat_client import LoopClients, ModelChat
 from editloupe.agent.chat_interface import Chat, ReplyStore
 from editloupe.agent.model_settings import ModelSettings, adjust_profile, build_sampling, check_supported
-from editloupe.agent.providers.provider import Client, Opening, Provider, format_error
+from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, format_error
 from editloupe.agent.providers.registry import find_provider
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import find_profile, format_specs, split_spec
@@ -59,7 +59,7 @@ def open_chat(
     opening = prepare_opening(provider, spec, model, base_url, settings.patience, client_parameters)
     opening.gate.additions = Additions(settings.headers, settings.extra_body)
     return ModelChat(
-        LoopClients(lambda: _open_client(provider, opening, spec)),
+        LoopClients(lambda: _open_client(provider, opening, spec, profile)),
         provider,
         spec,
         profile,
@@ -98,23 +98,36 @@ def prepare_opening(
     return Opening(model, key, address.url if address else None, parameters or {}, timeout, gate)
 
 
-def _open_client(provider: Provider, opening: Opening, spec: str) -> Client:
+def _open_client(provider: Provider, opening: Opening, spec: str, profile: Profile) -> Client:
     """Open a client; an error becomes one sentence without secrets."""
     try:
         if desk := current_queue():
             desk.take_over(provider, opening, spec)
             opening = replace(opening, transport=QueueTransport(desk))
-        return provider.open(opening)
+        client = provider.open(opening)
+        return replace(client, notes=(*client.notes, *_compare_with_langchain(client, spec, profile)))
     except UserError:
         raise
     except ImportError as error:
         if not provider.extra:
             raise UserError(f"the client for {spec} cannot be opened: {format_error(error)}") from None
         raise UserError(
-            f"{spec} needs a client that is not installed: pip install 'editloupe[{provider.extra}]' ({format_error(error)})"
+            f"{spec} needs a client that is not installed: pip install '.[{provider.extra}]' ({format_error(error)})"
         ) from None
     except Exception as error:  # clients raise errors of any type
         raise UserError(f"the client for {spec} cannot be opened: {format_error(error)}") from None
+
+
+def _compare_with_langchain(client: Client, spec: str, profile: Profile) -> Iterator[str]:
+    """Yield notes on what LangChain's profile of the model adds to ours. Ours is not changed: it is part of units' keys."""
+    listed: Mapping[str, Any] = getattr(client.model, "profile", None) or {}
+    if listed.get("image_inputs") is False:
+        yield f"LangChain lists {spec} as a model without picture input, which a judge needs."
+    if not profile.pattern and not profile.native_tools and listed.get("tool_calling"):
+        yield (
+            f"EditLoupe does not know the family of {spec}, so tools are called by the text protocol. LangChain lists function "
+            "calling for it; `--set tool_calls=native` uses that."
+        )
 
 
 def find_key(provider: Provider, base_url: str | None, spec: str) -> str:

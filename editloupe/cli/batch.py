@@ -216,7 +216,7 @@ class BatchOptions:
     ] = None
     prices: Annotated[
         Path | None,
-        typer.Option(help="Price file (YAML) that replaces the bundled one.", hidden=True, rich_help_panel=HOW_FAST),
+        typer.Option(help="Price file (YAML) used instead of the list prices.", hidden=True, rich_help_panel=HOW_FAST),
     ] = None
     executor: Annotated[str, typer.Option(help="local, ray or batch-api.", hidden=True)] = "local"
     ray_address: Annotated[
@@ -365,6 +365,8 @@ def _print_forecast(forecast: Forecast, as_json: bool) -> int:
         end="",
     )
     print(f"{usage.output_tokens} output tokens, {cost} ({basis})")
+    if forecast.cost is None:
+        tell("this judge has no list price; state one with --price, which --max-cost needs")
     if not forecast.measured:
         tell("for a measured estimate, judge a few first (--limit 20) and ask again")
     return 0

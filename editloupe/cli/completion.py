@@ -207,14 +207,11 @@ def _join_split_words() -> None:
 
 def build_table() -> dict[str, Any]:
     """Load every command and return the table that is stored."""
-    from importlib.resources import files
-
     from editloupe.agent.providers.registry import PROVIDERS
     from editloupe.agent.spec_names import CASCADE, PANEL, RULES
     from editloupe.cli.judge_options import set_keys
     from editloupe.cli.main import COMMANDS, build_app
     from editloupe.rubrics.registry import protocols
-    from editloupe.rubrics.rubric_files import load_bundled_yaml
     from editloupe.tools.registry import BUILT_IN
 
     commands = {}
@@ -225,8 +222,11 @@ def build_table() -> dict[str, Any]:
         for name in names:
             leaf = top.get_command(None, name) if name else top
             commands[f"{command.name} {name}".strip()] = _describe_command(leaf)
-    priced = load_bundled_yaml(files("editloupe.evals.runs") / "prices.yaml")["prices"]
-    specs = [*priced, *(f"{provider.name}:" for provider in PROVIDERS), PANEL, CASCADE, RULES]
+    specs = [
+        *(provider.example for provider in PROVIDERS),
+        *(f"{provider.name}:" for provider in PROVIDERS),
+        *(PANEL, CASCADE, RULES),
+    ]
     return {
         "judges": specs,
         "protocols": [protocol.name for protocol in protocols()],

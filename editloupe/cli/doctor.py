@@ -20,12 +20,18 @@ from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 
 EXTRAS = {
-    "vision": ("torch", "transformers", "ncnn", "rapidocr"),
+    "text": ("rapidocr", "onnxruntime"),
+    "detect": ("torch", "transformers"),
+    "enhance": ("ncnn",),
     "ray": ("ray",),
-    "studio": ("fastapi", "uvicorn"),
-    "mcp": ("mcp",),
+    "studio": ("fastapi", "jinja2", "uvicorn"),
+    "serve": ("fastapi", "uvicorn"),
+    "mcp": ("mcp", "uvicorn"),
     "inspect": ("inspect_ai",),
+    "data": ("pyarrow",),
+    "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
 }
+"""Packages of each extra that are looked for. Extras of providers are stated with the judges."""
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -64,9 +70,7 @@ def _check_judges() -> list[dict[str, Any]]:
         url = os.environ.get(provider.base_url)
         missing = [package for package in provider.packages if _version(package) is None]
         if missing:
-            findings.append(
-                _finding("judge", f"{provider.name}:NAME", False, f"pip install 'editloupe[{provider.extra}]'")
-            )
+            findings.append(_finding("judge", f"{provider.name}:NAME", False, f"pip install '.[{provider.extra}]'"))
             continue
         ready = bool(named or (url and provider.own_server) or not provider.needs_key)
         if named or (url and provider.own_server):
@@ -97,7 +101,7 @@ def _check_extras() -> list[dict[str, Any]]:
         missing = [package for package, number in have.items() if number is None]
         detail = ", ".join(f"{p} {n}" for p, n in have.items() if n)
         if missing:
-            detail = f"pip install 'editloupe[{extra}]'" + (f" (missing: {', '.join(missing)})" if detail else "")
+            detail = f"pip install '.[{extra}]'" + (f" (missing: {', '.join(missing)})" if detail else "")
         findings.append(_finding("extra", extra, not missing, detail))
     return [*findings, _check_device()]
 

@@ -60,7 +60,7 @@ def mcp(
     try:
         from editloupe.servers.mcp.serving import serve_http, serve_stdio
     except ImportError as error:
-        raise UserError(f"the MCP server needs {error.name}: pip install 'editloupe[mcp]'") from None
+        raise UserError(f"the MCP server needs {error.name}: pip install '.[mcp]'") from None
     judge.announce()
     if http is None:
         return serve_stdio(judge.open, settings)

@@ -88,8 +88,8 @@ def _open_provider(by_option: bool) -> Any | None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         if by_option:
-            raise UserError("--otel needs OpenTelemetry: pip install 'editloupe[otel]'") from None
-        tell("an OTEL_… variable names an endpoint, but no spans are sent: pip install 'editloupe[otel]'")
+            raise UserError("--otel needs OpenTelemetry: pip install '.[otel]'") from None
+        tell("an OTEL_… variable names an endpoint, but no spans are sent: pip install '.[otel]'")
         return None
     service = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "editloupe"}
     provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)

@@ -103,7 +103,7 @@ def serve(
     try:
         from editloupe.servers.reward.serving import serve_rewards
     except ImportError as error:
-        raise UserError(f"the reward server needs {error.name}: pip install 'editloupe[serve]'") from None
+        raise UserError(f"the reward server needs {error.name}: pip install '.[serve]'") from None
     judge.announce()
     if is_generated:
         typer.echo(f"token: {settings.token}", err=True)

@@ -85,7 +85,7 @@ def studio(
     try:
         from editloupe.servers.studio.app import serve
     except ImportError as error:
-        raise UserError(f"the studio needs {error.name}: pip install 'editloupe[studio]'") from None
+        raise UserError(f"the studio needs {error.name}: pip install '.[studio]'") from None
     return serve(settings, open_browser)
 
 

@@ -22,5 +22,5 @@ def demo_manifest() -> Path:
     """
     manifest = Path(str(files(__name__) / "manifest.jsonl"))
     if not manifest.is_file():
-        raise UserError("the demo edits are not on disk: install editloupe as a normal package, not from a zip archive")
+        raise UserError("the demo edits are not on disk: install EditLoupe as a normal package, not from a zip archive")
     return manifest

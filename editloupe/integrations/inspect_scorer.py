@@ -1,6 +1,6 @@
 """A scorer for Inspect tasks whose model edits pictures.
 
-Install `editloupe[inspect]`; `inspect score` finds the scorer as `editloupe/edit_judge`.
+Install the extra `inspect`; `inspect score` finds the scorer as `editloupe/edit_judge`.
 """
 
 from __future__ import annotations

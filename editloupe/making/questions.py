@@ -387,7 +387,7 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     try:
         from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
-        raise UserError(f"reading {path.name} needs pyarrow: pip install 'editloupe[data]'") from None
+        raise UserError(f"reading {path.name} needs pyarrow: pip install '.[data]'") from None
     number = 0
     try:
         with parquet.ParquetFile(path) as file:

@@ -75,7 +75,7 @@ class ReadText:
     def unavailable(self) -> str | None:
         """Return what is missing on this machine, or None."""
         absent = [name for name in ("rapidocr", "onnxruntime") if importlib.util.find_spec(name) is None]
-        return f"it needs {' and '.join(absent)}: pip install 'editloupe[vision]'" if absent else None
+        return f"it needs {' and '.join(absent)}: pip install '.[text]'" if absent else None
 
     def schema(self, view: View) -> dict[str, Any]:
         """Return the parameters for these pictures."""

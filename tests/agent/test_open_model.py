@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from editloupe import Edit, Judge, UserError
+from editloupe.agent.model_settings import ModelSettings
+from editloupe.agent.open_model import open_chat
+from editloupe.agent.specs import find_profile
 from editloupe.agent.transport.secrets import redact_text
 from editloupe.cli.main import run
 from tests.conftest import StartServer
@@ -67,3 +70,21 @@ def test_a_key_of_white_space_alone_is_none(monkeypatch: pytest.MonkeyPatch, spe
         monkeypatch.setenv(variable, " \n")
     with pytest.raises(UserError, match="needs a key"):
         Judge(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "notes"),
+    [
+        ("openai:gpt-3.5-turbo", ["without picture input"]),
+        ("google_genai:gemma-4-31b-it", ["--set tool_calls=native"]),
+        ("openai:gpt-5.1", []),
+        ("openai:a-model-of-our-own", []),
+    ],
+)
+def test_langchain_s_profile_adds_notes_on_models_and_changes_no_key(spec: str, notes: list[str]) -> None:
+    provider, _, model = spec.partition(":")
+    chat = open_chat(spec, "http://127.0.0.1:9/v1", ModelSettings())
+    assert chat.profile == find_profile(provider, model)
+    listed = [note for note in chat.notes if "LangChain lists" in note]
+    assert len(listed) == len(notes)
+    assert all(words in note for words, note in zip(notes, listed, strict=True))

@@ -133,7 +133,7 @@ def test_without_weights_the_tool_says_what_to_do_and_asks_no_server(
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
-    assert "editloupe[vision]" in str(DetectObject(ToolSettings()).unavailable())
+    assert ".[detect]" in str(DetectObject(ToolSettings()).unavailable())
 
 
 def test_grounding_dino_loads_from_a_folder_and_searches_whole_and_in_tiles(

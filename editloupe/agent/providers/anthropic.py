@@ -175,6 +175,7 @@ def refusal(message: AIMessage) -> str | None:
 
 PROVIDER = Provider(
     name="anthropic",
+    listed_as="anthropic",
     keys=("ANTHROPIC_API_KEY",),
     base_url="ANTHROPIC_BASE_URL",
     packages=("langchain-anthropic",),

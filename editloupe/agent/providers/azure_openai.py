@@ -76,6 +76,7 @@ def open_client(opening: Opening) -> Client:
 PROVIDER = replace(
     openai.PROVIDER,
     name="azure_openai",
+    listed_as="azure",
     keys=("AZURE_OPENAI_API_KEY",),
     base_url=ADDRESS,
     own_server=False,

@@ -239,6 +239,7 @@ def _error_body(error: BaseException) -> Any:
 
 PROVIDER = Provider(
     name="bedrock",
+    listed_as="aws",
     keys=("AWS_BEARER_TOKEN_BEDROCK",),
     base_url="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
     packages=("langchain-aws",),

@@ -151,7 +151,7 @@ def open_client(opening: Opening) -> Client:
     except Exception as error:  # other versions raise other errors
         raise UserError(
             "the installed langchain-google-genai does not accept the HTTP client that keeps keys and pictures from following "
-            f"redirects: pip install 'langchain-google-genai>=4.2,<5' ({format_error(error)})"
+            f"redirects: pip install 'langchain-google-genai>=4.4,<5' ({format_error(error)})"
         ) from None
     return Client(model, http.aclose)
 
@@ -353,6 +353,7 @@ def _read_image(reply: Any) -> ImageReply:
 
 PROVIDER = Provider(
     name="google_genai",
+    listed_as="google",
     in_spans="gcp.gemini",
     keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
     base_url="GOOGLE_GEMINI_BASE_URL",

@@ -323,6 +323,7 @@ def _image_usage(tokens: Any) -> Usage:
 
 PROVIDER = Provider(
     name="openai",
+    listed_as="openai",
     keys=("OPENAI_API_KEY",),
     base_url="OPENAI_BASE_URL",
     packages=("langchain-openai",),

@@ -52,6 +52,7 @@ def open_client(opening: Opening) -> Client:
 PROVIDER = replace(
     openai.PROVIDER,
     name="openrouter",
+    listed_as="openrouter",
     keys=("OPENROUTER_API_KEY",),
     base_url="OPENROUTER_BASE_URL",
     example="openrouter:qwen/qwen3-vl-235b-a22b-instruct",

@@ -211,3 +211,5 @@ class Provider:
     """Opens a client that edits pictures, if the provider has such models."""
     in_spans: str = ""
     """The provider's name in OpenTelemetry's conventions, if it differs."""
+    listed_as: str = ""
+    """The provider's name in genai-prices; empty if its models have no list price, such as those of a local server."""

@@ -87,9 +87,9 @@ class Batch:
     deadline: float | None = None
     """Seconds per edit."""
     price: Price | None = None
-    """Overrides the price table."""
+    """Overrides list prices and price files."""
     prices: Path | None = None
-    """A price file used instead of the bundled one."""
+    """A price file used instead of the list prices."""
     executor: Literal["local", "ray", "batch-api"] = "local"
     poll_seconds: float | None = None
     """Seconds between the first two polls of a batch job; None for the default."""

@@ -49,7 +49,7 @@ def import_ray() -> Any:
     try:
         import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
-        raise UserError("--executor ray needs Ray: pip install 'editloupe[ray]'") from None
+        raise UserError("--executor ray needs Ray: pip install '.[ray]'") from None
     return ray
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -38,9 +37,11 @@ def append_line(path: Path, line: bytes) -> int:
 
     A last line that was cut off is moved to `NAME.torn` first, because in the middle of the file it would stop every reader.
     """
+    from filelock import lock_descriptor
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b", buffering=0) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock_descriptor(file.fileno(), poll_interval=0.005)
         last = _last_line(file)
         if last and not _is_object(last):
             with path.with_name(f"{path.name}.torn").open("ab") as aside:

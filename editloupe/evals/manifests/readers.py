@@ -128,7 +128,7 @@ def read_parquet(path: Path) -> Iterator[Row]:
     try:
         from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
-        raise UserError(f"reading {path.name} needs pyarrow: pip install 'editloupe[data]'") from None
+        raise UserError(f"reading {path.name} needs pyarrow: pip install '.[data]'") from None
     try:
         file = parquet.ParquetFile(path)
     except Exception as error:  # pyarrow raises its own kinds and OSError alike

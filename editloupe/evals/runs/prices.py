@@ -1,17 +1,17 @@
-"""Prices of tokens, from a data file that can be replaced. A model that is not in it has no known price."""
+"""Prices of tokens, from the package genai-prices or a price file. A model that is not listed there has no known price."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.agent.spec_names import RULES
-from editloupe.rubrics.rubric_files import describe_validation_error, load_bundled_yaml, read_yaml
+from editloupe.rubrics.rubric_files import describe_validation_error, read_yaml
 from editloupe.types import Opinion, Outcome, Record, Usage, UserError
 
 MILLION = 1_000_000
@@ -68,20 +68,22 @@ FREE = Price(input=0, output=0)
 
 
 def price_of(spec: str, table: str | Path | None = None) -> Price | None:
-    """Return the price of a judge, or None if it is not known. A dated model name costs the same as its model.
+    """Return the price of a judge, or None if it is not known. Nothing is asked of the network.
 
     Args:
         spec: The judge, such as `openai:gpt-5.1`.
-        table: A price file used instead of the bundled one. It is read in any case.
+        table: A price file used instead of the list prices in genai-prices. It is read in any case.
 
     Raises:
         UserError: The price file cannot be read or is not one.
     """
-    prices = _table(Path(table) if table else None)
+    prices = _read_price_file(Path(table)) if table else None
     if spec == RULES:
         return FREE
     provider, _, model = spec.partition(":")
     model = model.removeprefix("models/")
+    if prices is None:
+        return _find_list_price(provider, model)
     for name in (spec, f"{provider}:{model}"):
         if name in prices:
             return prices[name]
@@ -113,6 +115,36 @@ def parse_price(text: str) -> Price:
     return Price(input=numbers[0], output=numbers[1], cached=numbers[2] if len(numbers) == 3 else None)
 
 
+def _find_list_price(provider: str, model: str) -> Price | None:
+    """Return the standard price of a model today, for short prompts; a preview costs the same as its model."""
+    listed_as = next((record.listed_as for record in PROVIDERS if record.name == provider), "")
+    if not listed_as or not model:
+        return None
+    from genai_prices import Usage as NoUsage
+    from genai_prices import calc_price
+
+    for name in (model, f"{model}-preview"):
+        try:
+            rates = calc_price(NoUsage(), name, provider_id=listed_as).model_price
+        except LookupError:
+            continue
+        if rates.input_mtok is None or rates.output_mtok is None or _prices_pictures_apart(rates):
+            return None
+        cached = None if rates.cache_read_mtok is None else _base_rate(rates.cache_read_mtok)
+        return Price(input=_base_rate(rates.input_mtok), output=_base_rate(rates.output_mtok), cached=cached)
+    return None
+
+
+def _prices_pictures_apart(rates: Any) -> bool:
+    """Return whether tokens of pictures have a price of their own. Usage does not count them apart, so no price holds."""
+    return any(value is not None for name, value in vars(rates).items() if "_image_" in name)
+
+
+def _base_rate(rate: Any) -> float:
+    """Return dollars per million tokens; of a rate that rises with the length of the prompt, the lowest."""
+    return float(getattr(rate, "base", rate))
+
+
 def _is_dated(model: str, name: str) -> bool:
     """Return whether the rest of a model's name is a date, a preview mark or both: the same model at the same price."""
     rest = model[len(name.partition(":")[2]) + 1 :]
@@ -120,8 +152,8 @@ def _is_dated(model: str, name: str) -> bool:
 
 
 @cache
-def _table(path: Path | None) -> Mapping[str, Price]:
-    data = read_yaml(path) if path else load_bundled_yaml(files(__package__) / "prices.yaml")
+def _read_price_file(path: Path) -> Mapping[str, Price]:
+    data = read_yaml(path)
     entries = data.get("prices") if isinstance(data, dict) else None
     if not isinstance(entries, dict) or not all(isinstance(name, str) for name in entries):
         raise UserError(f'{path} is not a price file: it needs "prices:" with input and output by model')

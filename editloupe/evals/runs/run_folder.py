@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import os
 import re
 import socket
@@ -35,20 +34,14 @@ class RunLock:
     """Locks a run's folder for writing; a second process gets a UserError that names the first."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        from filelock import lock_descriptor  # takes 20 ms, which readers of a run need not wait for
+
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(self._file, 200).decode("utf-8", "replace").strip() or "another process"
-            os.close(self._file)
-            raise UserError(
-                f"{path.parent} is being written by {holder}; wait for it to end, or write into another folder"
-            ) from None
-        except OSError:
-            os.close(self._file)
-            raise
-        try:
+            if not lock_descriptor(self._file, blocking=False):
+                raise UserError(
+                    f"{path.parent} is being written by {self._read_holder()}; wait for it to end, or write into another folder"
+                )
             if not path.exists() or not os.path.samestat(os.fstat(self._file), path.stat()):
                 raise UserError(f"{path.parent} was just removed by another process; run the command again")
             os.ftruncate(self._file, 0)
@@ -56,6 +49,12 @@ class RunLock:
         except (OSError, UserError):
             os.close(self._file)  # else this process would keep the run locked
             raise
+
+    def _read_holder(self) -> str:
+        """Return the process that holds the lock, as it wrote itself; Windows does not let others read a locked file."""
+        with suppress(OSError):
+            return os.read(self._file, 200).decode("utf-8", "replace").strip() or "another process"
+        return "another process"
 
     def release(self) -> None:
         """Release the lock; the file stays, unless the whole run was removed."""

@@ -148,7 +148,7 @@ class GroundingDino(TiledDetector):
             return self._failure
         absent = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
         if absent:
-            return f"it needs {' and '.join(absent)}: pip install 'editloupe[vision]'"
+            return f"it needs {' and '.join(absent)}: pip install '.[detect]'"
         where = self._settings.detector
         if Path(where).expanduser().is_dir():
             return _missing_in_folder(Path(where).expanduser())

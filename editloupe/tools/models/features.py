@@ -109,7 +109,7 @@ class DinoFeatures:
         """Return what is missing, or None. Looks at the disk of this machine only."""
         absent = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
         if absent:
-            return f"the features need {' and '.join(absent)}: pip install 'editloupe[vision]'"
+            return f"the features need {' and '.join(absent)}: pip install '.[detect]'"
         folder = Path(self._settings.model).expanduser()
         if folder.is_dir():
             missing = [name for name in ("config.json", CONFIG) if not (folder / name).is_file()]

@@ -317,5 +317,5 @@ def test_a_client_that_is_not_installed_is_named_with_its_command(
     for name, value in case.keys.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setitem(__import__("sys").modules, f"langchain_{extra if extra != 'bedrock' else 'aws'}", None)
-    with pytest.raises(UserError, match=rf"pip install 'editloupe\[{extra}\]'"):
+    with pytest.raises(UserError, match=rf"pip install '\.\[{extra}\]'"):
         Judge(case.spec, base_url="http://127.0.0.1:1")

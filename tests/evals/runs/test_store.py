@@ -103,6 +103,19 @@ def test_a_second_writer_is_told_who_writes_and_a_reader_is_let_in(tmp_path: Pat
         pass
 
 
+@pytest.mark.long
+def test_the_lock_of_a_killed_writer_is_free(tmp_path: Path) -> None:
+    code = "import sys, time; from editloupe.evals.runs.store import Run\nrun = Run.write(sys.argv[1]); print(); time.sleep(99)"
+    with subprocess.Popen([sys.executable, "-uc", code, str(tmp_path / "run")], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout
+        writer.stdout.readline()
+        with pytest.raises(UserError, match=f"is being written by process {writer.pid} on "):
+            Run.write(tmp_path / "run")
+        writer.kill()
+    with Run.write(tmp_path / "run"):
+        pass
+
+
 def test_a_run_can_be_moved(tmp_path: Path) -> None:
     whole, album = judgement(tmp_path)
     with Run.write(tmp_path / "run") as run:

@@ -216,7 +216,7 @@ def _arrow() -> Any:
     try:
         import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
-        raise UserError("Parquet and datasets folders need pyarrow: pip install 'editloupe[data]'") from None
+        raise UserError("Parquet and datasets folders need pyarrow: pip install '.[data]'") from None
     return pyarrow
 
 
