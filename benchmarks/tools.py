@@ -32,8 +32,9 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.tools.compare.difference import find_boxes
 from editloupe.tools.geometry import overlap_area
 from editloupe.tools.models.detectors import GroundingDino
+from editloupe.tools.models.real_esrgan import RealESRGAN
 from editloupe.tools.models.tiling import cut_tiles
-from editloupe.tools.models.upscalers import FastUpscaler, RealESRGAN
+from editloupe.tools.models.upscalers import FastUpscaler
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
@@ -183,7 +184,7 @@ def tiling_tables() -> list[str]:
 
 def enhancer_table(threads: int) -> list[str]:
     """Enlarge photographs that were shrunk four times."""
-    real = RealESRGAN(threads=threads)
+    real, alone = RealESRGAN(threads=threads), RealESRGAN(threads=threads, share=1)
     ways: dict[str, Callable[[Pixels], Pixels]] = {
         "bicubic": lambda small: np.asarray(
             cv2.resize(small, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC), np.uint8
@@ -191,9 +192,10 @@ def enhancer_table(threads: int) -> list[str]:
         "fast": lambda small: FastUpscaler().upscale(small, 4.0),
     }
     if real.unavailable() is None:
-        ways["Real-ESRGAN alone"] = lambda small: np.clip(np.rint(real._enlarge(small)), 0, 255).astype(np.uint8)
+        ways["Real-ESRGAN alone"] = lambda small: alone.upscale(small, 4.0)
         ways["realesrgan (corrected, mixed)"] = lambda small: real.upscale(small, 4.0)
-        real.upscale(np.zeros((8, 8, 3), np.uint8), 4.0)
+        for model in (real, alone):
+            model.upscale(np.zeros((8, 8, 3), np.uint8), 4.0)  # loads the weights
     rows = []
     for name, enlarge in ways.items():
         quality, seconds = [], []

@@ -198,7 +198,7 @@ class ToolOptions:
         str | None,
         typer.Option(
             "--enhancer",
-            help="Enlargement of crops: auto, realesrgan, spandrel, fast or none.",
+            help="Enlargement of crops: auto, realesrgan, fast or none.",
             rich_help_panel=LOOKING,
             hidden=True,
         ),

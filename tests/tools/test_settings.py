@@ -72,6 +72,8 @@ def test_lists_and_numbers_of_yaml_are_read_too() -> None:
         ("network_share=nan", "network_share must be between 0 and 1"),
         ("tile_levels=1", "tile_levels must be numbers of parts"),
         ("pixel_threshold=255", "pixel_threshold must be from 0 to 254 grey levels"),
+        ("enhancer=spandrel", 'the enhancer "spandrel" was removed: use realesrgan'),
+        ("enhancer_precision=bfloat16", "enhancer_precision cannot be 'bfloat16'"),
         ("comparison=loose", '"loose" is not a value of comparison; use one of registered, pixels'),
     ],
 )

@@ -296,7 +296,7 @@ class RemoteDetector:
         return detections
 
 
-class RemoteUpscaler:
+class RemoteUpscaler(Upscaler):
     """The cluster's upscaler, used by a worker's tools: same name and factor, on another machine."""
 
     def __init__(self, like: Upscaler, models: Sequence[Any]) -> None:
