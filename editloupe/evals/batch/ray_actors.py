@@ -20,10 +20,12 @@ from editloupe.evals.runs.run_folder import JudgementPictures, collect_pictures
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.detect import build_detector
+from editloupe.tools.enhance import build_enhancer
 from editloupe.tools.models.detectors import levels_in_keys, resolve_tile_levels
+from editloupe.tools.models.real_esrgan import RealESRGAN
 from editloupe.tools.models.tiling import Detection
 from editloupe.tools.models.upscalers import Upscaler
-from editloupe.tools.registry import Toolbox, build_toolbox
+from editloupe.tools.registry import Toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Judgement, Usage
 
@@ -193,6 +195,7 @@ class JudgeWorker:
         limits: Limits,
         deadline: float | None,
         session: str,
+        tools: ToolSettings,
         vision: int,
         capped: bool = False,
     ) -> None:
@@ -206,6 +209,7 @@ class JudgeWorker:
         self._judge = open_judge(replies=self._replies, traffic=self._traffic)
         self._deadline = deadline
         self._sent: set[str] = set()
+        self._judge.toolbox.enhancer.adopt(build_enhancer(tools)[0])
         if vision:
             models = [ray.get_actor(f"editloupe-vision-{session}-{number}") for number in range(vision)]
             share_vision(self._judge.toolbox, models)
@@ -241,7 +245,7 @@ class VisionModels:
     def __init__(self, settings: ToolSettings) -> None:
         self._settings = settings
         self._detector = build_detector(settings)
-        self._upscaler: Upscaler = build_toolbox(settings).enhancer.backend
+        self._upscaler = build_enhancer(settings)[0].backend
 
     def tile_levels(self) -> tuple[int, ...]:
         """Return the levels of tiles that the detector searches."""
@@ -252,7 +256,7 @@ class VisionModels:
         return self._detector.detect(pixels, phrase)
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
-        """Enlarge a picture."""
+        """Enlarge a picture. Concurrent calls share passes of the network."""
         return self._upscaler.upscale(pixels, factor)
 
     def passes(self) -> dict[int, int]:
@@ -303,10 +307,6 @@ class RemoteUpscaler(Upscaler):
         self.name, self.method, self.limit, self.costly = like.name, like.method, like.limit, like.costly
         self._like, self._models = like, models
 
-    def unavailable(self) -> str | None:
-        """Return None: the driver has checked that it can run."""
-        return None
-
     def factor(self, long_side: int) -> float:
         """Return the factor for a picture with this longer side."""
         return self._like.factor(long_side)
@@ -326,10 +326,16 @@ def share_vision(toolbox: Toolbox, models: Sequence[Any]) -> None:
 
 
 def build_shared_settings(toolbox: Toolbox) -> ToolSettings:
-    """Return the settings of the cluster's models. The tile levels are the driver's, which the run records."""
+    """Return the settings of the cluster's models.
+
+    The tile levels, the enhancer and its precision are those of the driver, which the run records.
+    """
+    backend = toolbox.enhancer.backend
+    precision = backend.engine.precision if isinstance(backend, RealESRGAN) else None
+    settings = replace(toolbox.settings, enhancer=backend.name, enhancer_precision=precision)
     if "detect_object" not in toolbox.names:
-        return toolbox.settings
-    return replace(toolbox.settings, tile_levels=resolve_tile_levels(toolbox.settings))
+        return settings
+    return replace(settings, tile_levels=resolve_tile_levels(settings))
 
 
 def has_heavy_models(toolbox: Toolbox) -> bool:

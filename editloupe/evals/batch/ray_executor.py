@@ -29,6 +29,7 @@ from editloupe.evals.batch.stopping import restore_signal_handlers
 from editloupe.evals.batch.traffic import Limits, TrafficControl
 from editloupe.evals.runs.store import Run
 from editloupe.judge.base_judge import BaseJudge, edits_at_once
+from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
 
 TIMES = 8
@@ -162,20 +163,20 @@ class RayExecutor:
             num_cpus=0, max_restarts=-1, max_concurrency=waiting, name=f"editloupe-switchboard-{session}"
         )
         self._switchboard, self._filed = switchboard(Switchboard).remote(traffic.spending), 0
-        self.vision = self._start_vision(judge, session)
+        tools = build_shared_settings(judge.toolbox)
+        self.vision = self._start_vision(judge, tools, session)
         worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.capacity))(JudgeWorker)
         self.workers = [
-            worker.remote(open_judge, limits, deadline, session, len(self.vision), capped) for _ in range(count)
+            worker.remote(open_judge, limits, deadline, session, tools, len(self.vision), capped) for _ in range(count)
         ]
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
         self._listening = asyncio.create_task(self._listen())
 
-    def _start_vision(self, judge: BaseJudge, session: str) -> list[Any]:
+    def _start_vision(self, judge: BaseJudge, settings: ToolSettings, session: str) -> list[Any]:
         """Start the actors with the heavy models, one per free GPU, or one; return none if the judge uses no such model."""
         if not (judge.uses_tools and has_heavy_models(judge.toolbox)):
             return []
-        settings = build_shared_settings(judge.toolbox)
         gpus = int(self._ray.cluster_resources().get("GPU", 0)) and max(
             1, int(self._ray.available_resources().get("GPU", 0))
         )

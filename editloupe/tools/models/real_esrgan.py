@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import numpy.typing as npt
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
+from editloupe.tools.models.batching import Batcher
 from editloupe.tools.models.loading import import_optional, may_have_gpu, pick_device, torch_dtype
 from editloupe.tools.models.rrdbnet import WeightsError, build_network, read_convolutions
 from editloupe.tools.models.upscalers import NETWORK_SHARE, Floats, Upscaler, blend_with_classical
@@ -36,8 +36,8 @@ SCALE = 4
 TILE = 128
 PADDING = 10
 """Tiles of 128 pixels with 10 pixels of their neighbours: seams vanish and memory stays small."""
-GPU_BATCH = 8
-"""Most tiles of one pass on a GPU, which take about 1.1 GB in float16. If memory is short, the batch is halved."""
+BATCH = 8
+"""Most tiles of one pass on a GPU. If its memory is too small for them, they pass one by one."""
 VULKAN_CPU = 3
 """The type of a Vulkan device that is a CPU."""
 NVIDIA = 0x10DE
@@ -114,7 +114,9 @@ def choose_engine(file: Path, device: str = "auto", precision: EnhancerPrecision
     if gpu is not None:
         return EngineChoice(engine, gpu, precision or "float16")
     if device not in ("auto", "cpu"):
-        raise ToolError(f"the device {device} cannot be used for Real-ESRGAN: {reason}; use auto, cpu, cuda:N, mps or vulkan:N")
+        raise ToolError(
+            f"the device {device} cannot be used for Real-ESRGAN: {reason}; use auto, cpu, cuda:N, mps or vulkan:N"
+        )
     if file.suffix == ".param" and _is_installed("ncnn") and precision != "float16":
         return EngineChoice("ncnn", "cpu", "float32")
     if _is_installed("torch"):
@@ -235,9 +237,6 @@ def _without_ncnn_lines() -> Iterator[None]:
 class EnlargingNetwork(Protocol):
     """A loaded network."""
 
-    batch: int
-    """Most tiles of one pass."""
-
     def infer(self, tiles: Tiles) -> Tiles:
         """Enlarge tiles of one size four times."""
 
@@ -250,8 +249,6 @@ class NcnnNetwork:
         choice: Device and precision.
         threads: Threads on a CPU. Default: half of the logical cores.
     """
-
-    batch = 1
 
     def __init__(self, file: Path, choice: EngineChoice, threads: int | None = None) -> None:
         self._ncnn = import_optional("ncnn")
@@ -297,21 +294,24 @@ class TorchNetwork:
         on_cpu = choice.device == "cpu"
         if on_cpu and threads:
             self._torch.set_num_threads(threads)
-        self.batch = 1 if on_cpu else GPU_BATCH
+        self._batch = 1 if on_cpu else BATCH  # on a CPU a larger batch takes more memory and no less time
         self._device, self._dtype = choice.device, torch_dtype(choice.precision)
         self._network = build_network(read_convolutions(file), self._device, self._dtype)
 
     def infer(self, tiles: Tiles) -> Tiles:
-        """Enlarge tiles of one size four times in one pass."""
+        """Enlarge tiles of one size four times."""
         try:
             with self._torch.inference_mode(), self._exact():
-                output = self._network(self._torch.from_numpy(tiles).to(self._device, self._dtype))
-                enlarged: Tiles = output.float().cpu().numpy()
+                passes = [tiles[start : start + self._batch] for start in range(0, len(tiles), self._batch)]
+                return np.concatenate([self._pass(part) for part in passes])
         except RuntimeError as error:
             if "out of memory" in str(error):
                 raise ToolError(f"The device {self._device} has too little free memory for the enhancer.") from error
             raise
-        return enlarged
+
+    def _pass(self, tiles: Tiles) -> Tiles:
+        output: Tiles = self._network(self._torch.from_numpy(tiles).to(self._device, self._dtype)).float().cpu().numpy()
+        return output
 
     def _exact(self) -> AbstractContextManager[Any]:
         """Switch off TF32, which makes float32 on a GPU as coarse as float16."""
@@ -324,6 +324,8 @@ class TorchNetwork:
 
 class RealESRGAN(Upscaler):
     """Real-ESRGAN x4plus. The weights are loaded once, at the first crop. Thread-safe.
+
+    Tiles of one size share passes, also those of crops that several threads enlarge at the same time.
 
     Args:
         weights: A folder or file with the weights. Default: the weights on this machine.
@@ -350,7 +352,8 @@ class RealESRGAN(Upscaler):
         self._device, self._precision = device, precision
         self._choice: EngineChoice | None = None
         self._network: EnlargingNetwork | None = None
-        self._lock = threading.Lock()
+        self.queue = Batcher(self._infer, BATCH)
+        """The tiles that wait for a pass of the network."""
         self.loads = 0
 
     @property
@@ -394,28 +397,22 @@ class RealESRGAN(Upscaler):
         height, width = pixels.shape[:2]
         mode = "reflect" if min(height, width) > PADDING else "edge"
         padded = np.pad(pixels, ((PADDING, PADDING), (PADDING, PADDING), (0, 0)), mode)  # type: ignore[call-overload]
-        places = list(iterate_tiles(width, height))
-        tiles = [padded[y : y + h + 2 * PADDING, x : x + w + 2 * PADDING] for x, y, w, h in places]
+        places = sorted(iterate_tiles(width, height), key=lambda place: place[2:])
         result = np.empty((height * SCALE, width * SCALE, 3), np.float32)
         edge = PADDING * SCALE
-        for (x, y, w, h), large in zip(places, self._enlarge_tiles(tiles), strict=True):
-            inner = large[:, edge : edge + h * SCALE, edge : edge + w * SCALE]
-            result[y * SCALE : (y + h) * SCALE, x * SCALE : (x + w) * SCALE] = inner.transpose(1, 2, 0) * 255
+        for start in range(0, len(places), BATCH):
+            batch = places[start : start + BATCH]
+            tiles = [padded[y : y + h + 2 * PADDING, x : x + w + 2 * PADDING] for x, y, w, h in batch]
+            enlarged = self.queue.process([(tile, None) for tile in tiles])
+            for (x, y, w, h), large in zip(batch, enlarged, strict=True):
+                inner = large[:, edge : edge + h * SCALE, edge : edge + w * SCALE]
+                result[y * SCALE : (y + h) * SCALE, x * SCALE : (x + w) * SCALE] = inner.transpose(1, 2, 0) * 255
         return result
 
-    def _enlarge_tiles(self, tiles: Sequence[Pixels]) -> list[Floats]:
-        with self._lock:
-            return [self._infer([tile])[0] for tile in tiles]
-
-    def _infer(self, tiles: Sequence[Pixels]) -> list[Floats]:
-        """Enlarge tiles of one size; called with the lock held."""
-        network = self._load()
-        planes = np.stack(tiles).transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255)
-        return [
-            large
-            for start in range(0, len(tiles), network.batch)
-            for large in network.infer(planes[start : start + network.batch])
-        ]
+    def _infer(self, requests: Sequence[tuple[Pixels, None]]) -> list[Floats]:
+        """Enlarge tiles of one size; called by one thread at a time."""
+        tiles = np.stack([tile for tile, _ in requests]).transpose(0, 3, 1, 2)
+        return list(self._load().infer(tiles.astype(np.float32) / np.float32(255)))
 
     def _load(self) -> EnlargingNetwork:
         if self._network is None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from editloupe.pictures.pixels import Pixels
+from editloupe.tools.settings import EnhancerName
 
 Floats = npt.NDArray[np.float32]
 
@@ -24,7 +25,7 @@ THERE_AND_BACK = np.array([-5, 24, 218, 24, -5], np.float32) / 256
 class Upscaler(ABC):
     """Interface of a way to enlarge pixels."""
 
-    name: str
+    name: EnhancerName
     method: str
     """The method, in words that finish "enlarged 4 times with …"."""
     limit: int

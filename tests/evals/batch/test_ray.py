@@ -18,12 +18,15 @@ from editloupe.evals.batch.ray_actors import build_shared_settings, plan_vision
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
+from editloupe.tools.enhance import build_enhancer
+from editloupe.tools.models import real_esrgan
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
 from tests.evals.batch.test_interruptions import looks_then_answers
 from tests.evals.samples import write_manifest
 from tests.scripted import Answer, Request, ScriptedServer, call, final
+from tests.tools.tiny_rrdbnet import make_convolutions, save_ncnn
 
 pytestmark = pytest.mark.ray
 
@@ -177,7 +180,41 @@ def test_the_shared_detector_has_the_tiles_that_the_driver_recorded(
     toolbox = build_toolbox(ToolSettings(detector=weights, device=device, plugins=False))
     assert build_shared_settings(toolbox).tile_levels == levels
     explicit = build_toolbox(ToolSettings(detector=weights, device=device, plugins=False, tile_levels=(3,)))
-    assert build_shared_settings(explicit) == explicit.settings
+    assert build_shared_settings(explicit).tile_levels == (3,)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_workers_share_an_enhancer_and_show_what_this_machine_shows(
+    precision: str, cluster: Any, scripted: StartServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    server = scripted(looks_then_answers, log=False)
+    manifest = write_manifest(tmp_path, 2)
+    weights = save_ncnn(tmp_path / "weights", make_convolutions())
+    settings = [f"enhancer_weights={weights}", f"enhancer_precision={precision}", "threads=1"]
+    given = {"tools": ToolOptions(enhancer="realesrgan", tool_set=settings), "criteria": ["instruction_following"]}
+    judge_batch(batch(server, manifest, tmp_path / "ray", given, executor="ray", ray_workers=1), quiet=True)
+    judge_batch(batch(server, manifest, tmp_path / "local", given), quiet=True)
+    assert verdicts(tmp_path / "ray") == verdicts(tmp_path / "local")
+    with Run.open(tmp_path / "ray") as run:
+        seen = run.load_trace("e0")[0].steps[0].observations[0]
+    assert "enlarged 4 times with Real-ESRGAN" in seen.text
+
+
+def test_the_cluster_has_the_enhancer_and_precision_that_the_driver_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = save_ncnn(tmp_path, make_convolutions())
+    found: dict[str, Any] = {"here": ("torch", "cuda", "")}
+    monkeypatch.setattr(real_esrgan, "_find_gpu", lambda file, device: found["here"])
+    driver = build_toolbox(ToolSettings(enhancer_weights=weights, plugins=False))
+    shared = build_shared_settings(driver)
+    found["here"] = ("torch", None, "no GPU")
+    worker = build_toolbox(ToolSettings(enhancer_weights=weights, plugins=False))
+    assert worker.enhancer.backend.name == "fast"
+    worker.enhancer.adopt(build_enhancer(shared)[0])
+    assert worker.facts() == driver.facts()
+    assert worker.enhancer.fingerprint.endswith("/enhancer_precision=float16")
 
 
 def test_an_actor_sees_its_own_gpu_and_a_numbered_device_is_the_nodes(

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,50 @@ def test_two_threads_at_once_load_the_weights_once(tiny: Path) -> None:
     assert model.loads == 1
     assert len(results) == 2
     assert np.array_equal(results[0], results[1])
+
+
+@pytest.mark.models
+def test_tiles_of_concurrent_crops_share_passes_and_memory_that_is_short_takes_them_one_by_one(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    alone = run(RealESRGAN(tiny, threads=1, share=1), EngineChoice("torch", "cpu", "float32"))
+    model = run(RealESRGAN(tiny, threads=1, share=1), EngineChoice("torch", "cpu", "float32"))
+    network: Any = model._load()
+    network._batch, forward, room = real_esrgan.BATCH, network._network, [8]
+    passes: list[int] = []
+
+    def watched(tiles: Any) -> Any:
+        passes.append(len(tiles))
+        if len(tiles) > room[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return forward(tiles)
+
+    network._network = watched
+    crops = [crop(10 * i, 0, 24, 16) for i in range(4)]
+    for room[0], expected in ((8, [4]), (1, [4, 1, 1, 1, 1])):
+        passes.clear()
+        with ThreadPoolExecutor(4) as pool:
+            monkeypatch.setattr("editloupe.tools.models.batching.GATHER", 0.3)
+            enlarged = list(pool.map(lambda pixels: model.upscale(pixels, 4.0), crops))
+        assert passes == expected
+        for pixels, large in zip(crops, enlarged, strict=True):
+            assert np.abs(large.astype(int) - alone.upscale(pixels, 4.0)).max() <= 1
+    room[0] = 0
+    with pytest.raises(ToolError, match="cpu has too little free memory for the enhancer"):
+        model.upscale(crops[0], 4.0)
+
+
+@pytest.mark.models
+def test_a_large_crop_is_enlarged_in_batches_of_equal_tiles(tiny: Path) -> None:
+    pytest.importorskip("ncnn")
+    model = RealESRGAN(tiny, threads=1, device="cpu")
+
+    model.upscale(crop(0, 0, 400, 400), 4.0)
+
+    assert model.queue.batches == {1: 2, 3: 2, 8: 1}, (
+        "nine whole tiles, three on the right, three below, and the corner"
+    )
 
 
 @pytest.mark.models
