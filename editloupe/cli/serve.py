@@ -59,6 +59,14 @@ def serve(
             help="Store traces and pictures in this run, and reuse the verdicts it has.", rich_help_panel=SERVING
         ),
     ] = None,
+    unjudged: Annotated[
+        float | None,
+        typer.Option(
+            metavar="nan|NUMBER",
+            help="Reward of an unjudged edit, for trainers that cannot take null. Default: null.",
+            rich_help_panel=SERVING,
+        ),
+    ] = None,
     deadline: Annotated[
         float,
         typer.Option(
@@ -80,7 +88,7 @@ def serve(
         int, typer.Option(min=1, help="Largest request, in MB.", hidden=True, rich_help_panel=LIMITS)
     ] = 64,
 ) -> int:
-    """Serve rewards from 0 to 1 to training loops. An unjudged edit is null or an error, never 0.
+    """Serve rewards from 0 to 1 to training loops. An unjudged edit is null or an error.
 
     Example: editloupe serve --judge openai:gpt-5.1 --out runs/rewards
     """
@@ -99,6 +107,7 @@ def serve(
         body_bytes=max_body * 2**20,
         bodies_bytes=max(512, 2 * max_body) * 2**20,
         allow_pickle=allow_pickle,
+        unjudged=unjudged,
     )
     try:
         from editloupe.servers.reward.serving import serve_rewards

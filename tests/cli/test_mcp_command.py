@@ -30,7 +30,7 @@ from tests.scripted import Request, final, hang
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "editloupe", "mcp"]
-INSPECTOR = "@modelcontextprotocol/inspector-cli@0.15.0"
+INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 TOKEN = "a-token-for-the-tests"
 HELLO = {
     "jsonrpc": "2.0",

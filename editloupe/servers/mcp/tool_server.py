@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable
 from importlib.metadata import version
+from inspect import getdoc
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -48,7 +50,7 @@ class ToolServer(MCPServer[Any]):
         looking = VisualTools(judge.toolbox, gate, most)
         reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
         asks = ToolAnnotations(read_only_hint=settings.out is None, destructive_hint=False, open_world_hint=True)
-        self.add_tool(JudgeTool(judge, gate, self._store, most, settings.judging).judge_edit, annotations=asks)
+        self._offer(JudgeTool(judge, gate, self._store, most, settings.judging).judge_edit, asks)
         toolbox = judge.toolbox
         for function in (
             looking.localize_differences,
@@ -57,8 +59,12 @@ class ToolServer(MCPServer[Any]):
             looking.detect_object,
         ):
             if function.__name__ in toolbox.names or function.__name__ in toolbox.withheld:
-                self.add_tool(function, annotations=reads)
-        self.add_tool(TraceTool(gate, self._store, most).read_trace, annotations=reads)
+                self._offer(function, reads)
+        self._offer(TraceTool(gate, self._store, most).read_trace, reads)
+
+    def _offer(self, function: Callable[..., Any], annotations: ToolAnnotations) -> None:
+        """Add a tool whose description is its docstring without indentation."""
+        self.add_tool(function, description=getdoc(function), annotations=annotations)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

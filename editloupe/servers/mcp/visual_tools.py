@@ -111,7 +111,8 @@ class VisualTools:
         album = Album()
         view = View(album, {name: album.open(source).sha for name, source in sources.items()}, instruction)
         result = self._toolbox.run(tool, parameters, view)
-        output = LookResult(tool=tool, text=result.text, data=dict(result.data), notes=list(self._toolbox.notes))
+        notes = list(self._toolbox.notes) if result.pictures else []  # they say how pictures are enlarged
+        output = LookResult(tool=tool, text=result.text, data=dict(result.data), notes=notes)
         pictures = [
             ShownPicture(Picture(hash_pixels(picture.pixels), picture.pixels), picture.caption)
             for picture in result.pictures

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib.metadata import version
+from math import isnan
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -91,7 +92,9 @@ async def _answer(dialect: Dialect, scorer: EditScorer, request: Request, clean:
     answer = clean.in_value(answer)  # a model's server may echo a key
     if dialect.pickled:
         return Response(pickle.dumps(answer), media_type="application/octet-stream")
-    return Response(json.dumps(answer, allow_nan=False), media_type="application/json")
+    chosen = scorer.settings.unjudged
+    text = json.dumps(answer, allow_nan=chosen is not None and isnan(chosen))
+    return Response(text, media_type="application/json")
 
 
 async def _refuse_pickle(request: Request) -> Response:
@@ -110,7 +113,11 @@ def _health(scorer: EditScorer) -> Callable[[], Awaitable[Response]]:
             "rewards": {name: [state] for name in scorer.names},
             "scale": [0, 1],
             "score": "the mean of the criteria" if judge.criteria_chosen else "by the protocol's formula",
-            "unjudged": "null, or the dialect's error; never a number",
+            "unjudged": (
+                "null, or the dialect's error; never a number"
+                if settings.unjudged is None
+                else f"{settings.unjudged:g} in lists of rewards, with the reasons in `errors`"
+            ),
             "judge": judge.spec,
             "protocol": judge.protocol,
             "mode": judge.mode,

@@ -135,8 +135,11 @@ def _read_flow_factory(body: bytes, limits: RequestLimits) -> ParsedRequest:
 
 def _answer_flow_factory(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     unscored = [edit_score for edit_score in scored if edit_score.score is None]
-    error = {"error": f"{len(unscored)} of {len(scored)} edits were not judged: {unscored[0].why}"} if unscored else {}
-    return {"rewards": [edit_score.score for edit_score in scored], **error}
+    if unscored and scorer.settings.unjudged is None:  # its client raises at `error`
+        error = {"error": f"{len(unscored)} of {len(scored)} edits were not judged: {unscored[0].why}"}
+    else:
+        error = list_errors(scored)
+    return {"rewards": scorer.rewards(scored), **error}
 
 
 class RewardRequest(RequestPart):
@@ -172,7 +175,7 @@ def _openrlhf_edit(query: str, prompt: str, label: Any, limits: RequestLimits) -
 def _answer_openrlhf(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     logs = {name: [edit_score.criterion(name) for edit_score in scored] for name in scorer.judge.criteria}
     complete = {name: values for name, values in logs.items() if values and None not in values}
-    rewards = [edit_score.score for edit_score in scored]
+    rewards = scorer.rewards(scored)
     return {"rewards": rewards, "scores": rewards, "extra_logs": complete, **list_errors(scored)}
 
 

@@ -67,7 +67,7 @@ def _read_edit_r1(body: bytes, limits: RequestLimits) -> ParsedRequest:
 
 
 def _answer_edit_r1(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
-    return {"scores": [edit_score.score for edit_score in scored], **list_errors(scored)}
+    return {"scores": scorer.rewards(scored), **list_errors(scored)}
 
 
 def _read_root(body: bytes, limits: RequestLimits) -> ParsedRequest:
@@ -104,7 +104,7 @@ def _read_editscore(data: Mapping[str, Any], limits: RequestLimits) -> ParsedReq
 
 
 def _answer_root(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
-    scores = [edit_score.score for edit_score in scored]
+    scores = scorer.rewards(scored)
     if parsed.context == "flow_grpo":
         return {"outputs": scores, **list_errors(scored)}
     errors = [{} if edit_score.why is None else {"error": edit_score.why} for edit_score in scored]

@@ -168,6 +168,10 @@ class EditScorer:
         """Names of the rewards: the edit's score, then every criterion."""
         return ("editloupe", *self.judge.criteria)
 
+    def rewards(self, scored: Sequence[EditScore]) -> list[float | None]:
+        """Return the scores as a trainer's list; an unjudged edit is None, or the value that was chosen for it."""
+        return [self.settings.unjudged if each.score is None else each.score for each in scored]
+
     async def score(self, edits: Sequence[Edit]) -> list[EditScore]:
         """Score edits, in their order. An edit that occurs several times is judged once.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isinf
 from pathlib import Path
 
 from editloupe.servers.http.access import LOOPBACK_NAMES, check_token, is_loopback
@@ -41,6 +42,8 @@ class RewardServerSettings:
     """Size limit of a picture."""
     allow_pickle: bool = False
     """Whether pickled requests are accepted. They are read by a restricted unpickler that only builds data."""
+    unjudged: float | None = None
+    """Reward of an unjudged edit in dialects with a list of rewards, for trainers that cannot take null; may be NaN."""
     grace: float = 5.0
     """Seconds that pending edits get after the server was stopped."""
 
@@ -49,6 +52,8 @@ class RewardServerSettings:
             raise UserError(
                 f"a server on {self.host} needs a token, because every client that reaches it spends your money"
             )
+        if self.unjudged is not None and isinf(self.unjudged):
+            raise UserError("the reward of an unjudged edit is a finite number or nan")
         if self.token is not None:
             check_token(self.token, "the server's token")
 

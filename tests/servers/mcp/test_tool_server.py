@@ -49,6 +49,7 @@ async def test_six_tools_each_with_schemas_of_what_goes_in_and_comes_out(tmp_pat
     assert [tool.name for tool in offered] == TOOLS
     for tool in offered:
         assert tool.description
+        assert all(line == line.strip() for line in tool.description.splitlines()), "no indentation of the docstring"
         assert tool.output_schema
         assert tool.output_schema["type"] == "object"
         assert all(one.get("description") for one in tool.input_schema["properties"].values()), tool.name
@@ -191,6 +192,7 @@ async def test_text_is_read(tmp_path: Path) -> None:
         part = await client.call_tool("read_text", {"image": "sign.png", "box": [0, 0, 320, 100]})
     assert [line["text"] for line in whole.structured_content["data"]["lines"]] == ["OPEN"]
     assert '"OPEN"' in text_of(part)
+    assert whole.structured_content["notes"] == [], "reading enlarges nothing for display"
 
 
 async def test_a_tool_that_cannot_run_here_says_what_would_help(pair: dict[str, str], tmp_path: Path) -> None:

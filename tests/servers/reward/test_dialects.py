@@ -258,3 +258,26 @@ def test_the_requests_of_json_dialects_are_described(served: Running) -> None:
     assert {"/v1/judge", "/score", "/compute", "/get_reward", "/health", "/metrics"} == set(paths)
     schema = paths["/v1/judge"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["properties"]["edits"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("value", [-1.0, float("nan")])
+def test_a_server_may_be_asked_to_send_a_number_for_what_is_unjudged(scripted: StartServer, value: float) -> None:
+    texts = (INSTRUCTION, "Remove the zeppelin")
+    pictures = [b64(png(n)) for n in (0, 1)]
+    labels = [json.dumps({"source": pictures[0], "edited": pictures[1], "instruction": text}) for text in texts]
+    asked = {"ref_images": [png(0)] * 2, "images": [png(1)] * 2, "prompts": list(texts)}
+    flow = {"prompt": list(texts), "image": [pictures[1]] * 2, "condition_images": [[pictures[0]]] * 2}
+    with running(asking(scripted(refusing, log=False)), allow_pickle=True, unjudged=value) as server:
+        openrlhf = json.loads(server.post("/get_reward", {"query": ["", ""], "labels": labels}).text)
+        grpo = pickle.loads(server.post("/", pickle.dumps(asked)).content)
+        factory = json.loads(server.post("/compute", flow).text)
+        own_answer = server.post("/v1/judge", {"edits": [own(instruction=texts[1])]}).json()
+        assert f"{value:g} in lists of rewards" in server.client.get("/health").json()["unjudged"]
+    for rewards in (openrlhf["rewards"], openrlhf["scores"], grpo["outputs"], factory["rewards"]):
+        assert rewards == pytest.approx([HALF, value], nan_ok=True)
+    for answer in (openrlhf, grpo, factory):
+        assert answer["errors"][0] is None
+        assert "has no final answer" in answer["errors"][1]
+        assert "error" not in answer, "at which Flow-Factory's client raises"
+    assert own_answer["results"][0]["score"] is None
