@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal, Self, cast
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -90,8 +90,16 @@ Differences = Literal["model", "tool"]
 class LiveContext:
     """A graph context that holds live objects and has no JSON form.
 
-    Without this class, `/assistants/…/schemas` of `langgraph dev` fails, because pydantic has no schema of a model client.
+    Without this class, `/assistants/…/schemas` of `langgraph dev` fails, because pydantic has no schema of a model client. A run
+    that its server starts from JSON ends with a TypeError of one sentence; the server hides the text of other errors.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Raise TypeError if required fields are missing, as in a run that a server starts from JSON."""
+        required = {each.name for each in fields(cast(Any, cls)) if MISSING is each.default is each.default_factory}
+        if not args and not required <= kwargs.keys():
+            raise TypeError("this graph needs live objects and cannot be run from JSON; run the graph `judge` instead")
+        return super().__new__(cls)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -71,6 +71,18 @@ def test_a_missing_picture_is_a_sentence(server: httpx.Client, tmp_path: Path) -
     assert told == {"judgement": None, "error": "there is no picture at /nowhere/a.png"}
 
 
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "judge"])
+@pytest.mark.parametrize("context", [None, {}, {"mode": "plain"}])
+def test_a_graph_of_live_objects_says_that_it_cannot_be_run_from_json(
+    server: httpx.Client, tmp_path: Path, name: str, context: dict[str, str] | None
+) -> None:
+    body = {"assistant_id": name, "input": {"edit": given(tmp_path)}, "context": context}
+    told = server.post("/runs/wait", json=body).json()
+    assert told["__error__"]["message"] == (
+        "this graph needs live objects and cannot be run from JSON; run the graph `judge` instead"
+    )
+
+
 def test_runs_on_one_thread_share_nothing(server: httpx.Client, tmp_path: Path) -> None:
     thread = server.post("/threads", json={}).json()["thread_id"]
 
