@@ -250,13 +250,8 @@ class Served(Record):
         >>> Served(model="m-2025", fingerprint="fp_1", route="east").summary
         'm-2025, fingerprint fp_1, route east'
         """
-        named = (
-            ("fingerprint", self.fingerprint),
-            ("tier", self.tier),
-            ("route", self.route),
-            ("fallback", self.fallback),
-        )
-        return ", ".join(part for part in (self.model, *(f"{name} {value}" for name, value in named if value)) if part)
+        names = ("fingerprint", "tier", "route", "fallback")
+        return ", ".join(filter(None, (self.model, *(f"{n} {value}" for n in names if (value := getattr(self, n))))))
 
 
 class RequestPicture(Record):

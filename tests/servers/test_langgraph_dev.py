@@ -72,11 +72,11 @@ def test_a_missing_picture_is_a_sentence(server: httpx.Client, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name != "judge"])
-@pytest.mark.parametrize("context", [None, {}, {"mode": "plain"}])
+@pytest.mark.parametrize("context", [{}, {"context": {}}, {"context": {"mode": "plain"}}])
 def test_a_graph_of_live_objects_says_that_it_cannot_be_run_from_json(
-    server: httpx.Client, tmp_path: Path, name: str, context: dict[str, str] | None
+    server: httpx.Client, tmp_path: Path, name: str, context: dict[str, Any]
 ) -> None:
-    body = {"assistant_id": name, "input": {"edit": given(tmp_path)}, "context": context}
+    body = {"assistant_id": name, "input": {"edit": given(tmp_path)}, **context}
     told = server.post("/runs/wait", json=body).json()
     assert told["__error__"]["message"] == (
         "this graph needs live objects and cannot be run from JSON; run the graph `judge` instead"

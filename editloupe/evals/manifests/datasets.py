@@ -27,7 +27,7 @@ LISTED = 8
 """The most columns that one sentence lists."""
 
 
-def make_name_checker(criteria: Collection[str], note: Callable[[str], None]) -> Typing:
+def make_name_checker(criteria: Collection[str], note: Callable[[str], object]) -> Typing:
     """Return a function that reports misspelt names of an edit's fields and criteria, and returns the edit unchanged.
 
     Every name is reported once, when it is first seen.
