@@ -90,7 +90,7 @@ def test_the_enhancer_and_precision_that_the_device_leads_to_are_part_of_the_fac
     tiny_weights: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def of(gpu: bool, **settings: Any) -> Any:
-        found = ("torch", "cuda" if gpu else None, "no GPU")
+        found = (("torch", "cuda") if gpu else None, "no GPU")
         monkeypatch.setattr(real_esrgan, "_find_gpu", lambda file, device: found)
         return build_toolbox(ToolSettings(plugins=False, **settings)).facts()["zoom_in_image"]["enhancer"]
 

@@ -45,6 +45,7 @@ NVIDIA = 0x10DE
 NCNN_LINE = re.compile(rb"\[\d+ |dlopen failed|load vulkan driver failed|vk\w+ failed")
 """Lines that ncnn prints on stderr while it looks for Vulkan devices."""
 
+EngineName = Literal["torch", "ncnn"]
 Tiles = npt.NDArray[np.float32]
 """Tiles × channels × height × width, 0 to 1."""
 
@@ -59,7 +60,7 @@ class EngineChoice:
         precision: The number format of weights and activations.
     """
 
-    engine: Literal["torch", "ncnn"]
+    engine: EngineName
     device: str
     precision: EnhancerPrecision
 
@@ -110,9 +111,9 @@ def choose_engine(file: Path, device: str = "auto", precision: EnhancerPrecision
     Raises:
         ToolError: If the device cannot be used, or neither torch nor ncnn can. The sentence gives the reason.
     """
-    engine, gpu, reason = _find_gpu(file, device)
+    gpu, reason = _find_gpu(file, device)
     if gpu is not None:
-        return EngineChoice(engine, gpu, precision or "float16")
+        return EngineChoice(*gpu, precision or "float16")
     if device not in ("auto", "cpu"):
         raise ToolError(
             f"the device {device} cannot be used for Real-ESRGAN: {reason}; use auto, cpu, cuda:N, mps or vulkan:N"
@@ -121,34 +122,36 @@ def choose_engine(file: Path, device: str = "auto", precision: EnhancerPrecision
         return EngineChoice("ncnn", "cpu", "float32")
     if _is_installed("torch"):
         return EngineChoice("torch", "cpu", precision or "float32")
-    needed = "torch or ncnn" if file.suffix == ".param" else f"torch for {file.name}"
-    raise ToolError(f"Real-ESRGAN needs {needed}: pip install 'editloupe[vision]'")
+    if file.suffix == ".param" and precision != "float16":
+        raise ToolError("Real-ESRGAN needs ncnn or torch: pip install 'editloupe[enhance]' for ncnn")
+    reason = f"{file.name} is a checkpoint" if file.suffix != ".param" else "float16 was asked for"
+    raise ToolError(f"Real-ESRGAN needs torch on a CPU, because {reason}: pip install 'editloupe[detect]'")
 
 
 def explain_missing_gpu(file: Path, device: str) -> str | None:
     """Return why the network would not run on a GPU, naming what was looked for, or None if it would."""
-    _, gpu, reason = _find_gpu(file, device)
+    gpu, reason = _find_gpu(file, device)
     return None if gpu else reason
 
 
-def _find_gpu(file: Path, device: str) -> tuple[Literal["torch", "ncnn"], str | None, str]:
+def _find_gpu(file: Path, device: str) -> tuple[tuple[EngineName, str] | None, str]:
     """Return engine and device of a GPU, or None with the reason that there is none."""
     if device == "cpu":
-        return "torch", None, "the device is set to cpu"
+        return None, "the device is set to cpu"
     if device == "auto" and not may_have_gpu():
-        return "torch", None, "this machine has no GPU device (/dev/nvidia*, /dev/kfd, /dev/dxg, /dev/dri)"
+        return None, "this machine has no GPU device (/dev/nvidia*, /dev/kfd, /dev/dxg, /dev/dri)"
     reasons = []
     if not device.startswith("vulkan"):
         gpu, reason = _find_torch_gpu(device)
         if gpu is not None:
-            return "torch", gpu, ""
+            return ("torch", gpu), ""
         reasons.append(reason)
     if device == "auto" or device.startswith("vulkan"):
         gpu, reason = _find_vulkan_gpu(file, device)
         if gpu is not None:
-            return "ncnn", gpu, ""
+            return ("ncnn", gpu), ""
         reasons.append(reason)
-    return "torch", None, ", ".join(reasons)
+    return None, ", ".join(reasons)
 
 
 def _find_torch_gpu(device: str) -> tuple[str | None, str]:

@@ -205,11 +205,11 @@ def test_the_cluster_has_the_enhancer_and_precision_that_the_driver_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = save_ncnn(tmp_path, make_convolutions())
-    found: dict[str, Any] = {"here": ("torch", "cuda", "")}
+    found: dict[str, Any] = {"here": (("torch", "cuda"), "")}
     monkeypatch.setattr(real_esrgan, "_find_gpu", lambda file, device: found["here"])
     driver = build_toolbox(ToolSettings(enhancer_weights=weights, plugins=False))
     shared = build_shared_settings(driver)
-    found["here"] = ("torch", None, "no GPU")
+    found["here"] = (None, "no GPU")
     worker = build_toolbox(ToolSettings(enhancer_weights=weights, plugins=False))
     assert worker.enhancer.backend.name == "fast"
     worker.enhancer.adopt(build_enhancer(shared)[0])

@@ -327,7 +327,7 @@ def test_the_engine_follows_from_packages_devices_and_settings(
         ({"packages": ("torch",)}, "vulkan", "ncnn is not installed"),
         ({"vulkan": (INTEL,)}, "vulkan:2", "ncnn finds 1 Vulkan device"),
         ({}, "gpu", "torch refuses it"),
-        ({"packages": ()}, "auto", r"needs torch or ncnn: pip install 'editloupe\[vision\]'"),
+        ({"packages": ()}, "auto", r"needs ncnn or torch: pip install 'editloupe\[enhance\]' for ncnn"),
     ],
 )
 def test_a_device_that_cannot_be_used_is_refused_with_the_reason(
@@ -358,6 +358,16 @@ def test_a_precision_that_is_set_is_used_on_every_device(machine: Callable[..., 
 
     assert choose_engine(file, "auto", "float32") == EngineChoice("torch", "cuda", "float32")
     assert choose_engine(file, "cpu", "float16") == EngineChoice("torch", "cpu", "float16")
+
+
+@pytest.mark.models
+def test_what_only_torch_can_do_names_the_extra_with_torch(machine: Callable[..., None], tiny: Path) -> None:
+    machine(packages=("ncnn",))
+
+    with pytest.raises(ToolError, match=r"because x4.pth is a checkpoint: pip install 'editloupe\[detect\]'"):
+        choose_engine(Path("x4.pth"))
+    with pytest.raises(ToolError, match=r"because float16 was asked for: pip install 'editloupe\[detect\]'"):
+        choose_engine(find_weights_file(tiny), "cpu", "float16")
 
 
 @pytest.mark.models
