@@ -1,0 +1,115 @@
+"""`editloupe doctor` says what each tool runs with, how long a call takes, and what to do if something is missing."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.cli import doctor_tools
+from editloupe.cli.doctor import DEVELOPMENT, list_extras
+from editloupe.cli.main import run
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITLOUPE_WEIGHTS", str(tmp_path / "weights"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    for name in ("ENHANCER", "ENHANCER_WEIGHTS", "DETECTOR", "DEVICE", "READ_TEXT"):
+        monkeypatch.delenv(f"EDITLOUPE_{name}", raising=False)
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run doctor and return its findings by kind and name."""
+
+    def run_doctor(*options: str) -> dict[tuple[str, str], dict[str, Any]]:
+        assert run(["doctor", "--json", *options]) == 0
+        findings = json.loads(capsys.readouterr().out)
+        return {(finding["kind"], finding["name"]): finding for finding in findings}
+
+    return run_doctor
+
+
+def test_every_line_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["doctor", "--no-timing"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if not line.startswith(" ")] == ["Machine", "Judges", "Tools", "Weights", "Extras"]
+
+
+def test_tools_without_a_model_are_timed(check: Any) -> None:
+    findings = check()
+    for name in ("zoom_in_image", "localize_differences"):
+        tool = findings["tool", name]
+        assert (tool["ready"], tool["engine"], tool["device"]) == (True, "OpenCV", "cpu")
+        assert tool["milliseconds"] > 0
+
+
+def test_without_timing_no_tool_is_called(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_tools, "_time", lambda *_: pytest.fail("a tool was called"))
+    assert "milliseconds" not in check("--no-timing")["tool", "zoom_in_image"]
+
+
+def test_missing_weights_are_not_ready_and_name_the_command(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = doctor_tools.find_weights.__globals__["importlib"].util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: find_spec("json") if name else None)
+    findings = check("--no-timing")
+    assert findings["tool", "detect_object"]["ready"] is False
+    assert "run `editloupe weights fetch grounding-dino-tiny`" in findings["tool", "detect_object"]["to_do"]
+    weights = findings["weights", "dinov2-base"]
+    assert (weights["ready"], weights["to_do"]) == (
+        False,
+        "the weights dinov2-base are not on this machine: run `editloupe weights fetch dinov2-base`",
+    )
+
+
+@pytest.mark.models
+def test_a_detector_is_described_and_timed(check: Any, tiny_detector: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITLOUPE_DETECTOR", str(tiny_detector))
+    monkeypatch.setenv("EDITLOUPE_DEVICE", "cpu")
+    tool = check()["tool", "detect_object"]
+    assert tool["ready"], tool
+    assert tool["engine"].startswith("torch 2.")
+    assert (tool["device"], tool["precision"], tool["weights"]) == ("cpu", "float32", str(tiny_detector))
+    assert tool["milliseconds"] > 0
+
+
+@pytest.mark.models
+def test_a_model_that_fails_is_not_ready_and_the_others_are_described(
+    check: Any, tiny_detector: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    for path in tiny_detector.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes()[:100])
+    monkeypatch.setenv("EDITLOUPE_DETECTOR", str(folder))
+    findings = check()
+    assert findings["tool", "detect_object"]["ready"] is False
+    assert findings["tool", "detect_object"]["to_do"].startswith("a call failed: ")
+    assert findings["tool", "zoom_in_image"]["ready"] is True
+
+
+def test_an_enhancer_that_cannot_run_is_a_finding_and_not_an_error(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITLOUPE_ENHANCER", "realesrgan")
+    monkeypatch.setenv("EDITLOUPE_ENHANCER_WEIGHTS", "/nowhere")
+    enhancer = check("--no-timing")["tool", "enhancer"]
+    assert enhancer["ready"] is False
+    assert "/nowhere" in enhancer["to_do"]
+
+
+def test_all_extras_of_the_package_are_listed(check: Any) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    lines = [f'{line.partition(" #")[0]}; extra == "{name}"' for name, lines in extras.items() for line in lines]
+    found = list_extras(lines)
+    assert set(found) == set(extras) - set(DEVELOPMENT)
+    assert {"serve", "data", "otel"} <= set(found)
+    assert "rapidocr" in found["vision"]
+    assert {name for kind, name in check("--no-timing") if kind == "extra"} >= {"serve", "data", "otel"}
