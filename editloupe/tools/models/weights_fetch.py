@@ -111,17 +111,23 @@ def _download(model: ModelWeights, on_progress: OnProgress) -> FetchedWeights:
     folder = model.folder
     make_folder(folder)
     missing = [name for name in model.files if not _is_complete(model, name)]
-    failures = []
+    failures: list[str] = []
+    damaged: WeightsDamaged | None = None
     for source in model.sources:
         try:
             _download_from(source, model, missing, on_progress)
         except _SourceFailed as failure:
             failures.append(str(failure))
             continue
+        except WeightsDamaged as error:
+            damaged = error
+            continue
         check_files(model, folder)
         for part in folder.glob(".*.part"):  # of sources that were tried before
             part.unlink()
         return FetchedWeights(folder, tuple(missing))
+    if damaged:
+        raise damaged
     note = f"{model.note}, or " if model.note else ""
     raise WeightsMissing(
         f"the weights {model.name} cannot be fetched ({'; '.join(failures)}): {note}place {', '.join(missing)} in {folder} "

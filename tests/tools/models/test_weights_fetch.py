@@ -252,6 +252,13 @@ def test_a_file_is_taken_out_of_an_archive_and_the_next_source_is_used_if_one_fa
     assert files_of() == {"tiny.bin", "SHA256SUMS"}
 
 
+def test_a_source_with_other_bytes_is_passed_over(server: FileServer, use_table: Any) -> None:
+    use_table({"url": f"{server.url}/page/"}, HUB)
+    server.files |= {"/page/tiny.bin": b"another version", ADDRESS: CONTENT}
+    assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
+    assert [path for path, _ in server.requests] == ["/page/tiny.bin", ADDRESS]
+
+
 @pytest.mark.parametrize("archive", [b"<html>sign in</html>", b"PK\x03\x04 and no more", zipped("elsewhere/tiny.bin")])
 def test_an_archive_that_is_none_or_another_one_is_a_sentence(
     archive: bytes, server: FileServer, use_table: Any
