@@ -126,11 +126,9 @@ def _format_status(status: ToolStatus) -> str:
 
 
 def _format_time(status: ToolStatus) -> str:
-    if status.milliseconds is not None:
-        return f"{status.milliseconds:.0f} ms per call" if status.milliseconds >= 1 else "under 1 ms per call"
-    if status.first_milliseconds is not None:
-        return f"first call {status.first_milliseconds / 1000:.1f} s with loading"
-    return ""
+    if status.milliseconds is None:
+        return ""
+    return f"{status.milliseconds:.0f} ms per call" if status.milliseconds >= 1 else "under 1 ms per call"
 
 
 def _check_weights() -> list[dict[str, Any]]:

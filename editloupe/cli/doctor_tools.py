@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from editloupe._util.text import one_line
 from editloupe.pictures.decode import Album
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.contract import Tool, View
+from editloupe.tools.contract import Tool, ToolError, View
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.enhance import build_enhancer
 from editloupe.tools.models.loading import locate_weights, pick_device
@@ -28,8 +28,6 @@ SIDE = 256
 """Side of the pictures that the tools are timed on."""
 CROP = 32
 """Side of the crop that Real-ESRGAN is timed on: on a CPU it takes seconds for a larger one."""
-PATIENCE = 10.0
-"""If the first call takes more seconds than this, there is no second one."""
 ENHANCER = "enhancer"
 
 
@@ -46,8 +44,7 @@ class ToolStatus(BaseModel):
     weights: str = ""
     """The folder or file of the weights."""
     milliseconds: float | None = None
-    """Duration of a call after the first one, which loads the model."""
-    first_milliseconds: float | None = None
+    """Duration of a call, after one that loaded the model."""
 
 
 def describe_tools(settings: ToolSettings, timing: bool = True) -> list[ToolStatus]:
@@ -55,7 +52,7 @@ def describe_tools(settings: ToolSettings, timing: bool = True) -> list[ToolStat
 
     Args:
         settings: The settings of the tools.
-        timing: Whether to call each tool that is ready. The first call of a model loads it.
+        timing: Whether to call each tool that is ready, which loads its model.
     """
     toolbox = build_toolbox(replace(settings, enhancer="none"))
     try:
@@ -122,20 +119,15 @@ def _draw_pictures() -> tuple[Pixels, Pixels]:
 
 
 def _time(status: ToolStatus, call: Callable[[], Any]) -> ToolStatus:
-    """Return the status with the duration of a call, or not ready if the call fails."""
-    durations = []
+    """Return the status with the duration of a second call, or not ready if a call fails. The first one loads the model."""
     try:
-        while len(durations) < 2 and (not durations or durations[0] < PATIENCE):
-            started = time.perf_counter()
-            call()
-            durations.append(time.perf_counter() - started)
+        call()
+        started = time.perf_counter()
+        call()
     except Exception as error:  # a model may fail in any way; the other tools are still described
-        reason = one_line(f"{type(error).__name__}: {error}")
-        return status.model_copy(update={"ready": False, "to_do": f"a call failed: {reason}"})
-    measured = [round(1000 * seconds, 1) for seconds in durations]
-    return status.model_copy(
-        update={"first_milliseconds": measured[0], "milliseconds": measured[1] if len(measured) > 1 else None}
-    )
+        reason = str(error) if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
+        return status.model_copy(update={"ready": False, "to_do": one_line(reason)})
+    return status.model_copy(update={"milliseconds": round(1000 * (time.perf_counter() - started), 1)})
 
 
 def _describe_enhancers(settings: ToolSettings, timing: bool) -> list[ToolStatus]:
