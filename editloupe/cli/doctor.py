@@ -92,9 +92,7 @@ def _check_judges() -> list[dict[str, Any]]:
         url = os.environ.get(provider.base_url)
         missing = [package for package in provider.packages if _version(package) is None]
         if missing:
-            findings.append(
-                _finding("judge", f"{provider.name}:NAME", False, f"pip install 'editloupe[{provider.extra}]'")
-            )
+            findings.append(_finding("judge", f"{provider.name}:NAME", False, f"pip install '.[{provider.extra}]'"))
             continue
         ready = bool(named or (url and provider.own_server) or not provider.needs_key)
         if named or (url and provider.own_server):
@@ -151,7 +149,7 @@ def _check_extras() -> list[dict[str, Any]]:
         missing = [package for package, number in have.items() if number is None]
         detail = ", ".join(f"{p} {n}" for p, n in have.items() if n)
         if missing:
-            detail = f"pip install 'editloupe[{extra}]'" + (f" (missing: {', '.join(missing)})" if detail else "")
+            detail = f"pip install '.[{extra}]'" + (f" (missing: {', '.join(missing)})" if detail else "")
         findings.append(_finding("extra", extra, not missing, detail))
     return findings
 

@@ -1,4 +1,4 @@
-"""What each tool runs with on this machine, and how long one call takes, for `editloupe doctor`."""
+"""Describe what each tool runs with on this machine, and measure one call, for `editloupe doctor`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def describe_tools(settings: ToolSettings, timing: bool = True) -> list[ToolStat
 
 def _describe_tool(toolbox: Toolbox, name: str, timing: bool) -> ToolStatus:
     tool = toolbox.tool(name)
-    status = ToolStatus(name=name, ready=True, **_describe_engine(tool, toolbox.settings))
+    status = ToolStatus.model_validate({"name": name, "ready": True, **_describe_engine(tool, toolbox.settings)})
     call = _build_call(tool) if timing and name in {built_in.name for built_in in BUILT_IN} else None
     return status if call is None else _time(status, call)
 

@@ -88,7 +88,7 @@ class NanoDet(TiledDetector):
         if self._failure:
             return self._failure
         if importlib.util.find_spec("torch") is None:
-            return "it needs torch: pip install 'editloupe[vision]'"
+            return "it needs torch: pip install '.[detect]'"
         try:
             find_weights(NANODET)
         except WeightsMissing as error:
