@@ -123,9 +123,9 @@ def choose_engine(file: Path, device: str = "auto", precision: EnhancerPrecision
     if _is_installed("torch"):
         return EngineChoice("torch", "cpu", precision or "float32")
     if file.suffix == ".param" and precision != "float16":
-        raise ToolError("Real-ESRGAN needs ncnn or torch: pip install 'editloupe[enhance]' for ncnn")
+        raise ToolError("Real-ESRGAN needs ncnn or torch: pip install '.[enhance]' for ncnn")
     reason = f"{file.name} is a checkpoint" if file.suffix != ".param" else "float16 was asked for"
-    raise ToolError(f"Real-ESRGAN needs torch on a CPU, because {reason}: pip install 'editloupe[detect]'")
+    raise ToolError(f"Real-ESRGAN needs torch on a CPU, because {reason}: pip install '.[detect]'")
 
 
 def explain_missing_gpu(file: Path, device: str) -> str | None:
