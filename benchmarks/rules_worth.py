@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from fit_rules import consistency, fit, following
+from fit_rules import fit, following, judge_consistency
 from rules_data import IF_LABELS, VC_LABELS, Known, load, measure
 
 from editloupe.judge import Judge
@@ -71,7 +71,7 @@ def left_out(known: Sequence[Known], modes: Iterable[Mode], workers: int, groups
             for mode in modes:
                 part = "oracle" if mode == "oracle" else "whole"
                 outcomes.append(Outcome(m.known, mode, CRITERIA[0][0], following(m, table, part)))
-                outcomes.append(Outcome(m.known, mode, CRITERIA[1][0], consistency(m, table, part)))
+                outcomes.append(Outcome(m.known, mode, CRITERIA[1][0], judge_consistency(m, table, part)))
     return outcomes
 
 

@@ -1,4 +1,7 @@
-"""Runs made by version 0.2.0 are read as they are and continued with nothing judged again."""
+"""Runs made by version 0.2.0 are read as they are and continued; only units of the embedded judge are judged again.
+
+Its thresholds have been fitted again since.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +40,24 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_same_command_continues_the_run_and_judges_nothing_again(
     run: str, options: list[str], held: int, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    manifest = str(kept / "manifest.jsonl")
-    assert command(["batch", manifest, "--out", str(kept / run), "--limit", "3", *options]) == 0
+    again = ["batch", str(kept / "manifest.jsonl"), "--out", str(kept / run), "--limit", "3", *options]
+    of_rules = run in ("rules", "panel")
+    assert command([*again, *(["--keep"] if of_rules else [])]) == 0
     printed = capsys.readouterr()
     assert f"0 judged, 0 unjudged in 0 s, {held} held before, 0 missing" in printed.out
-    assert "changed" not in printed.err
+    assert "judged again" not in printed.err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("run", "options", "held"), [row for row in RUNS if row[0] in ("rules", "panel")])
+def test_units_of_the_embedded_judge_are_judged_again_by_its_new_thresholds_and_no_model_is_asked(
+    run: str, options: list[str], held: int, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = ["batch", str(kept / "manifest.jsonl"), "--out", str(kept / run), "--limit", "3", *options]
+    assert command(again) == 0
+    printed = capsys.readouterr()
+    assert f"{held} judged, 0 unjudged" in printed.out
+    assert printed.err.count("judged again; --keep uses the old verdicts") == 2
 
 
 @pytest.mark.long
