@@ -164,6 +164,8 @@ class TfjsGraph:
         self.dtype = dtype
         self._nodes: list[Mapping[str, Any]] = model["modelTopology"]["node"]
         """Operations in the order in which they can be run."""
+        self._last_use = {_name(source): node["name"] for node in self._nodes for source in node.get("input", ())}
+        """The operation after which a value is not needed any more."""
         self._weights: dict[str, Any] = {}
         start = 0
         for weight in model["weightsManifest"][0]["weights"]:
@@ -189,17 +191,23 @@ class TfjsGraph:
             elif operation != "Const":
                 inputs = [_pick(values, source) for source in node["input"]]
                 values[name] = operations[operation](inputs, node["attr"])
+                for source in {_name(source) for source in node["input"]}:
+                    if self._last_use[source] == name:
+                        del values[source]
         return [(values[f"Identity{scores}"], values[f"Identity{boxes}"]) for scores, boxes in _OUTPUTS]
 
 
 _OUTPUTS = (("", "_3"), ("_1", "_4"), ("_2", "_5"))
 
 
+def _name(source: str) -> str:
+    return source.partition(":")[0]
+
+
 def _pick(values: Mapping[str, Any], source: str) -> Any:
     """Return an input of a node; `name:1` is the second result of an operation with several."""
-    name, _, number = source.partition(":")
-    value = values[name]
-    return value[int(number or 0)] if isinstance(value, tuple) else value
+    value = values[_name(source)]
+    return value[int(source.partition(":")[2] or 0)] if isinstance(value, tuple) else value
 
 
 def _operations() -> dict[str, Callable[[Sequence[Any], Mapping[str, Any]], Any]]:
