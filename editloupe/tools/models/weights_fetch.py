@@ -78,7 +78,13 @@ def fetch_weights(name: str, on_progress: OnProgress = lambda name, done, total:
     try:
         folder = find_weights(name)
     except WeightsMissing:
-        return _download(model, on_progress)
+        if not model.files:
+            raise
+        from filelock import FileLock  # takes 20 ms
+
+        make_folder(model.folder)
+        with FileLock(model.folder.parent / f".{model.name}.lock"):  # another process may be downloading the same files
+            return _download(model, on_progress)
     check_files(model, folder)
     return FetchedWeights(folder, ())
 
@@ -106,11 +112,11 @@ def check_files(model: ModelWeights, folder: Path) -> None:
 
 def _download(model: ModelWeights, on_progress: OnProgress) -> FetchedWeights:
     """Download the missing files of a model from the first source that has them."""
-    if not model.files:
-        raise WeightsMissing(f"the weights {model.name} are part of a package: {model.note}")
     folder = model.folder
-    make_folder(folder)
     missing = [name for name in model.files if not _is_complete(model, name)]
+    if not missing:
+        check_files(model, folder)
+        return FetchedWeights(folder, ())
     failures: list[str] = []
     damaged: WeightsDamaged | None = None
     for source in model.sources:

@@ -13,6 +13,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,15 @@ def test_a_second_fetch_downloads_nothing(server: FileServer, use_table: Any) ->
     server.requests.clear()
     assert fetch_weights("some/tiny").downloaded == ()
     assert server.requests == []
+
+
+def test_concurrent_fetches_download_once(server: FileServer, use_table: Any) -> None:
+    use_table(HUB)
+    server.files[ADDRESS] = CONTENT
+    with ThreadPoolExecutor(3) as pool:
+        fetched = [done.result() for done in [pool.submit(fetch_weights, "tiny") for _ in range(3)]]
+    assert sorted(len(one.downloaded) for one in fetched) == [0, 0, 1]
+    assert len(server.requests) == 1
 
 
 def test_a_download_with_the_wrong_hash_is_one_sentence_and_leaves_nothing(server: FileServer, use_table: Any) -> None:
