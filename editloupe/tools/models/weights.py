@@ -18,6 +18,7 @@ from editloupe.types import UserError
 
 FOLDER_VARIABLE = "EDITLOUPE_WEIGHTS"
 """The environment variable that names another folder for weights."""
+ABSENT = "does not exist"
 TABLE = Path(__file__).with_name("weights.yaml")
 
 
@@ -130,22 +131,25 @@ def find_weights(name: str) -> Path:
         folder = _find_installed(source, model) or _find_in_hub_cache(source, model)
         if folder is not None:
             return folder
-    detail = f"{model.folder} {problem}; " if model.folder.is_dir() else ""
+    detail = "" if problem == ABSENT else f"{model.folder} {problem}; "
     remedy = f"run `editloupe weights fetch {model.name}`" if model.files else model.note
     raise WeightsMissing(f"the weights {model.name} are not on this machine: {detail}{remedy}")
 
 
 def find_gap(model: ModelWeights, folder: Path) -> str | None:
     """Return what a folder lacks of a model, in words that follow the folder's name, or None."""
-    if not folder.is_dir():
-        return "does not exist"
-    missing = [name for name in model.files if not (folder / name).is_file()]
+    try:
+        if not folder.is_dir():
+            return ABSENT
+        sizes = {name: (folder / name).stat().st_size for name in model.files if (folder / name).is_file()}
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    missing = [name for name in model.files if name not in sizes]
     if missing:
         return f"lacks {', '.join(missing)}"
     for name, file in model.files.items():
-        size = (folder / name).stat().st_size
-        if file.bytes is not None and size != file.bytes:
-            return f"has a {name} of {size} bytes instead of {file.bytes}"
+        if file.bytes is not None and sizes[name] != file.bytes:
+            return f"has a {name} of {sizes[name]} bytes instead of {file.bytes}"
     return None
 
 

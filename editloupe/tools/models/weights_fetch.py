@@ -270,8 +270,11 @@ def _adopt(part: Path, model: ModelWeights, name: str) -> None:
 
 
 def _hash_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _read_sums(folder: Path) -> dict[str, str]:
