@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from editloupe._util.text import quote_line
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
-from editloupe.tools.contract import CachedResult, ToolResult, View
-from editloupe.tools.models.loading import import_optional
+from editloupe.tools.contract import CachedResult, ToolError, ToolResult, View
+from editloupe.tools.models.loading import CUDA_PROVIDER, find_cuda_device, import_optional
 from editloupe.tools.parameters import read_box
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
@@ -25,14 +26,18 @@ SMALLEST = 96
 """Smaller regions are grown to this size: a reader needs some margin around the letters."""
 WELL_READABLE = 640
 """Regions whose longer side is shorter than this are enlarged before they are read."""
-QUICK_SIDE = 320
-"""Longer side at which a quick reading looks for lines, unless the region itself is larger."""
-DETAILED_SIDE = 736
-"""Shorter side at which a detailed reading looks for lines; the default of rapidocr."""
+QUICK_SIDE = 160
+"""Longer side at which lines are searched around a differing place, unless the place itself is larger."""
 SURE = 0.95
-"""A quick reading with a lower confidence is repeated in detail."""
+"""A line that is read with a lower confidence is searched and read again at twice the size."""
 LEAST_LETTERS = 2
-"""Quick readings with fewer letters and digits are not repeated; most are round objects read as a dot or an O."""
+"""Lines with fewer letters and digits are not read again; most are round objects read as a dot or an O."""
+WHOLE_SIDE = 736
+"""Shorter side at which lines are searched in a whole region; the default of rapidocr."""
+WHOLE_LINE, SHORT_LINE = 320, 48
+"""The least width of a line for the recognizer, which pads shorter ones: the default of rapidocr, and no padding."""
+LEAST_SCORE = 0.5
+"""Lines that are read with a lower confidence are dropped; the default of rapidocr."""
 
 ABOUT_TEXT = re.compile(
     r"""["“”«»「」『』] | (?<!\w)['‘][^'’]{1,200}['’](?!\w)
@@ -62,6 +67,7 @@ class ReadText:
     }
 
     def __init__(self, settings: ToolSettings) -> None:
+        self.device = settings.device
         self._always = settings.read_text == "on"
         self._threads = settings.threads
         self._engine: Any = None
@@ -76,6 +82,15 @@ class ReadText:
         """Return what is missing on this machine, or None."""
         absent = [name for name in ("rapidocr", "onnxruntime") if importlib.util.find_spec(name) is None]
         return f"it needs {' and '.join(absent)}: pip install '.[text]'" if absent else None
+
+    def note(self) -> str | None:
+        """Return a sentence if the reader cannot use the requested device, else None."""
+        if self.device in ("auto", "cpu") or self.unavailable() or find_cuda_device(self.device) is not None:
+            return None
+        return (
+            f"{self.name} runs on the CPU: onnxruntime has no provider for {self.device} here "
+            "(for CUDA: pip uninstall onnxruntime, then pip install onnxruntime-gpu)"
+        )
 
     def schema(self, view: View) -> dict[str, Any]:
         """Return the parameters for these pictures."""
@@ -113,9 +128,10 @@ class ReadText:
         return ToolResult(f"Text in {where}: {listed}.", (), data)
 
     def read_line_at(self, pixels: Pixels, at: Box, box: Box) -> dict[str, Any] | None:
-        """Read the text that runs through a box of a region: quickly, and in detail if the quick reading is unsure.
+        """Read the text that runs through a box of a region, and again at twice the size if the reading is unsure.
 
-        Looking for lines takes most of the time, and needs far fewer pixels than reading them.
+        Searching lines takes most of the time, and needs far fewer pixels than reading them. Only the lines through the
+        box are read.
 
         Args:
             pixels: The region.
@@ -125,57 +141,126 @@ class ReadText:
         Returns:
             Text and confidence as `join_lines_through` returns them, or None if there is no text.
         """
-        line = join_lines_through(self.read_lines(pixels, at, quick=True), box)
-        if line is None or line["confidence"] >= SURE or min(pixels.shape[:2]) >= DETAILED_SIDE:
+        side = max(QUICK_SIDE, *box.size)
+        line = join_lines_through(self.read_lines_through(pixels, at, box, side), box)
+        if line is None or line["confidence"] >= SURE or sum(map(str.isalnum, line["text"])) < LEAST_LETTERS:
             return line
-        if sum(map(str.isalnum, line["text"])) < LEAST_LETTERS:
-            return line
-        return join_lines_through(self.read_lines(pixels, at), box)
+        return join_lines_through(self.read_lines_through(pixels, at, box, 2 * side), box)
 
-    def read_lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
-        """Read the lines of text in a region.
+    def read_lines_through(self, pixels: Pixels, at: Box, box: Box, side: int) -> list[dict[str, Any]]:
+        """Read the lines of a region that run through a box.
 
         Args:
             pixels: The region.
             at: The box of the region in its picture. The boxes of lines are in pixels of the picture.
-            quick: Look for lines at about the region's own size. The lines are read at the same size either way.
+            box: The place of interest, in pixels of the picture.
+            side: The longer side at which lines are searched.
         """
         longer = max(pixels.shape[:2])
-        factor = max(1.0, min(4.0, WELL_READABLE / longer))
-        enlarged = drawing.resize(pixels, (round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)))
+        small, factor = _scale(pixels, min(4.0, side / longer))
         with self._lock:
-            engine = self._load()
-            detector = _detector(engine)
-            limit = ("max", max(QUICK_SIDE, longer)) if quick else ("min", DETAILED_SIDE)
-            detector.limit_type, detector.limit_side_len = limit
-            result = engine(np.ascontiguousarray(enlarged[..., ::-1]))  # rapidocr reads BGR
+            engine = self._load(("max", side), SHORT_LINE)
+            found = engine(_to_bgr(small), use_det=True, use_cls=False, use_rec=False)
+            corners = [c / factor for c in ([] if found.boxes is None else found.boxes)]
+            boxes = [_place(c, at) for c in corners]
+            through = [
+                (c, placed)
+                for c, placed in zip(corners, boxes, strict=True)
+                if placed is not None and geometry.overlap_area(placed, box)
+            ]
+            if not through:
+                return []
+            enlarged, factor = _scale(pixels, _reading_factor(longer))
+            cuts = engine.crop_text_regions(_to_bgr(enlarged), np.array([c * factor for c, _ in through], np.float32))
+            # One by one: the recognizer pads the lines of a batch to the widest.
+            readings = [engine(cut, use_det=False, use_cls=True, use_rec=True) for cut in cuts]
+        return [
+            {"text": reading.txts[0], "box": list(placed), "confidence": round(float(reading.scores[0]), 4)}
+            for (_, placed), reading in zip(through, readings, strict=True)
+            if reading.txts and reading.txts[0].strip() and reading.scores[0] >= LEAST_SCORE
+        ]
+
+    def read_lines(self, pixels: Pixels, at: Box) -> list[dict[str, Any]]:
+        """Read all lines of text in a region.
+
+        Args:
+            pixels: The region.
+            at: The box of the region in its picture. The boxes of lines are in pixels of the picture.
+        """
+        factor = _reading_factor(max(pixels.shape[:2]))
+        enlarged, _ = _scale(pixels, factor)
+        with self._lock:
+            engine = self._load(("min", WHOLE_SIDE), WHOLE_LINE)
+            result = engine(_to_bgr(enlarged), use_det=True, use_cls=True, use_rec=True)
         if result is None or result.boxes is None:
             return []
         lines = []
         for corners, text, score in zip(result.boxes, result.txts, result.scores, strict=True):
-            (x1, y1), (x2, y2) = corners.min(axis=0) / factor, corners.max(axis=0) / factor
-            box = geometry.round_outwards((x1, y1, max(x2, x1 + 1), max(y2, y1 + 1))).clamped(*at.size)
-            if box is None or not text.strip():
-                continue
-            moved = [box.x1 + at.x1, box.y1 + at.y1, box.x2 + at.x1, box.y2 + at.y1]
-            lines.append({"text": text, "box": moved, "confidence": round(float(score), 4)})
+            box = _place(corners / factor, at)
+            if box is not None and text.strip():
+                lines.append({"text": text, "box": list(box), "confidence": round(float(score), 4)})
         return lines
 
-    def _load(self) -> Any:
-        """Return the reader; called with the lock held."""
+    def _load(self, limit: tuple[str, int], line_width: int) -> Any:
+        """Return the reader; called with the lock held.
+
+        Args:
+            limit: Which side of a picture is limited for the search of lines, and its length.
+            line_width: The least width of a line for the recognizer.
+        """
         if self._engine is None:
-            options: dict[str, Any] = {"Global.log_level": "error"}
-            if self._threads:
-                options["EngineConfig.onnxruntime.intra_op_num_threads"] = self._threads
-            self._engine = import_optional("rapidocr").RapidOCR(params=options)
+            self._engine = self._start()
             self.loads += 1
+        detector, recognizer = self._engine._load_det_model(), self._engine._load_rec_model()
+        detector.limit_type, detector.limit_side_len = limit
+        recognizer.rec_image_shape = [*recognizer.rec_image_shape[:2], line_width]
         return self._engine
 
+    def _start(self) -> Any:
+        """Return rapidocr on the device of the settings.
 
-def _detector(engine: Any) -> Any:
-    """Return the line detector of rapidocr, which newer releases load at its first use."""
-    load = getattr(engine, "_load_det_model", None)
-    return engine.text_det if load is None else load()
+        Raises:
+            ToolError: If CUDA was requested, and onnxruntime cannot start it.
+        """
+        options: dict[str, Any] = {"Global.log_level": "error", "Global.text_score": LEAST_SCORE}
+        if self._threads:
+            options["EngineConfig.onnxruntime.intra_op_num_threads"] = self._threads
+        if (number := find_cuda_device(self.device)) is not None:
+            options["EngineConfig.onnxruntime.use_cuda"] = True
+            options["EngineConfig.onnxruntime.cuda_ep_cfg.device_id"] = number
+        engine = import_optional("rapidocr").RapidOCR(params=options)
+        if number is not None and self.device != "auto":
+            # onnxruntime falls back to the CPU without an error, for instance if a CUDA library is missing.
+            providers = engine._load_det_model().session.session.get_providers()
+            if CUDA_PROVIDER not in providers:
+                raise ToolError(
+                    f"{self.name} cannot run on {self.device}: onnxruntime could not start its CUDA provider."
+                )
+        return engine
+
+
+def _reading_factor(longer: int) -> float:
+    """Return by how much a region with this longer side is enlarged before its lines are cut out and read."""
+    return max(1.0, min(4.0, WELL_READABLE / longer))
+
+
+def _scale(pixels: Pixels, factor: float) -> tuple[Pixels, NDArray[np.float32]]:
+    """Return a region at another size, and the factors of its width and height."""
+    height, width = pixels.shape[:2]
+    size = max(1, round(width * factor)), max(1, round(height * factor))
+    return drawing.resize(pixels, size), np.array([size[0] / width, size[1] / height], np.float32)
+
+
+def _to_bgr(pixels: Pixels) -> Pixels:
+    """Return the pixels as rapidocr reads them."""
+    return np.ascontiguousarray(pixels[..., ::-1])
+
+
+def _place(corners: NDArray[np.float32], at: Box) -> Box | None:
+    """Return the box around the corners of a line in a region, in pixels of the picture; None if it is outside."""
+    (x1, y1), (x2, y2) = corners.min(axis=0), corners.max(axis=0)
+    box = geometry.round_outwards((x1, y1, max(x2, x1 + 1), max(y2, y1 + 1))).clamped(*at.size)
+    return box and Box(x1=box.x1 + at.x1, y1=box.y1 + at.y1, x2=box.x2 + at.x1, y2=box.y2 + at.y1)
 
 
 def join_lines_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None:

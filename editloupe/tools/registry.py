@@ -285,7 +285,8 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
         if name not in taken and name not in failed:
             raise UserError(f'unknown tool "{name}"; the tools are: {", ".join(sorted(taken))}')
     memory = ToolResultCache(settings.memory_bytes, settings.cache_folder, settings.cache_bytes)
-    return Toolbox(tuple(tools), settings, memory, enhancer, (note,) if note else (), failed)
+    notes = (note, *(tool.note() for tool in tools if isinstance(tool, ReadText)))
+    return Toolbox(tuple(tools), settings, memory, enhancer, tuple(filter(None, notes)), failed)
 
 
 def load_plugins() -> tuple[list[Tool], dict[str, str]]:

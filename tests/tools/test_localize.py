@@ -162,7 +162,7 @@ def test_two_judges_of_one_edit_compare_once(
 class ScriptedReader(ReadText):
     """Reads one word in every picture, another where a part of it is painted red."""
 
-    def read_lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
+    def read_lines_through(self, pixels: Pixels, at: Box, box: Box, side: int) -> list[dict[str, Any]]:
         word = "RED" if (pixels == (230, 20, 20)).all(axis=2).mean() > 0.05 else "OPEN"
         elsewhere = {"text": "FAR", "box": [0, 0, 2, 2], "confidence": 1.0}
         return [{"text": word, "box": list(at), "confidence": 0.9}, elsewhere]

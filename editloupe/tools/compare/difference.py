@@ -375,6 +375,8 @@ class ComparisonResult:
 class LineReader(Protocol):
     """Interface of a text reader; see `ReadText.read_line_at`."""
 
+    device: str
+
     def read_line_at(self, pixels: Pixels, at: Box, box: Box) -> dict[str, Any] | None:
         """Return the text that runs through a box of a region with its confidence, or None."""
 

@@ -34,8 +34,6 @@ from editloupe.tools.compare.difference import ComparisonResult, LineReader, com
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}
 """Make glibc keep the memory of a comparison for the next one: getting it from the kernel again costs a fifth of the time."""
-_REQUEST = struct.Struct("<8q")
-"""The number of places to show, whether to read their text, and height, width and bytes per picture."""
 _A_FILE = -1
 """Height and width of a picture that is passed as an encoded file."""
 _LENGTH = struct.Struct("<q")
@@ -120,14 +118,15 @@ class ComparisonProcess:
         with self._turn:
             try:
                 if not self._closed:
-                    return self._ask(first, second, max_crops, reader is not None)
+                    return self._ask(first, second, max_crops, None if reader is None else reader.device)
             except (OSError, EOFError):
                 self._end()
             if self._closed:
                 raise ComparisonPoolClosed("the batch has ended")
         return compare_in_process(first, second, max_crops, reader)
 
-    def _ask(self, first: Picture, second: Picture, max_crops: int, reads: bool) -> ComparisonResult:
+    def _ask(self, first: Picture, second: Picture, max_crops: int, device: str | None) -> ComparisonResult:
+        """Send the pictures; if the device is not None, their text is read on it."""
         self._process = self._process or self._start()
         there, back = self._process.stdin, self._process.stdout
         assert there is not None
@@ -139,9 +138,8 @@ class ComparisonProcess:
             if self._pixels.write(data) != len(data):
                 raise OSError("there is no room for the pixels")
             sizes += [height, width, len(data)]
-        there.write(_REQUEST.pack(max_crops, reads, *sizes))
-        there.flush()
-        answer = pickle.loads(_read_exactly(back, _LENGTH.unpack(_read_exactly(back, _LENGTH.size))[0]))
+        _send(there, (max_crops, device, *sizes))
+        answer = _receive(back)
         if isinstance(answer, Exception):
             raise answer
         assert isinstance(answer, ComparisonResult)
@@ -177,29 +175,30 @@ def serve(file: int) -> None:
     cv2.setNumThreads(1)
     incoming, outgoing = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get among the answers
-    while header := incoming.read(_REQUEST.size):
-        max_crops, reads, *sizes = _REQUEST.unpack(header)
+    while True:
+        try:
+            max_crops, device, *sizes = _receive(incoming)
+        except EOFError:
+            return
         try:
             first, second = _read_picture(file, 0, *sizes[:3]), _read_picture(file, sizes[2], *sizes[3:])
             answer: ComparisonResult | Exception = compare_and_crop(
-                first, second, max_crops, _load_reader() if reads else None
+                first, second, max_crops, _load_reader(device) if device else None
             )
         except Exception as error:  # it is raised again where the comparison was asked for
             answer = error
-        data = pickle.dumps(answer)
-        outgoing.write(_LENGTH.pack(len(data)) + data)
-        outgoing.flush()
-        if reads:
+        _send(outgoing, answer)
+        if device:
             _release_memory()
 
 
 @cache
-def _load_reader() -> LineReader:
+def _load_reader(device: str) -> LineReader:
     """Return the reader of this process. It has one thread, since there is a process per core."""
     from editloupe.tools.read_text import ReadText
     from editloupe.tools.settings import ToolSettings
 
-    return ReadText(ToolSettings(threads=1))
+    return ReadText(ToolSettings(device=device, threads=1))
 
 
 def _release_memory() -> None:
@@ -242,6 +241,16 @@ def decode_jpeg(data: bytes) -> Pixels | None:
         os.close(terminal)
         os.close(nowhere)
     return None if bgr is None else np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB, dst=bgr), np.uint8)
+
+
+def _send(stream: IO[bytes], message: object) -> None:
+    data = pickle.dumps(message)
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def _receive(stream: IO[bytes]) -> Any:
+    return pickle.loads(_read_exactly(stream, _LENGTH.unpack(_read_exactly(stream, _LENGTH.size))[0]))
 
 
 def _read_exactly(stream: IO[bytes], size: int) -> bytes:

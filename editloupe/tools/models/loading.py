@@ -17,6 +17,9 @@ from editloupe.types import UserError
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dri")
 """Device files that drivers create on Linux: NVIDIA and its small boards, AMD, Windows (WSL), Intel."""
 
+CUDA_PROVIDER = "CUDAExecutionProvider"
+"""The name of onnxruntime for its CUDA engine."""
+
 
 def import_optional(name: str) -> Any:
     """Import a package of an optional extra when it is needed. It is untyped: type checkers may not have it."""
@@ -42,6 +45,20 @@ def pick_device(wanted: str) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def find_cuda_device(device: str) -> int | None:
+    """Return the number of the CUDA device on which onnxruntime runs models, or None if it runs them on the CPU.
+
+    Args:
+        device: A device setting; `auto` is CUDA if this machine and its onnxruntime have it.
+    """
+    kind, _, number = device.partition(":")
+    if kind != "cuda" and not (device == "auto" and may_have_gpu()):
+        return None
+    if CUDA_PROVIDER not in import_optional("onnxruntime").get_available_providers():
+        return None
+    return int(number) if number.isdigit() else 0
 
 
 def torch_dtype(precision: str) -> Any:
