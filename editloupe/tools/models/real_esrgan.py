@@ -124,7 +124,7 @@ def choose_engine(file: Path, device: str = "auto", precision: EnhancerPrecision
         return EngineChoice("torch", "cpu", precision or "float32")
     if file.suffix == ".param" and precision != "float16":
         raise ToolError("Real-ESRGAN needs ncnn or torch: pip install '.[enhance]' for ncnn")
-    reason = f"{file.name} is a checkpoint" if file.suffix != ".param" else "float16 was asked for"
+    reason = f"{file.name} is a checkpoint" if file.suffix != ".param" else "float16 is set"
     raise ToolError(f"Real-ESRGAN needs torch on a CPU, because {reason}: pip install '.[detect]'")
 
 

@@ -33,8 +33,8 @@ needs_weights = pytest.mark.skipif(RealESRGAN().unavailable() is not None, reaso
 NVIDIA = VulkanDevice("a discrete GPU", 0, real_esrgan.NVIDIA)
 INTEL = VulkanDevice("an integrated GPU", 1, 0x8086)
 LAVAPIPE = VulkanDevice("a CPU", 3, 0x10005)
-SAME, SAME_HALF = 0.01, 3.0
-"""Largest difference of two engines in levels of 255, in float32 and in float16."""
+SAME, SAME_HALF = 0.01, 8.0
+"""Largest difference of the network's results in levels of 255: of two engines in float32, and of float16 from float32."""
 
 
 @pytest.fixture(scope="module")
@@ -366,7 +366,7 @@ def test_what_only_torch_can_do_names_the_extra_with_torch(machine: Callable[...
 
     with pytest.raises(ToolError, match=r"because x4.pth is a checkpoint: pip install '\.\[detect\]'"):
         choose_engine(Path("x4.pth"))
-    with pytest.raises(ToolError, match=r"because float16 was asked for: pip install '\.\[detect\]'"):
+    with pytest.raises(ToolError, match=r"because float16 is set: pip install '\.\[detect\]'"):
         choose_engine(find_weights_file(tiny), "cpu", "float16")
 
 
