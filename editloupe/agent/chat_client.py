@@ -36,8 +36,9 @@ from editloupe.agent.replies.finish_reasons import ReplyFacts, read_reply_facts
 from editloupe.agent.transport.attachments import attach_pictures, fit_limits
 from editloupe.agent.transport.batch_files import raise_queue_error
 from editloupe.agent.transport.errors import Fault, ModelFailed, ModelRejected, classify, empty_reply_fault
-from editloupe.agent.transport.http import Gate, record_route
+from editloupe.agent.transport.http import Gate, record_response_facts
 from editloupe.agent.transport.rate_limits import LimitPauses, RateLimiter, RequestSlot, UnlimitedRequests
+from editloupe.agent.transport.server_pace import ServerPace
 from editloupe.agent.transport.usage import UNSEEN_REPLY, count_usage, estimate_input
 from editloupe.pictures.encode import EncodingLimits
 from editloupe.telemetry.spans import chat_span, set_reply
@@ -132,6 +133,7 @@ class ModelChat:
         self._notes: dict[str, str] = {}
         self._answered = False
         self._pauses = LimitPauses(retry)
+        self._pace = ServerPace(retry.limit_window)
         for note in clients.notes:
             self._note(note, note)
 
@@ -230,7 +232,7 @@ class ModelChat:
             exchange.attempts += 1
             begun = time.perf_counter()
             try:
-                with record_route() as route:
+                with record_response_facts() as reported:
                     async with asyncio.timeout(self._timeout):
                         message = await exchange.client.ainvoke(exchange.wire, **self._provider.call_options)
             except Exception as error:
@@ -247,18 +249,20 @@ class ModelChat:
                 raise
             finally:
                 exchange.seconds += time.perf_counter() - begun
+                self._pace.note_allowances(reported.allowances)
             if not isinstance(message, AIMessage) or _is_empty(message, self._facts(message)):
                 self._handle_fault(empty_reply_fault(self._name), exchange, slot, attempt, left_out)
                 return None
             self._answered = True
             self._pauses.note_admitted(sent, replied=True)
-            message.response_metadata.update(route)
+            message.response_metadata.update(reported.route)
             message = make_storable(message)
             usage, estimated = count_usage(message, exchange.estimate)
             if estimated:
                 self._note("usage", f"{self._name} does not report its tokens; they are estimated")
             exchange.usage += usage
             slot.record_reply(usage, estimated)
+            self._pace.note_reply(sent, usage.input_tokens + usage.output_tokens)
             return message
 
     @asynccontextmanager
@@ -266,7 +270,11 @@ class ModelChat:
         """Wait for a slot and for the end of any pause; yield the slot and the time the request goes out."""
         while True:
             waited = await self._wait_out_pause()
+            if (seconds := self._pace.reserve()) > 0:
+                await self._traffic.pause(seconds)
             async with self._traffic.request(self._name) as slot:
+                if seconds > 0 and (limits := self._pace.describe_limits()):
+                    slot.record_pace(limits)
                 if waited and self._pauses.seconds_left > 0:  # a pause began while this request waited for its slot
                     continue
                 sent = self._pauses.note_sent()
@@ -293,7 +301,7 @@ class ModelChat:
         exchange.lose(slot, fault.paid)
         slot.record_refusal(None)
         if seconds:
-            slot.record_pause(seconds)
+            slot.record_pause(seconds, self._pace.note_pause())
         return True
 
     def _handle_fault(

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from editloupe.agent.transport.secrets import Secrets, redact_text
+from editloupe.agent.transport.server_pace import Allowance, read_allowances
 from editloupe.types import UserError
 
 MAX_REPLY_BYTES = 16 * 2**20
@@ -129,18 +130,28 @@ def _no_route(headers: Mapping[str, str], body: bytes) -> dict[str, str]:
     return {}
 
 
-_ROUTE: ContextVar[dict[str, str] | None] = ContextVar("editloupe_route", default=None)
+@dataclass
+class ResponseFacts:
+    """What the headers and the body of responses report besides the reply."""
+
+    route: dict[str, str] = field(default_factory=dict)
+    """The deployment that answered, as reply metadata."""
+    allowances: dict[str, Allowance] = field(default_factory=dict)
+    """What the server still admits."""
+
+
+_FACTS: ContextVar[ResponseFacts | None] = ContextVar("editloupe_response_facts", default=None)
 
 
 @contextmanager
-def record_route() -> Iterator[dict[str, str]]:
-    """Yield a dict that receives what the server reports about the deployment that answered, as reply metadata."""
-    noted: dict[str, str] = {}
-    token = _ROUTE.set(noted)
+def record_response_facts() -> Iterator[ResponseFacts]:
+    """Yield a record that receives what the responses in the block report."""
+    facts = ResponseFacts()
+    token = _FACTS.set(facts)
     try:
-        yield noted
+        yield facts
     finally:
-        _ROUTE.reset(token)
+        _FACTS.reset(token)
 
 
 @dataclass(frozen=True)
@@ -232,11 +243,13 @@ class Gate:
             raise Redirected(response.status_code, _target(response))
         body = self._secrets.in_body(await read_body(response))
         self._clean_headers(response.headers)
+        if (facts := _FACTS.get()) is not None:
+            facts.allowances.update(read_allowances(response.headers))
         if response.status_code == 200:
             if _ERROR.match(body):
                 _raise_error_in_reply(body, self._bodies.reply_fields)
-            if (noted := _ROUTE.get()) is not None:
-                noted.update(self._bodies.route(response.headers, body))
+            if facts is not None:
+                facts.route.update(self._bodies.route(response.headers, body))
             body = self._bodies.mended(body)
         response.stream = _stream_of(response)(body)
 

@@ -32,8 +32,16 @@ class RequestSlot(Protocol):
     def record_refusal(self, retry_after: float | None) -> None:
         """Slow down after a refusal (429, 503)."""
 
-    def record_pause(self, seconds: float) -> None:
-        """Report that all requests to this judge pause after a 429 without a time to wait."""
+    def record_pause(self, seconds: float, admitted: int | None = None) -> None:
+        """Report that all requests to this judge pause after a 429 without a time to wait.
+
+        Args:
+            seconds: The length of the pause.
+            admitted: The requests per minute that the server was found to admit.
+        """
+
+    def record_pace(self, limits: str) -> None:
+        """Report that a request waited because of the limits that the server states in its headers."""
 
 
 class RateLimiter(Protocol):
@@ -84,9 +92,12 @@ class UncountedSlot:
     def record_refusal(self, retry_after: float | None) -> None:
         """Do nothing."""
 
-    def record_pause(self, seconds: float) -> None:
+    def record_pause(self, seconds: float, admitted: int | None = None) -> None:
         """Log the pause, so that the user knows why nothing happens."""
         announce_pause(seconds)
+
+    def record_pace(self, limits: str) -> None:
+        """Do nothing."""
 
 
 _REQUEST_LIMIT: ContextVar[asyncio.Semaphore | None] = ContextVar("editloupe_request_limit", default=None)

@@ -181,8 +181,8 @@ class WorkerTraffic(TrafficControl):
         super().refuse(retry_after)
         self._outbox.send(("refused",))
 
-    def pause_requests(self, judge: str, seconds: float) -> None:
-        """Report a pause to the driver, which informs the user."""
+    def pause_requests(self, judge: str, seconds: float, admitted: int | None = None) -> None:
+        """Report a pause to the driver, which informs the user; what one worker was admitted says nothing about all."""
         self._outbox.send(("paused", judge, seconds))
 
 

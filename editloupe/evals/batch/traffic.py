@@ -23,8 +23,6 @@ BETWEEN_SHRINKS = 1.0
 """Seconds in which several refusals count once."""
 FIRST_GUESS = 2000
 """Assumed tokens per request until the first reply."""
-OBSERVED = 10_000
-"""How many of the latest replies the estimate of the server's limit uses."""
 Paid = Callable[[str, Usage, float | None], None]
 """Called for every reply with the judge, its tokens and its cost."""
 _NOTHING = Usage()
@@ -143,7 +141,10 @@ class TrafficControl:
         """Called with the seconds of every such pause."""
         self.stopped: str | None = None
         self._paused_until = float("-inf")
-        self._limit = _ObservedLimit()
+        self._admitted: dict[str, int | None] = {}
+        """Per judge whose requests paused, the requests per minute that its server was found to admit."""
+        self._stated: dict[str, str] = {}
+        """Per judge whose requests were paced, the limits in its server's headers."""
         self._stopping = asyncio.Event()
         self._paid = paid
         self._shrunk_at = float("-inf")
@@ -254,16 +255,16 @@ class TrafficControl:
             self._shrunk_at = now
             self.allowed = max(1.0, self.allowed * SHRINK)
 
-    def observe_reply(self, judge: str, sent: float) -> None:
-        """Note when a request was sent that got a reply."""
-        self._limit.note_reply(judge, sent)
-
-    def pause_requests(self, judge: str, seconds: float) -> None:
-        """Note a pause of all requests to a judge."""
+    def pause_requests(self, judge: str, seconds: float, admitted: int | None = None) -> None:
+        """Note a pause of all requests to a judge, and the requests per minute that its server was found to admit."""
         self.pauses += 1
         self._paused_until = monotonic() + seconds
-        self._limit.note_pause(judge, monotonic())
+        self._admitted[judge] = admitted
         self.announce_pause(seconds)
+
+    def pace_requests(self, judge: str, limits: str) -> None:
+        """Note that requests to a judge are paced by the limits in its server's headers."""
+        self._stated[judge] = limits
 
     @property
     def paused_for(self) -> float:
@@ -271,66 +272,36 @@ class TrafficControl:
         return max(0.0, self._paused_until - monotonic())
 
     def advise_rate(self, given_up: int = 0) -> str | None:
-        """Return a sentence that suggests `--rpm`; None if the server did not limit requests.
+        """Return a sentence on the server's rate limit and the pace that was kept; None if no request had to wait for it.
 
         Args:
             given_up: Units that ended unjudged because of 429s.
         """
         if not self.pauses and not given_up:
-            return None
+            stated = "; ".join(f"{judge}: {limits}" for judge, limits in self._stated.items())
+            return (
+                f"requests were paced to stay within the limits that the server states ({stated})" if stated else None
+            )
         limited = "the server rate-limited this run" + (f" ({number_of(self.pauses, 'pause')})" if self.pauses else "")
-        admitted, now = self._limit.requests_a_minute(), self.limits.requests_a_minute
+        admitted = next(iter(self._admitted.values())) if len(self._admitted) == 1 else None
+        now = self.limits.requests_a_minute
         if admitted and (now is None or admitted < now):
             return (
-                f"{limited} and admitted about {admitted} requests per minute; use --rpm {admitted} to stay within that"
+                f"{limited} and admitted about {admitted} requests per minute; later requests kept to that pace, and "
+                f"--rpm {admitted} does so from the start"
             )
         return f"{limited}; use {'a lower --rpm' if now else '--rpm N'} to send fewer requests per minute"
-
-
-class _ObservedLimit:
-    """Estimates how many requests per minute a server admits, from those it answered before it began to refuse."""
-
-    def __init__(self) -> None:
-        self._sent: deque[float] = deque(maxlen=OBSERVED)
-        self._judges: set[str] = set()
-        self._refusals: list[float] = []
-        """When the server began to refuse, if the first pause was not enough."""
-        self._began: float | None = None
-
-    def note_reply(self, judge: str, sent: float) -> None:
-        """Note a request that got a reply."""
-        self._judges.add(judge)
-        self._sent.append(sent)
-        if self._began is not None and sent > self._began:
-            self._began = None
-
-    def note_pause(self, judge: str, now: float) -> None:
-        """Note the begin of a pause. Two pauses in a row show that the limit is per time."""
-        self._judges.add(judge)
-        if self._began is None:
-            self._began = now
-        elif self._began not in self._refusals[-1:]:
-            self._refusals.append(self._began)
-
-    def requests_a_minute(self) -> int | None:
-        """Return the estimate; None if there is none, or if several judges share the requests."""
-        if len(self._judges) != 1:
-            return None
-        counts = [sum(began - 60 < sent <= began for sent in self._sent) for began in self._refusals]
-        return min((count for count in counts if count), default=None)
 
 
 class _RequestSlot:
     def __init__(self, control: TrafficControl, judge: str) -> None:
         self._control, self._judge = control, judge
-        self._sent = monotonic()
         self.tokens = 0
 
     def record_reply(self, usage: Usage, estimated: bool = False) -> None:
         """Count the reply."""
         self.tokens = usage.input_tokens + usage.output_tokens
         self._control.count(usage, estimated, self._judge)
-        self._control.observe_reply(self._judge, self._sent)
 
     def record_loss(self, usage: Usage) -> None:
         """Count a request without a reply."""
@@ -341,9 +312,13 @@ class _RequestSlot:
         """Note that the server refused the request with a 429."""
         self._control.refuse(retry_after)
 
-    def record_pause(self, seconds: float) -> None:
+    def record_pause(self, seconds: float, admitted: int | None = None) -> None:
         """Note a pause of all requests to this judge."""
-        self._control.pause_requests(self._judge, seconds)
+        self._control.pause_requests(self._judge, seconds, admitted)
+
+    def record_pace(self, limits: str) -> None:
+        """Note that this request waited because of the limits in the server's headers."""
+        self._control.pace_requests(self._judge, limits)
 
 
 class BudgetGate:

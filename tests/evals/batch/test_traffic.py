@@ -150,3 +150,21 @@ async def test_a_request_that_fails_frees_its_place() -> None:
             async with control.request():
                 raise ValueError("server")
     assert control.under_way == 0
+
+
+async def test_the_advice_names_the_rate_that_the_server_admits_and_says_that_it_was_kept() -> None:
+    control = TrafficControl(Limits())
+    assert control.advise_rate() is None
+    async with control.request("openai:x") as slot:
+        slot.record_pause(5.0)
+        assert control.advise_rate() == (
+            "the server rate-limited this run (1 pause); use --rpm N to send fewer requests per minute"
+        )
+        slot.record_pause(15.0, 12)
+    assert control.advise_rate() == (
+        "the server rate-limited this run (2 pauses) and admitted about 12 requests per minute; later requests kept to that "
+        "pace, and --rpm 12 does so from the start"
+    )
+    async with control.request("openai:y") as slot:
+        slot.record_pause(5.0, 3)
+    assert "--rpm N" in str(control.advise_rate()), "two judges share --rpm"
