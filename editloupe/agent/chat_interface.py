@@ -33,7 +33,7 @@ class RetryPolicy(Record):
     """Seconds that all requests to a judge pause after a 429 without a time to wait, one after another; the last is repeated."""
     limit_patience: float = 180.0
     """Seconds without any reply after which such a 429 counts as an attempt."""
-    limit_window: float = 60.0
+    limit_window: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     """Seconds of the period for which a server's rate limit holds."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -62,6 +63,12 @@ class ProviderParameters(Record):
         for name in body:
             if name in _ASKED:
                 raise ValueError(f'extra_body cannot set "{name}": {_ASKED[name]}')
+        try:
+            json.dumps(body, allow_nan=False, default=dict)
+        except ValueError:
+            raise ValueError("extra_body has a number that JSON cannot hold (NaN or infinity)") from None
+        except TypeError as error:
+            raise ValueError(f"extra_body cannot be written as JSON ({error})") from None
         return body
 
     @field_validator("headers")
@@ -91,7 +98,7 @@ class ModelSettings(ProviderParameters):
     """Whether the provider enforces the answer's JSON schema; `auto` follows the model's profile."""
     written_reasoning: Literal["auto", "on", "off"] = "auto"
     """Whether a JSON reply begins with step-by-step reasoning; `auto`: only for models that do not reason by themselves."""
-    temperature: float | None = None
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """None: 0 if the model accepts a temperature; else none is sent."""
     max_output_tokens: int | None = None
     timeout: float = 90.0

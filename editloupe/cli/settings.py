@@ -35,6 +35,7 @@ MEANINGS = {
     "retry.longest_retry_after": "Longest Retry-After that is waited for, in seconds; a longer one is an error.",
     "retry.limit_pauses": "Pauses of all requests after a 429 without Retry-After, in seconds; the last one repeats.",
     "retry.limit_patience": "Seconds without any reply after which such a 429 counts as an attempt.",
+    "retry.limit_window": "Seconds of the period for which a server's rate limit holds.",
     "tools.enhancer_weights": "Folder or file of the Real-ESRGAN weights (.param and .bin, .pth, .safetensors).",
     "tools.enhancer_precision": "Number format of Real-ESRGAN. Default: float16 on a GPU, float32 on a CPU.",
     "tools.enhance_up_to": "Crops with a longer side, in pixels, are not enhanced. Default: the enhancer's limit.",

@@ -6,6 +6,8 @@ import typer
 from typer.testing import CliRunner
 
 from editloupe.cli.compare import compare
+from editloupe.evals.preferences.draw import DrawSettings, draw_pairs
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.types import UserError
 from tests.evals.model_runs import Scores, model_run
 from tests.evals.sample_runs import IF
@@ -42,6 +44,19 @@ def test_two_runs_of_two_models_are_compared_as_models_and_it_says_so(tmp_path: 
     assert "Compared as two editing models on the same sources, instructions and targets (9 cases" in text
     assert "1 edit not compared: only in the first run." in text
     assert "2 edits not compared: only in the second run." in text
+
+
+@pytest.mark.long
+def test_a_hint_that_only_one_model_has_does_not_separate_the_cases(tmp_path: Path) -> None:
+    hints = {"x": "The cup is on the left."}
+    a, b = model_run(tmp_path / "a", {"x": GOOD}, hints=hints), model_run(tmp_path / "b", {"y": POOR})
+    assert "A scores higher than B on 12 shared cases" in flat(told(a, b))
+    both = model_run(tmp_path / "both", {"x": GOOD, "y": POOR}, hints=hints)
+    (pair,) = json.loads(told(both, "--models", "--format", "json"))["pairs"]
+    assert pair["overall"]["difference"]["n"] == 12
+    plain = model_run(tmp_path / "plain", {"x": GOOD, "y": POOR})
+    drawn = [draw_pairs([read_run_table(run)], DrawSettings(), tmp_path).pairs for run in (both, plain)]
+    assert len(drawn[0]) == len(drawn[1]) > 0
 
 
 @pytest.mark.long

@@ -28,11 +28,12 @@ def model_run(
     per_source: int = 1,
     judge: str = "openai:gpt-5.1",
     seed: int = 0,
+    hints: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a run that holds every model's outputs for cases 0, 1, 2 …; None where a model has no output.
 
     The cases of all runs in one parent folder are the same. `copies` names the cases for which a model returned its source;
-    another `seed` draws other pictures.
+    another `seed` draws other pictures; `hints` has a hint for all outputs of a model.
     """
     files = folder.parent / "pictures"
     files.mkdir(parents=True, exist_ok=True)
@@ -55,6 +56,7 @@ def model_run(
                     instruction=f"Paint cup {number} red",
                     instruction_type=types[number % len(types)],
                     model=model,
+                    hint=(hints or {}).get(str(model)),
                 )
                 outcomes = tuple(_outcome(name, score) for name, score in zip((IF, VC), scores, strict=True))
                 whole = Judgement(edit=edit, protocol="dlebench", mode="tools", judge=judge, verdicts=outcomes)

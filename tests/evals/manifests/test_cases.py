@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.cases import NOTHING_EDITED, copy_unedited, with_untouched
+from editloupe.evals.manifests.cases import NOTHING_EDITED, case_key, copy_unedited, with_untouched
 from editloupe.types import Edit
 
 
@@ -47,3 +47,9 @@ def test_other_targets_instructions_turns_or_inputs_are_other_cases() -> None:
 def test_a_reference_that_stands_in_the_manifest_is_not_made_again() -> None:
     given = [copy_unedited(edit("x")), edit("x")]
     assert list(with_untouched(given)) == given
+
+
+def test_a_hint_does_not_separate_cases() -> None:
+    given = [edit("x", hint="The patch is on the left."), edit("y")]
+    assert case_key(given[0], {}) == case_key(given[1], {})
+    assert sum(each.model == NOTHING_EDITED for each in with_untouched(given)) == 1
