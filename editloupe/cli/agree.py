@@ -9,7 +9,7 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.output import choose_format, choose_width, deliver, tell
-from editloupe.cli.report import Human, ProtocolName, Resamples, Seed
+from editloupe.cli.report import EveryConfiguration, Human, ProtocolName, Resamples, Seed
 
 FORMATS = ("text", "json")
 
@@ -41,10 +41,7 @@ def agree(
         ),
     ] = 0.2,
     protocol: ProtocolName = None,
-    configuration: Annotated[
-        str | None,
-        typer.Option("--configuration", help="The judge, mode or configuration, if a run has several."),
-    ] = None,
+    configuration: EveryConfiguration = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
@@ -54,28 +51,35 @@ def agree(
     """
     kind = choose_format(format, out, FORMATS)
     from editloupe.evals.labels.human import load_human_labels
+    from editloupe.evals.report.block_types import Block, Heading
     from editloupe.evals.report.comparison_blocks import agreement_blocks
     from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import replacement_blocks
     from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
     from editloupe.evals.stats.bootstrap import Resampling
-    from editloupe.evals.stats.scores.run_table import read_run_table
+    from editloupe.evals.stats.scores.run_table import read_run_tables
     from editloupe.evals.stats.trust.replace_annotators import run_annotator_tests as test_replacement
 
-    table = read_run_table(run, protocol, configuration)
-    for sentence in table.damage:
-        tell(sentence)
-    people = load_human_labels(table, human)
-    agreement = measure_agreement(table, people, Resampling(resamples, seed), by=by or ())
-    tested = test_replacement(table, people, epsilon) if replace_annotators else None
-    if kind == "json":
+    records, blocks = {}, list[Block]()
+    tables = read_run_tables(run, protocol, configuration)
+    for table in tables:
+        for sentence in table.notes:
+            tell(sentence)
+        people = load_human_labels(table, human)
+        agreement = measure_agreement(table, people, Resampling(resamples, seed), by=by or ())
+        tested = test_replacement(table, people, epsilon) if replace_annotators else None
         record = agreement.model_dump(mode="json")
         if tested is not None:
             record["replace_annotators"] = {name: result.model_dump(mode="json") for name, result in tested.items()}
         # Each criterion is also a key at the top level, so that `.instruction_following.spearman.value` works.
-        deliver(for_json({**record["criteria"], **record}, 2) + "\n", out)
+        records[table.name] = {**record["criteria"], **record}
+        if len(tables) > 1:
+            blocks.append(Heading(table.name))
+        blocks += agreement_blocks(agreement, table.titles)
+        if tested is not None:
+            blocks += replacement_blocks(tested, table.titles, epsilon)
+    if kind == "json":
+        result = {"configurations": records} if len(tables) > 1 else next(iter(records.values()))
+        deliver(for_json(result, 2) + "\n", out)
         return
-    blocks = list(agreement_blocks(agreement, table.titles))
-    if tested is not None:
-        blocks += replacement_blocks(tested, table.titles, epsilon)
     deliver(as_text(tuple(blocks), choose_width(out, WIDTH)), out)

@@ -488,9 +488,13 @@ def _not_replaced(ending: Ending) -> list[str]:
 
 
 def _configuration_option(run: Run, ending: Ending, closing: Closing) -> tuple[str, ...]:
-    """Return the option that names this session's configuration, if a report of the run needs it."""
-    several = closing.report == ("report",) and len(run.configurations()) > 1
-    return ("--configuration", ending.configuration) if several else ()
+    """Return the option that names this session's configuration, if a report of the run needs it.
+
+    A configuration that only reuses the verdicts of another one (`--keep`) is not listed, so it is not named.
+    """
+    configurations = run.configurations() if closing.report == ("report",) else []
+    own = next((each for each in configurations if each.name == ending.configuration), None)
+    return ("--configuration", own.short_name) if own and len(configurations) > 1 else ()
 
 
 def _remarks_on_temporary_run(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:

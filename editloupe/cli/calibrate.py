@@ -72,7 +72,7 @@ def calibrate(
     from editloupe.types import UserError
 
     table, _ = split_off_reference(read_run_table(run, protocol, configuration))
-    for sentence in table.damage:
+    for sentence in table.notes:
         tell(sentence)
     if earlier and not append:
         raise UserError("--earlier goes with --append: it names the runs of the earlier stages")

@@ -68,7 +68,7 @@ def compare(
 
     tables = [_filter_rows(table, where or []) for table in _read_tables(runs, protocol, configuration or [])]
     for table in {str(table.folder): table for table in tables}.values():
-        for sentence in table.damage:
+        for sentence in table.notes:
             tell(f"{table.name}: {sentence}")
     question: ComparisonQuestion | None = "models" if models else "judges" if judges else None
     comparison = _compare_tables(tables, question, human, Resampling(resamples, seed))

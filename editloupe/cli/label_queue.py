@@ -83,7 +83,7 @@ def label_queue(
         )
         return
     table, _ = split_off_reference(read_run_table(run, protocol, configuration))
-    for sentence in table.damage:
+    for sentence in table.notes:
         tell(sentence)
     people = load_human_labels(table, human)
     labelled, partly = find_labelled_rows(table, people)

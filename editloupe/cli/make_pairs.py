@@ -108,7 +108,7 @@ def pairs(
     )
     tables = _read_tables(runs, configuration or (), rationales)
     for table in {str(table.folder): table for table in tables}.values():
-        for sentence in table.damage:
+        for sentence in table.notes:
             tell(f"{table.name}: {sentence}")
     draw = (draw_rationales if rationales else draw_pairs)(tables, settings, out.parent)
     for sentence in draw.format_left_out():

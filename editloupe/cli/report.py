@@ -30,7 +30,17 @@ Human = Annotated[
 ProtocolName = Annotated[str | None, typer.Option("--protocol", help="The protocol, if a run has several.")]
 ConfigurationName = Annotated[
     str | None,
-    typer.Option("--configuration", help="The judge, mode or configuration, if a run has several."),
+    typer.Option(
+        "--configuration",
+        help="The configuration, such as gpt-5.1/tools, if a run has several. Default: the newest.",
+    ),
+]
+EveryConfiguration = Annotated[
+    str | None,
+    typer.Option(
+        "--configuration",
+        help="The configuration, such as gpt-5.1/tools, if a run has several; or all. Default: the newest.",
+    ),
 ]
 Resamples = Annotated[
     int, typer.Option("--resamples", min=100, help="Number of bootstrap resamples for the intervals.")
@@ -79,7 +89,7 @@ def report(
         Path | None, typer.Option("--figures", help="Also write all figures to this folder, as PDF and PNG.")
     ] = None,
     protocol: ProtocolName = None,
-    configuration: ConfigurationName = None,
+    configuration: EveryConfiguration = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
@@ -92,11 +102,11 @@ def report(
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
     from editloupe.evals.report import build_leaderboard, build_report
     from editloupe.evals.stats.bootstrap import Resampling
-    from editloupe.evals.stats.scores.run_table import read_run_table
+    from editloupe.evals.stats.scores.run_table import read_run_tables
 
     resampling = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
-    tables = [read_run_table(run, protocol, configuration) for run in dict.fromkeys(runs)]
+    tables = [table for run in dict.fromkeys(runs) for table in read_run_tables(run, protocol, configuration)]
     gc.freeze()  # the tables live until the process ends, so later collections need not walk through them
     _check_columns(by or (), tables)
     if queue and (not corrected or len(tables) > 1):

@@ -100,7 +100,8 @@ def _format_info(info: RunInfo) -> list[str]:
         differs = f" · {one_line(row.differs)}" if row.differs else ""
         repeats = f", {row.repeats} repeats" if row.repeats > 1 else ""
         lines.append(
-            f"configuration {row.name}: {one_line(row.judge)} · {row.protocol} · {row.mode} mode{differs}{repeats}"
+            f"configuration {row.short_name}, {row.last_used[:10]}: {one_line(row.judge)} · {row.protocol} · "
+            f"{row.mode} mode{differs}{repeats}"
         )
         left = f", {row.not_yet} of {row.judged + row.unjudged + row.not_yet} not yet" if row.not_yet else ""
         lines.append(f"  {', '.join(row.criteria)}: {row.judged} judged, {row.unjudged} unjudged{left}")

@@ -23,7 +23,8 @@ from editloupe._util.text import for_json, number_of, one_line, printable
 from editloupe.cli.output import choose_format, deliver, tell
 from editloupe.evals.forks.fork_store import forks_of, load_fork
 from editloupe.evals.forks.records import Fork, count_labels, find_parting, format_label
-from editloupe.evals.runs.export.tables import skip_repeated_verdicts
+from editloupe.evals.forks.stored_trace import select_units
+from editloupe.evals.runs.configurations import format_list
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.judge.panels import format_opinions
@@ -39,6 +40,12 @@ def trace(
     edit_id: Annotated[str, typer.Argument(help="The edit's id; ID@MODEL if several editing models share it.")],
     criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
     repeat: Annotated[int | None, typer.Option(min=0, help="Only this repeat, counted from 0.")] = None,
+    configuration: Annotated[
+        str | None,
+        typer.Option(
+            help="The configuration, such as gpt-5.1/tools, if the run has several; or all. Default: the newest."
+        ),
+    ] = None,
     fork: Annotated[int | None, typer.Option(help="Show this fork next to its parent.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     format: Annotated[
@@ -61,9 +68,10 @@ def trace(
     with Run.open(run) as opened:
         name = _find_edit_name(opened, edit_id)
         edit = opened.edit(name).edit
-        units = [unit for unit in skip_repeated_verdicts(opened.units(name)) if _is_selected(unit, criterion, repeat)]
+        judged, others = select_units(opened, name, configuration)
+        units = [unit for unit in judged if _is_selected(unit, criterion, repeat)]
         if not units:
-            have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in opened.units(name)}))
+            have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in judged}))
             raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
         stories = [(unit, opened.load_trace(name, unit.criterion, unit.repeat, unit.asked)) for unit in units]
         if kind == "html" and out is not None:
@@ -81,6 +89,10 @@ def trace(
             tell(
                 f"this is the output of {edit.model or 'a model without a name'}; "
                 f"others of the same edit: {', '.join(other_names)}"
+            )
+        if others and configuration is None:
+            tell(
+                f"other configurations judged this edit, too; choose with --configuration: {format_list(others)}, or all"
             )
         for sentence in opened.damage.sentences():
             tell(sentence)

@@ -263,21 +263,29 @@ def read_run(folder: Path, configuration: str | None = None) -> RunOfChains:
     """Read the scores of a run of chains.
 
     Raises:
-        UserError: If the run has no chains, or judged a criterion in several ways and no configuration is named.
+        UserError: If the run has no chains.
     """
     with Run.open(folder) as run:
         if not run.configurations(PROTOCOL):
             raise UserError(f"{folder} has no chains judged by `editloupe edival evaluate`")
         edits = {name: edit for edit, _, name in run.edits() if KEY in edit.extra}
-        chosen = choose_configuration(run, PROTOCOL, configuration).name if configuration else None
+        chosen, notes = None, tuple[str, ...]()
+        if configuration:
+            own, notes = choose_configuration(run, PROTOCOL, configuration)
+            chosen = own.name
         read = _Verdicts(run.units(configuration=chosen), edits)
         if read.ambiguous:
-            chosen = choose_configuration(run, PROTOCOL).name
+            own, notes = choose_configuration(run, PROTOCOL)
+            chosen = own.name
             read = _Verdicts(run.units(configuration=chosen), edits)
         about = [entry for entry in run.about()["configurations"] if chosen in (None, entry.get("name"))]
         chains = RunOfChains(run.folder.resolve().name, tuple(read.judges), chosen, unjudged=read.unjudged)
         _add_scores(chains, run, edits, read)
-        chains.notes += [*run.damage.sentences(), *(str(note) for entry in about for note in entry.get("notes") or ())]
+        chains.notes += [
+            *notes,
+            *run.damage.sentences(),
+            *(str(note) for entry in about for note in entry.get("notes") or ()),
+        ]
     if not chains.scores:
         raise UserError(f"{folder} has no chains judged by `editloupe edival evaluate`")
     return chains

@@ -8,6 +8,7 @@ from typing import Any
 
 from editloupe.evals.forks.fork_store import load_fork, pictures_of
 from editloupe.evals.forks.records import ForkParent
+from editloupe.evals.runs.configurations import ALL, Configuration, find_newest, format_list, match_configurations
 from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit, find_step_reply
@@ -42,6 +43,38 @@ class StoredTrace:
     """The edit with the paths of its manifest."""
 
 
+def select_units(run: Run, name: str, wanted: str | None = None) -> tuple[list[Unit], list[Configuration]]:
+    """Return the units of an edit in one configuration per protocol, by default the newest that judged it.
+
+    Args:
+        run: The run.
+        name: The edit's name.
+        wanted: A configuration's short name, judge, mode or whole name, or `all`.
+
+    Returns:
+        The units, and the configurations that judged the edit and were left out.
+
+    Raises:
+        UserError: No configuration of this name judged the edit.
+    """
+    configurations = run.configurations()
+    if wanted == ALL or (wanted is None and len(configurations) < 2):
+        return list(skip_repeated_verdicts(run.units(name))), []
+    if wanted is not None and (units := list(run.units(name, wanted))):  # a whole name, also of one that is not listed
+        return units, []
+    by_name = {own.name: list(run.units(name, own.name)) for own in configurations}
+    here = [own for own in configurations if by_name[own.name]]
+    fitting = here if wanted is None else match_configurations(here, wanted)
+    if here and not fitting:
+        raise UserError(
+            f'edit "{name}" has no configuration "{wanted}" in {run.folder.name}; it has: {format_list(here)}'
+        )
+    protocols = dict.fromkeys(own.protocol for own in fitting)
+    chosen = [find_newest([own for own in fitting if own.protocol == protocol]) for protocol in protocols]
+    units = list(skip_repeated_verdicts(unit for own in chosen for unit in by_name[own.name]))
+    return units, [own for own in here if own not in chosen]
+
+
 def find_trace(
     run: Run,
     edit_name: str,
@@ -62,7 +95,7 @@ def find_trace(
         model: The editing model, if the id is not unique.
         repeat: The repeat; the first by default.
         target: The target, counted from 1, if targets were judged one by one.
-        configuration: The configuration, if there are several.
+        configuration: The configuration, if there are several. By default the newest.
         fork: The number of a fork; its trace is returned and the other arguments are not used.
 
     Raises:
@@ -72,22 +105,11 @@ def find_trace(
         return _load_fork_trace(run, fork)
     name = run.resolve_name(edit_name, model)
     edit, pictures, name = run.edit(name)
-    every = list(skip_repeated_verdicts(run.units(name)))
-    units = [unit for unit in every if configuration in (None, unit.configuration)]
-    if every and not units:
-        names = ", ".join(dict.fromkeys(str(unit.configuration) for unit in every))
-        raise UserError(
-            f'edit "{edit_name}" has no configuration "{configuration}" in {run.folder.name}; it has {names}'
-        )
+    units, _ = select_units(run, name, configuration)
     own = [unit for unit in units if unit.criterion == criterion and repeat in (None, unit.repeat)]
     if not own:
         have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in units}))
         raise UserError(f'edit "{edit_name}" has no such verdict in {run.folder.name}; it has {have or "none"}')
-    if len({unit.asked for unit in own}) > 1:
-        names = ", ".join(str(unit.configuration) for unit in own)
-        raise UserError(
-            f'{criterion} of "{edit_name}" was judged in several ways ({names}); name one with --configuration'
-        )
     unit = min(own, key=lambda unit: unit.repeat)
     traces = run.load_trace(name, criterion, unit.repeat, unit.asked)
     if target is not None and traces:

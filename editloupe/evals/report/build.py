@@ -114,7 +114,7 @@ def build_report(
         **{
             **dict(scores),
             "notes": (
-                *table.damage,
+                *table.notes,
                 *scores.notes,
                 *_note_mixed_judges(table),
                 *notes,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,13 +16,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from editloupe._util.hashing import content_key
 from editloupe._util.json_safe import sanitize_text
+from editloupe._util.text import number_of
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.schema import VERSION
 from editloupe.judge.question_key import QuestionSpec, describe_changes
 from editloupe.rubrics.model import Answer
 from editloupe.types import UserError
 
+ALL = "all"
+"""In place of a configuration's name: all of them."""
 PLANNED = "planned_repeats"
+_PROVIDER = re.compile(r"^\w+:(?=\S+$)")
+"""The provider of a single model's name, such as `openai:`; the names of panels contain spaces."""
 _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
@@ -34,8 +41,17 @@ class Configuration:
     protocol: str
     units: int
     """Verdicts and unjudged units."""
+    last_used: str = ""
+    """When its latest unit was judged."""
+    short_name: str = ""
+    """The judge's model and the mode, such as `gpt-5.1/oracle`, or `gpt-5.1/oracle#2`. Unique in the run."""
     differs: str = ""
     """How it differs from an earlier one with the same judge, protocol and mode."""
+
+    @property
+    def day(self) -> str:
+        """The date of its latest unit."""
+        return self.last_used[:10]
 
     @property
     def title(self) -> str:
@@ -90,20 +106,55 @@ def list_configurations(connection: sqlite3.Connection, protocol: str | None = N
     A configuration whose verdicts are all used by another one is left out.
     """
     query = (
-        "SELECT own.name, judge, mode, protocol, own.held FROM "
-        "(SELECT configuration AS name, sum(count) AS held, min(first) AS first FROM configurations "
-        "JOIN (SELECT answers.asked, count(*) AS count, min(answers.unit) AS first FROM answers "
-        "JOIN units ON units.unit = answers.unit GROUP BY answers.asked) USING (asked) GROUP BY configuration) AS own "
-        "JOIN units ON units.unit = own.first ORDER BY own.first"
+        "SELECT own.name, judge, mode, protocol, own.held, own.last FROM "
+        "(SELECT configuration AS name, sum(count) AS held, min(first) AS first, max(last) AS last FROM configurations "
+        "JOIN (SELECT answers.asked, count(*) AS count, min(answers.unit) AS first, max(units.finished_at) AS last "
+        "FROM answers JOIN units ON units.unit = answers.unit GROUP BY answers.asked) USING (asked) "
+        "GROUP BY configuration) AS own JOIN units ON units.unit = own.first ORDER BY own.first"
     )
-    rows = connection.execute(query)
-    every = [Configuration(str(name), str(judge), str(mode), str(own), count) for name, judge, mode, own, count in rows]
-    every = [configuration for configuration in every if protocol in (None, configuration.protocol)]
+    every = [
+        Configuration(str(name), str(judge), str(mode), str(own), count, str(last or ""))
+        for name, judge, mode, own, count, last in connection.execute(query)
+    ]
     left = list(every)
     for configuration in every if len(every) > 1 else ():
         if any(_covers(connection, other, configuration) for other in left if other is not configuration):
             left.remove(configuration)
-    return _describe_differences(connection, left)
+    named = _set_short_names(_describe_differences(connection, left))
+    return [configuration for configuration in named if protocol in (None, configuration.protocol)]
+
+
+def _set_short_names(configurations: Sequence[Configuration]) -> list[Configuration]:
+    """Set the short names: the model without its provider, and the mode; later ones of the same name get a number."""
+    counts: Counter[str] = Counter()
+    named = []
+    for own in configurations:
+        base = f"{_PROVIDER.sub('', own.judge)}/{own.mode}"
+        counts[base] += 1
+        named.append(replace(own, short_name=base if counts[base] == 1 else f"{base}#{counts[base]}"))
+    return named
+
+
+def match_configurations(configurations: Sequence[Configuration], wanted: str) -> list[Configuration]:
+    """Return the configurations that a text names: by the short name, else by the judge, the mode or the start of the name."""
+    exact = [own for own in configurations if wanted in (own.short_name, own.name)]
+    return exact or [
+        own for own in configurations if wanted in (own.judge, own.mode) or (wanted and own.name.startswith(wanted))
+    ]
+
+
+def find_newest(configurations: Sequence[Configuration]) -> Configuration:
+    """Return the configuration that judged last."""
+    return max(configurations, key=lambda own: own.last_used)
+
+
+def format_list(configurations: Iterable[Configuration]) -> str:
+    """List configurations in a sentence: short name, how it differs, units and date."""
+    parts = []
+    for own in configurations:
+        facts = filter(None, (own.differs, number_of(own.units, "unit"), own.day))
+        parts.append(f"{own.short_name} ({', '.join(facts)})")
+    return "; ".join(parts)
 
 
 def _describe_differences(

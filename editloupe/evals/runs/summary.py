@@ -28,6 +28,10 @@ class ConfigurationInfo(Record):
     """A configuration of a run with its counts."""
 
     name: str
+    short_name: str
+    """Names it in `--configuration`, such as `gpt-5.1/tools`."""
+    last_used: str
+    """When its latest unit was judged."""
     judge: str
     protocol: str
     mode: str
@@ -94,6 +98,8 @@ def _configuration_info(run: Run, reader: RunReader, configuration: Configuratio
     completion = count_completion(run, reader, configuration)
     return ConfigurationInfo(
         name=configuration.name,
+        short_name=configuration.short_name,
+        last_used=configuration.last_used,
         judge=configuration.judge,
         differs=configuration.differs,
         protocol=configuration.protocol,

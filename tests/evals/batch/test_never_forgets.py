@@ -96,7 +96,7 @@ def test_edits_of_one_id_have_names_by_which_each_is_found(
 
 
 @pytest.mark.long
-def test_another_judge_is_judged_beside_the_first_and_tables_ask_which(
+def test_another_judge_is_judged_in_addition_and_tables_show_the_newest(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = write_manifest(tmp_path, 2)
@@ -106,11 +106,19 @@ def test_another_judge_is_judged_beside_the_first_and_tables_ask_which(
     assert len(units) == 8
     assert {judge for *_, judge in units} == {"openai:gpt-4.1", "openai:gpt-4o"}
     capsys.readouterr()
-    assert command(["report", str(tmp_path / "run")]) == 2
-    said = capsys.readouterr().err
-    assert "was judged in several ways" in said
-    assert "openai:gpt-4.1 · dlebench · plain mode" in said
-    assert "openai:gpt-4o" in said
+    assert command(["report", str(tmp_path / "run")]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "run: openai:gpt-4o · dlebench · plain mode" in printed
+    assert "was judged in several ways; this is the newest, gpt-4o/plain (4 units, " in printed
+    assert "--configuration: gpt-4.1/plain (4 units, " in printed
+    assert command(["report", str(tmp_path / "run"), "--configuration", "gpt-4.1/plain"]) == 0
+    printed = capsys.readouterr().out
+    assert "run: openai:gpt-4.1" in printed
+    assert "several ways" not in printed
+    assert command(["report", str(tmp_path / "run"), "--configuration", "all"]) == 0
+    printed = capsys.readouterr().out
+    assert "run · gpt-4.1/plain" in printed
+    assert "run · gpt-4o/plain" in printed
 
 
 @pytest.mark.long

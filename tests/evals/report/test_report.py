@@ -305,13 +305,16 @@ def test_runs_of_the_same_name_go_by_their_folders(tmp_path: Path) -> None:
     assert {entry.run for entry in board.leaderboard} == {f"{run} · {model}" for run in runs for model in "xy"}
 
 
-def test_of_two_judges_in_one_run_one_has_to_be_chosen(tmp_path: Path) -> None:
+def test_of_two_judges_in_one_run_the_newest_is_shown_or_a_chosen_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", lines(4))
     make_run(run, [Line("late", 2, 2)], judge="rules", mode="plain")
-    with pytest.raises(UserError, match=r"judged in several ways; name one with --configuration: .*rules"):
-        build_report(run, how=QUICK)
     report = build_report(read_run_table(run, configuration="rules"), how=QUICK)
     assert (report.judge, report.mode, report.coverage.units) == ("rules", "plain", 2)
+    assert not any("several ways" in note for note in report.notes)
+    newest = build_report(run, how=QUICK)
+    assert any("judged in several ways; this is the newest, " in note for note in newest.notes)
+    with pytest.raises(UserError, match=r'has no configuration "other"; it has: .*rules/plain'):
+        read_run_table(run, configuration="other")
 
 
 def test_the_note_of_a_wide_table_does_not_scroll_with_it() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from editloupe._util.files import atomic_write
 from editloupe._util.json_safe import finite_number, sanitize, sanitize_text
+from editloupe.evals.runs.configurations import format_list, match_configurations
 from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.run_folder import SUFFIXES
 from editloupe.evals.runs.store import Run
@@ -360,20 +361,21 @@ def _units(run: Run, configuration: str | None) -> Iterator[tuple[Edit | None, U
             yield edit, unit
 
 
-def _choose_configuration(run: Run, wanted: str | None) -> str | None:
+def _choose_configuration(run: Run, wanted: str | None) -> str:
     """Return the configuration to export. A log has one model, so a run with several configurations needs a name."""
     configurations = run.configurations()
-    if wanted is not None and wanted not in [configuration.name for configuration in configurations]:
-        have = ", ".join(configuration.name for configuration in configurations)
-        raise UserError(f'the run {run.folder.name} has no configuration "{wanted}"; it has {have}')
-    if wanted is None and len(configurations) > 1:
-        have = ", ".join(f"{configuration.name} ({configuration.title})" for configuration in configurations)
-        raise UserError(
-            f"the run {run.folder.name} has several judges, but a log has one; choose it with --configuration: {have}"
-        )
-    if wanted is None and not configurations:
+    if not configurations:
         raise UserError(f"the run {run.folder.name} has no verdicts, so there is nothing to write")
-    return wanted or configurations[0].name
+    fitting = configurations if wanted is None else match_configurations(configurations, wanted)
+    if not fitting:
+        have = format_list(configurations)
+        raise UserError(f'the run {run.folder.name} has no configuration "{wanted}"; it has: {have}')
+    if len(fitting) > 1:
+        raise UserError(
+            f"the run {run.folder.name} has several judges, but a log has one; choose it with --configuration: "
+            f"{format_list(fitting)}"
+        )
+    return fitting[0].name
 
 
 def _start(run: Run, configuration: str | None) -> Json:

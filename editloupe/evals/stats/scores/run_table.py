@@ -17,7 +17,16 @@ from pydantic import TypeAdapter, ValidationError
 from editloupe._util.text import number_of
 from editloupe.agent.spec_names import RULES
 from editloupe.evals.manifests.cases import case_key
-from editloupe.evals.runs.configurations import Configuration, planned_repeats, read_answer_kind, rubric_records
+from editloupe.evals.runs.configurations import (
+    ALL,
+    Configuration,
+    find_newest,
+    format_list,
+    match_configurations,
+    planned_repeats,
+    read_answer_kind,
+    rubric_records,
+)
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import expected_units, find_judged_elsewhere
@@ -97,7 +106,7 @@ class RunTable:
         protocol: The protocol.
         rows: The edits with their units.
         about: Contents of run.json.
-        damage: Sentences on what could not be read.
+        notes: What a reader should know: what could not be read, and which configuration was taken if there are several.
         configuration: Name of the configuration.
         waiting: Edits without any unit yet.
         differs: How the configuration differs from an earlier one with the same judge, protocol and mode.
@@ -109,8 +118,8 @@ class RunTable:
     protocol: str
     rows: tuple[RunRow, ...]
     about: Mapping[str, Any]
-    damage: tuple[str, ...] = ()
-    """Sentences on what could not be read of the run."""
+    notes: tuple[str, ...] = ()
+    """What could not be read of the run, and which configuration was taken if there are several."""
     configuration: str = ""
     """Name of the configuration."""
     waiting: tuple[Edit, ...] = ()
@@ -394,10 +403,10 @@ def read_run_table(
     Args:
         run: The run, its folder, or a table.
         protocol: The protocol, if the run holds several.
-        configuration: The configuration (its name, judge or mode), if the run holds several.
+        configuration: The configuration (its short name, judge or mode), if the run holds several. By default the newest.
 
     Raises:
-        UserError: The run cannot be read, or it holds several protocols or configurations and none is named.
+        UserError: The run cannot be read, has no such configuration, or holds several protocols and none is named.
     """
     if isinstance(run, RunTable):
         return run
@@ -405,7 +414,9 @@ def read_run_table(
         with Run.open(run) as opened:
             return read_run_table(opened, protocol, configuration)
     with pause_collection():
-        return _read(run, choose_configuration(run, protocol, configuration))
+        chosen, notes = choose_configuration(run, protocol, configuration)
+        table = _read(run, chosen)
+        return replace(table, notes=(*table.notes, *notes))
 
 
 @contextmanager
@@ -493,34 +504,66 @@ def _rows(
     return tuple(rows), tuple(edit for name, edit in waiting if name not in elsewhere)
 
 
-def choose_configuration(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:
-    """Return the configuration that protocol and configuration name. Raise UserError with a list if several fit."""
-    configurations = run.configurations()
+def read_run_tables(folder: Path, protocol: str | None = None, configuration: str | None = None) -> list[RunTable]:
+    """Read a run into one table, or into one per configuration if `configuration` is `all`.
+
+    With `all`, the name of a table contains the short name of its configuration.
+
+    Args:
+        folder: The run's folder.
+        protocol: The protocol, if the run holds several.
+        configuration: The configuration (its short name, judge or mode), or `all`. By default the newest.
+
+    Raises:
+        UserError: The run cannot be read, has no such configuration, or holds several protocols and none is named.
+    """
+    if configuration != ALL:
+        return [read_run_table(folder, protocol, configuration)]
+    with Run.open(folder) as run:
+        newest, _ = choose_configuration(run, protocol)
+        every = run.configurations(newest.protocol)
+        tables = [read_run_table(run, own.protocol, own.name) for own in every]
+        if len(every) == 1:
+            return tables
+        return [
+            replace(table, name=f"{table.name} · {own.short_name}") for table, own in zip(tables, every, strict=True)
+        ]
+
+
+def choose_configuration(
+    run: Run, protocol: str | None = None, configuration: str | None = None
+) -> tuple[Configuration, tuple[str, ...]]:
+    """Return the configuration that protocol and configuration name; the newest one if several fit.
+
+    Args:
+        run: The run.
+        protocol: The protocol, if the run holds several.
+        configuration: A short name such as `gpt-5.1/tools`, a judge, a mode, or the start of a configuration's whole name.
+
+    Returns:
+        The configuration, and a sentence on the choice if several fit.
+
+    Raises:
+        UserError: No configuration fits, or those that fit are of several protocols.
+    """
+    configurations, name = run.configurations(), run.folder.name
     if not configurations:
         damage = " ".join(run.damage.sentences())
-        raise UserError(
-            f"the run {run.folder.name} holds no verdicts {f'that can be read. {damage}' if damage else 'yet'}"
-        )
+        raise UserError(f"the run {name} holds no verdicts {f'that can be read. {damage}' if damage else 'yet'}")
     protocols = list(dict.fromkeys(candidate.protocol for candidate in configurations))
     if protocol is not None and protocol not in protocols:
-        raise UserError(f"the run {run.folder.name} holds no verdicts of {protocol}; it has {' and '.join(protocols)}")
+        raise UserError(f"the run {name} holds no verdicts of {protocol}; it has {' and '.join(protocols)}")
     left = [candidate for candidate in configurations if protocol in (None, candidate.protocol)]
     if configuration is not None:
-        left = [
-            candidate
-            for candidate in left
-            if configuration in (candidate.judge, candidate.mode) or candidate.name.startswith(configuration)
-        ]
-    if len(left) == 1:
-        return left[0]
-    if len({candidate.protocol for candidate in left}) > 1:
-        raise UserError(
-            f"the run {run.folder.name} holds verdicts of {' and '.join(protocols)}; name one with --protocol"
-        )
-    listed = "; ".join(
-        f"{candidate.name} ({candidate.title}, {number_of(candidate.units, 'unit')})"
-        for candidate in left or configurations
-    )
+        left = match_configurations(left, configuration)
     if not left:
-        raise UserError(f'the run {run.folder.name} has no configuration "{configuration}"; it has: {listed}')
-    raise UserError(f"the run {run.folder.name} was judged in several ways; name one with --configuration: {listed}")
+        raise UserError(f'the run {name} has no configuration "{configuration}"; it has: {format_list(configurations)}')
+    if len({candidate.protocol for candidate in left}) > 1:
+        raise UserError(f"the run {name} holds verdicts of {' and '.join(protocols)}; name one with --protocol")
+    newest = find_newest(left)
+    others = format_list(candidate for candidate in left if candidate is not newest)
+    note = (
+        f"The run {name} was judged in several ways; this is the newest, {format_list([newest])}. "
+        f"Choose with --configuration: {others}."
+    )
+    return newest, (note,) if others else ()
