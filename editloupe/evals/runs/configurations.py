@@ -144,8 +144,8 @@ def match_configurations(configurations: Sequence[Configuration], wanted: str) -
 
 
 def find_newest(configurations: Sequence[Configuration]) -> Configuration:
-    """Return the configuration that judged last."""
-    return max(configurations, key=lambda own: own.last_used)
+    """Return the configuration that judged last; of those with the same time, the one that began last."""
+    return max(reversed(configurations), key=lambda own: own.last_used)
 
 
 def format_list(configurations: Iterable[Configuration]) -> str:

@@ -130,17 +130,18 @@ def test_two_ways_of_asking_one_judge_say_what_tells_them_apart(
     judge_into(server, manifest, "--long-side", "512", "--keep", "--limit", "1")
     judge_into(server, manifest, "--long-side", "512")
     capsys.readouterr()
-    first, second = "openai:gpt-4.1 · dlebench · plain mode", "plain mode · long_side (2048, then 512)"
-    assert command(["report", run]) == 2
-    said = capsys.readouterr().err
-    assert f"({first}, 4 units)" in said
-    assert f"{second}, 4 units" in said
+    second = "plain mode · long_side (2048, then 512)"
+    assert command(["report", run]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "newest, gpt-4.1/plain#2 (long_side (2048, then 512), 4 units, " in printed
+    assert "--configuration: gpt-4.1/plain (4 units, " in printed
     assert command(["run", "info", run]) == 0
     assert second in capsys.readouterr().out
     with Run.open(run) as opened:
         latest = opened.configurations()[-1].name
-    assert command(["report", run, "--configuration", latest, "--resamples", "100"]) == 0
-    assert second in capsys.readouterr().out
+    for name in (latest, "gpt-4.1/plain#2"):
+        assert command(["report", run, "--configuration", name]) == 0
+        assert second in capsys.readouterr().out
 
 
 @pytest.mark.long

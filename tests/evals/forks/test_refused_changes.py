@@ -62,7 +62,10 @@ def test_changes_of_several_calls_go_together(change: StepChange) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--configuration", "other"], 'edit "patch" has no configuration "other" in run; it has '),
+        (
+            ["--configuration", "other"],
+            'edit "patch" has no configuration "other" in run; it has: gpt-4.1/tools (1 unit, ',
+        ),
         (["--target", "4"], "has no target 4: it was judged as a whole"),
         (["--boxes", "1=nan,1,2,3"], "--boxes takes I=x1,y1,x2,y2"),
         (["--boxes", "1=1,1,inf,3"], "--boxes takes I=x1,y1,x2,y2"),
