@@ -52,7 +52,7 @@ MEANINGS = {
     "tools.batch_size": "Tiles the detector processes at once.",
     "tools.hpsv3_python": "Python of the environment that has hpsv3, which scores visual quality.",
     "tools.threads": "Threads of a model on the CPU. Default: the model's choice.",
-    "tools.workers": "Tool calls that run at once. Default: one per core, at most 8.",
+    "tools.workers": "Tool calls that run at once. Default: one per core, at most 8; 16 searches of the detector.",
     "tools.memory_bytes": "Limit of tool results cached in memory, in bytes.",
     "tools.cache_folder": "Folder in which tool results are cached. Default: no cache on disk.",
     "tools.cache_bytes": "Limit of tool results cached on disk, in bytes.",

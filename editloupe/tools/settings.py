@@ -84,7 +84,7 @@ class ToolSettings:
     threads: int | None = None
     """Threads of a model on the CPU. Default: the choice of each model."""
     workers: int | None = None
-    """Concurrent tool calls. Default: one per core, at most eight."""
+    """Concurrent tool calls. Default: one per core, at most eight, and sixteen searches of the detector."""
     memory_bytes: int = 512 * 2**20
     """Size limit of the cache in memory."""
     cache_folder: Path | None = None
