@@ -24,7 +24,9 @@ RUN_FILE = "run.json"
 
 
 def complete() -> int:
-    """Answer a shell that asks for completion."""
+    """Answer a shell that asks for completion. A request that no shell sends gets no answer."""
+    if os.environ.get(VARIABLE) == "complete_bash" and not os.environ.get("COMP_CWORD", "").isdecimal():
+        return 0
     _join_split_words()
     try:
         build_completion_app()([], prog_name=PROGRAM, complete_var=VARIABLE, standalone_mode=False)
@@ -162,8 +164,8 @@ COMPLETERS: dict[str, Callable[[str], list[str]]] = {
 
 def _find_completer(command: str, parameter: Mapping[str, Any]) -> Callable[[str], list[str]] | None:
     name = parameter["name"]
-    if command == "protocols" and name == "name":
-        return complete_protocols
+    if command == "protocols" and name in ("action", "name"):
+        return complete_protocols if name == "name" else lambda incomplete: _start_with(("list", "show"), incomplete)
     if command == "tool" and name == "name":
         return complete_tools
     if name == "mode" and not parameter["help"].startswith("tools, oracle"):  # another kind of mode
@@ -192,7 +194,7 @@ def _join_split_words() -> None:
     """Undo how bash splits `openai:gpt-5` into three words: complete the last, and remember what comes before it."""
     if os.environ.get(VARIABLE) != "complete_bash":
         return
-    words, at = os.environ.get("COMP_WORDS", "").split(), int(os.environ.get("COMP_CWORD", "0"))
+    words, at = os.environ.get("COMP_WORDS", "").split(), int(os.environ["COMP_CWORD"])
     words = [*words, ""] if at == len(words) else words
     if 0 < at < len(words) and words[at] == ":":  # the cursor is right after the colon
         start, last, after = f"{words[at - 1]}:", at - 1, ""

@@ -22,6 +22,8 @@ from editloupe.judge.settings import JudgeSettings, find_setup, setup_names
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
 
+NARROW = 140
+"""Columns below which a table shows key, default and meaning only."""
 WIDE = 200
 """Columns of the table if it does not go to a terminal."""
 TITLES = {"": "Settings of the judge", RETRY: "Retries of failed requests", TOOLS: "Settings of the tools"}
@@ -159,7 +161,7 @@ def _option_helps() -> dict[str, str]:
 
 
 def _find(text: str, rows: list[Setting], hidden: list[HiddenOption]) -> tuple[list[Setting], list[HiddenOption]]:
-    """Return the setting or option that a user names; an unknown one is the user's mistake."""
+    """Return the setting or option that a user names, or all of a group such as `tools`; others are the user's mistake."""
     name = text.removeprefix("--").replace("-", "_")
     settings = [row for row in rows if text in (row.key, row.option) or name in (row.key, row.key.rpartition(".")[2])]
     options = [
@@ -167,6 +169,8 @@ def _find(text: str, rows: list[Setting], hidden: list[HiddenOption]) -> tuple[l
     ]
     if settings or options:
         return settings, options
+    if group := [row for row in rows if row.key.startswith(f"{name}.")]:
+        return group, []
     near = get_close_matches(name, [row.key for row in rows], n=2, cutoff=0.6)
     question = f"did you mean {' or '.join(near)}? " if near else ""
     raise UserError(f'"{text}" is not a setting; {question}`editloupe settings` lists them all')
@@ -200,23 +204,25 @@ def _print_tables(settings_rows: list[Setting], hidden: list[HiddenOption]) -> N
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(WIDE, console.width)
+    narrow = console.width < NARROW
+    columns = ("key", "default", "meaning") if narrow else ("key", "option", "takes", "default", "preset", "meaning")
     for prefix, title in TITLES.items():
-        rows = [row for row in settings_rows if _prefix_of(row.key) == prefix]
-        _print_table(
-            console,
-            title,
-            ("key", "option", "takes", "default", "preset", "meaning"),
-            [
-                (row.key, row.option or "", row.takes, _show(row.default), ", ".join(row.presets), row.about)
-                for row in rows
-            ],
-        )
-    _print_table(
-        console,
-        "Options that --help does not list",
-        ("option", "commands", "meaning"),
-        [(row.option, ", ".join(row.commands), row.about) for row in hidden],
-    )
+        cells = [
+            {
+                "key": row.key,
+                "option": row.option or "",
+                "takes": row.takes,
+                "default": _show(row.default),
+                "preset": ", ".join(row.presets),
+                "meaning": row.about,
+            }
+            for row in settings_rows
+            if _prefix_of(row.key) == prefix
+        ]
+        _print_table(console, title, columns, [tuple(row[name] for name in columns) for row in cells])
+    further = [(row.option, *(() if narrow else (", ".join(row.commands),)), row.about) for row in hidden]
+    names = ("option", "meaning") if narrow else ("option", "commands", "meaning")
+    _print_table(console, "Options that --help does not list", names, further)
     console.print("Use --set KEY=VALUE with any command that judges, or the option. One key: editloupe settings KEY")
 
 

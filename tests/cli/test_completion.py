@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.cli import completion
 from editloupe.cli.completion import build_table, load_table
 from tests.cli.test_start import HEAVY, STACK, WHAT_IS_LOADED
 
@@ -91,3 +92,21 @@ def test_completion_loads_neither_records_nor_a_model_stack(tmp_path: Path) -> N
     assert offered
     (line,) = [line for line in printed.splitlines() if line.startswith("loaded: ")]
     assert set(line.split()) & {*STACK, *HEAVY, "editloupe.types", "editloupe.judge"} == set()
+
+
+def test_the_actions_of_protocols_are_offered(tmp_path: Path) -> None:
+    assert complete("editloupe protocols ", tmp_path, "bash")[0] == ["list", "show"]
+    assert "dlebench" in complete("editloupe protocols show ", tmp_path, "bash")[0]
+
+
+@pytest.mark.parametrize("word", ["x", "-1", "", None])
+def test_an_odd_position_of_the_cursor_offers_nothing(
+    word: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_EDITLOUPE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "editloupe judge")
+    monkeypatch.delenv("COMP_CWORD", raising=False)
+    if word is not None:
+        monkeypatch.setenv("COMP_CWORD", word)
+    assert completion.complete() == 0
+    assert capsys.readouterr() == ("", "")

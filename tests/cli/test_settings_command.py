@@ -97,3 +97,22 @@ def test_a_closed_pipe_ends_it_quietly() -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert done.stdout == "Settings of the judge\n"
     assert done.stderr == ""
+
+
+def test_a_group_lists_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["settings", "tools"]) == 0
+    keys = [line for line in capsys.readouterr().out.splitlines() if line and not line.startswith(" ")]
+    assert len(keys) > 10
+    assert all(key.startswith("tools.") for key in keys)
+
+
+def test_a_narrow_terminal_gets_key_default_and_meaning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("editloupe.cli.settings.WIDE", 80)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["settings"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["key", "default", "meaning"]
+    assert max(map(len, lines[:60])) <= 80
+    assert any("retry.longest_retry_after" in line for line in lines), "no key is cut"
