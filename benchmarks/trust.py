@@ -1,6 +1,10 @@
-"""Check the statistics of `editloupe` on trust by simulations with a known truth, 2 000 repetitions each.
+"""Check the statistics of `editloupe` by simulations with a known truth, 2 000 repetitions each.
 
-    python benchmarks/trust.py [--repetitions N] [--seed N] [--figure FILE] [--json FILE]
+    python benchmarks/trust.py [--repetitions N] [--seed N] [--only NAME] [--figure FILE] [--json FILE]
+
+Scores, comparisons, agreement and rankings: how often the 95 % intervals that are printed hold the truth, how many are printed,
+and how often a difference is reported without one. Labels are spread or mostly the best one; edits have a source picture each,
+or one to four of a type, or of any type, share one.
 
 Corrected scores: how often the 95 % interval holds the truth, and its width compared with that of the labels alone. Calibration:
 how often people agree with what is kept at least as often as promised. Drift: false alarms, and how often a change is seen.
@@ -17,6 +21,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from editloupe.evals.stats.agreement.coefficients import MEASURES, MatchedScores, estimate_alpha
+from editloupe.evals.stats.comparison.bradley_terry import PairwiseJudgement, fit_bradley_terry
+from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, compute_differences
+from editloupe.evals.stats.comparison.run_comparison import compare_agreement
+from editloupe.evals.stats.intervals import Estimate, build_estimate
+from editloupe.evals.stats.scores.score_matrix import PLAIN, ScoreSpreads
 from editloupe.evals.stats.trust.calibrate import fewest_labels, find_thresholds, run_fixed_sequence
 from editloupe.evals.stats.trust.drift import assess_shift
 from editloupe.evals.stats.trust.label_queue import drawing_probabilities, sample_systematically
@@ -105,9 +115,9 @@ def simulate_corrected(repetitions: int, seed: int = 0) -> Iterator[dict[str, An
                 }
 
 
-def simulate_calibration(repetitions: int) -> Iterator[dict[str, Any]]:
+def simulate_calibration(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
     """Yield how often the promise of a calibration holds, for judges from good to hopeless."""
-    random = np.random.default_rng(1)
+    random = np.random.default_rng((seed, 1))
     for judge, (floor, ceiling) in {"good": (0.85, 1.0), "bad": (0.4, 0.95), "hopeless": (0.25, 0.6)}.items():
         for labels in (60, 200, 500):
             held, kept = 0, []
@@ -121,9 +131,9 @@ def simulate_calibration(repetitions: int) -> Iterator[dict[str, Any]]:
             yield {"judge": judge, "labels": labels, "promise held": held / repetitions, "kept": float(np.mean(kept))}
 
 
-def simulate_cascade(repetitions: int) -> Iterator[dict[str, Any]]:
+def simulate_cascade(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
     """Yield how often the promise of a cascade of two judges holds that were calibrated by the same labels, 5 % in all."""
-    random = np.random.default_rng(3)
+    random = np.random.default_rng((seed, 3))
 
     def judged(count: int, floor: float) -> tuple[Floats, ...]:
         """Return confidence and chance to agree of two judges that find the same edits hard."""
@@ -155,9 +165,9 @@ def simulate_cascade(repetitions: int) -> Iterator[dict[str, Any]]:
             yield {"judges": name, "labels": labels, "promise held": held / repetitions, **shares}
 
 
-def simulate_drift(repetitions: int) -> Iterator[dict[str, Any]]:
+def simulate_drift(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
     """Yield how often a change and how often sameness is reported, for shifts from zero to large, with a margin of 5 points."""
-    random = np.random.default_rng(2)
+    random = np.random.default_rng((seed, 2))
     for edits in (50, 100, 200, 400):
         for shift in (0.0, 0.1, 0.2, 0.4):
             quality = random.normal(size=(repetitions, edits))
@@ -165,6 +175,284 @@ def simulate_drift(repetitions: int) -> Iterator[dict[str, Any]]:
             answers = [assess_shift(change, np.arange(edits), 5.0, 0.05, 0.05)[0] for change in after - before]
             shares = {name: answers.count(name) / repetitions for name in ("same", "changed", "cannot tell")}
             yield {"edits": edits, "mean moved by": float((after - before).mean()), **shares}
+
+
+TYPES = 7
+SHARING = ("none", "within", "across")
+"""Whether edits share source pictures, and whether those of one picture are of one type."""
+LABELS = {"spread": CUTS, "skewed": SKEWED}
+LIMITS = (0.0, 100.0)
+
+
+class Tally:
+    """Counts how many intervals are printed, and how many of them hold the truth."""
+
+    def __init__(self) -> None:
+        self.tried = self.printed = self.held = 0
+
+    def add(self, estimate: Estimate, true: float) -> bool:
+        """Count one interval; return whether it is printed and misses the truth."""
+        self.tried += 1
+        if estimate.low is None or estimate.high is None:
+            return False
+        holds = estimate.low <= true <= estimate.high
+        self.printed, self.held = self.printed + 1, self.held + holds
+        return not holds
+
+    @property
+    def covers(self) -> float | str:
+        """The share of printed intervals that hold the truth; a dash if hardly any was printed."""
+        return self.held / self.printed if self.printed >= 0.02 * self.tried else "–"
+
+
+def share_sources(random: np.random.Generator, kinds: np.ndarray[Any, Any], sharing: str) -> np.ndarray[Any, Any]:
+    """Return the source picture of each edit by number."""
+    count = len(kinds)
+    if sharing == "none":
+        return np.arange(count)
+    order = np.arange(count) if sharing == "within" else random.permutation(count)
+    sources = np.zeros(count, np.int64)
+    start = source = 0
+    while start < count:
+        taken = order[start : start + random.integers(1, 5)]
+        if sharing == "within":
+            taken = taken[kinds[taken] == kinds[taken[0]]]
+        sources[taken] = source
+        start, source = start + len(taken), source + 1
+    return sources
+
+
+def draw_quality(random: np.random.Generator, sources: np.ndarray[Any, Any]) -> Floats:
+    """Return how good edits are: two fifths of the variance come from the source picture."""
+    return np.sqrt(0.4) * random.normal(size=len(sources))[sources] + np.sqrt(0.6) * random.normal(size=len(sources))
+
+
+def mean_label(shift: float | Floats, cuts: tuple[float, ...], spread: float) -> Floats:
+    """Return the mean of labels of a normal quality with a mean and a standard deviation."""
+    below = stats.norm.cdf((np.array(cuts) - np.asarray(shift, float)[..., None]) / spread)
+    return (1 - below).sum(-1) * 100 / 3
+
+
+def simulate_scores(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the coverage of the scores of one type and of all types, 3 % of the verdicts missing."""
+    shifts = np.linspace(-0.5, 0.5, TYPES)
+    for labels, cuts in LABELS.items():
+        true = mean_label(shifts, cuts, np.sqrt(1.25))
+        for sharing in SHARING:
+            for each in (2, 3, 5, 10, 30):
+                random = np.random.default_rng((seed, 10, *map(ord, labels + sharing), each))
+                kinds = np.repeat(np.arange(TYPES), each)
+                one, overall = Tally(), Tally()
+                for _ in range(repetitions):
+                    sources = share_sources(random, kinds, sharing)
+                    seen = draw_quality(random, sources) + shifts[kinds] + 0.5 * random.normal(size=len(kinds))
+                    scores = labels_of(seen, cuts)
+                    scores[random.random(len(kinds)) < 0.03] = np.nan
+                    present = np.array([np.isfinite(scores[kinds == kind]).any() for kind in range(TYPES)])
+                    means = np.array(
+                        [np.nanmean(scores[kinds == kind]) if present[kind] else 0 for kind in range(TYPES)]
+                    )
+                    spreads = ScoreSpreads(scores[:, None], kinds, [str(kind) for kind in range(TYPES)], sources, False)
+                    weights = present / present.sum()
+                    spread = spreads.of_sum(weights[:, None])
+                    overall.add(
+                        build_estimate(float(means @ weights), len(kinds), spread, limits=LIMITS), float(true @ weights)
+                    )
+                    middle = TYPES // 2
+                    if present[middle]:
+                        spread = spreads.of_group(middle, np.ones(1))
+                        one.add(build_estimate(float(means[middle]), each, spread, limits=LIMITS), float(true[middle]))
+                yield {
+                    "labels": labels,
+                    "shared sources": sharing,
+                    "edits per type": each,
+                    "one type": one.covers,
+                    "printed": one.printed / max(one.tried, 1),
+                    "overall": overall.covers,
+                    "overall printed": overall.printed / max(overall.tried, 1),
+                }
+
+
+def simulate_comparisons(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the coverage of differences of four models: none, one better, or types that differ in opposite directions."""
+    models = "abcd"
+    pairs = [(a, b) for number, a in enumerate(models) for b in models[number + 1 :]]
+    for world in ("equal", "better", "types", "skewed"):
+        cuts = SKEWED if world == "skewed" else CUTS
+        for sharing in SHARING:
+            for cases in (20, 60, 240):
+                random = np.random.default_rng((seed, 11, *map(ord, world + sharing), cases))
+                kinds = np.arange(cases) * TYPES // cases
+                shifts = {name: np.zeros(cases) for name in models}
+                if world == "better":
+                    shifts["a"] += 0.3
+                if world == "types":
+                    # Two of the types move in opposite directions, so that the mean over types does not.
+                    shifts["a"][kinds == 0], shifts["a"][kinds == 1] = 0.5, -0.5
+                true = {
+                    name: np.mean([mean_label(shift[kinds == k], cuts, 1.25**0.5).mean() for k in range(TYPES)])
+                    for name, shift in shifts.items()
+                }
+                one, together, wrong, contradict, power = Tally(), 0, 0, 0, 0
+                for _ in range(repetitions):
+                    sources = share_sources(random, kinds, sharing)
+                    quality = draw_quality(random, sources)
+                    sides = {
+                        name: labels_of(
+                            np.sqrt(0.5) * (quality + draw_quality(random, sources))
+                            + shifts[name]
+                            + 0.5 * random.normal(size=cases),
+                            cuts,
+                        )[:, None]
+                        for name in models
+                    }
+                    grid = CaseGrid(
+                        PLAIN,
+                        ("score",),
+                        tuple(map(str, range(TYPES))),
+                        kinds,
+                        np.ones((TYPES, 1), bool),
+                        sources,
+                    )
+                    found = compute_differences(grid, sides, pairs, 0.95, criteria=False)
+                    missed = False
+                    for pair, changes in found.items():
+                        change, difference = changes[OVERALL], true[pair[0]] - true[pair[1]]
+                        one.add(change.difference, difference)
+                        adjusted = change.adjusted(0.95, len(pairs))
+                        low, high = adjusted.difference.low, adjusted.difference.high
+                        if low is None or high is None or adjusted.p is None or change.p is None:
+                            continue
+                        missed |= not low <= difference <= high
+                        contradict += (adjusted.p < 0.05) != (not low <= 0 <= high)
+                        contradict += (change.p < 0.05) != (
+                            not (change.difference.low or 0) <= 0 <= (change.difference.high or 0)
+                        )
+                    together += not missed
+                    significant = [pair for pair, changes in found.items() if _is_better(changes[OVERALL], len(pairs))]
+                    wrong += any(abs(true[a] - true[b]) < 1e-9 for a, b in significant)
+                    power += ("a", "b") in significant
+                yield {
+                    "models": world,
+                    "shared sources": sharing,
+                    "cases": cases,
+                    "one interval": one.covers,
+                    "printed": one.printed / one.tried,
+                    "all six": together / repetitions,
+                    "any false better": wrong / repetitions,
+                    "a better than b": power / repetitions,
+                    "interval against p": contradict,
+                }
+
+
+def _is_better(change: Any, tests: int) -> bool:
+    p = change.adjusted(0.95, tests).p
+    return p is not None and p < 0.05
+
+
+def draw_labelled(
+    random: np.random.Generator, edits: int, raters: int, cuts: tuple[float, ...], sources: np.ndarray[Any, Any]
+) -> tuple[Floats, Floats]:
+    """Return the labels of two judges (edits × 2) and of people (edits × raters), 0 to 3."""
+    quality = draw_quality(random, sources)
+    seen = quality[:, None] + 0.5 * random.normal(size=(edits, 2))
+    people = quality[:, None] + 0.5 * random.normal(size=(edits, raters))
+    return np.searchsorted(cuts, seen).astype(float), np.searchsorted(cuts, people).astype(float)
+
+
+def match_labels(judge: Floats, people: Floats) -> MatchedScores:
+    """Return a judge's labels and people's, as `agree` matches them."""
+    middle = np.sort(people, 1)[:, (people.shape[1] - 1) // 2]
+    return MatchedScores(judge, people.mean(1), judge, middle, np.arange(4.0))
+
+
+def simulate_agreement(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the coverage of measures of agreement, and how often one of two equal judges is called closer to people."""
+    for labels, cuts in LABELS.items():
+        for raters, sharing in ((1, "none"), (3, "across")):
+            random = np.random.default_rng((seed, 12, *map(ord, labels), raters))
+            judges, people = draw_labelled(random, 400_000, raters, cuts, np.arange(400_000))
+            matched = match_labels(judges[:, 0], people)
+            true = {name: matched.value(name)[0] for name in MEASURES}
+            true["alpha"] = estimate_alpha(np.column_stack([people, judges[:, 0]])[:100_000], range(100_000)).value
+            for edits in (30, 60, 240):
+                tallies = {name: Tally() for name in true}
+                differences = {name: Tally() for name in MEASURES}
+                closer = 0
+                for _ in range(repetitions):
+                    sources = share_sources(random, np.zeros(edits), sharing)
+                    judges, people = draw_labelled(random, edits, raters, cuts, sources)
+                    pairs = [match_labels(judges[:, number], people) for number in range(2)]
+                    compared = compare_agreement(pairs[0], pairs[1], sources.tolist(), 0.95)
+                    for name, measure in compared.items():
+                        tallies[name].add(measure.a, true[name] or 0.0)
+                        differences[name].add(measure.difference, 0.0)
+                        closer += measure.closer is not None
+                    alpha = estimate_alpha(np.column_stack([people, judges[:, 0]]), sources.tolist())
+                    tallies["alpha"].add(alpha, true["alpha"] or 0.0)
+                yield {
+                    "labels": labels,
+                    "raters": raters,
+                    "edits": edits,
+                    **{name: tally.covers for name, tally in tallies.items()},
+                    "printed": sum(tally.printed for tally in tallies.values()) / (len(tallies) * repetitions),
+                    "differences": min(t.covers for t in differences.values() if isinstance(t.covers, float)),
+                    "false closer": closer / repetitions,
+                }
+
+
+def simulate_rankings(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the coverage of Bradley–Terry strengths of four models, by pairs of their own or by shared sources."""
+    for world, strengths in {"equal": np.zeros(4), "different": np.array([0.9, 0.3, -0.3, -0.9])}.items():
+        for sharing in ("none", "across"):
+            for cases in (30, 100):
+                random = np.random.default_rng((seed, 13, *map(ord, world + sharing), cases))
+                tally, apart = Tally(), 0
+                for _ in range(repetitions):
+                    judgements = []
+                    kinds = np.zeros(cases)
+                    sources = share_sources(random, kinds, sharing)
+                    favour = random.logistic(size=(cases, 4)) * 0.8 if sharing == "across" else np.zeros((cases, 4))
+                    for a in range(4):
+                        for b in range(a + 1, 4):
+                            ahead = strengths[a] - strengths[b] + (favour[sources, a] - favour[sources, b])
+                            wins = random.random(cases) < 1 / (1 + np.exp(-ahead))
+                            names = sources if sharing == "across" else np.arange(cases) + 1000 * (4 * a + b)
+                            judgements += [
+                                PairwiseJudgement("abcd"[a], "abcd"[b], float(won), int(name))
+                                for won, name in zip(wins, names, strict=True)
+                            ]
+                    ranking = fit_bradley_terry(judgements)
+                    target = strengths if sharing == "none" else shrink_strengths(strengths)
+                    for entry in ranking.models:
+                        tally.add(entry.strength, float(target["abcd".index(entry.model)]))
+                    told_apart = 3 - sum("cannot be told apart" in note for note in ranking.notes)
+                    apart += told_apart > 0
+                yield {
+                    "models": world,
+                    "shared sources": sharing,
+                    "cases per pair": cases,
+                    "strength": tally.covers,
+                    "printed": tally.printed / tally.tried,
+                    "some told apart": apart / repetitions,
+                }
+
+
+def shrink_strengths(strengths: Floats) -> Floats:
+    """Return the strengths that comparisons have on average if every source picture favours some models."""
+    if not strengths.any():
+        return strengths
+    favour = np.random.default_rng(99).logistic(size=(200_000, 4)) * 0.8
+    wins = np.zeros((4, 4))
+    for a in range(4):
+        for b in range(4):
+            if a != b:
+                ahead = strengths[a] - strengths[b] + favour[:, a] - favour[:, b]
+                wins[a, b] = (1 / (1 + np.exp(-ahead))).mean()
+    from choix import ilsr_pairwise_dense
+
+    found = np.asarray(ilsr_pairwise_dense(wins))
+    return found - found.mean()
 
 
 def format_table(title: str, rows: list[dict[str, Any]]) -> str:
@@ -212,21 +500,29 @@ def main() -> None:
     """Run all simulations and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0, help="of the corrected scores")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", help="scores, comparisons, agreement, rankings, corrected, …")
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    tables = {
-        "Corrected scores": list(simulate_corrected(options.repetitions, options.seed)),
-        "Calibration, 90 % agreement, 5 % error": list(simulate_calibration(options.repetitions)),
-        "Cascade of two judges, 90 % agreement, 5 % error in all": list(simulate_cascade(options.repetitions)),
-        "Drift, margin 5 points": list(simulate_drift(options.repetitions)),
+    simulations = {
+        "scores": ("Scores", simulate_scores),
+        "comparisons": ("Differences of four models", simulate_comparisons),
+        "agreement": ("Agreement with people", simulate_agreement),
+        "rankings": ("Bradley–Terry strengths of four models", simulate_rankings),
+        "corrected": ("Corrected scores", simulate_corrected),
+        "calibration": ("Calibration, 90 % agreement, 5 % error", simulate_calibration),
+        "cascade": ("Cascade of two judges, 90 % agreement, 5 % error in all", simulate_cascade),
+        "drift": ("Drift, margin 5 points", simulate_drift),
     }
-    for title, rows in tables.items():
-        print(format_table(title, rows))
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for name in options.only or simulations:
+        title, simulation = simulations[name]
+        tables[title] = list(simulation(options.repetitions, options.seed))
+        print(format_table(title, tables[title]), flush=True)
     if options.json:
         options.json.write_text(json.dumps(tables, indent=1) + "\n", "utf-8")
-    if options.figure:
+    if options.figure and "Corrected scores" in tables:
         draw(tables["Corrected scores"], options.figure)
 
 

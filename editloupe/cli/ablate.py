@@ -52,7 +52,7 @@ def ablate(
     format: Annotated[
         str | None, typer.Option("--format", help="Format of the table: text, md, json, csv or latex.")
     ] = None,
-    resamples: Resamples = 2000,
+    resamples: Resamples = None,
     options: Annotated[BatchOptions, Without("keep")],
 ) -> int:
     """Judge the same edits in every combination of some options, and compare agreement, scores, cost and time in one table.
@@ -67,12 +67,11 @@ def ablate(
     if options.dry_run:
         return _estimate(combinations, kind)
     from editloupe.evals.ablation import judge_combinations, measure_run
-    from editloupe.evals.stats.bootstrap import Resampling
 
     if not any("judge" in combination.values for combination in combinations):
         judge.announce()
     judged = judge_combinations(combinations, human, quiet=options.quiet, signals=True, say=tell)
-    ablation = measure_run(out, [combination for combination, _ in judged], human, Resampling(resamples))
+    ablation = measure_run(out, [combination for combination, _ in judged], human)
     sys.stdout.write(_RENDERERS[kind](ablation))
     return _print_ending(ablation, [ending for _, ending in judged], out)
 

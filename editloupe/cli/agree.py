@@ -42,8 +42,8 @@ def agree(
     ] = 0.2,
     protocol: ProtocolName = None,
     configuration: EveryConfiguration = None,
-    resamples: Resamples = 2000,
-    seed: Seed = 0,
+    resamples: Resamples = None,
+    seed: Seed = None,
 ) -> None:
     """Measure agreement of a run with human labels, and among people: ρ, r, MAE, accuracy, κ, α with intervals.
 
@@ -56,7 +56,6 @@ def agree(
     from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import replacement_blocks
     from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
-    from editloupe.evals.stats.bootstrap import Resampling
     from editloupe.evals.stats.scores.run_table import read_run_tables
     from editloupe.evals.stats.trust.replace_annotators import run_annotator_tests as test_replacement
 
@@ -66,7 +65,7 @@ def agree(
         for sentence in table.notes:
             tell(sentence)
         people = load_human_labels(table, human)
-        agreement = measure_agreement(table, people, Resampling(resamples, seed), by=by or ())
+        agreement = measure_agreement(table, people, by=by or ())
         tested = test_replacement(table, people, epsilon) if replace_annotators else None
         record = agreement.model_dump(mode="json")
         if tested is not None:

@@ -14,7 +14,6 @@ from editloupe.cli.report import Human, ProtocolName, Resamples, Seed
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.stats.bootstrap import Resampling
     from editloupe.evals.stats.comparison.model_comparison import ModelComparison
     from editloupe.evals.stats.comparison.run_comparison import ComparisonQuestion, RunComparison
     from editloupe.evals.stats.scores.run_table import RunTable
@@ -48,8 +47,8 @@ def compare(
         list[str] | None,
         typer.Option("--where", help="Only edits with this value of a column, such as language=en. Repeatable."),
     ] = None,
-    resamples: Resamples = 2000,
-    seed: Seed = 0,
+    resamples: Resamples = None,
+    seed: Seed = None,
 ) -> None:
     """Compare two judges on the same edited pictures, or editing models on the same sources and instructions.
 
@@ -64,14 +63,13 @@ def compare(
         raise UserError("--models and --judges are two questions; name one of them")
     from editloupe.evals.report.comparison_blocks import comparison_blocks, model_blocks
     from editloupe.evals.report.text_renderer import as_markdown, as_text
-    from editloupe.evals.stats.bootstrap import Resampling
 
     tables = [_filter_rows(table, where or []) for table in _read_tables(runs, protocol, configuration or [])]
     for table in {str(table.folder): table for table in tables}.values():
         for sentence in table.notes:
             tell(f"{table.name}: {sentence}")
     question: ComparisonQuestion | None = "models" if models else "judges" if judges else None
-    comparison = _compare_tables(tables, question, human, Resampling(resamples, seed))
+    comparison = _compare_tables(tables, question, human)
     if kind == "json":
         deliver(for_json(_as_json(comparison), 2) + "\n", out)
         return
@@ -123,7 +121,7 @@ def _filter_rows(table: RunTable, where: Sequence[str]) -> RunTable:
 
 
 def _compare_tables(
-    tables: Sequence[RunTable], question: ComparisonQuestion | None, human: list[Path] | None, resampling: Resampling
+    tables: Sequence[RunTable], question: ComparisonQuestion | None, human: list[Path] | None
 ) -> RunComparison | tuple[ModelComparison, ...]:
     """Compare judges or models, whichever is named or fits the data. Models are compared per group that a paper keeps apart."""
     from editloupe.evals.stats.comparison.model_comparison import compare_models_by_slice
@@ -144,11 +142,11 @@ def _compare_tables(
     if question is None and len(tables) == 2:
         question = find_question(*tables)
     if question == "judges":
-        return compare_two(tables[0], tables[1], human, resampling, question=question)
+        return compare_two(tables[0], tables[1], human, question=question)
     if human is not None:
         tell("labels by people belong to one model's pictures, so --human says nothing about editing models")
     apart = bool(find_shared_slice_fields(tables))
     several = apart or len(tables) != 2 or any(len(split_off_reference(table)[0].models) > 1 for table in tables)
     if forced or several:
-        return compare_models_by_slice(tables, resampling)
-    return compare_two(tables[0], tables[1], None, resampling, question="models")
+        return compare_models_by_slice(tables)
+    return compare_two(tables[0], tables[1], None, question="models")

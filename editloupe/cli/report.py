@@ -42,10 +42,16 @@ EveryConfiguration = Annotated[
         help="The configuration, such as gpt-5.1/tools, if a run has several; or all. Default: the newest.",
     ),
 ]
-Resamples = Annotated[
-    int, typer.Option("--resamples", min=100, help="Number of bootstrap resamples for the intervals.")
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the bootstrap.")]
+
+
+def _tell_no_effect(value: int | None) -> None:
+    if value is not None:
+        tell("--resamples and --seed have no effect: intervals are computed without drawing resamples")
+
+
+Resamples = Annotated[int | None, typer.Option("--resamples", hidden=True, callback=_tell_no_effect)]
+"""Accepted as in version 0.2, without an effect."""
+Seed = Annotated[int | None, typer.Option("--seed", hidden=True, callback=_tell_no_effect)]
 
 
 def report(
@@ -90,8 +96,8 @@ def report(
     ] = None,
     protocol: ProtocolName = None,
     configuration: EveryConfiguration = None,
-    resamples: Resamples = 2000,
-    seed: Seed = 0,
+    resamples: Resamples = None,
+    seed: Seed = None,
 ) -> None:
     """Report a run: scores with intervals, agreement with people, and edits to look at. Several runs make a leaderboard.
 
@@ -101,10 +107,9 @@ def report(
     if unjudged not in ("left_out", "worst"):
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
     from editloupe.evals.report import build_leaderboard, build_report
-    from editloupe.evals.stats.bootstrap import Resampling
+    from editloupe.evals.stats.intervals import LEVEL
     from editloupe.evals.stats.scores.run_table import read_run_tables
 
-    resampling = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
     tables = [table for run in dict.fromkeys(runs) for table in read_run_tables(run, protocol, configuration)]
     gc.freeze()  # the tables live until the process ends, so later collections need not walk through them
@@ -117,13 +122,11 @@ def report(
     for table in tables:
         label_queue = _find_queue(table, queue or ()) if corrected else None
         built.append(
-            build_report(
-                table, by or (), rule, human, resampling, intervals=intervals, corrected=corrected, queue=label_queue
-            )
+            build_report(table, by or (), rule, human, intervals=intervals, corrected=corrected, queue=label_queue)
         )
     result: Report | Leaderboard = built[0]
     if len(built) > 1:
-        result = build_leaderboard(built, tables, resampling if intervals else None)
+        result = build_leaderboard(built, tables, LEVEL if intervals else None)
     if figures is not None:
         tell(f"{number_of(_save_figures(result, figures), 'figure')} in {figures}")
     if kind == "text" and out is None:

@@ -21,7 +21,7 @@ from editloupe._util.json_safe import dump_record
 from editloupe._util.text import for_json, number_of, one_line, verb
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, Closing, judge_into_run
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Without, check_choice, expand_options, hide
+from editloupe.cli.options import Without, check_choice, expand_options
 from editloupe.cli.output import tell
 from editloupe.cli.report import Resamples, Seed
 from editloupe.evals.batch.batch import Ending
@@ -35,7 +35,6 @@ from editloupe.evals.reward.external_scores import judge_by_scores
 from editloupe.evals.reward.pair_reports import build_table_lines, is_run, list_assumptions, pair_edits, report_pairs
 from editloupe.evals.reward.pairwise_ranking import build_model_pairs, rank_models
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.bradley_terry import Ranking
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport
 from editloupe.evals.stats.scores.paper_tables import AVERAGE, JudgeAccuracy, build_pair_table, count_judge_accuracy
@@ -121,8 +120,8 @@ def reward(
         str | None,
         typer.Option(help="The configuration, if a run has several.", hidden=True, rich_help_panel=RANKING),
     ] = None,
-    resamples: Annotated[int, hide(Resamples)] = 2000,
-    seed: Annotated[int, hide(Seed)] = 0,
+    resamples: Resamples = None,
+    seed: Seed = None,
     lines: Annotated[
         Path | None, typer.Option(help="Write one line of JSON per pair to this file.", hidden=True)
     ] = None,
@@ -147,14 +146,13 @@ def reward(
     if table:
         _print_table(build_table_lines(paths), published, kind)
         return 0
-    resampling = Resampling(resamples, seed)
     if best_of:
         return _judge_best_of(paths, source, instruction, task, Asking.of(judge, DEFAULT.name), out, options)
     if pairwise and all(map(is_run, paths)):
         if out is not None:
             raise UserError("--out stores what a judge answers; models of a run are ranked by its stored verdicts")
         tables = [read_run_table(path, judge.protocol, configuration) for path in paths]
-        return _print_rankings(rank_models(tables, dimension or (), resampling), options.as_json)
+        return _print_rankings(rank_models(tables, dimension or ()), options.as_json)
     if len(paths) > 1:
         raise UserError("one file of pairs at a time; --table takes several runs and results")
     if scores:
@@ -166,7 +164,7 @@ def reward(
         return 0 if all(report.overall.judged == report.overall.pairs for report in reports) else 3
     asking = Asking.of(judge)
     if pairwise and _lists_edits(paths[0]):
-        return _judge_models(paths[0], asking, dimension or (), resampling, out, limit, options)
+        return _judge_models(paths[0], asking, dimension or (), out, limit, options)
     way: Way = "pairwise" if pairwise else "pointwise"
     return judge_pairs(paths[0], asking, way, options, out=out, limit=limit, lines=lines)
 
@@ -193,7 +191,6 @@ def _judge_models(
     manifest: Path,
     asking: Asking,
     dimensions: Sequence[str],
-    resampling: Resampling,
     out: Path | None,
     limit: int | None,
     options: BatchOptions,
@@ -211,7 +208,7 @@ def _judge_models(
     def show(run: Run, ending: Ending) -> None:
         table = read_session_table(run, ending)
         try:
-            rankings = rank_models([table], dimensions, resampling) if table else []
+            rankings = rank_models([table], dimensions) if table else []
         except UserError as error:
             # The verdicts are stored all the same, and the summary is still to be printed.
             tell(str(error))

@@ -47,7 +47,7 @@ def labelled(manifest: Path) -> Path:
 
 
 def command(server: ScriptedServer, manifest: Path, out: Path, *more: str) -> list[str]:
-    judge = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--quiet", "--resamples", "200"]
+    judge = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--quiet"]
     return ["ablate", str(manifest), "--out", str(out), *judge, *more]
 
 
@@ -314,7 +314,7 @@ def test_the_embedded_judge_is_compared_with_and_without_differences(
     (tmp_path / "edits.jsonl").write_text("\n".join(map(json.dumps, rows)))
     vary = ["--vary", "tools=all,zoom_in_image,none", "--vary", "enhancer=none,fast"]
     given = ["ablate", str(tmp_path / "edits.jsonl"), "--judge", "rules", "--out", str(tmp_path / "run"), *vary]
-    found = asked([*given, "--quiet", "--resamples", "100"], capsys)
+    found = asked([*given, "--quiet"], capsys)
     assert len(found["rows"]) == 6
     looks = [row["criteria"][VC]["tool_calls"] for row in found["rows"]]
     assert looks == [1, 1, 0, 0, 0, 0]

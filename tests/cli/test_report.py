@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def told(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments), "--resamples", "100"], catch_exceptions=False)
+    result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 

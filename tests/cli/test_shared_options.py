@@ -22,7 +22,7 @@ LEFT_OUT = {
     "reward": {
         "--criterion",
         "--seed",
-    },  # the protocol says which criteria make up a reward; its seed is that of resamples
+    },  # the protocol says which criteria make up a reward; its seed has no effect
     "edival evaluate": {  # crops and no tools: nothing to choose about protocols, modes and calls
         "--protocol",
         "--mode",
@@ -86,7 +86,7 @@ OWN_MEANING = {
     ("reward", "--seed"),
     ("make dlebench", "--set"),
 }
-"""The mode of results is multi or complex; other seeds are those of chains and resamples; `make` sets its own settings."""
+"""The mode of results is multi or complex; other seeds are those of chains or have no effect; `make` sets its own settings."""
 PANELS = {"How the model is asked", "What is judged", "How the tools look"}
 ABOUT_THE_EDIT = {"--target", "--reference", "--type", "--image", "--hint"}
 
@@ -189,6 +189,6 @@ def test_json_is_asked_for_in_either_spelling(
 ) -> None:
     human = {"instruction_following": "Wrong Action"}
     made = make_run(tmp_path / "run", [Line(f"e{n}", human=human) for n in range(3)])
-    more = [] if "run" in words else ["--resamples", "100"]
-    assert run([*words, str(made), *spelling, *more]) == 0
+
+    assert run([*words, str(made), *spelling]) == 0
     assert isinstance(json.loads(capsys.readouterr().out), dict)

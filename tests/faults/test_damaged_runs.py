@@ -263,21 +263,21 @@ KINDS: dict[str, Damage] = {
 
 def commands(folder: Path, all_of_them: bool) -> Iterator[list[str]]:
     """Yield every command that reads or writes a run; without the drawn report and variants of the same reading."""
-    run, other, quick = str(folder / "run"), str(folder / "other"), ["--resamples", "100"]
-    yield ["report", run, "--format", "md", *quick]
+    run, other = str(folder / "run"), str(folder / "other")
+    yield ["report", run, "--format", "md"]
     yield ["export", run, "--format", "jsonl"]
     yield ["export", run, "--format", "datasets", "--images", "--out", str(folder / "packed")]
-    yield ["agree", run, *quick]
-    yield ["compare", run, other, *quick]
+    yield ["agree", run]
+    yield ["compare", run, other]
     yield ["trace", run, "f0"]
     yield ["trace", run, "f0", "--json"]
     if all_of_them:
         for kind in ("text", "html", "json"):
-            yield ["report", run, "--format", kind, *quick]
-        yield ["report", run, other, *quick]
+            yield ["report", run, "--format", kind]
+        yield ["report", run, other]
         yield ["export", run, "--format", "csv"]
         yield ["export", run, "--format", "parquet", "--out", str(folder / "x.parquet")]
-        yield ["agree", run, "--format", "json", *quick]
+        yield ["agree", run, "--format", "json"]
         for edit_id in ("e0", "e1"):
             yield ["trace", run, edit_id]
             yield ["trace", run, edit_id, "--json"]
@@ -354,7 +354,7 @@ def test_what_is_whole_is_read_beside_what_is_damaged(whole: Path, tmp_path: Pat
     code, out, err = outcome(["export", str(run)])
     assert (code, len(out.splitlines())) == (0, rows - 1)
     assert "1 verdict cannot be read" in err
-    code, out, _ = outcome(["report", str(run), "--resamples", "100"])
+    code, out, _ = outcome(["report", str(run)])
     assert code == 0
     assert "The run is damaged" in out
     sql("DELETE FROM texts", "UPDATE steps SET step = 'x' WHERE position = 0")(run)
@@ -369,7 +369,7 @@ def test_what_is_whole_is_read_beside_what_is_damaged(whole: Path, tmp_path: Pat
 def test_pictures_that_are_gone_are_named_in_the_report(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     pictures(lambda path: path.write_bytes(b"no picture"))(tmp_path / "run")
-    code, out, _ = outcome(["report", str(tmp_path / "run"), "--format", "html", "--resamples", "100"])
+    code, out, _ = outcome(["report", str(tmp_path / "run"), "--format", "html"])
     assert code == 0
     assert "Missing from the run, or damaged: source, edited." in out
 

@@ -41,15 +41,14 @@ def many(folder: Path, count: int = 40) -> Path:
 
 
 def outputs(run: Path, disk: Path) -> Iterator[list[str]]:
-    quick = ["--resamples", "100"]
     for suffix in ("md", "html", "json", "txt"):
-        yield ["report", str(run), "--out", str(disk / f"r.{suffix}"), *quick]
-    yield ["report", str(run), "--figures", str(disk / "figures"), *quick]
+        yield ["report", str(run), "--out", str(disk / f"r.{suffix}")]
+    yield ["report", str(run), "--figures", str(disk / "figures")]
     for kind in ("jsonl", "csv", "parquet"):
         yield ["export", str(run), "--format", kind, "--out", str(disk / f"x.{kind}")]
     yield ["export", str(run), "--format", "datasets", "--out", str(disk / "packed")]
-    yield ["agree", str(run), "--out", str(disk / "a.json"), *quick]
-    yield ["compare", str(run), str(run), "--out", str(disk / "c.md"), *quick]
+    yield ["agree", str(run), "--out", str(disk / "a.json")]
+    yield ["compare", str(run), str(run), "--out", str(disk / "c.md")]
 
 
 @pytest.mark.long
@@ -85,7 +84,7 @@ def test_output_that_goes_to_a_full_disk_ends_in_a_sentence(tmp_path: Path) -> N
     run = many(tmp_path / "run")
     for arguments in (
         ["export", str(run)],
-        ["report", str(run), "--resamples", "100"],
+        ["report", str(run)],
         ["trace", str(run), "e0", "--json"],
     ):
         with open("/dev/full", "w") as full:
@@ -102,11 +101,11 @@ def test_a_device_is_written_and_not_replaced(tmp_path: Path, capsys: pytest.Cap
     for kind in ("jsonl", "csv"):
         assert command(["export", str(run), "--format", kind, "--out", "/dev/full"]) == 2
         assert command(["export", str(run), "--format", kind, "--out", "/dev/null"]) == 0
-    assert command(["report", str(run), "--format", "json", "--out", "/dev/full", "--resamples", "100"]) == 2
+    assert command(["report", str(run), "--format", "json", "--out", "/dev/full"]) == 2
     assert os.stat("/dev/full").st_rdev == before
     link = tmp_path / "link.json"
     link.symlink_to("real.json")
-    assert command(["report", str(run), "--out", str(link), "--resamples", "100"]) == 0
+    assert command(["report", str(run), "--out", str(link)]) == 0
     assert link.is_symlink()
     json.loads((tmp_path / "real.json").read_text("utf-8"))
 
@@ -124,7 +123,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: 
         Path("/proc/none/x"),
     ):
         for arguments in (
-            ["report", str(run), "--format", "json", "--out", str(place), "--resamples", "100"],
+            ["report", str(run), "--format", "json", "--out", str(place)],
             ["export", str(run), "--format", "csv", "--out", str(place)],
             ["export", str(run), "--format", "parquet", "--out", str(place)],
             ["export", str(run), "--format", "datasets", "--out", str(place)],
@@ -180,7 +179,7 @@ def test_a_clock_that_runs_backwards_changes_nothing_that_is_measured(
         assert {unit.seconds for unit in run.units()} == {0.0}
         stamps = [unit.finished_at for unit in run.units()]
         assert stamps == sorted(stamps, reverse=True)
-    assert command(["report", str(tmp_path / "run"), "--resamples", "100"]) == 0
+    assert command(["report", str(tmp_path / "run")]) == 0
 
 
 def _label(path: Path, name: str, count: int = 60) -> None:
@@ -220,7 +219,13 @@ def test_a_torn_last_line_is_passed_over_and_the_next_label_stands(
         assert book.of("ana", "e0") == {IF: "Wrong Action"}
         assert book.notes
         assert path.read_bytes() == whole + torn
-        for arguments in (["agree", str(run), "--resamples", "100"], ["report", str(run), "--resamples", "100"]):
+        for arguments in (
+            ["agree", str(run)],
+            [
+                "report",
+                str(run),
+            ],
+        ):
             assert command(arguments) == 0
             assert "was cut off and is skipped" in " ".join(capsys.readouterr().out.split())
         book.give("ana", "e1", IF, "Wrong Action")
@@ -234,7 +239,7 @@ def test_a_broken_line_in_the_middle_is_told_with_its_number(
 ) -> None:
     run = many(tmp_path / "run", 3)
     (run / "labels.jsonl").write_bytes(b'{"edit_id": "e0"\n{}\n')
-    assert command(["agree", str(run), "--resamples", "100"]) == 2
+    assert command(["agree", str(run)]) == 2
     assert "labels.jsonl, line 1: this is not JSON" in capsys.readouterr().err
     with pytest.raises(UserError, match="line 1"):
         LabelFile(run / "labels.jsonl").annotators()

@@ -92,9 +92,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def printed(hostile: Path, *formats: str) -> Iterator[list[str]]:
-    quick = ["--resamples", "100"]
     for kind in formats:
-        yield ["report", str(hostile), "--format", kind, "--by", "hint", *quick]
+        yield ["report", str(hostile), "--format", kind, "--by", "hint"]
 
 
 @pytest.mark.long
@@ -102,9 +101,8 @@ def test_no_command_prints_what_a_terminal_obeys(hostile: Path, capsys: pytest.C
     with Run.open(hostile) as run:
         ids = [edit.id for edit, *_ in run.edits()]
     assert len(ids) == len(TEXTS)
-    quick = ["--resamples", "100"]
-    wanted = [*printed(hostile, "text", "md", "json"), ["agree", str(hostile), *quick]]
-    wanted += [["agree", str(hostile), "--format", "json", *quick], ["compare", str(hostile), str(hostile), *quick]]
+    wanted = [*printed(hostile, "text", "md", "json"), ["agree", str(hostile)]]
+    wanted += [["agree", str(hostile), "--format", "json"], ["compare", str(hostile), str(hostile)]]
     wanted += [["export", str(hostile), "--format", kind] for kind in ("jsonl", "csv")]
     wanted += [["trace", "--", str(hostile), edit_id] for edit_id in ids if "\x00" not in edit_id]
     wanted += [["trace", "--json", "--", str(hostile), edit_id] for edit_id in ids if "\x00" not in edit_id]
@@ -137,7 +135,7 @@ class Page(HTMLParser):
 
 @pytest.mark.long
 def test_a_page_runs_nothing_and_loads_nothing(hostile: Path, tmp_path: Path) -> None:
-    assert command(["report", str(hostile), "--out", str(tmp_path / "r.html"), "--resamples", "100"]) == 0
+    assert command(["report", str(hostile), "--out", str(tmp_path / "r.html")]) == 0
     page = Page()
     page.feed((tmp_path / "r.html").read_text("utf-8"))
     assert not page.tags & {"script", "svg", "iframe", "object", "link", "form"}
@@ -148,7 +146,7 @@ def test_a_page_runs_nothing_and_loads_nothing(hostile: Path, tmp_path: Path) ->
 
 @pytest.mark.long
 def test_markdown_has_the_tables_and_headings_of_the_report_and_no_others(hostile: Path, tmp_path: Path) -> None:
-    assert command(["report", str(hostile), "--out", str(tmp_path / "r.md"), "--resamples", "100"]) == 0
+    assert command(["report", str(hostile), "--out", str(tmp_path / "r.md")]) == 0
     text = (tmp_path / "r.md").read_text("utf-8")
     without_code = re.sub(r"(`+) .*? \1(?!`)|`[^`\n]*`", "", text)
     for line in without_code.splitlines():

@@ -241,7 +241,7 @@ def test_a_report_tells_an_own_criterion_and_leaves_the_papers_scores_as_they_ar
     )
     assert len(server.requests) - before == 3
     capsys.readouterr()
-    assert run(["report", str(tmp_path / "run"), "--format", "json", "--resamples", "100"]) == 0
+    assert run(["report", str(tmp_path / "run"), "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["overall"]["value"] == told["by_type"]["Change Color"]["value"] == 100
     assert (told["overall"]["judged"], told["coverage"]["units"]) == (6, 9)
@@ -249,7 +249,7 @@ def test_a_report_tells_an_own_criterion_and_leaves_the_papers_scores_as_they_ar
     assert told["by_criterion"]["shadow_agreement"]["value"] == 0
     assert told["titles"]["shadow_agreement"] == "Agreement of shadows (own)"
     assert any("not part of any score: Agreement of shadows" in note for note in told["notes"])
-    assert run(["agree", str(tmp_path / "run"), "--format", "json", "--resamples", "100"]) == 0
+    assert run(["agree", str(tmp_path / "run"), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["shadow_agreement"]["mae"]["value"] == 1
 
 

@@ -20,8 +20,8 @@ from editloupe.evals.labels.human import LabelFiles, load_human_labels
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
-from editloupe.evals.stats.bootstrap import Estimate, Number, Resampling, finite_or_none, missing_estimate
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, compare_runs
+from editloupe.evals.stats.intervals import LEVEL, Estimate, Number, finite_or_none, missing_estimate
 from editloupe.evals.stats.scores.run_table import BASELINE_NOTE, RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import RunUnit
 from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
@@ -147,7 +147,7 @@ class Effort:
 
 
 def measure_run(
-    out: str | Path, judged: Sequence[JudgedCombination], human: LabelFiles = None, resampling: Resampling | None = None
+    out: str | Path, judged: Sequence[JudgedCombination], human: LabelFiles = None, level: float = LEVEL
 ) -> Ablation:
     """Compare the combinations of a run with the first one, and all of them with human labels if there are any.
 
@@ -155,9 +155,8 @@ def measure_run(
         out: The folder of the run.
         judged: The combinations.
         human: Files of human labels, in addition to those of the manifest.
-        resampling: Settings of the bootstrap.
+        level: Level of the intervals.
     """
-    resampling = resampling or Resampling()
     files = [human] if isinstance(human, (str, Path)) else list(human or ())
     rows: list[AblationRow] = []
     notes: dict[str, None] = {}
@@ -170,12 +169,12 @@ def measure_run(
             agreed = against = None
             if table is not None:
                 titles |= table.titles
-                agreed = _measure_agreement(table, files, resampling)
+                agreed = _measure_agreement(table, files, level)
                 notes |= dict.fromkeys(
                     (*([BASELINE_NOTE] if table.by_rules else ()), *(agreed.notes if agreed else ()))
                 )
                 if number:
-                    against = _compare_with_first(table, first, files if agreed else [], resampling)
+                    against = _compare_with_first(table, first, files if agreed else [], level)
             first, people = (table, agreed) if number == 0 else (first, people or agreed)
             effort = {} if table is None else _sum_efforts(run, combination)
             rows.append(_build_row(combination, table, agreed, against, effort))
@@ -221,7 +220,7 @@ def _read_table(run: Run, combination: JudgedCombination) -> RunTable | None:
     return compared if compared.rows else None
 
 
-def _measure_agreement(table: RunTable, files: list[str | Path], resampling: Resampling) -> Agreement | None:
+def _measure_agreement(table: RunTable, files: list[str | Path], level: float) -> Agreement | None:
     """Return the agreement with human labels, or None if these edits have none.
 
     Raises:
@@ -230,18 +229,18 @@ def _measure_agreement(table: RunTable, files: list[str | Path], resampling: Res
     people = load_human_labels(table, files)
     if not (people.given or people.adjudicated):
         return None
-    agreement = measure_agreement(table, people, resampling)
+    agreement = measure_agreement(table, people, level)
     return agreement.model_copy(update={"notes": people.notes})
 
 
 def _compare_with_first(
-    table: RunTable, first: RunTable | None, files: list[str | Path], resampling: Resampling
+    table: RunTable, first: RunTable | None, files: list[str | Path], level: float
 ) -> RunComparison | str:
     """Compare a combination with the first one, or return why that is not possible."""
     if first is None:
         return "nothing was judged in the first row"
     try:
-        return compare_runs(table, first, files, resampling, question="judges")
+        return compare_runs(table, first, files, level, question="judges")
     except UserError:
         return "no edit was judged both here and in the first row"
 
@@ -336,7 +335,7 @@ def ablate(
     *,
     spec: str | None = None,
     human: LabelFiles = None,
-    resampling: Resampling | None = None,
+    level: float = LEVEL,
     limits: Limits | None = None,
     repeats: int = 1,
     names: Sequence[str] = (),
@@ -353,7 +352,7 @@ def ablate(
         out: The folder of the run.
         spec: The judge, unless a combination has its own.
         human: Files of human labels, in addition to those of the manifest.
-        resampling: Settings of the bootstrap.
+        level: Level of the intervals.
         limits: Limits of requests and cost.
         repeats: How often each question is asked.
         names: A name per combination. Default: its options.
@@ -378,7 +377,7 @@ def ablate(
         shown_values = {"name": names[number]} if names else {key: str(value) for key, value in values.items()}
         prepared.append(Combination(shown_values, batch))
     judged = [combination for combination, _ in judge_combinations(prepared, human, quiet=True)]
-    return measure_run(folder, judged, human, resampling)
+    return measure_run(folder, judged, human, level)
 
 
 def _build_opener(options: Mapping[str, Any], looks: Path) -> Any:

@@ -10,7 +10,7 @@ from editloupe.evals.ablation.results import MEASURES, Ablation, AblationCell
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.report_blocks import format_p_value, letter_name
 from editloupe.evals.report.table_formats import HIGH, LOW
-from editloupe.evals.stats.bootstrap import Estimate
+from editloupe.evals.stats.intervals import Estimate
 from editloupe.rubrics.tables import Cell, PrintedTable
 
 TITLES = {"spearman": "ρ", "accuracy": "exact", "mae": "MAE"}
@@ -85,7 +85,8 @@ def list_notes(ablation: Ablation) -> tuple[str, ...]:
     notes = []
     if len(ablation.rows) > 1:
         notes.append(
-            "Differences (Δ) are to the first row, over the edits that both judged; p is that of a two-sided sign-flip test."
+            "Differences (Δ) are to the first row, over the edits that both judged; p is two-sided and below 0.05 exactly if "
+            "the interval of Δ mean excludes 0."
         )
     if ablation.origin is not None:
         notes.append(

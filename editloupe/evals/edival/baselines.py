@@ -18,7 +18,7 @@ from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.report.block_types import Block, Heading, Points
 from editloupe.evals.stats.agreement import coefficients as st
-from editloupe.evals.stats.bootstrap import Bools, Floats
+from editloupe.evals.stats.intervals import Bools, Floats
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.pictures.decode import open_picture

@@ -22,7 +22,7 @@ from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.preferences.pairs import TIE, UNCLEAR, OpenPair, PairSide
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.evals.stats.agreement import coefficients as st
-from editloupe.evals.stats.bootstrap import Floats
+from editloupe.evals.stats.intervals import Floats
 from editloupe.types import Record, UserError
 
 RATING_SCALE = (1, 2, 3, 4, 5)

@@ -23,9 +23,9 @@ from editloupe.evals.report.trust_blocks import corrected_table
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import describe_silent_members
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_models_by_slice
 from editloupe.evals.stats.comparison.run_comparison import is_same_judge
+from editloupe.evals.stats.intervals import LEVEL, format_level
 from editloupe.evals.stats.scores import unedited_baseline as ref
 from editloupe.evals.stats.scores.distribution import compute_area_trend, count_answers
 from editloupe.evals.stats.scores.paper_tables import build_paper_tables
@@ -54,7 +54,7 @@ def build_report(
     by: Sequence[str] = (),
     unjudged: UnjudgedRule = "left_out",
     human: HumanLabels | LabelFiles = None,
-    how: Resampling | None = None,
+    level: float = LEVEL,
     protocol: str | None = None,
     intervals: bool = False,
     corrected: bool = False,
@@ -68,7 +68,7 @@ def build_report(
         by: Further fields of the edits to group by, such as `style` or `model,style`.
         unjudged: Whether unjudged verdicts are left out or count as the worst answer.
         human: Human labels, or files of them. None reads the labels of the manifest and the studio.
-        how: Number of resamples, level and seed of the intervals.
+        level: Level of the intervals.
         protocol: Protocol of the verdicts, if the run has several.
         intervals: Whether the paper's tables have an interval for every mean.
         corrected: Whether scores corrected by human labels are added.
@@ -78,20 +78,20 @@ def build_report(
     Raises:
         UserError: The run cannot be read, or has several protocols and none was chosen.
     """
-    whole_table, how = read_run_table(run, protocol), how or Resampling()
+    whole_table = read_run_table(run, protocol)
     table, _ = split_off_reference(whole_table)
     fields = tuple(dict.fromkeys(("model", *by)))
     parts = split_into_slices(table)
-    rankings = compare_models_by_slice([whole_table], how, intervals=False, least=1, slices=parts)
-    scores = compute_scores(table, fields, unjudged, how, parts=parts)
+    rankings = compare_models_by_slice([whole_table], level, criteria=False, least=1, slices=parts)
+    scores = compute_scores(table, fields, unjudged, level, parts=parts)
     people = load_human_labels(table, human)
-    agreement = measure_agreement(table, people, how) if people.given else None
+    agreement = measure_agreement(table, people, level) if people.given else None
     absent = [field for field in by if field not in scores.by]
     notes = [*_note_missing_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
     try:
         fill = 0.0 if unjudged == "worst" else None
         sections = (
-            build_paper_tables(table, resampling=how if intervals else None, fill=fill, parts=[parts]) if tables else ()
+            build_paper_tables(table, level=level if intervals else None, fill=fill, parts=[parts]) if tables else ()
         )
     except UserError as error:
         sections = ()
@@ -100,7 +100,7 @@ def build_report(
         replace(section, protocol=table.protocol)
         for section in (*sections, *build_cross_tables(table, scores, intervals))
     )
-    corrected_scores = _correct_scores(table, people, queue, how) if corrected else None
+    corrected_scores = _correct_scores(table, people, queue, level) if corrected else None
     if corrected_scores is not None:
         printed = (*printed, replace(corrected_table(corrected_scores, table.titles), protocol=table.protocol))
     version_sentences = format_version_notes(table.versions)
@@ -127,8 +127,8 @@ def build_report(
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
         differs=table.differs,
-        answer=_summarize(table, scores, how, rankings),
-        certainty=tuple(_describe_certainty(table, scores, agreement, how)),
+        answer=_summarize(table, scores, level, rankings),
+        certainty=tuple(_describe_certainty(table, scores, agreement)),
         baseline=BASELINE_NOTE if table.by_rules else None,
         versions=table.versions,
         version_notes=version_sentences,
@@ -141,13 +141,13 @@ def build_report(
         areas=areas,
         instructive=find_notable_edits(table, people),
         spent=_sum_usage(table),
-        methods=write_methods(table, scores, how, agreement),
+        methods=write_methods(table, scores, level, agreement),
         editloupe=version("editloupe"),
     )
 
 
 def build_leaderboard(
-    reports: Sequence[Report], tables: Sequence[RunTable] = (), intervals: Resampling | None = None
+    reports: Sequence[Report], tables: Sequence[RunTable] = (), intervals: float | None = None
 ) -> Leaderboard:
     """Rank several reports by overall score within each protocol. Runs of the same name are named by their folders.
 
@@ -155,7 +155,7 @@ def build_leaderboard(
         reports: The reports of the runs.
         tables: The tables of the same runs in the same order. With them, editing models are compared case by case and share the
             paper's tables.
-        intervals: How to compute intervals in the paper's tables; None for no intervals.
+        intervals: Level of the intervals in the paper's tables; None for no intervals.
     """
     rankings = rank_runs(tables)
     ranks = find_open_ranks(rankings, tables)
@@ -207,7 +207,7 @@ def build_leaderboard(
 
 
 def _merge_paper_tables(
-    reports: Sequence[Report], tables: Sequence[RunTable], intervals: Resampling | None
+    reports: Sequence[Report], tables: Sequence[RunTable], intervals: float | None
 ) -> Iterator[PrintedTable]:
     """Yield the paper's tables per protocol, with the models of all its runs as rows."""
     fill = 0.0 if reports[0].unjudged_rule == "worst" else None
@@ -215,8 +215,7 @@ def _merge_paper_tables(
         own = [table for table in tables if table.protocol == protocol]
         with suppress(UserError):  # the run's own report has a note on it
             yield from (
-                replace(section, protocol=protocol)
-                for section in build_paper_tables(*own, resampling=intervals, fill=fill)
+                replace(section, protocol=protocol) for section in build_paper_tables(*own, level=intervals, fill=fill)
             )
 
 
@@ -243,13 +242,13 @@ def _summarize_leader(entries: Sequence[LeaderboardEntry]) -> str:
     return f"{sentence}, ahead of {rivals[0].run} with {rivals[0].overall.format(1)}."
 
 
-def _correct_scores(table: RunTable, people: HumanLabels, queue: LabelQueue | None, how: Resampling) -> CorrectedScores:
+def _correct_scores(table: RunTable, people: HumanLabels, queue: LabelQueue | None, level: float) -> CorrectedScores:
     from editloupe.evals.stats.trust.corrected_scores import correct_scores  # loads scipy's distributions
 
-    return correct_scores(table, people, queue, how.level)
+    return correct_scores(table, people, queue, level)
 
 
-def _summarize(table: RunTable, scores: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
+def _summarize(table: RunTable, scores: Scores, level: float, rankings: Sequence[ModelComparison]) -> str:
     overall = scores.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
     lowest = scores.unjudged_rule == "worst" and scores.coverage.unjudged > 0
@@ -271,12 +270,14 @@ def _summarize(table: RunTable, scores: Scores, how: Resampling, rankings: Seque
     scope = f"{overall.n} edit{'' if overall.n == 1 else 's'}"
     scope += f" of {kinds} instruction type{'' if kinds == 1 else 's'}" if kinds else ""
     bound = "at least " if lowest else ""
-    between = f" ({how.percent} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
+    between = (
+        f" ({format_level(level)} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
+    )
     sentence = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
     return f"{sentence} {summarize_ranking(rankings)}".strip()
 
 
-def _describe_certainty(table: RunTable, scores: Scores, agreement: Agreement | None, how: Resampling) -> list[str]:
+def _describe_certainty(table: RunTable, scores: Scores, agreement: Agreement | None) -> list[str]:
     sentences = []
     coverage = scores.coverage
     if coverage.not_yet:
@@ -310,13 +311,12 @@ def _describe_certainty(table: RunTable, scores: Scores, agreement: Agreement | 
         sentences.append(
             f"Over {scores.repeats.count} repeats: {scores.repeats.mean:.2f} ± {scores.repeats.sd:.2f} (mean ± SD)."
         )
-    if "source" in scores.overall.intervals:
-        ends = {name: f"{low:.1f} to {high:.1f}" for name, (low, high) in scores.overall.intervals.items()}
+    if scores.overall.sources is not None and scores.overall.sources < scores.overall.n:
         sentences.append(
-            "Several edits share a source image, so edits and source images were both resampled, and the wider interval is "
-            f"shown (overall {ends.get('edit', 'undefined')} by edit, {ends['source']} by source image)."
+            f"The {number_of(scores.overall.n, 'edit')} share {number_of(scores.overall.sources, 'source image')}; intervals "
+            "are by source image."
         )
-    elif scores.overall.low is None and scores.overall.value is not None:
+    if scores.overall.low is None and scores.overall.value is not None:
         sentences.append(f"There is no interval for the overall score ({scores.overall.why}).")
     if agreement is None:
         sentences.append("No human labels: nothing here says how far people would agree with this judge.")
@@ -380,7 +380,7 @@ def rank_runs(tables: Sequence[RunTable]) -> tuple[ModelComparison, ...]:
         return ()
     if any(not is_same_judge(tables[0], other) for other in tables[1:]):
         return ()
-    comparisons = compare_models_by_slice(tables, intervals=False, least=1)
+    comparisons = compare_models_by_slice(tables, criteria=False, least=1)
     return comparisons if any(pair.cases for comparison in comparisons for pair in comparison.pairs) else ()
 
 

@@ -12,14 +12,16 @@ from editloupe.evals.report.report_blocks import (
     build_field_tables,
     build_measures_table,
     build_models_table,
+    explain_missing_intervals,
     format_p_value,
     people_blocks,
 )
-from editloupe.evals.stats.agreement.coefficients import TITLES
+from editloupe.evals.stats.agreement.coefficients import PRIMARY, TITLES
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Confusion
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, ModelDifference, ModelPair
 from editloupe.evals.stats.comparison.paired_differences import OVERALL
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, ScoreDifference
+from editloupe.evals.stats.intervals import format_level
 from editloupe.evals.stats.scores.score_matrix import SEPARATOR
 from editloupe.rubrics.tables import PrintedTable
 
@@ -103,7 +105,10 @@ def comparison_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iter
         "",
         ("points of 100", "A", "B", "A − B", "p", "edits"),
         tuple((name, *_format_difference(difference), str(difference.difference.n)) for name, difference in lines),
-        ("p: two-sided sign-flip test on paired differences.",),
+        (
+            "p: two-sided, of the paired differences; below 0.05 exactly if the interval excludes 0.",
+            *explain_missing_intervals(difference.difference for _, difference in lines),
+        ),
     )
     for criterion, difference in comparison.criteria.items():
         if difference.labels:
@@ -154,7 +159,6 @@ def _people_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iterato
         rows = []
         for name, measure in measures.items():
             reach = getattr(ceiling, name, None) if ceiling else None
-            closer = "–" if measure.closer is None else measure.closer.upper()
             ceiling_text = "–" if reach is None else reach.format()
             rows.append(
                 (
@@ -162,16 +166,19 @@ def _people_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iterato
                     measure.a.format(),
                     measure.b.format(),
                     measure.difference.format(),
-                    closer,
                     ceiling_text,
                 )
             )
-        columns = (titles.get(criterion, criterion), "A", "B", "A − B", "closer", "people among themselves")
+        columns = (titles.get(criterion, criterion), "A", "B", "A − B", "people among themselves")
         yield PrintedTable(
             "",
             columns,
             tuple(rows),
-            (f"On {number_of(measures['spearman'].a.n, 'edit')} that both judged and people labelled.",),
+            (
+                f"On {number_of(measures[PRIMARY].a.n, 'edit')} that both judged and people labelled. Only {TITLES[PRIMARY]} "
+                "decides which agrees more.",
+                *explain_missing_intervals(measure.difference for measure in measures.values()),
+            ),
         )
 
 
@@ -192,7 +199,7 @@ def summarize_comparison(comparison: RunComparison, titles: dict[str, str]) -> s
         higher, lower = ("A", "B") if comparison.overall.better == "a" else ("B", "A")
         answer = f"{higher} scores higher than {lower} on {shared}: A − B = {change.format(1)} points of 100."
     for criterion, measures in comparison.human.items():
-        rho = measures["spearman"]
+        rho = measures[PRIMARY]
         name = titles.get(criterion, criterion)
         if rho.difference.value is None:
             answer += f" {name}: no ρ to compare ({rho.difference.why})."
@@ -219,7 +226,7 @@ def model_blocks(comparison: ModelComparison, titles: Mapping[str, str]) -> Iter
     question = (
         "Compared as editing models on the same sources and instructions, every pair on the cases that both have."
     )
-    level = f"{comparison.level * 100:g} %"
+    level = format_level(comparison.level)
     yield Points((question, f"Judged by {comparison.judge}.", *comparison.notes))
     yield build_models_table(comparison)
     for name in (OVERALL, *dict.fromkeys(name for pair in comparison.pairs for name in pair.criteria)):
@@ -242,25 +249,30 @@ def model_blocks(comparison: ModelComparison, titles: Mapping[str, str]) -> Iter
 def _build_pairs_table(pairs: Sequence[ModelPair], name: str, short: Mapping[str, str], level: str) -> PrintedTable:
     rows = []
     for pair in pairs:
-        difference = pair.overall if name == OVERALL else pair.criteria[name]
-        better = ["–" if model is None else short[model] for model in (difference.better, difference.better_holm)]
+        difference = _get_difference(pair, name)
+        better = "–" if difference.better is None else short[difference.better]
         rows.append(
-            (f"{short[pair.a]} − {short[pair.b]}", *_format_pair(difference), str(difference.difference.n), *better)
+            (f"{short[pair.a]} − {short[pair.b]}", *_format_pair(difference), str(difference.difference.n), better)
         )
     return PrintedTable(
         "",
-        ("pair", "first", "second", "difference", "p", "p Holm", "cases", "better", "Holm"),
+        ("pair", "first", "second", "difference", "p", "cases", "better"),
         tuple(rows),
         (
-            f"p: two-sided sign-flip test on paired differences; p Holm: corrected for the pairs of this table. "
-            f"Better: at {level} by the test and the interval, and after the correction; –: not told apart.",
+            f"Intervals and p are corrected for the {number_of(len(pairs), 'pair')} of this table: together the intervals "
+            f"hold at {level}, and one excludes 0 exactly if the pair can be told apart.",
+            *explain_missing_intervals(_get_difference(pair, name).difference for pair in pairs),
         ),
     )
 
 
+def _get_difference(pair: ModelPair, name: str) -> ModelDifference:
+    return pair.overall if name == OVERALL else pair.criteria[name]
+
+
 def _format_pair(difference: ModelDifference) -> tuple[str, ...]:
     values = ["–" if value is None else f"{value:.1f}" for value in (difference.a, difference.b)]
-    return (*values, difference.difference.format(1), format_p_value(difference.p), format_p_value(difference.p_holm))
+    return (*values, difference.difference.format(1), format_p_value(difference.p))
 
 
 def _describe_missing_cases(pair: ModelPair, short: Mapping[str, str]) -> str:

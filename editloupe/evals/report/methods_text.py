@@ -9,7 +9,7 @@ from typing import Any
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.secrets import redact_url
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement
-from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.intervals import MIN_SOURCES, format_level
 from editloupe.evals.stats.scores.run_scores import Scores
 from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.rubrics.registry import find_protocol
@@ -21,7 +21,7 @@ _MODES: Mapping[str, str] = {
 }
 
 
-def write_methods(table: RunTable, scores: Scores, resampling: Resampling, agreement: Agreement | None = None) -> str:
+def write_methods(table: RunTable, scores: Scores, level: float, agreement: Agreement | None = None) -> str:
     """Return a paragraph on judge, versions, mode, protocol, settings, counts, unjudged verdicts and intervals."""
     used = dict.fromkeys(kind.configuration for kind in table.unit_columns.counts)
     by_name = {entry["name"]: entry for entry in table.about.get("configurations", ())}
@@ -31,7 +31,7 @@ def write_methods(table: RunTable, scores: Scores, resampling: Resampling, agree
         *_describe_settings(table, configurations, unrecorded=len(configurations) < len(used)),
         _describe_coverage(scores),
         scores.arithmetic,
-        _describe_intervals(scores, resampling),
+        _describe_intervals(level),
         *_describe_labels(agreement),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
@@ -116,12 +116,11 @@ def _describe_coverage(scores: Scores) -> str:
     )
 
 
-def _describe_intervals(scores: Scores, resampling: Resampling) -> str:
-    both = "source" in scores.overall.intervals
-    unit = "edits and of source images (several edits share one), the wider of the two" if both else "edits"
+def _describe_intervals(level: float) -> str:
     return (
-        f"Intervals are {resampling.percent} percentile bootstrap intervals over {resampling.resamples} resamples of {unit}; "
-        f"scores are resampled within instruction types (seed {resampling.seed})."
+        f"Intervals of scores are {format_level(level)} t intervals of means within instruction types, with standard errors by "
+        "source image, degrees of freedom by Satterthwaite, and Hall's correction for skewness; none is printed from fewer "
+        f"than {MIN_SOURCES} source images."
     )
 
 

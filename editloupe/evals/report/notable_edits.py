@@ -10,8 +10,8 @@ import numpy as np
 
 from editloupe.evals.labels.human import HumanLabels
 from editloupe.evals.stats.agreement.judge_vs_human import find_label_scale
-from editloupe.evals.stats.bootstrap import Floats
 from editloupe.evals.stats.comparison.run_comparison import format_score
+from editloupe.evals.stats.intervals import Floats
 from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.types import Record, Unjudged, Verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from editloupe._util.text import number_of, verb
@@ -12,8 +12,8 @@ from editloupe.evals.report.table_formats import merge_intervals
 from editloupe.evals.report.trust_blocks import CORRECTED, corrected_blocks
 from editloupe.evals.stats.agreement.coefficients import TITLES
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Measures, RaterAgreement
-from editloupe.evals.stats.bootstrap import Estimate
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
+from editloupe.evals.stats.intervals import MIN_SOURCES, Estimate
 from editloupe.evals.stats.scores.distribution import SizeTrend
 from editloupe.evals.stats.scores.run_scores import Score
 from editloupe.evals.stats.scores.score_matrix import SEPARATOR
@@ -140,9 +140,27 @@ def _build_score_table(report: Report, lines: Mapping[str, Score], head: str) ->
     for name, score in lines.items():
         parts = [score.criteria[c].format(1) if c in score.criteria else "not asked" for c in criteria if several]
         rows.append((name, score.format(1), *parts, str(score.n), str(score.judged), str(score.unjudged)))
-    reasons = {name: score.why for name, score in lines.items() if score.why}
-    note = " ".join(f"{name}: {why}." for name, why in reasons.items())
-    return PrintedTable("", tuple(columns), tuple(rows), (note,))
+    reasons = {name: score.why for name, score in lines.items() if score.why and score.interval_note is None}
+    notes = [f"{name}: {why}." for name, why in reasons.items()]
+    shown = [part for score in lines.values() for part in (score, *(score.criteria.values() if several else ()))]
+    return PrintedTable("", tuple(columns), tuple(rows), (*notes, *explain_missing_intervals(shown)))
+
+
+def explain_missing_intervals(estimates: Iterable[Estimate]) -> tuple[str, ...]:
+    """Return a note on cells that have a reason in place of an interval, none if there are no such cells.
+
+    >>> explain_missing_intervals([Estimate(value=50, n=4, sources=3)])
+    ('[3 sources]: an interval needs at least 5 source pictures.',)
+    """
+    marks = {estimate.interval_note: estimate for estimate in estimates if estimate.interval_note}
+    few = sorted({e.sources for e in marks.values() if e.sources is not None and e.sources < MIN_SOURCES})
+    notes = []
+    if few:
+        counts = ", ".join(map(str, few))
+        noun = "source" if few == [1] else "sources"
+        notes.append(f"[{counts} {noun}]: an interval needs at least {MIN_SOURCES} source pictures.")
+    other = [e.why for e in marks.values() if e.why and e.sources is not None and e.sources >= MIN_SOURCES]
+    return (*notes, *(f"[{why}]." for why in dict.fromkeys(other)))
 
 
 def _build_model_table(report: Report, lines: Mapping[str, Score]) -> PrintedTable:
@@ -271,6 +289,7 @@ def build_agreement_tables(criteria: Mapping[str, Measures], titles: Mapping[str
     for criterion, measures in criteria.items():
         ceiling = getattr(measures, "ceiling", None)
         rows, whys = [], []
+        shown: list[Estimate] = []
         for name in MEASURES_SHOWN:
             estimate: Estimate = getattr(measures, name)
             among = getattr(ceiling, name, None) if ceiling else None
@@ -279,8 +298,9 @@ def build_agreement_tables(criteria: Mapping[str, Measures], titles: Mapping[str
             reach = "–" if among is None else among.format()
             title = "Krippendorff α (judge as annotator)" if name.endswith("with_judge") else TITLES[name]
             rows.append((title, estimate.format(), reach, str(estimate.n)))
-            whys += [f"{title}: {estimate.why}."] if estimate.why else []
-        note = " ".join(dict.fromkeys(whys))
+            whys += [f"{title}: {estimate.why}."] if estimate.why and estimate.interval_note is None else []
+            shown += [estimate] if among is None else [estimate, among]
+        note = " ".join((*dict.fromkeys(whys), *explain_missing_intervals(shown)))
         if measures.left_out:
             note = f"{note} {measures.left_out} labelled edits are unjudged and left out.".strip()
         yield PrintedTable(
@@ -301,7 +321,9 @@ def build_measures_table(title: str, lines: Mapping[str, Measures]) -> PrintedTa
     absent = [
         f"{name}: {measures.spearman.why}." for name, measures in lines.items() if measures.spearman.value is None
     ]
-    return PrintedTable("", (title, *heads, "edits"), tuple(rows), (f"No ρ – {' '.join(absent)}" if absent else "",))
+    notes = (f"No ρ – {' '.join(absent)}",) if absent else ()
+    shown = [getattr(measures, m) for measures in lines.values() for m in columns]
+    return PrintedTable("", (title, *heads, "edits"), tuple(rows), (*notes, *explain_missing_intervals(shown)))
 
 
 def build_field_tables(agreement: Agreement, titles: Mapping[str, str]) -> Iterator[PrintedTable]:
@@ -328,7 +350,9 @@ def people_blocks(agreement: Agreement, titles: Mapping[str, str], level: int = 
             *(_annotator_row(name, part) for name, part in people.by_type.items()),
         ]
         note = "same label: share of equal labels among all pairs of labels of the same edit."
-        yield PrintedTable("", (title, *_ANNOTATOR_COLUMNS), tuple(lines), (note,))
+        shown = [e for part in (people, *people.by_type.values()) for e in (part.krippendorff_alpha, part.exact)]
+        notes = (note, *explain_missing_intervals(shown))
+        yield PrintedTable("", (title, *_ANNOTATOR_COLUMNS), tuple(lines), notes)
         if people.raters > 2:
             left = f"{people.pairs_left_out} more pairs share fewer edits." if people.pairs_left_out else ""
             pairs = [_annotator_row(" and ".join(pair.names), pair) for pair in people.pairs]
@@ -364,7 +388,8 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         name, *rest = build_reference_row(ranking.reference, criteria, 4)
         rows.append((SEPARATOR.join((name, *ranking.part)), *rest))
         note = f"{note} {describe_reference_row(ranking.reference)}".strip()
-    yield PrintedTable("", (*columns, "judged"), tuple(rows), (note,))
+    shown = [part for entry in board.leaderboard for part in (entry.overall, *entry.criteria.values())]
+    yield PrintedTable("", (*columns, "judged"), tuple(rows), (note, *explain_missing_intervals(shown)))
     yield Drawing("leaderboard", "Overall scores with intervals.")
     yield Drawing("types_by_run", "Scores by instruction type, run by run.")
     if any(entry.agreement for entry in board.leaderboard):

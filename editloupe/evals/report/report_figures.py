@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from editloupe.evals.report.report_records import Leaderboard, Report
 from editloupe.evals.stats.agreement.judge_vs_human import CriterionAgreement, Measures
-from editloupe.evals.stats.bootstrap import Estimate
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
+from editloupe.evals.stats.intervals import Estimate
 from editloupe.evals.stats.scores.distribution import AreaTrend
 from editloupe.types import UNJUDGED
 

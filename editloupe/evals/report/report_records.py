@@ -10,8 +10,8 @@ from pydantic import Field, PlainSerializer
 from editloupe.evals.report.notable_edits import NotableEdit
 from editloupe.evals.report.table_formats import table_to_dict
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement
-from editloupe.evals.stats.bootstrap import Estimate, Number
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
+from editloupe.evals.stats.intervals import Estimate, Number
 from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
 from editloupe.evals.stats.scores.run_scores import Coverage, Scores
 from editloupe.evals.stats.scores.run_table import ServedVersion

@@ -91,6 +91,8 @@ def _merge_cell(row: Sequence[Cell], index: int, ends: Sequence[int | None] | No
         text += f" ± {cell_text(sd)}"
     if low is not None and high is not None:
         text += f" [{cell_text(low)}, {cell_text(high)}]"
+    elif isinstance(low, str):
+        text += f" [{low}]"  # why there is no interval
     return text
 
 

@@ -8,9 +8,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import case_key
 from editloupe.evals.manifests.pairs import PAIRS, Pair
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.bradley_terry import PairwiseJudgement, Ranking, fit_bradley_terry
 from editloupe.evals.stats.comparison.preference_results import PairKey, PairMember, decide_pairs, score_pair_members
+from editloupe.evals.stats.intervals import LEVEL
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.score_matrix import SEPARATOR, find_shared_slice_fields, group_rows
 from editloupe.pictures.memory import require_path
@@ -66,15 +66,13 @@ def _build_pair(first: Edit, second: Edit, dimension: str, number: int, file: st
     )
 
 
-def rank_models(
-    tables: Sequence[RunTable], dimensions: Sequence[str] = (), resampling: Resampling | None = None
-) -> list[Ranking]:
+def rank_models(tables: Sequence[RunTable], dimensions: Sequence[str] = (), level: float = LEVEL) -> list[Ranking]:
     """Rank the editing models of one or several runs, by direct comparisons if there are any, else by scores.
 
     Args:
         tables: The runs, judged by the same judge and protocol.
         dimensions: Criteria or pair dimensions of the protocol. Default: the overall score.
-        resampling: Settings of the bootstrap.
+        level: Level of the intervals.
     """
     if len({(table.protocol, table.judges) for table in tables}) > 1:
         raise UserError("the runs were judged by different judges or protocols; models compare within one of them only")
@@ -91,9 +89,9 @@ def rank_models(
             about = f" about {open_ones[0]}" if open_ones else ""
             raise UserError(f"no question on two outputs{about} has been judged, so there is nothing to rank by")
         pooled = [comparison for group in comparisons.values() for comparison in group]
-        return [_rank(pooled if name == OVERALL else comparisons[name], name, resampling) for name in wanted]
+        return [_rank(pooled if name == OVERALL else comparisons[name], name, level) for name in wanted]
     return [
-        _add_part_name(_rank_by_scores(some, protocol, name, resampling), part)
+        _add_part_name(_rank_by_scores(some, protocol, name, level), part)
         for part, some in _split_parts(tables)
         for name in dimensions or (OVERALL,)
     ]
@@ -116,10 +114,8 @@ def _add_part_name(ranking: Ranking, part: str) -> Ranking:
     return ranking.model_copy(update={"dimension": f"{ranking.dimension}{SEPARATOR}{part}"}) if part else ranking
 
 
-def _rank(
-    comparisons: Sequence[PairwiseJudgement], dimension: str, resampling: Resampling | None, *notes: str
-) -> Ranking:
-    ranking = fit_bradley_terry(comparisons, resampling)
+def _rank(comparisons: Sequence[PairwiseJudgement], dimension: str, level: float, *notes: str) -> Ranking:
+    ranking = fit_bradley_terry(comparisons, level)
     return ranking.model_copy(update={"dimension": dimension, "notes": (*ranking.notes, *notes)})
 
 
@@ -143,9 +139,7 @@ def _find_direct_comparisons(tables: Sequence[RunTable]) -> dict[str, list[Pairw
     return comparisons
 
 
-def _rank_by_scores(
-    tables: Sequence[RunTable], protocol: str, dimension: str, resampling: Resampling | None
-) -> Ranking:
+def _rank_by_scores(tables: Sequence[RunTable], protocol: str, dimension: str, level: float) -> Ranking:
     rules = find_pair_rules(protocol)
     own_protocol = find_protocol(protocol)
     criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
@@ -183,7 +177,7 @@ def _rank_by_scores(
     )
     lacking = sorted(models - {name for comparison in comparisons for name in (comparison.first, comparison.second)})
     notes += [f"Compared with no other model, so left out: {', '.join(lacking)}."] if lacking else []
-    return _rank(comparisons, dimension, resampling, *notes)
+    return _rank(comparisons, dimension, level, *notes)
 
 
 def _find_score(row: RunRow, protocol: str, criteria: Sequence[str], dimension: str, by_formula: bool) -> float | None:

@@ -1,9 +1,9 @@
 """Scores of runs, agreement with people, and comparisons of runs and editing models, all with intervals."""
 
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
-from editloupe.evals.stats.bootstrap import Estimate, Resampling
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_models
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, compare_runs
+from editloupe.evals.stats.intervals import Estimate
 from editloupe.evals.stats.scores.run_scores import Scores, compute_scores
 from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
 
@@ -11,7 +11,6 @@ __all__ = [
     "Agreement",
     "Estimate",
     "ModelComparison",
-    "Resampling",
     "RunComparison",
     "RunTable",
     "Scores",

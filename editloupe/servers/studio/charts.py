@@ -25,10 +25,6 @@ TITLES = {
 }
 
 
-RESAMPLES = 300
-"""Resamples for the studio's intervals; the report uses more."""
-
-
 @dataclass(frozen=True)
 class Charts:
     """The answer of a report, and its figures by name; each is drawn when it is first needed."""
@@ -96,12 +92,11 @@ def _draw(open_run: OpenRun, configuration: str) -> Charts:
         from editloupe.evals.labels.human import load_human_labels
         from editloupe.evals.report.build import build_report
         from editloupe.evals.report.report_figures import build_figures
-        from editloupe.evals.stats.bootstrap import Resampling
         from editloupe.evals.stats.scores.run_table import read_run_table
     except ImportError as error:
         raise UserError(f"the charts need {error.name}, which is not installed") from None
     with raise_run_damaged(open_run.name):
         table = read_run_table(open_run.run.folder, configuration=configuration)
         people = load_human_labels(table, studio=open_run.labels.path)
-        report = build_report(table, human=people, how=Resampling(RESAMPLES), tables=False)
+        report = build_report(table, human=people, tables=False)
     return Charts(report.answer, report.version_notes, report.certainty, build_figures(report))

@@ -11,7 +11,6 @@ from editloupe.evals.ablation import ablate, ablation_table, combinations_of
 from editloupe.evals.batch.work_items import StoredReplies
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import count_unjudged
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
@@ -19,7 +18,6 @@ from tests.evals.samples import write_manifest
 from tests.scripted import Answer, Request, final, say
 
 pytestmark = pytest.mark.long
-QUICK = Resampling(100)
 IF, VC = "instruction_following", "visual_consistency"
 
 
@@ -37,7 +35,7 @@ def test_the_first_combination_has_the_first_values_and_the_last_key_varies_fast
 def test_edits_are_judged_in_every_combination_and_compared(edit: Edit, tmp_path: Path) -> None:
     tools = [ToolSettings(max_regions=count) for count in (3, 5)]
     made = combinations_of({"tools": tools, "mode": ["tools", "plain"]})
-    found = ablate([edit], made, tmp_path / "run", spec="rules", resampling=QUICK, names=["a", "b", "c", "d"])
+    found = ablate([edit], made, tmp_path / "run", spec="rules", names=["a", "b", "c", "d"])
     assert [row.name for row in found.rows] == ["name=a", "name=b", "name=c", "name=d"]
     assert found.complete
     assert found.rows[3].same_as == "name=b", "plain mode has no crops"
@@ -53,7 +51,7 @@ def test_one_more_combination_judges_only_that(scripted: StartServer, tmp_path: 
     )
     manifest = write_manifest(tmp_path, 2)
     settings = JudgeSettings(max_turns=3)
-    options = {"spec": "openai:gpt-4.1", "base_url": server.openai_url, "settings": settings, "resampling": QUICK}
+    options = {"spec": "openai:gpt-4.1", "base_url": server.openai_url, "settings": settings}
     ablate(manifest, [{"mode": "plain"}], tmp_path / "run", **options)
     assert server.served == 4
     found = ablate(manifest, [{"mode": "plain"}, {"mode": "tools"}], tmp_path / "run", **options)
@@ -69,7 +67,7 @@ def test_what_is_unjudged_is_counted_and_never_a_low_score(scripted: StartServer
 
     server = scripted(partly)
     made = combinations_of({"mode": ["tools", "plain"]})
-    options = {"spec": "openai:gpt-4.1", "base_url": server.openai_url, "resampling": QUICK}
+    options = {"spec": "openai:gpt-4.1", "base_url": server.openai_url}
     found = ablate(write_manifest(tmp_path, 3), made, tmp_path / "run", **options)
     assert not found.complete
     first, second = (row.criteria[IF] for row in found.rows)
@@ -87,7 +85,6 @@ def test_a_shared_reply_keeps_the_time_it_took(scripted: StartServer, tmp_path: 
     options = {
         "spec": "openai:gpt-4.1",
         "base_url": server.openai_url,
-        "resampling": QUICK,
         "criteria": [IF],
         "mode": "tools",
     }

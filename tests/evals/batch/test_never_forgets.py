@@ -369,7 +369,7 @@ def test_nothing_edited_is_judged_as_a_model_beside_the_others_where_asked_for(
     assert server.served == 12, "the reference is the same for both models"
     assert {model for _, model, *_ in held(tmp_path)} == {"a", "b", "nothing edited"}
     capsys.readouterr()
-    assert command(["report", str(tmp_path / "run"), "--resamples", "100"]) == 0
+    assert command(["report", str(tmp_path / "run")]) == 0
     assert "nothing edited" in capsys.readouterr().out
 
 

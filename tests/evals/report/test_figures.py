@@ -11,13 +11,11 @@ from editloupe.evals.report import build_leaderboard, build_report, figures
 from editloupe.evals.report.figures.agreement import MEASURES
 from editloupe.evals.report.report_figures import build_figures
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
-from editloupe.evals.stats.bootstrap import Estimate, Resampling, missing_estimate
+from editloupe.evals.stats.intervals import Estimate, missing_estimate
 from editloupe.evals.stats.scores.distribution import compute_area_trend, count_answers
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
 from tests.evals.sample_runs import IF, LABELS, VC, Line, make_run
-
-QUICK = Resampling(100)
 
 
 def texts(figure: Figure) -> list[str]:
@@ -42,19 +40,19 @@ def run(tmp_path: Path) -> Path:
 def test_scores_per_type_stand_in_the_order_of_the_table_with_the_overall_last(tmp_path: Path) -> None:
     lines = [Line(f"e{n}", 1 + n % 4, 2 + n % 3, type=("Change Color", "Change OCR")[n % 2]) for n in range(16)]
     run = make_run(tmp_path / "run", lines)
-    axes = figures.score_per_type({"run": compute_scores(run, resampling=QUICK)}, {IF: "Instruction Following"}).axes[0]
+    axes = figures.score_per_type({"run": compute_scores(run)}, {IF: "Instruction Following"}).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Change Color", "Change OCR", "overall"]
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["Instruction Following", VC, "score"]
     values = axes.containers[2].lines[0].get_xdata()
-    found = compute_scores(run, resampling=QUICK)
+    found = compute_scores(run)
     expected = [found.by_type["Change Color"].value, found.by_type["Change OCR"].value, found.overall.value]
     assert np.asarray(values) == pytest.approx(expected)
 
 
 def test_several_runs_are_told_apart_by_colour_and_by_mark(run: Path) -> None:
-    found = compute_scores(run, resampling=QUICK)
+    found = compute_scores(run)
     axes = figures.score_per_type({"one": found, "two": found}).axes[0]
     lines = [container.lines[0] for container in axes.containers]
     assert len({line.get_color() for line in lines}) == 2
@@ -225,14 +223,14 @@ def test_the_leaderboard_has_the_best_on_top() -> None:
 
 def test_a_name_with_dollars_is_no_formula_and_settings_of_the_user_stay(run: Path) -> None:
     before = dict(matplotlib.rcParams)
-    figure = figures.leaderboard(compute_scores(run, resampling=QUICK).by["model"])
+    figure = figures.leaderboard(compute_scores(run).by["model"])
     assert figures.as_png(figure).startswith(b"\x89PNG")
     assert dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.long
 def test_the_same_figure_is_the_same_file_and_pdf_and_png_can_be_saved(run: Path, tmp_path: Path) -> None:
-    found = compute_scores(run, resampling=QUICK)
+    found = compute_scores(run)
     one, two = (figures.as_svg(figures.score_per_type({"run": found})) for _ in range(2))
     assert one == two
     assert (
@@ -255,7 +253,7 @@ def test_a_report_of_several_models_draws_them_side_by_side_and_one_of_one_does_
             for n in range(12)
         ]
 
-    several = build_report(make_run(tmp_path / "several", lines("a", "b")), how=QUICK)
+    several = build_report(make_run(tmp_path / "several", lines("a", "b")))
     drawn = build_figures(several)
     assert {"types_by_model", f"target_sizes_{IF}", f"target_sizes_{VC}", "models"} <= set(drawn)
     assert not {"score_by_area", "score_per_type"} & set(drawn), "two models are never one cloud of points"
@@ -264,7 +262,7 @@ def test_a_report_of_several_models_draws_them_side_by_side_and_one_of_one_does_
     color = several.parts["b"].by_type["Change Color"].criteria[IF].value
     assert color is not None
     assert f"{color:.1f}" in [text.get_text() for text in shown[0].texts]
-    one = build_figures(build_report(make_run(tmp_path / "one", lines("a")), how=QUICK))
+    one = build_figures(build_report(make_run(tmp_path / "one", lines("a"))))
     assert {"score_by_area", "score_per_type", f"target_sizes_{IF}"} <= set(one)
     assert "types_by_model" not in one
 
@@ -274,7 +272,7 @@ def test_a_leaderboard_of_judges_draws_their_agreement_in_one_figure(tmp_path: P
         return [Line(f"e{n}", 1 + (n + shift * (n % 3 == 0)) % 4, 4, human={IF: LABELS[IF][n % 4]}) for n in range(12)]
 
     runs = {mode: make_run(tmp_path / mode, labelled(shift), mode=mode) for mode, shift in (("tools", 0), ("plain", 2))}
-    board = build_leaderboard([build_report(run, how=QUICK) for run in runs.values()])
+    board = build_leaderboard([build_report(run) for run in runs.values()])
     axes = build_figures(board)["agreement_by_run"]().axes
     assert [label.get_text() for label in axes[0].get_yticklabels()] == [
         "openai:gpt-5.1, tools",

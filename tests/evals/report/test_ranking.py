@@ -6,13 +6,11 @@ from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.report import Leaderboard, Report, build_leaderboard, build_report
 from editloupe.evals.report.report_blocks import build_blocks
 from editloupe.evals.report.text_renderer import as_markdown, as_text
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.tables import PrintedTable
 from tests.evals.model_runs import Scores, model_run
 from tests.evals.sample_runs import IF, Line, make_run
 
-QUICK = Resampling(100)
 EDITORS: dict[str | None, list[Scores | None]] = {"good": [(4, 4)] * 12, "fair": [(2, 4)] * 12, "blur": [(1, 4)] * 12}
 
 
@@ -22,11 +20,11 @@ def grid_of(found: Report | Leaderboard, head: str) -> PrintedTable:
 
 def board_of(*runs: Path) -> Leaderboard:
     tables = [read_run_table(run) for run in runs]
-    return build_leaderboard([build_report(table, how=QUICK) for table in tables], tables)
+    return build_leaderboard([build_report(table) for table in tables], tables)
 
 
 def test_a_best_model_is_named_where_the_tests_say_so(tmp_path: Path) -> None:
-    report = build_report(model_run(tmp_path / "run", EDITORS), how=QUICK)
+    report = build_report(model_run(tmp_path / "run", EDITORS))
     assert "Best of 3 editing models: good with 100.0, better than each of the others" in report.answer
     assert "Not clearly better than an unedited source, which scores 50.0: blur." in report.answer
 
@@ -34,13 +32,13 @@ def test_a_best_model_is_named_where_the_tests_say_so(tmp_path: Path) -> None:
 def test_models_that_cannot_be_told_apart_have_no_best(tmp_path: Path) -> None:
     mixed: list[Scores | None] = [(1 + n % 4, 4) for n in range(12)]
     given = {"x": mixed, "y": mixed[1:] + mixed[:1]}
-    report = build_report(model_run(tmp_path / "run", {**given, "z": [(4, 4), *mixed[1:]]}), how=QUICK)
+    report = build_report(model_run(tmp_path / "run", {**given, "z": [(4, 4), *mixed[1:]]}))
     assert "No best of 3 editing models: z scores highest" in report.answer
     assert "cannot be told apart from" in report.answer
 
 
 def test_the_reference_is_the_last_line_under_the_models_and_has_no_rank(tmp_path: Path) -> None:
-    report = build_report(model_run(tmp_path / "run", EDITORS), how=QUICK)
+    report = build_report(model_run(tmp_path / "run", EDITORS))
     shown = grid_of(report, "model")
     place = {name: number for number, name in enumerate(shown.columns)}
     assert [row[0] for row in shown.rows] == ["good", "fair", "blur", "(nothing edited: reference)"]
@@ -52,7 +50,7 @@ def test_the_reference_is_the_last_line_under_the_models_and_has_no_rank(tmp_pat
 
 
 def test_a_mean_that_unedited_outputs_carry_is_noted(tmp_path: Path) -> None:
-    report = build_report(model_run(tmp_path / "run", EDITORS, {"blur": range(5)}), how=QUICK)
+    report = build_report(model_run(tmp_path / "run", EDITORS, {"blur": range(5)}))
     (note,) = [note for note in report.notes if "outputs are unedited" in note]
     assert note.startswith(
         "blur: 12 of 12 outputs are unedited or judged as if they were (5 are the source itself, 7 more"
@@ -61,9 +59,9 @@ def test_a_mean_that_unedited_outputs_carry_is_noted(tmp_path: Path) -> None:
 
 
 def test_a_single_model_is_held_against_the_reference_too(tmp_path: Path) -> None:
-    poor = build_report(model_run(tmp_path / "poor", {"poor": [(2, 1)] * 12}), how=QUICK)
+    poor = build_report(model_run(tmp_path / "poor", {"poor": [(2, 1)] * 12}))
     assert poor.answer.endswith("That is not clearly better than an unedited source, which scores 50.0.")
-    good = build_report(model_run(tmp_path / "good", {"good": [(4, 4)] * 12}), how=QUICK)
+    good = build_report(model_run(tmp_path / "good", {"good": [(4, 4)] * 12}))
     assert "unedited" not in good.answer
     assert any("Every source handed in unedited would score 50.0" in note for note in good.notes)
 
@@ -71,8 +69,8 @@ def test_a_single_model_is_held_against_the_reference_too(tmp_path: Path) -> Non
 @pytest.mark.long
 def test_a_judged_reference_is_no_part_of_any_mean(tmp_path: Path) -> None:
     given = {**EDITORS, NOTHING_EDITED: [(1, 3)] * 12}
-    with_it = build_report(model_run(tmp_path / "a", given, {NOTHING_EDITED: range(12)}), how=QUICK)
-    without = build_report(model_run(tmp_path / "b", EDITORS), how=QUICK)
+    with_it = build_report(model_run(tmp_path / "a", given, {NOTHING_EDITED: range(12)}))
+    without = build_report(model_run(tmp_path / "b", EDITORS))
     assert with_it.overall.value == without.overall.value
     assert list(with_it.by["model"]) == list(without.by["model"])
     assert with_it.rankings[0].reference.overall.value == pytest.approx(100 / 3)
@@ -81,7 +79,7 @@ def test_a_judged_reference_is_no_part_of_any_mean(tmp_path: Path) -> None:
 
 def test_models_with_other_cases_are_said_to_have_them(tmp_path: Path) -> None:
     given = {"good": EDITORS["good"], "fair": [*[(2, 4)] * 8, *[None] * 4]}
-    report = build_report(model_run(tmp_path / "run", given), how=QUICK)  # type: ignore[arg-type]
+    report = build_report(model_run(tmp_path / "run", given))  # type: ignore[arg-type]
     assert any("do not have the same cases (good 12, fair 8)" in note for note in report.notes)
 
 
@@ -123,7 +121,7 @@ def test_runs_on_other_edits_are_ranked_by_their_intervals_alone(tmp_path: Path)
 
 
 def test_the_reference_is_in_every_form_of_the_report(tmp_path: Path) -> None:
-    report = build_report(model_run(tmp_path / "run", EDITORS), how=QUICK)
+    report = build_report(model_run(tmp_path / "run", EDITORS))
     assert "reference)" in as_text(build_blocks(report))
     assert "nothing edited: reference" in as_markdown(build_blocks(report))
     assert report.model_dump(mode="json")["rankings"][0]["reference"]["criteria"][IF]["value"] == 0

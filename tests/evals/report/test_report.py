@@ -14,7 +14,6 @@ from editloupe.evals.report.report_blocks import build_blocks
 from editloupe.evals.report.report_figures import build_figures
 from editloupe.evals.report.text_renderer import as_markdown, as_text
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.judge import Judge
 from editloupe.rubrics.tables import PrintedTable
@@ -22,7 +21,6 @@ from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 from tests.evals.samples import judgement
 
-QUICK = Resampling(100)
 HOSTILE = "<script>alert(1)</script> | *bold* [x](javascript:1) \x1b[31m \u202e"
 
 
@@ -50,7 +48,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def report(run: Path) -> Report:
-    return build_report(run, how=QUICK)
+    return build_report(run)
 
 
 def page(report: Report) -> str:
@@ -130,7 +128,7 @@ def test_hostile_texts_stay_texts_everywhere(tmp_path: Path) -> None:
         for n in range(4)
     ]
     bad = [Line(**{**vars(line), "human": {IF: "4"}}) for line in bad]
-    report = build_report(make_run(tmp_path / "run", bad), how=QUICK)
+    report = build_report(make_run(tmp_path / "run", bad))
     text = page(report)
     assert "<script>alert" not in text
     assert "&lt;script&gt;" in text
@@ -191,7 +189,7 @@ def test_the_page_holds_the_trace_of_an_edit_with_its_pictures(tmp_path: Path) -
     whole, album = judgement(tmp_path, thought="I look <closely>.")
     with Run.write(tmp_path / "run") as opened:
         opened.save(whole, album=album)
-    report = build_report(tmp_path / "run", how=QUICK)
+    report = build_report(tmp_path / "run")
     (cases,) = [block for block in build_blocks(report) if isinstance(block, Cases)]
     assert [(item.criterion, item.kind) for item in cases.items] == [(VC, "unjudged")]
     shown = cases.items[0].model_copy(update={"criterion": IF, "label": "Wrong Action"})
@@ -203,29 +201,29 @@ def test_the_page_holds_the_trace_of_an_edit_with_its_pictures(tmp_path: Path) -
 
 @pytest.mark.long
 def test_a_run_without_pictures_says_so_instead_of_failing(tmp_path: Path) -> None:
-    report = build_report(make_run(tmp_path / "run", lines()), how=QUICK)
+    report = build_report(make_run(tmp_path / "run", lines()))
     assert "The run did not keep the pictures of this edit." in page(report)
 
 
 @pytest.mark.long
 def test_every_report_of_the_rules_says_what_it_is(tmp_path: Path) -> None:
-    report = build_report(make_run(tmp_path / "run", lines(), judge="rules"), how=QUICK)
+    report = build_report(make_run(tmp_path / "run", lines(), judge="rules"))
     for text in (as_text(build_blocks(report)), as_markdown(build_blocks(report)), page(report), report.methods):
         assert "rule-based baseline" in " ".join(text.split())
-    other = build_report(make_run(tmp_path / "other", lines()), how=QUICK)
+    other = build_report(make_run(tmp_path / "other", lines()))
     assert "rule-based" not in as_text(build_blocks(other))
 
 
 @pytest.mark.long
 def test_the_pessimistic_bound_is_never_silent(run: Path) -> None:
-    text = as_text(build_blocks(build_report(run, unjudged="worst", how=QUICK)))
+    text = as_text(build_blocks(build_report(run, unjudged="worst")))
     assert "2 scores (at least: what is unjudged counts as the worst)" in " ".join(text.split())
     assert "Pessimistic bound: each of the 1 unjudged verdicts counts as the worst answer." in text
     assert "counts as the worst answer (a pessimistic bound)" in " ".join(text.split())
 
 
 def test_without_human_labels_the_report_says_that_nothing_is_known_about_trust(tmp_path: Path) -> None:
-    report = build_report(make_run(tmp_path / "run", [Line("a"), Line("b", 2)]), how=QUICK)
+    report = build_report(make_run(tmp_path / "run", [Line("a"), Line("b", 2)]))
     assert report.agreement is None
     assert any(sentence.startswith("No human labels") for sentence in report.certainty)
 
@@ -237,7 +235,7 @@ def test_the_methods_are_read_from_the_run(tmp_path: Path) -> None:
     described["settings"] = {**described["settings"], "max_turns": 5, "temperature": 0.3}
     described["profile"] = {**described["profile"], "provider": "openai"}
     run = make_run(tmp_path / "run", lines(), mode="oracle", description=described)
-    text = build_report(run, how=Resampling(100, seed=9)).methods
+    text = build_report(run).methods
     for part in (
         "12 edits on Instruction Following and Visual Consistency",
         f"EditLoupe {described['versions']['editloupe']}",
@@ -247,8 +245,7 @@ def test_the_methods_are_read_from_the_run(tmp_path: Path) -> None:
         "temperature 0.3",
         "served from http://127.0.0.1:8000/v1",
         "Of 24 verdicts, 23 (95.8 %) were given; 1 ended unjudged (1 unreadable answer) and is left out of every score.",
-        "95 % percentile bootstrap intervals over 100 resamples of edits",
-        "seed 9",
+        "95 % t intervals of means within instruction types, with standard errors by source image",
         "11 edits labelled by 2 annotators",
     ):
         assert part in text, part
@@ -263,7 +260,7 @@ def test_settings_that_were_not_recorded_are_not_made_up(report: Report) -> None
 def test_several_runs_are_ranked_with_their_reports(tmp_path: Path) -> None:
     good = make_run(tmp_path / "good", [Line(f"e{n}", 4, 3 + n % 2, model="m") for n in range(8)])
     poor = make_run(tmp_path / "poor", [Line(f"e{n}", 1, 1 + n % 2, model="m") for n in range(8)])
-    board = build_leaderboard([build_report(run, how=QUICK) for run in (poor, good)])
+    board = build_leaderboard([build_report(run) for run in (poor, good)])
     assert [(entry.rank, entry.run) for entry in board.leaderboard] == [(1, "good"), (2, "poor")]
     assert board.answer.startswith("good leads with ")
     assert "ahead of poor" in board.answer
@@ -285,7 +282,7 @@ def test_overlapping_intervals_do_not_settle_an_order(tmp_path: Path) -> None:
         make_run(tmp_path / name, [Line(f"e{n}", 1 + (n + shift) % 4, 4) for n in range(9)])
         for shift, name in enumerate(("one", "two"))
     ]
-    board = build_leaderboard([build_report(run, how=QUICK) for run in runs])
+    board = build_leaderboard([build_report(run) for run in runs])
     assert "the order among them is not settled" in board.answer
 
 
@@ -293,7 +290,7 @@ def test_overlapping_intervals_do_not_settle_an_order(tmp_path: Path) -> None:
 def test_runs_of_different_judges_are_not_read_as_a_ranking_of_editors(tmp_path: Path) -> None:
     a = make_run(tmp_path / "a", lines())
     b = make_run(tmp_path / "b", lines(), judge="rules")
-    board = build_leaderboard([build_report(run, how=QUICK) for run in (a, b)])
+    board = build_leaderboard([build_report(run) for run in (a, b)])
     assert "says nothing about editing models" in board.answer
     assert any("rule-based baseline" in note for note in board.notes)
 
@@ -301,17 +298,17 @@ def test_runs_of_different_judges_are_not_read_as_a_ranking_of_editors(tmp_path:
 @pytest.mark.long
 def test_runs_of_the_same_name_go_by_their_folders(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / name / "run", lines()) for name in ("a", "b")]
-    board = build_leaderboard([build_report(run, how=QUICK) for run in runs])
+    board = build_leaderboard([build_report(run) for run in runs])
     assert {entry.run for entry in board.leaderboard} == {f"{run} · {model}" for run in runs for model in "xy"}
 
 
 def test_of_two_judges_in_one_run_the_newest_is_shown_or_a_chosen_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", lines(4))
     make_run(run, [Line("late", 2, 2)], judge="rules", mode="plain")
-    report = build_report(read_run_table(run, configuration="rules"), how=QUICK)
+    report = build_report(read_run_table(run, configuration="rules"))
     assert (report.judge, report.mode, report.coverage.units) == ("rules", "plain", 2)
     assert not any("several ways" in note for note in report.notes)
-    newest = build_report(run, how=QUICK)
+    newest = build_report(run)
     assert any("judged in several ways; this is the newest, " in note for note in newest.notes)
     with pytest.raises(UserError, match=r'has no configuration "other"; it has: .*rules/plain'):
         read_run_table(run, configuration="other")

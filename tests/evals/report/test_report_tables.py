@@ -12,7 +12,6 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.report.build import build_report
-from editloupe.evals.stats.bootstrap import Resampling
 from tests.evals.sample_runs import Line, make_run
 
 TABLE_1 = "DLEBench, Table 1: final scores"
@@ -31,7 +30,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert command(["report", *arguments, "--resamples", "100"]) == 0
+    assert command(["report", *arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -65,7 +64,7 @@ def test_csv_and_latex_hold_the_same_tables(run: Path, capsys: pytest.CaptureFix
     title, _, text = first.partition("\n")
     assert title == f"# {TABLE_1}"
     assert [row["Average"] for row in csv.DictReader(io.StringIO(text))] == ["100.0", "0.0"]
-    assert command(["report", str(run), "--out", str(tmp_path / "t.tex"), "--resamples", "100"]) == 0
+    assert command(["report", str(run), "--out", str(tmp_path / "t.tex")]) == 0
     latex = (tmp_path / "t.tex").read_text("utf-8")
     assert latex.count(r"\toprule") == latex.count(r"\begin{table}") == 3
     assert r"a\_1 & -- & 100.00 & 100.00" in latex
@@ -150,8 +149,7 @@ def test_the_same_grouping_twice_is_one_table(run: Path, capsys: pytest.CaptureF
 
 
 def test_without_tables_everything_else_of_a_report_is_the_same(run: Path) -> None:
-    how = Resampling(100)
-    whole, drawn = build_report(run, how=how), build_report(run, how=how, tables=False)
+    whole, drawn = build_report(run), build_report(run, tables=False)
     assert whole.tables
     assert drawn.tables == ()
     assert drawn == whole.model_copy(update={"tables": ()})

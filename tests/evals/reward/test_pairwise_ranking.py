@@ -13,7 +13,6 @@ import pytest
 from editloupe.cli.main import run
 from editloupe.evals.manifests import NOTHING_EDITED, with_untouched
 from editloupe.evals.reward.pairwise_ranking import build_model_pairs, rank_models
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_table import RunRow, read_run_table
 from editloupe.rubrics.wiseedit.scoring import DP, IF, KF, VQ
 from editloupe.types import Edit, UserError
@@ -23,8 +22,6 @@ from tests.evals.reward.samples import asked, fair, picture
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.stats.scores.paper_tables.judged_runs import edit, keep
 from tests.scripted import say
-
-FEW = Resampling(100)
 
 WISE = (IF, DP, VQ, KF)
 """The metrics of WiseEdit's Awareness."""
@@ -71,7 +68,7 @@ def strengths(ranking: Any) -> dict[str, float]:
 
 def test_the_higher_score_wins_and_equal_ones_tie(tmp_path: Path) -> None:
     """a wins twice and ties twice: 3 to 1."""
-    (ranking,) = rank_models([read_run_table(scored(tmp_path / "run", a="4433", b="1133"))], (), FEW)
+    (ranking,) = rank_models([read_run_table(scored(tmp_path / "run", a="4433", b="1133"))], ())
     best = ranking.models[0]
     assert (best.model, best.wins, best.losses, best.ties) == ("a", 2, 0, 2)
     assert strengths(ranking) == pytest.approx({"a": math.log(3) / 2, "b": -math.log(3) / 2})
@@ -80,15 +77,15 @@ def test_the_higher_score_wins_and_equal_ones_tie(tmp_path: Path) -> None:
 
 def test_a_criterion_of_its_own_can_be_ranked_by(tmp_path: Path) -> None:
     table = read_run_table(scored(tmp_path / "run", a="4441", b="1114"))
-    followed, consistent = rank_models([table], ("instruction_following", "visual_consistency"), FEW)
+    followed, consistent = rank_models([table], ("instruction_following", "visual_consistency"))
     assert strengths(followed) == pytest.approx({"a": math.log(3) / 2, "b": -math.log(3) / 2})
     assert strengths(consistent) == pytest.approx({"a": 0.0, "b": 0.0})
     with pytest.raises(UserError, match='"beauty" was not judged in this run; there are: overall, '):
-        rank_models([table], ("beauty",), FEW)
+        rank_models([table], ("beauty",))
 
 
 def test_an_output_without_a_score_is_left_out_and_that_is_said(tmp_path: Path) -> None:
-    (ranking,) = rank_models([read_run_table(scored(tmp_path / "run", a="44.", b="114"))], (), FEW)
+    (ranking,) = rank_models([read_run_table(scored(tmp_path / "run", a="44.", b="114"))], ())
     assert ranking.comparisons == 2
     assert "1 output has no score and is left out." in ranking.notes
 
@@ -98,22 +95,22 @@ def test_runs_of_one_model_each_are_ranked_together_by_their_names(tmp_path: Pat
         make_run(tmp_path / name, [Line(f"{n}", score, 4, source=f"s{n}") for n, score in enumerate(scores)])
         for name, scores in (("first", (4, 4, 1, 4)), ("second", (1, 1, 4, 1)))
     ]
-    (ranking,) = rank_models([read_run_table(folder) for folder in runs], (), FEW)
+    (ranking,) = rank_models([read_run_table(folder) for folder in runs], ())
     assert strengths(ranking) == pytest.approx({"first": math.log(3) / 2, "second": -math.log(3) / 2})
     other = make_run(tmp_path / "other", [Line("0", 4, 4, source="s0")], judge="rules")
     with pytest.raises(UserError, match="different judges or protocols"):
-        rank_models([read_run_table(runs[0]), read_run_table(other)], (), FEW)
+        rank_models([read_run_table(runs[0]), read_run_table(other)], ())
 
 
 def test_one_model_and_models_without_a_common_source_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="only one model here, a; a ranking needs at least two"):
-        rank_models([read_run_table(scored(tmp_path / "one", a="44"))], (), FEW)
+        rank_models([read_run_table(scored(tmp_path / "one", a="44"))], ())
     apart = make_run(
         tmp_path / "apart",
         [Line("x", 4, 4, source="s1", model="a"), Line("y", 4, 4, source="s2", model="b")],
     )
     with pytest.raises(UserError, match="no two models have a judged output"):
-        rank_models([read_run_table(apart)], (), FEW)
+        rank_models([read_run_table(apart)], ())
 
 
 @pytest.mark.long
@@ -123,14 +120,14 @@ def test_two_outputs_at_once_are_asked_in_both_orders_and_ranked(
     """On IA: a beats b on three of four sources, b beats a on one."""
     manifest = outputs(tmp_path / "data", {"a": (220, 220, 220, 40), "b": (40, 40, 40, 220)})
     server, out = scripted(fair), tmp_path / "run"
-    asking = [*asked(server), "--out", str(out), "-q", "--json", "--resamples", "100"]
+    asking = [*asked(server), "--out", str(out), "-q", "--json"]
     assert run(["reward", str(manifest), "--pairwise", "--dimension", "IA", *asking]) == 0
     (ranking,) = json.loads(capsys.readouterr().out)["rankings"]
     assert ranking["dimension"] == "IA"
     assert [(one["model"], one["wins"], one["losses"]) for one in ranking["models"]] == [("a", 3, 1), ("b", 1, 3)]
     assert ranking["models"][0]["strength"]["value"] == pytest.approx(math.log(3) / 2)
     assert server.served == 4 * 2
-    assert run(["reward", str(out), "--pairwise", "--resamples", "100"]) == 0
+    assert run(["reward", str(out), "--pairwise"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("IA: Bradley–Terry strengths from 4 comparisons on 4 source pictures")
     assert "overall: Bradley–Terry" in told
@@ -151,7 +148,7 @@ def test_a_run_is_ranked_by_a_dimension_of_the_protocol_for_pairs(
     judging = [*asked(scripted(fair)), "--protocol", "editreward-compass", "--out", str(out), "-q"]
     assert run(["batch", str(manifest), *judging]) == 0
     capsys.readouterr()
-    assert run(["reward", str(out), "--pairwise", "--dimension", "VC", "--json", "--resamples", "100"]) == 0
+    assert run(["reward", str(out), "--pairwise", "--dimension", "VC", "--json"]) == 0
     (ranking,) = json.loads(capsys.readouterr().out)["rankings"]
     assert (ranking["dimension"], ranking["comparisons"], ranking["models"][0]["wins"]) == ("VC", 3, 2)
     assert ranking["models"][0]["strength"]["value"] == pytest.approx(math.log(2) / 2)
@@ -164,7 +161,7 @@ def test_orders_that_contradict_each_other_are_a_tie(
     manifest = outputs(tmp_path / "data", {"a": (220, 220), "b": (40, 40)})
     server = scripted(lambda request: say('{"reason": "the first", "better": "A"}'))
     command = ["reward", str(manifest), "--pairwise", "--dimension", "VQ", *asked(server), "-q", "--json"]
-    assert run([*command, "--resamples", "100"]) == 0
+    assert run([*command]) == 0
     (ranking,) = json.loads(capsys.readouterr().out)["rankings"]
     assert [(one["rank"], one["ties"], one["strength"]["value"]) for one in ranking["models"]] == [(1, 2, 0), (1, 2, 0)]
 
@@ -227,5 +224,5 @@ def test_languages_that_a_paper_keeps_apart_are_ranked_apart(tmp_path: Path) -> 
         for n in range(3)
         for model in ("a", "b")
     ]
-    rankings = rank_models([read_run_table(keep(tmp_path / "run", "wiseedit", lines))], (), FEW)
+    rankings = rank_models([read_run_table(keep(tmp_path / "run", "wiseedit", lines))], ())
     assert {one.dimension: one.models[0].model for one in rankings} == {"overall · en": "a", "overall · cn": "b"}

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.servers.studio.annotation import label_file as labels
 from editloupe.servers.studio.annotation.label_file import LabelFile
 from editloupe.servers.studio.annotation.label_form import find_rubric, list_choices
@@ -113,9 +112,9 @@ def test_agree_reads_what_the_page_wrote(studio: OpenStudio, tmp_path: Path) -> 
         client.post("/runs/run/labels", json={"annotator": name, "edit": "edit-00000", "boxes": [[1, 2, 30, 40]]})
     client.post("/runs/run/labels", json={"annotator": "ben", "undo": True})
     client.post("/runs/run/labels", json={"annotator": "ben", "undo": True})
-    found = measure_agreement(run, resampling=Resampling(100, 0))
+    found = measure_agreement(run)
     assert dict(found.annotators) == {"annotator 1": 3, "ana": 20, "ben": 19}
-    assert measure_agreement(run, run / "labels.jsonl", Resampling(100, 0)) == found
+    assert measure_agreement(run, run / "labels.jsonl") == found
     assert found.criteria[FOLLOWING].n == 11
     shown = client.get("/runs/run/annotators").text
     value = found.criteria[FOLLOWING].krippendorff_alpha_annotators.value

@@ -13,7 +13,6 @@ from starlette.testclient import TestClient
 from editloupe.cli.main import run as editloupe
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.trust.label_queue import LabelQueue, QueuedEdit
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.registry import get_protocol
@@ -152,7 +151,7 @@ def test_a_manifest_nobody_judged_is_labelled_and_the_labels_fit_a_run_of_it(
         give(client, "new", annotator="ana", edit=name, criterion=criterion, label=LABELS[criterion][1])
     labels = tmp_path / "new.labels.jsonl"
     assert len(rows(labels)) == 2
-    assert measure_agreement(run, labels, Resampling(100, 0)).annotators["ana"] == 2
+    assert measure_agreement(run, labels).annotators["ana"] == 2
     assert editloupe(["label-queue", str(manifest), "--budget", "2"]) == 2
 
 
@@ -210,7 +209,7 @@ def test_skip_unsure_and_comment_are_rows_that_agree_passes_over(studio: OpenStu
     again = studio(runs=(run,))
     state = give(again, **first, skip=False)
     assert (state["unsure"], state["comment"], state["skipped"]) == ([FOLLOWING], "The mask is odd.", False)
-    found = measure_agreement(run, resampling=Resampling(100, 0))
+    found = measure_agreement(run)
     assert found.annotators["ana"] == 1
     assert not found.notes or all("ana" not in note for note in found.notes)
     for row in rows(run / "labels.jsonl"):
@@ -243,7 +242,7 @@ def test_an_adjudicated_label_counts_alone_and_the_others_stay(studio: OpenStudi
         assert state["verdicts"] == ""
     assert rows(run / "labels.jsonl")[-1]["adjudicated"] is True
     assert "all were adjudicated" in client.get("/runs/run/annotators").text
-    found = measure_agreement(run, resampling=Resampling(100, 0))
+    found = measure_agreement(run)
     assert "cem" not in found.annotators
     assert found.annotators["ana"] == 4
     assert any("2 labels were adjudicated and count alone" in note for note in found.notes)

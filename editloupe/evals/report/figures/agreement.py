@@ -22,7 +22,7 @@ from editloupe.evals.report.figures.style import (
     use_style,
 )
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
-from editloupe.evals.stats.bootstrap import Estimate
+from editloupe.evals.stats.intervals import Estimate
 
 
 def confusion_matrix(matrices: Mapping[str, Confusion], rows: str = "people", columns: str = "judge") -> Figure:

@@ -22,7 +22,7 @@ from editloupe.evals.report.figures.style import (
     shorten_names,
     use_style,
 )
-from editloupe.evals.stats.bootstrap import Estimate
+from editloupe.evals.stats.intervals import Estimate
 from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
 from editloupe.evals.stats.scores.run_scores import Scores, SliceScores
 from editloupe.types import UNJUDGED

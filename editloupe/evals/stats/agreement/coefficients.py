@@ -1,30 +1,32 @@
-"""Coefficients of agreement between two sets of scores and among raters, with their bootstrap samples.
+"""Coefficients of agreement between two sets of scores and among raters, and their intervals.
 
-The functions that end in `_samples` take counts (resamples × items: how often each item was drawn) and return one value
-per resample. Tests compare κ and α with scikit-learn and krippendorff.
+The functions that end in `_samples` take counts (samples × items: how often a sample has each item) and return one value per
+sample; the jackknife leaves items out. Tests compare κ and α with scikit-learn and krippendorff.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import (
+from editloupe.evals.stats.intervals import (
+    LEVEL,
     Bools,
-    Clusters,
     Estimate,
     Floats,
     Ints,
-    Resampling,
-    bootstrap_statistics,
-    build_clusterings,
+    Jackknife,
+    Shape,
+    Spread,
     build_estimate,
     find_distinct_rows,
     finite_or_none,
+    fisher_z,
 )
 
 MIN_EDITS = 3
@@ -35,7 +37,16 @@ NO_SHARED_EDITS = "no edit has both a verdict and a human label"
 MeasureResult = tuple[float | None, str | None]
 """A value, or None and the reason."""
 MEASURES = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic")
-HIGHER_IS_BETTER: Mapping[str, bool] = {name: name != "mae" for name in MEASURES}
+PRIMARY = "spearman"
+"""The measure that decides which of two judges agrees more with people."""
+SHAPES: Mapping[str, Shape] = {
+    "spearman": "correlation",
+    "pearson": "correlation",
+    "mae": "mean",
+    "accuracy": "share",
+    "kappa": "correlation",
+    "kappa_quadratic": "correlation",
+}
 TITLES: Mapping[str, str] = {
     "spearman": "Spearman ρ",
     "pearson": "Pearson r",
@@ -85,7 +96,7 @@ class MatchedScores:
         raise ValueError(f"no measure {measure}")
 
     def samples(self, measure: str, counts: Floats) -> Floats:
-        """Return a measure in every resample, from the number of times each item was drawn."""
+        """Return a measure in every sample, from the number of times it has each item."""
         match measure:
             case "spearman":
                 return spearman_samples(counts, self.x, self.y)
@@ -106,19 +117,33 @@ class MatchedScores:
         """Items × everything a measure depends on."""
         return np.column_stack([self.x, self.y, self.x_label, self.y_label])
 
-    def estimates(self, ways: tuple[Clusters, ...], resampling: Resampling) -> dict[str, Estimate]:
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The lowest and the highest absolute difference that an item may have."""
+        span = float(np.ptp(self.values)) if len(self.values) else 0.0
+        return (0.0, span) if span else (-math.inf, math.inf)
+
+    def spread(self, measure: str, jackknife: Jackknife) -> Spread:
+        """Return how far a measure varies, correlations on Fisher's z scale."""
+        if SHAPES[measure] != "correlation":
+            return jackknife.spread(partial(self.samples, measure), SHAPES[measure])
+        return jackknife.spread(lambda counts: np.asarray(fisher_z(self.samples(measure, counts))), SHAPES[measure])
+
+    def estimates(self, sources: Sequence[Hashable], level: float = LEVEL) -> dict[str, Estimate]:
         """Return every measure with its interval."""
-        values = {measure: self.value(measure) for measure in MEASURES}
-        defined = [measure for measure, (value, _) in values.items() if value is not None]
         kinds = find_distinct_rows(self.numbers)
-        few = self.at(kinds.first)
-        samples = bootstrap_statistics(
-            ways, resampling, {measure: partial(few.samples, measure) for measure in defined}, kinds
-        )
+        few, jackknife = self.at(kinds.first), Jackknife(kinds, sources)
         return {
-            measure: build_estimate(value, len(self), samples.get(measure, {}), resampling.level, why)
-            for measure, (value, why) in values.items()
+            measure: self.estimate(measure, None if value is None else few.spread(measure, jackknife), level)
+            for measure in MEASURES
+            for value, _ in (self.value(measure),)
         }
+
+    def estimate(self, measure: str, spread: Spread | None, level: float) -> Estimate:
+        """Return one measure with the interval of its spread."""
+        value, why = self.value(measure)
+        limits = self.limits if SHAPES[measure] == "mean" else (-math.inf, math.inf)
+        return build_estimate(value, len(self), spread, level, SHAPES[measure], limits, why)
 
 
 def pearson(x: Floats, y: Floats) -> MeasureResult:
@@ -175,17 +200,17 @@ def alpha(ratings: Floats) -> MeasureResult:
 
 
 def mae_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
-    """Return the mean absolute difference in every resample."""
+    """Return the mean absolute difference in every sample."""
     return _ratio(counts @ np.abs(x - y), counts.sum(1))
 
 
 def accuracy_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
-    """Return the share of equal labels in every resample."""
+    """Return the share of equal labels in every sample."""
     return _ratio(counts @ (x == y).astype(float), counts.sum(1))
 
 
 def pearson_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
-    """Return Pearson's r in every resample."""
+    """Return Pearson's r in every sample."""
     x, y = x - x.mean(), y - y.mean()
     n = counts.sum(1)
     mx, my = _ratio(counts @ x, n), _ratio(counts @ y, n)
@@ -195,7 +220,7 @@ def pearson_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
 
 
 def spearman_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
-    """Return Spearman's ρ in every resample, ranks taken within the resample."""
+    """Return Spearman's ρ in every sample, ranks taken within the sample."""
     a, b = _ranks(counts, x), _ranks(counts, y)
     n = counts.sum(1)
     ma, mb = _ratio((counts * a).sum(1), n), _ratio((counts * b).sum(1), n)
@@ -206,7 +231,7 @@ def spearman_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
 
 
 def kappa_samples(counts: Floats, x: Floats, y: Floats, values: Floats, weights: str | None = None) -> Floats:
-    """Return Cohen's κ in every resample."""
+    """Return Cohen's κ in every sample."""
     size = len(values)
     if size > MAX_LABEL_VALUES:
         return np.full(len(counts), np.nan)
@@ -219,7 +244,7 @@ def kappa_samples(counts: Floats, x: Floats, y: Floats, values: Floats, weights:
 
 
 def alpha_samples(counts: Floats, ratings: Floats) -> Floats:
-    """Return Krippendorff's ordinal α in every resample (NaN if the ratings take too many different values)."""
+    """Return Krippendorff's ordinal α in every sample (NaN if the ratings take too many different values)."""
     values = np.unique(ratings[np.isfinite(ratings)])
     if len(values) > MAX_LABEL_VALUES or not len(values):
         return np.full(len(counts), np.nan)
@@ -270,7 +295,7 @@ def _are(count: int) -> str:
 
 
 def _ranks(counts: Floats, x: Floats) -> Floats:
-    """Return resamples × items of mid-ranks within each resample."""
+    """Return samples × items of mid-ranks within each sample."""
     values, value_of_item = np.unique(x, return_inverse=True)
     totals = counts @ np.eye(len(values))[value_of_item]
     ranks = np.cumsum(totals, 1) - totals + (totals + 1) / 2
@@ -292,19 +317,17 @@ def find_label_values(*scores: Floats, scale: Sequence[float] = ()) -> Floats:
     return np.unique(np.concatenate([np.asarray(scale, np.float64), *(s[np.isfinite(s)].ravel() for s in scores)]))
 
 
-def estimate_alpha(ratings: Floats, sources: Sequence[str], resampling: Resampling) -> Estimate:
+def estimate_alpha(ratings: Floats, sources: Sequence[Hashable], level: float = LEVEL) -> Estimate:
     """Return Krippendorff's ordinal α of items × raters with its interval; n counts items with two ratings or more."""
     paired = np.isfinite(ratings).sum(1) >= 2
     value, why = alpha(drop_empty_raters(ratings))
-    samples: dict[str, tuple[int, Floats]] = {}
+    spread = None
     if value is not None:
-        ways = build_clusterings([source for source, here in zip(sources, paired, strict=True) if here])
         kinds = find_distinct_rows(ratings[paired])
         few = ratings[paired][kinds.first]
-        samples = bootstrap_statistics(ways, resampling, {"alpha": lambda counts: alpha_samples(counts, few)}, kinds)[
-            "alpha"
-        ]
-    return build_estimate(value, int(paired.sum()), samples, resampling.level, why)
+        jackknife = Jackknife(kinds, [source for source, here in zip(sources, paired, strict=True) if here])
+        spread = jackknife.spread(lambda counts: np.asarray(fisher_z(alpha_samples(counts, few))), "correlation")
+    return build_estimate(value, int(paired.sum()), spread, level, "correlation", why=why)
 
 
 def drop_empty_raters(ratings: Floats) -> Floats:

@@ -19,15 +19,15 @@ from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_lab
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement import coefficients as st
 from editloupe.evals.stats.agreement.coefficients import MEASURES, MatchedScores, drop_empty_raters, estimate_alpha
-from editloupe.evals.stats.bootstrap import (
+from editloupe.evals.stats.intervals import (
+    LEVEL,
     Bools,
     Estimate,
     Floats,
-    Resampling,
-    bootstrap_statistics,
-    build_clusterings,
+    Jackknife,
     build_estimate,
     find_distinct_rows,
+    fisher_z,
     missing_estimate,
 )
 from editloupe.evals.stats.scores.run_table import RunTable, find_warnings, read_run_table
@@ -171,7 +171,7 @@ class Agreement(Record):
                     for value, by_criterion in values.items()
                 ]
         return [
-            {**names, "measure": name, **getattr(measures, name).model_dump(exclude={"intervals"})}
+            {**names, "measure": name, **getattr(measures, name).model_dump()}
             for names, measures in groups
             for name in (*MEASURES, "mae_100", "krippendorff_alpha")
         ]
@@ -201,7 +201,7 @@ class Agreement(Record):
 def measure_agreement(
     run: Run | RunTable | str | Path,
     human: HumanLabels | LabelFiles = None,
-    resampling: Resampling | None = None,
+    level: float = LEVEL,
     protocol: str | None = None,
     configuration: str | None = None,
     by: Sequence[str] = (),
@@ -213,7 +213,7 @@ def measure_agreement(
     Args:
         run: The run, its folder, or its table.
         human: People's labels, or files of labels in addition to those of the manifest and the studio.
-        resampling: Settings of the bootstrap intervals.
+        level: Level of the intervals.
         protocol: The protocol, if the run holds several.
         configuration: The configuration (its name, judge or mode), if the run holds several.
         by: Fields of the manifest to group by; several joined by commas are grouped together. Several editing models are
@@ -222,7 +222,7 @@ def measure_agreement(
     Raises:
         UserError: A label cannot be read, or no edit has one of the fields.
     """
-    table, resampling = read_run_table(run, protocol, configuration), resampling or Resampling()
+    table = read_run_table(run, protocol, configuration)
     human_labels = load_human_labels(table, human)
     counts: dict[str, int] = dict.fromkeys(human_labels.annotators, 0)
     for labels in human_labels.given.values():
@@ -245,10 +245,8 @@ def measure_agreement(
         models=table.models,
         origin=human_labels.origin,
         annotators=counts,
-        criteria={
-            criterion: _measure_criterion(table, human_labels, criterion, resampling) for criterion in table.criteria
-        },
-        by={field: _measure_groups(table, human_labels, field, resampling) for field in fields},
+        criteria={criterion: _measure_criterion(table, human_labels, criterion, level) for criterion in table.criteria},
+        by={field: _measure_groups(table, human_labels, field, level) for field in fields},
         notes=(*notes, *human_labels.notes),
     )
 
@@ -271,9 +269,7 @@ class _CriterionScores(NamedTuple):
         )
 
 
-def _measure_groups(
-    table: RunTable, labels: HumanLabels, fields: str, resampling: Resampling
-) -> dict[str, dict[str, Measures]]:
+def _measure_groups(table: RunTable, labels: HumanLabels, fields: str, level: float) -> dict[str, dict[str, Measures]]:
     """Return every measure by the values of a field, or of several together, in the order in which they first occur."""
     names = [name.strip() for name in fields.split(",")]
     for name in names:
@@ -292,29 +288,27 @@ def _measure_groups(
         for value, positions in groups.items():
             members = np.zeros(len(table.rows), bool)
             members[positions] = True
-            measures[value][criterion] = _measure(scores, members, sources, scale, resampling)[0]
+            measures[value][criterion] = _measure(scores, members, sources, scale, level)[0]
     return measures
 
 
-def _measure_criterion(
-    table: RunTable, labels: HumanLabels, criterion: str, resampling: Resampling
-) -> CriterionAgreement:
+def _measure_criterion(table: RunTable, labels: HumanLabels, criterion: str, level: float) -> CriterionAgreement:
     scores = _CriterionScores.of(table, labels, criterion)
     kinds = [row.edit.instruction_type for row in table.rows]
     sources = [row.source for row in table.rows]
     scale = find_label_scale(table, criterion)
     everyone = np.ones(len(kinds), bool)
-    overall, pairs = _measure(scores, everyone, sources, scale, resampling)
+    overall, pairs = _measure(scores, everyone, sources, scale, level)
     types: dict[str, Bools] = {str(kind): np.array([k == kind for k in kinds]) for kind in _order_types(table, kinds)}
-    by_type = {name: _measure(scores, of, sources, scale, resampling)[0] for name, of in types.items()}
+    by_type = {name: _measure(scores, of, sources, scale, level)[0] for name, of in types.items()}
     names = table.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
     counted = len(pairs) > 0 and len(pairs.values) <= st.MAX_LABEL_VALUES
     counts = st.count_confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionAgreement(
         **dict(overall),
         confusion=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
-        ceiling=measure_ceiling(scores.ratings, sources, resampling),
-        people=measure_annotator_agreement(scores.ratings, labels.annotators, sources, types, resampling),
+        ceiling=measure_ceiling(scores.ratings, sources, level),
+        people=measure_annotator_agreement(scores.ratings, labels.annotators, sources, types, level),
         by_type=by_type,
     )
 
@@ -351,16 +345,15 @@ def _measure(
     members: Bools,
     sources: list[str],
     scale: tuple[float, ...],
-    resampling: Resampling,
+    level: float,
 ) -> tuple[Measures, MatchedScores]:
     judge, ratings, counting = scores
     pairs, both = match_scores(judge[members], counting[members], scale)
     here = [sources[position] for position in np.flatnonzero(members)]
-    ways = build_clusterings([source for source, paired in zip(here, both, strict=True) if paired])
     raters = np.concatenate([ratings[members], row_lower_medians(judge[members])[:, None]], 1)
-    among, with_judge = estimate_alpha(ratings[members], here, resampling), estimate_alpha(raters, here, resampling)
+    among, with_judge = estimate_alpha(ratings[members], here, level), estimate_alpha(raters, here, level)
     several = drop_empty_raters(ratings).shape[1] > 1
-    estimates = pairs.estimates(ways, resampling)
+    estimates = pairs.estimates(_select_sources(here, both), level)
     labelled = np.isfinite(counting[members]).any(1)
     return (
         Measures(
@@ -382,41 +375,40 @@ def _mae_100(mae: Estimate, scale: tuple[float, ...]) -> Estimate:
         return missing_estimate(mae.why or "the rubric's scale has no ends", mae.n)
     factor = 100 / (scale[-1] - scale[0])
     times = {name: None if (v := getattr(mae, name)) is None else v * factor for name in ("value", "low", "high")}
-    intervals = {name: (low * factor, high * factor) for name, (low, high) in mae.intervals.items()}
-    return mae.model_copy(update={**times, "intervals": intervals})
+    return mae.model_copy(update=times)
 
 
-def measure_ceiling(ratings: Floats, sources: list[str], resampling: Resampling) -> Ceiling | None:
+def measure_ceiling(ratings: Floats, sources: list[str], level: float) -> Ceiling | None:
     """Compare each annotator with the others in turn; None if no two annotators share an edit."""
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():
         return None
     shared_ratings = drop_empty_raters(ratings[shared])
-    ways = build_clusterings([source for source, here in zip(sources, shared, strict=True) if here])
     kinds = find_distinct_rows(shared_ratings)
     all_turns, few = _leave_each_out(shared_ratings), _leave_each_out(shared_ratings[kinds.first])
     n = int(np.any([items for items, _ in all_turns], axis=0).sum())
-    values = {measure: [pair.value(measure) for _, pair in all_turns] for measure in _CEILING_MEASURES}
-    defined = {measure: [v is not None for v, _ in estimates] for measure, estimates in values.items()}
-
-    def mean_of(measure: str, counts: Floats) -> Floats:
-        turns = [turn for turn, defined_values in zip(few, defined[measure], strict=True) if defined_values]
-        return np.asarray(np.mean([pair.samples(measure, counts[:, items]) for items, pair in turns], axis=0))
-
-    statistics = {measure: partial(mean_of, measure) for measure in _CEILING_MEASURES if any(defined[measure])}
-    samples = bootstrap_statistics(ways, resampling, statistics, kinds)
+    jackknife = Jackknife(kinds, _select_sources(sources, shared))
     estimates: dict[str, Estimate] = {}
-    for measure, results in values.items():
-        defined_values = [value for value, _ in results if value is not None]
-        why = None if defined_values else next((why for _, why in results if why), st.NO_SHARED_EDITS)
+    for measure in _CEILING_MEASURES:
+        results = [pair.value(measure) for _, pair in all_turns]
+        values = [value for value, _ in results if value is not None]
+        turns = [turn for turn, (value, _) in zip(few, results, strict=True) if value is not None]
+        shape = st.SHAPES[measure]
         estimates[measure] = build_estimate(
-            float(np.mean(defined_values)) if defined_values else None,
+            float(np.mean(values)) if values else None,
             n,
-            samples.get(measure, {}),
-            resampling.level,
-            why,
+            jackknife.spread(partial(_mean_of_turns, turns, measure), shape) if values else None,
+            level,
+            shape,
+            why=None if values else next((why for _, why in results if why), st.NO_SHARED_EDITS),
         )
     return Ceiling(annotators=shared_ratings.shape[1], **estimates)
+
+
+def _mean_of_turns(turns: Sequence[tuple[Bools, MatchedScores]], measure: str, counts: Floats) -> Floats:
+    """Return the mean of a measure over annotators in every sample, of correlations as Fisher's z."""
+    means = np.mean([pair.samples(measure, counts[:, items]) for items, pair in turns], axis=0)
+    return np.asarray(fisher_z(means) if st.SHAPES[measure] == "correlation" else means)
 
 
 def _leave_each_out(ratings: Floats) -> list[tuple[Bools, MatchedScores]]:
@@ -430,7 +422,7 @@ def _leave_each_out(ratings: Floats) -> list[tuple[Bools, MatchedScores]]:
 
 
 def measure_annotator_agreement(
-    ratings: Floats, names: Sequence[str], sources: Sequence[str], types: Mapping[str, Bools], resampling: Resampling
+    ratings: Floats, names: Sequence[str], sources: Sequence[str], types: Mapping[str, Bools], level: float
 ) -> AnnotatorAgreement | None:
     """Measure agreement among people. `ratings` are edits × raters, NaN if missing. None if no edit has two labels."""
     shared = np.isfinite(ratings).sum(1) >= 2
@@ -439,14 +431,14 @@ def measure_annotator_agreement(
     rater_pairs, left_out = _find_rater_pairs(ratings[shared])
     here = _select_sources(sources, shared)
     return AnnotatorAgreement(
-        **dict(_measure_raters(ratings[shared], here, resampling)),
+        **dict(_measure_raters(ratings[shared], here, level)),
         by_type={
-            name: _measure_raters(ratings[mask], _select_sources(sources, mask), resampling)
+            name: _measure_raters(ratings[mask], _select_sources(sources, mask), level)
             for name, members in types.items()
             if (mask := members & shared).any()
         },
         pairs=tuple(
-            RaterPair(names=(names[a], names[b]), **dict(_measure_raters(ratings[shared][:, [a, b]], here, resampling)))
+            RaterPair(names=(names[a], names[b]), **dict(_measure_raters(ratings[shared][:, [a, b]], here, level)))
             for a, b in rater_pairs
         ),
         pairs_left_out=left_out,
@@ -457,18 +449,18 @@ def _select_sources(sources: Sequence[str], members: Bools) -> list[str]:
     return [source for source, here in zip(sources, members, strict=True) if here]
 
 
-def _measure_raters(ratings: Floats, sources: Sequence[str], resampling: Resampling) -> RaterAgreement:
+def _measure_raters(ratings: Floats, sources: Sequence[str], level: float) -> RaterAgreement:
     shared = np.isfinite(ratings).sum(1) >= 2
     own = drop_empty_raters(ratings[shared])
     return RaterAgreement(
         raters=own.shape[1],
         n=int(shared.sum()),
-        krippendorff_alpha=estimate_alpha(ratings, sources, resampling),
-        exact=estimate_exact_share(ratings, sources, resampling),
+        krippendorff_alpha=estimate_alpha(ratings, sources, level),
+        exact=estimate_exact_share(ratings, sources, level),
     )
 
 
-def estimate_exact_share(ratings: Floats, sources: Sequence[str], resampling: Resampling) -> Estimate:
+def estimate_exact_share(ratings: Floats, sources: Sequence[str], level: float) -> Estimate:
     """Return the share of equal labels among all pairs of labels of one edit, with its interval.
 
     An edit with three labels has three pairs, and counts three times as much as one with two.
@@ -476,17 +468,14 @@ def estimate_exact_share(ratings: Floats, sources: Sequence[str], resampling: Re
     equal, pairs = _count_equal_labels(ratings)
     shared = pairs > 0
     if not shared.any():
-        return build_estimate(None, 0, {}, resampling.level, "no edit was rated by two")
+        return missing_estimate("no edit was rated by two")
     counts = np.column_stack([equal, pairs])[shared]
-    ways = build_clusterings(_select_sources(sources, shared))
     kinds = find_distinct_rows(counts)
     few = counts[kinds.first]
-
-    def share(drawn: Floats) -> Floats:
-        return np.asarray((drawn @ few[:, 0]) / (drawn @ few[:, 1]))
-
-    samples = bootstrap_statistics(ways, resampling, {"exact": share}, kinds)["exact"]
-    return build_estimate(float(equal.sum() / pairs.sum()), int(shared.sum()), samples, resampling.level)
+    spread = Jackknife(kinds, _select_sources(sources, shared)).spread(
+        lambda drawn: np.asarray((drawn @ few[:, 0]) / (drawn @ few[:, 1])), "share"
+    )
+    return build_estimate(float(equal.sum() / pairs.sum()), int(shared.sum()), spread, level, "share")
 
 
 def _count_equal_labels(ratings: Floats) -> tuple[Floats, Floats]:

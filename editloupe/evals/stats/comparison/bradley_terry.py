@@ -1,4 +1,4 @@
-"""Bradley–Terry strengths of models from pairwise judgements, with intervals by resampling source pictures."""
+"""Bradley–Terry strengths of models from pairwise judgements, with intervals by leaving out source pictures."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import (
-    Clusters,
+from editloupe.evals.stats.intervals import (
+    LEVEL,
     Estimate,
     Floats,
     Number,
-    Resampling,
+    Spread,
     build_estimate,
+    format_level,
     missing_estimate,
     number_keys,
-    percentile_interval,
 )
 from editloupe.types import Record
 
@@ -35,7 +35,7 @@ class PairwiseJudgement(NamedTuple):
     outcome: float
     """1 if the first is better, 0 if the second is, 0.5 for a tie."""
     source: Hashable
-    """The source picture; the judgements of one source are resampled together."""
+    """The source picture; the judgements of one source vary together."""
 
 
 class ModelStrength(Record):
@@ -63,7 +63,7 @@ class Ranking(Record):
     notes: tuple[str, ...] = ()
 
 
-def fit_bradley_terry(comparisons: Iterable[PairwiseJudgement], resampling: Resampling | None = None) -> Ranking:
+def fit_bradley_terry(comparisons: Iterable[PairwiseJudgement], level: float = LEVEL) -> Ranking:
     """Rank models by pairwise judgements; a tie counts as half a win for both.
 
     Strengths are maximum-likelihood estimates. They are finite if every model is reached from every other by a chain of
@@ -72,9 +72,9 @@ def fit_bradley_terry(comparisons: Iterable[PairwiseJudgement], resampling: Resa
 
     Args:
         comparisons: The judgements.
-        resampling: Settings of the bootstrap intervals.
+        level: Level of the intervals.
     """
-    judgements, resampling = list(comparisons), resampling or Resampling()
+    judgements = list(comparisons)
     models = sorted({name for judgement in judgements for name in (judgement.first, judgement.second)})
     if not models:
         return Ranking(models=(), comparisons=0, sources=0, notes=("No two models were compared.",))
@@ -101,33 +101,45 @@ def fit_bradley_terry(comparisons: Iterable[PairwiseJudgement], resampling: Resa
         return _build_ranking(
             models, [missing_estimate(why)] * len(models), judgements, sources, (f"There is no ranking: {why}.",)
         )
-    samples, helped = _resample_strengths(wins_by_source.reshape(sources, -1), sources, point, resampling)
+    moves, shares = _leave_out_sources(
+        wins_by_source, wins + (IMAGINED_WINS * (1 - np.eye(len(models))) if imagined else 0), point
+    )
+    spreads = [Spread.of(moves[:, number], shares) for number in range(len(models))]
     strengths = [
-        build_estimate(
-            float(point[number]), int(counts[number]), {"source": (sources, samples[:, number])}, resampling.level
-        )
+        build_estimate(float(point[number]), int(counts[number]), spreads[number], level)
         for number in range(len(models))
     ]
-    notes = _build_notes(models, wins, point, samples, imagined, helped, sources, resampling)
+    order = sorted(range(len(models)), key=lambda number: -point[number])
+    notes = [_explain_imagined_ties(models, wins)] if imagined else []
+    if spreads[0].why:
+        notes.append(f"The strengths have {spreads[0].why}.")
+    for better, worse in itertools.pairwise(order):
+        p = Spread.of(moves[:, better] - moves[:, worse], shares).p_value(float(point[better] - point[worse]))
+        if p is None or p * (len(models) - 1) >= 1 - level:
+            notes.append(f"{models[better]} and {models[worse]} cannot be told apart at {format_level(level)}.")
     return _build_ranking(models, strengths, judgements, sources, notes)
 
 
-def _resample_strengths(
-    wins_by_source: Floats, sources: int, point: Floats, resampling: Resampling
-) -> tuple[Floats, int]:
-    """Return the strengths of every resample, and the number of resamples that needed imagined ties."""
-    size = len(point)
-    samples = np.full((resampling.resamples, size), np.nan)
-    helped = row = 0
-    if sources < 2:
-        return samples, 0
-    for counts in Clusters("source", np.arange(sources), np.zeros(sources, np.int64)).draws(resampling):
-        for matrix in (counts @ wins_by_source).reshape(-1, size, size):
-            strengths, imagined = _fit(matrix, point)
-            if strengths is not None:
-                samples[row] = strengths
-            helped, row = helped + imagined, row + 1
-    return samples, helped
+def _leave_out_sources(wins_by_source: Floats, wins: Floats, point: Floats) -> tuple[Floats, Floats]:
+    """Return sources × models, how far the strengths fall without each source picture, and each one's share of comparisons.
+
+    A step of Newton's method from the strengths of all comparisons towards those without the source picture.
+    """
+    chance = 1 / (1 + np.exp(point[None, :] - point[:, None]))
+
+    def curvature(compared: Floats) -> Floats:
+        weights = compared * chance * (1 - chance)
+        return np.asarray(np.eye(len(point)) * weights.sum(-1)[..., None] - weights)
+
+    compared = wins_by_source + wins_by_source.transpose(0, 2, 1)
+    slopes = (wins_by_source - compared * chance).sum(2)
+    left = curvature(wins + wins.T) - curvature(compared) + 1 / len(point)
+    values, vectors = np.linalg.eigh(left)
+    # Without some source picture the models may not be connected: then the strengths are not defined.
+    usable = values > 1e-9 * values.max()
+    inverse = np.where(usable, 1 / np.where(usable, values, 1), np.nan)
+    moves = np.einsum("cij,cj,ckj,ck->ci", vectors, inverse, vectors, slopes)
+    return moves, compared.sum((1, 2)) / compared.sum()
 
 
 def _fit(wins: Floats, begin: Floats | None) -> tuple[Floats | None, bool]:
@@ -188,36 +200,6 @@ def _build_ranking(
 
 def _value(strength: Estimate) -> float:
     return 0.0 if strength.value is None else strength.value
-
-
-def _build_notes(
-    models: Sequence[str],
-    wins: Floats,
-    point: Floats,
-    samples: Floats,
-    imagined: bool,
-    helped: int,
-    sources: int,
-    resampling: Resampling,
-) -> list[str]:
-    notes = []
-    if imagined:
-        notes.append(_explain_imagined_ties(models, wins))
-    elif helped:
-        notes.append(
-            f"In {helped} of {resampling.resamples} resamples the strengths were not finite, and one imagined tie between "
-            "every two models was added; the intervals hold these."
-        )
-    if sources < 2:
-        notes.append("There is only one source picture, so there are no intervals.")
-        return notes
-    order = sorted(range(len(models)), key=lambda number: -point[number])
-    for better, worse in itertools.pairwise(order):
-        ends = percentile_interval(samples[:, better] - samples[:, worse], resampling.level)
-        apart = ends is not None and ends[0] > 0
-        if not apart:
-            notes.append(f"{models[better]} and {models[worse]} cannot be told apart at {resampling.percent}.")
-    return notes
 
 
 def _explain_imagined_ties(models: Sequence[str], wins: Floats) -> str:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import floor, log2
 from operator import is_
 from typing import Any, Literal
 
@@ -18,28 +17,26 @@ import numpy as np
 from editloupe._util.tables import data_frame
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import NOTHING_EDITED
-from editloupe.evals.stats.bootstrap import (
+from editloupe.evals.stats.comparison.paired_differences import (
+    OVERALL,
+    CaseGrid,
+    PairedDifference,
+    compute_differences,
+)
+from editloupe.evals.stats.comparison.run_comparison import (
+    edited_picture_key,
+    find_better_side,
+    is_same_judge,
+    require_same_protocol,
+)
+from editloupe.evals.stats.intervals import (
+    LEVEL,
     Bools,
     Estimate,
     Floats,
     Ints,
     Number,
-    Resampling,
     finite_or_none,
-)
-from editloupe.evals.stats.comparison.paired_differences import (
-    OVERALL,
-    CaseGrid,
-    PairedDifference,
-    adjust_holm,
-    compute_differences,
-)
-from editloupe.evals.stats.comparison.run_comparison import (
-    RunSide,
-    edited_picture_key,
-    find_better_side,
-    is_same_judge,
-    require_same_protocol,
 )
 from editloupe.evals.stats.scores import unedited_baseline as ref
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, find_warnings
@@ -55,14 +52,11 @@ class ModelDifference(Record):
     a: Number | None
     b: Number | None
     difference: Estimate
+    """With an interval that is corrected for the number of pairs: all of them hold together at the level."""
     p: Number | None
-    """Two-sided sign-flip test, by edit and, if several edits share one, by source image; the larger p-value."""
-    p_holm: Number | None
-    """The same, corrected for all pairs by Holm's method."""
+    """Two-sided, by source picture, corrected for the number of pairs; below 1 − level exactly if the interval excludes 0."""
     better: str | None
-    """The better model, if p is below 1 − level and the interval excludes 0."""
-    better_holm: str | None
-    """The same by the corrected p."""
+    """The better model, if p is below 1 − level."""
 
 
 class ModelPair(Record):
@@ -160,8 +154,8 @@ class ModelComparison(Record):
 
 def compare_models_by_slice(
     tables: Sequence[RunTable],
-    resampling: Resampling | None = None,
-    intervals: bool = True,
+    level: float = LEVEL,
+    criteria: bool = True,
     least: int = 2,
     slices: Sequence[RunSlice] = (),
 ) -> tuple[ModelComparison, ...]:
@@ -169,23 +163,21 @@ def compare_models_by_slice(
 
     Args:
         tables: The runs.
-        resampling: Settings of the bootstrap intervals.
-        intervals: Whether to compute intervals; see `compare_models`.
+        level: Level of the intervals and of the tests.
+        criteria: Whether to compare every criterion; if False, only the overall score.
         least: Minimum number of models.
         slices: Slices of the runs that exist already; their score matrices are used again.
     """
     fields = find_shared_slice_fields(tables)
     if not fields:
-        return (compare_models(tables, resampling, intervals, least, {part.group[0]: part.matrix for part in slices}),)
+        return (compare_models(tables, level, criteria, least, {part.group[0]: part.matrix for part in slices}),)
     split = [group_rows(table.rows, fields) for table in tables]
     comparisons = []
     for part in dict.fromkeys(group for rows in split for group in rows):
         own = [table.with_rows(rows[part]) for table, rows in zip(tables, split, strict=True) if part in rows]
         if sum(len(split_off_reference(table)[0].models) for table in own) >= least:
             matrices = {slice_.group[0]: slice_.matrix for slice_ in slices if slice_.group[1:] == part}
-            comparisons.append(
-                compare_models(own, resampling, intervals, 1, matrices).model_copy(update={"part": part})
-            )
+            comparisons.append(compare_models(own, level, criteria, 1, matrices).model_copy(update={"part": part}))
     if not comparisons:
         raise UserError(f"{' and '.join(table.name for table in tables)} holds no two editing models to compare")
     return tuple(comparisons)
@@ -193,8 +185,8 @@ def compare_models_by_slice(
 
 def compare_models(
     tables: Sequence[RunTable],
-    resampling: Resampling | None = None,
-    intervals: bool = True,
+    level: float = LEVEL,
+    criteria: bool = True,
     least: int = 2,
     matrices: Mapping[str, ScoreMatrix] | None = None,
 ) -> ModelComparison:
@@ -202,15 +194,14 @@ def compare_models(
 
     Args:
         tables: The runs, judged by the same protocol.
-        resampling: Settings of the bootstrap intervals and of the tests.
-        intervals: Whether to compute intervals. Without them only the overall score is tested, which is fast.
+        level: Level of the intervals and of the tests, of all pairs together.
+        criteria: Whether to compare every criterion; if False, only the overall score.
         least: Minimum number of models.
         matrices: Score matrices by model, if they exist already.
 
     Raises:
         UserError: There are fewer than `least` models, or the protocols differ.
     """
-    resampling = resampling or Resampling()
     require_same_protocol(*tables)
     models = split_by_model(tables)
     judged_reference = models.pop(NOTHING_EDITED, None) if len(models) > 1 else None
@@ -224,18 +215,16 @@ def compare_models(
     )
     scored = {name: finite_or_none(pool.grid.point(pool.sides[name]).result.overall) for name in models}
     names = sorted(models, key=lambda name: -1.0 if (score := scored[name]) is None else score, reverse=True)
-    by_pair = compute_differences(pool.grid, pool.sides, list(combinations(names, 2)), resampling, intervals)
-    pairs = _build_model_pairs(pool, by_pair, resampling)
+    by_pair = compute_differences(pool.grid, pool.sides, list(combinations(names, 2)), level, criteria)
+    pairs = _build_model_pairs(pool, by_pair, level)
     by_words = ref.score_by_protocol(pool.grid, tables[0], pool.case_rows)
     if judged_reference is None:
         pool = pool.with_constant(NOTHING_EDITED, by_words)
     base = ref.build_reference(pool.grid, tables[0], pool.sides[NOTHING_EDITED], judged_reference is not None)
     against: tuple[ModelPair, ...] = ()
     if base.overall.value is not None:
-        tried = compute_differences(
-            pool.grid, pool.sides, [(name, NOTHING_EDITED) for name in names], resampling, intervals
-        )
-        against = _build_model_pairs(pool, tried, resampling)
+        tried = compute_differences(pool.grid, pool.sides, [(name, NOTHING_EDITED) for name in names], level, criteria)
+        against = _build_model_pairs(pool, tried, level)
     entries = _build_entries(pool, {name: scored[name] for name in names}, pairs, by_words)
     has = np.stack([pool.present(name) for name in names])
     return ModelComparison(
@@ -248,45 +237,35 @@ def compare_models(
         reference=base,
         pairs=pairs,
         against_reference=against,
-        level=resampling.level,
-        notes=tuple(_build_notes(tables, entries, pool, resampling)),
+        level=level,
+        notes=tuple(_build_notes(tables, entries, pool)),
     )
 
 
 def _build_model_pairs(
-    pool: AlignedCases, by_pair: Mapping[tuple[str, str], Mapping[str, PairedDifference]], resampling: Resampling
+    pool: AlignedCases, by_pair: Mapping[tuple[str, str], Mapping[str, PairedDifference]], level: float
 ) -> tuple[ModelPair, ...]:
     """Put the differences into records; every score is a family of tests of its own, corrected for its pairs."""
     names = list(dict.fromkeys(name for changes in by_pair.values() for name in changes))
-    corrected: dict[tuple[tuple[str, str], str], float] = {}
-    for name in names:
-        tested = [(pair, p) for pair, changes in by_pair.items() if (p := changes[name].p) is not None]
-        for (pair, _), value in zip(tested, adjust_holm([p for _, p in tested]), strict=True):
-            corrected[pair, name] = value
-    made = []
-    for pair, changes in by_pair.items():
-        records = {
-            name: _build_model_difference(pair, changes[name], corrected.get((pair, name)), resampling)
-            for name in names
-        }
-        made.append(_build_model_pair(pool, pair, records))
-    return tuple(made)
+    tests = {name: sum(changes[name].p is not None for changes in by_pair.values()) for name in names}
+    return tuple(
+        _build_model_pair(
+            pool,
+            pair,
+            {name: _build_model_difference(pair, changes[name].adjusted(level, tests[name]), level) for name in names},
+        )
+        for pair, changes in by_pair.items()
+    )
 
 
-def _build_model_difference(
-    pair: tuple[str, str], change: PairedDifference, p_holm: float | None, resampling: Resampling
-) -> ModelDifference:
-    def named(side: RunSide | None) -> str | None:
-        return None if side is None else pair[0] if side == "a" else pair[1]
-
+def _build_model_difference(pair: tuple[str, str], change: PairedDifference, level: float) -> ModelDifference:
+    side = find_better_side(change, level)
     return ModelDifference(
         a=change.a,
         b=change.b,
         difference=change.difference,
         p=change.p,
-        p_holm=p_holm,
-        better=named(find_better_side(change, change.p, resampling)),
-        better_holm=named(find_better_side(change, p_holm, resampling)),
+        better=None if side is None else pair[0] if side == "a" else pair[1],
     )
 
 
@@ -310,10 +289,8 @@ def _build_entries(
     pool: AlignedCases, scored: Mapping[str, float | None], pairs: Sequence[ModelPair], untouched: Floats
 ) -> tuple[ModelEntry, ...]:
     names = list(scored)
-    better = Counter(pair.overall.better_holm for pair in pairs)
-    worse = Counter(
-        pair.b if pair.overall.better_holm == pair.a else pair.a for pair in pairs if pair.overall.better_holm
-    )
+    better = Counter(pair.overall.better for pair in pairs)
+    worse = Counter(pair.b if pair.overall.better == pair.a else pair.a for pair in pairs if pair.overall.better)
     anywhere = np.any([pool.present(name) for name in names], axis=0)
     entries = []
     for name in names:
@@ -366,7 +343,7 @@ def summarize(
         sentence += f"{why}{apart}."
     if base.overall.value is None:
         return sentence
-    beats = [pair.a for pair in against if pair.overall.better_holm == pair.a]
+    beats = [pair.a for pair in against if pair.overall.better == pair.a]
     nothing = f"an unedited source, which scores {base.overall.value:.1f}"
     if not beats:
         return f"{sentence} {'None of them' if rivals else 'It'} is {'' if rivals else 'not '}clearly better than {nothing}."
@@ -379,9 +356,7 @@ def summarize(
 def _find_better_models(pairs: Sequence[ModelPair], model: str) -> set[str]:
     """Return the models that are better than this one after correction."""
     return {
-        pair.overall.better_holm
-        for pair in pairs
-        if model in (pair.a, pair.b) and pair.overall.better_holm not in (None, model)
+        pair.overall.better for pair in pairs if model in (pair.a, pair.b) and pair.overall.better not in (None, model)
     }
 
 
@@ -389,14 +364,11 @@ def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _build_notes(
-    tables: Sequence[RunTable], entries: Sequence[ModelEntry], pool: AlignedCases, resampling: Resampling
-) -> list[str]:
+def _build_notes(tables: Sequence[RunTable], entries: Sequence[ModelEntry], pool: AlignedCases) -> list[str]:
     notes = list(find_warnings(*tables))
     for group, count in pool.count_uncounted().items():
         cases = f"{number_of(count, 'case')} of {group} {verb(count, 'has', 'have')}"
         notes.append(f"{cases} no part in the overall score, and {verb(count, 'is', 'are')} not compared.")
-    notes += _warn_too_few_cases(pool, [entry.model for entry in entries], 1 - resampling.level)
     if any(not is_same_judge(tables[0], other) for other in tables[1:]):
         notes.append(
             "The runs were not judged alike, so a difference may come from the judge as well as from the model."
@@ -408,19 +380,6 @@ def _build_notes(
         )
     notes += [ref.format_unedited(entry.model, entry.unedited) for entry in entries if entry.unedited.carried]
     return notes
-
-
-def _warn_too_few_cases(pool: AlignedCases, names: Sequence[str], error: float) -> list[str]:
-    """Return a note if there are too few cases for any corrected p to be significant: c equal signs have p = 2 / 2^c."""
-    pairs = list(combinations(names, 2))
-    most = max((pool.clusters(*pair) for pair in pairs), default=0)
-    if not most or len(pairs) * 2.0 ** (1 - most) < error:
-        return []
-    needed = floor(log2(len(pairs) / error)) + 2
-    return [
-        f"With {number_of(most, 'independent case')} at most in a pair, no p corrected for "
-        f"{number_of(len(pairs), 'pair')} could be below {error:g}, whatever the verdicts: at least {needed} are needed."
-    ]
 
 
 @dataclass(frozen=True)
@@ -452,11 +411,6 @@ class AlignedCases:
         """Return the number of cases that do not count in the overall score, by group."""
         positions = self.grid.of_row[~self.grid.counting]
         return Counter(self.grid.groups[position] for position in positions.tolist())
-
-    def clusters(self, a: str, b: str) -> int:
-        """Return the number of independent cases of two models: source images, if several cases share one."""
-        rows = self.judged(a) & self.judged(b)
-        return min(len(np.unique(way.of_item[rows])) for way in self.grid.clusterings)
 
     def with_constant(self, model: str, columns: Floats) -> AlignedCases:
         """Add a model that returns the source for every case and has the scores in `columns`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import compress
 from operator import eq
 from pathlib import Path
@@ -21,9 +20,10 @@ from editloupe._util.tables import data_frame
 from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.coefficients import (
-    HIGHER_IS_BETTER,
     MAX_LABEL_VALUES,
     MEASURES,
+    PRIMARY,
+    SHAPES,
     MatchedScores,
     count_confusion,
 )
@@ -34,18 +34,17 @@ from editloupe.evals.stats.agreement.judge_vs_human import (
     match_scores,
     measure_ceiling,
 )
-from editloupe.evals.stats.bootstrap import (
+from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, PairedDifference, compute_differences
+from editloupe.evals.stats.intervals import (
+    LEVEL,
     Estimate,
     Floats,
+    Jackknife,
     Number,
-    Resampling,
-    bootstrap_statistics,
-    build_clusterings,
     build_estimate,
     find_distinct_rows,
     missing_estimate,
 )
-from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, PairedDifference, compute_differences
 from editloupe.evals.stats.scores import unedited_baseline as ref
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, find_warnings, read_run_table
 from editloupe.evals.stats.scores.run_units import row_lower_medians, row_means
@@ -184,11 +183,11 @@ class HumanDifference(Record):
     b: Estimate
     difference: Estimate
     closer: RunSide | None
-    """The run that agrees more, if the interval of the difference excludes 0."""
+    """The run that agrees more, if the interval of the difference excludes 0. Only the primary measure, ρ, decides."""
 
 
 def compare_with_people(
-    a: RunTable, b: RunTable, labels: HumanLabels, sources: list[str], resampling: Resampling
+    a: RunTable, b: RunTable, labels: HumanLabels, sources: list[str], level: float
 ) -> dict[str, dict[str, HumanDifference]]:
     """Return by criterion and measure both runs' agreement with people, on edits that people labelled and both runs judged."""
     by_criterion: dict[str, dict[str, HumanDifference]] = {}
@@ -199,45 +198,36 @@ def compare_with_people(
         if both.any():
             first, second = (match_scores(judge[both], ratings[both], scale)[0] for judge in judges)
             here = [source for source, inside in zip(sources, both, strict=True) if inside]
-            by_criterion[criterion] = _human_differences(first, second, here, resampling)
+            by_criterion[criterion] = compare_agreement(first, second, here, level)
     return by_criterion
 
 
-def _human_differences(
-    a: MatchedScores, b: MatchedScores, sources: list[str], resampling: Resampling
+def compare_agreement(
+    a: MatchedScores, b: MatchedScores, sources: list[str], level: float
 ) -> dict[str, HumanDifference]:
-    """Every measure of both runs, from the same draws, so that the differences are paired."""
+    """Every measure of both runs, with the same source pictures left out, so that the differences are paired."""
     kinds = find_distinct_rows(np.column_stack([a.numbers, b.numbers]))
-    statistics = {}
-    for side, pair in (("a", a), ("b", b)):
-        few = pair.at(kinds.first)
-        for measure in MEASURES:
-            if pair.value(measure)[0] is not None:
-                statistics[f"{side}:{measure}"] = partial(few.samples, measure)
-    samples = bootstrap_statistics(build_clusterings(sources), resampling, statistics, kinds)
-    return {measure: _human_difference(measure, a, b, samples, resampling) for measure in MEASURES}
+    few, jackknife = (a.at(kinds.first), b.at(kinds.first)), Jackknife(kinds, sources)
 
+    def compare(measure: str) -> HumanDifference:
+        (first, why), (second, other_why) = a.value(measure), b.value(measure)
+        estimates = [
+            pair.estimate(measure, None if value is None else own.spread(measure, jackknife), level)
+            for pair, own, value in zip((a, b), few, (first, second), strict=True)
+        ]
+        if first is None or second is None:
+            absent = missing_estimate(why or other_why or "one of the two has no value", len(a))
+            return HumanDifference(a=estimates[0], b=estimates[1], difference=absent, closer=None)
+        spread = jackknife.spread(
+            lambda counts: few[0].samples(measure, counts) - few[1].samples(measure, counts), SHAPES[measure]
+        )
+        difference = build_estimate(first - second, len(a), spread, level)
+        closer: RunSide | None = None
+        if measure == PRIMARY and difference.low is not None and difference.high is not None:
+            closer = "a" if difference.low > 0 else "b" if difference.high < 0 else None
+        return HumanDifference(a=estimates[0], b=estimates[1], difference=difference, closer=closer)
 
-def _human_difference(
-    measure: str,
-    a: MatchedScores,
-    b: MatchedScores,
-    samples: Mapping[str, Mapping[str, tuple[int, Floats]]],
-    resampling: Resampling,
-) -> HumanDifference:
-    (first, why), (second, other_why) = a.value(measure), b.value(measure)
-    draws = [samples.get(f"{side}:{measure}", {}) for side in ("a", "b")]
-    estimate_a = build_estimate(first, len(a), draws[0], resampling.level, why)
-    estimate_b = build_estimate(second, len(b), draws[1], resampling.level, other_why)
-    if first is None or second is None:
-        absent = missing_estimate(why or other_why or "one of the two has no value", len(a))
-        return HumanDifference(a=estimate_a, b=estimate_b, difference=absent, closer=None)
-    change = {way: (count, values - draws[1][way][1]) for way, (count, values) in draws[0].items()}
-    difference = build_estimate(first - second, len(a), change, resampling.level)
-    closer: RunSide | None = None
-    if difference.low is not None and difference.high is not None and not difference.low <= 0 <= difference.high:
-        closer = "a" if (difference.low > 0) == HIGHER_IS_BETTER[measure] else "b"
-    return HumanDifference(a=estimate_a, b=estimate_b, difference=difference, closer=closer)
+    return {measure: compare(measure) for measure in MEASURES}
 
 
 class ScoreDifference(Record):
@@ -247,9 +237,9 @@ class ScoreDifference(Record):
     b: Number | None
     difference: Estimate
     p: Number | None
-    """Two-sided sign-flip test, by edit and, if several edits share one, by source image; the larger p-value."""
+    """Two-sided, by source picture; below 1 − level exactly if the interval excludes 0."""
     better: RunSide | None = None
-    """The higher one, if p is below 1 − level and the interval excludes 0."""
+    """The higher one, if p is below 1 − level."""
 
 
 class CriterionDifference(ScoreDifference):
@@ -333,7 +323,7 @@ def compare_runs(
     a: Run | RunTable | str | Path,
     b: Run | RunTable | str | Path,
     human: LabelFiles = None,
-    resampling: Resampling | None = None,
+    level: float = LEVEL,
     protocol: str | None = None,
     question: ComparisonQuestion | None = None,
 ) -> RunComparison:
@@ -345,14 +335,14 @@ def compare_runs(
         a: The first run, its folder, or its table.
         b: The second run.
         human: Files of human labels in addition to those of the manifest and the studio; used to compare judges.
-        resampling: Settings of the bootstrap intervals and of the tests.
+        level: Level of the intervals and of the tests.
         protocol: The protocol, if the runs hold several.
         question: `judges` or `models`; found from the data if None.
 
     Raises:
         UserError: The runs have nothing in common, were judged by different protocols, or fit both questions.
     """
-    first, second, resampling = read_run_table(a, protocol), read_run_table(b, protocol), resampling or Resampling()
+    first, second = read_run_table(a, protocol), read_run_table(b, protocol)
     require_same_protocol(first, second)
     question = question or find_question(first, second)
     if question == "models":
@@ -368,7 +358,7 @@ def compare_runs(
     sides = {
         side: grid.side(ScoreMatrix(table, table.rows), positions) for side, table in (("a", table_a), ("b", table_b))
     }
-    changes = compute_differences(grid, sides, [("a", "b")], resampling)["a", "b"]
+    changes = compute_differences(grid, sides, [("a", "b")], level)["a", "b"]
     return RunComparison(
         question=question,
         **_name_runs(first, second),
@@ -377,14 +367,14 @@ def compare_runs(
         same_picture=sum(map(eq, map(edited_picture_key, table_a.rows), map(edited_picture_key, table_b.rows)))
         if question == "models"
         else 0,
-        overall=_build_difference(_refuse_mixed_slices(changes[OVERALL], table_a, table_b), resampling),
+        overall=_build_difference(_refuse_mixed_slices(changes[OVERALL], table_a, table_b), level),
         criteria={
-            name: _compare_criterion(table_a, table_b, name, sources, changes[name], resampling)
+            name: _compare_criterion(table_a, table_b, name, sources, changes[name], level)
             for name in table_a.criteria
             if name in table_b.criteria
         },
-        human=compare_with_people(table_a, table_b, labels, sources, resampling) if labels else {},
-        ceiling=_measure_ceilings(table_a, labels, sources, resampling) if labels else {},
+        human=compare_with_people(table_a, table_b, labels, sources, level) if labels else {},
+        ceiling=_measure_ceilings(table_a, labels, sources, level) if labels else {},
         disagreements=_find_disagreements(table_a, table_b, labels),
         notes=(
             *_build_notes(first, second, question),
@@ -455,7 +445,7 @@ def _keep_judged_by_both(first: RunTable, second: RunTable, matched: MatchedRows
     for row, other in matched.pairs:
         kind = row.edit.instruction_type
         if other.edit.instruction_type != kind:
-            # Both sides are grouped and resampled alike, whatever the second manifest calls the edit.
+            # Both sides are grouped alike, whatever the second manifest calls the edit.
             other = replace(other, edit=other.edit.model_copy(update={"instruction_type": kind}))
         ours.append(row if row.pictures else replace(row, pictures=other.pictures))
         theirs.append(other)
@@ -479,44 +469,39 @@ def _count_left_out(matched: MatchedRows, unjudged: int) -> dict[str, int]:
     return {why: count for why, count in counts.items() if count}
 
 
-def _build_difference(change: PairedDifference, resampling: Resampling) -> ScoreDifference:
+def _build_difference(change: PairedDifference, level: float) -> ScoreDifference:
     return ScoreDifference(
         a=change.a,
         b=change.b,
         difference=change.difference,
         p=change.p,
-        better=find_better_side(change, change.p, resampling),
+        better=find_better_side(change, level),
     )
 
 
-def find_better_side(change: PairedDifference, p: float | None, resampling: Resampling) -> RunSide | None:
-    """Return the higher side, if p is below 1 − level and the interval, if any, excludes 0."""
-    value, low, high = change.difference.value, change.difference.low, change.difference.high
-    if (
-        value is None
-        or p is None
-        or p >= 1 - resampling.level
-        or (low is not None and high is not None and low <= 0 <= high)
-    ):
+def find_better_side(change: PairedDifference, level: float) -> RunSide | None:
+    """Return the higher side, if p is below 1 − level."""
+    value = change.difference.value
+    if value is None or change.p is None or change.p >= 1 - level:
         return None
     return "a" if value > 0 else "b"
 
 
 def _compare_criterion(
-    a: RunTable, b: RunTable, criterion: str, sources: Sequence[str], change: PairedDifference, resampling: Resampling
+    a: RunTable, b: RunTable, criterion: str, sources: Sequence[str], change: PairedDifference, level: float
 ) -> CriterionDifference:
-    fields = dict(_build_difference(change, resampling))
+    fields = dict(_build_difference(change, level))
     if change.a is None:
         return CriterionDifference(**fields, same_label=missing_estimate(change.difference.why or ""), labels=None)
     both = np.isfinite(row_means(a.scores(criterion))) & np.isfinite(row_means(b.scores(criterion)))
-    ways = build_clusterings([source for source, here in zip(sources, both, strict=True) if here])
+    here = list(compress(sources, both))
     pairs, _ = match_scores(a.scores(criterion, "score"), b.scores(criterion, "score"), find_label_scale(a, criterion))
     names = a.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
     counted = len(pairs.values) <= MAX_LABEL_VALUES
     counts = count_confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionDifference(
         **fields,
-        same_label=pairs.estimates(ways, resampling)["accuracy"],
+        same_label=pairs.estimates(here, level)["accuracy"],
         labels=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
     )
 
@@ -531,10 +516,8 @@ def _refuse_mixed_slices(change: PairedDifference, a: RunTable, b: RunTable) -> 
     return PairedDifference(None, None, missing_estimate(why), None)
 
 
-def _measure_ceilings(
-    table: RunTable, labels: HumanLabels, sources: list[str], resampling: Resampling
-) -> dict[str, Ceiling]:
-    ceilings = {name: measure_ceiling(labels.matrix(table.names, name), sources, resampling) for name in table.criteria}
+def _measure_ceilings(table: RunTable, labels: HumanLabels, sources: list[str], level: float) -> dict[str, Ceiling]:
+    ceilings = {name: measure_ceiling(labels.matrix(table.names, name), sources, level) for name in table.criteria}
     return {name: ceiling for name, ceiling in ceilings.items() if ceiling is not None}
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from editloupe.evals.runs.run_folder import PICTURES, PictureFolder
 from editloupe.evals.stats.agreement import coefficients as st
-from editloupe.evals.stats.bootstrap import Floats, Ints, Number, find_distinct_rows, number_keys
+from editloupe.evals.stats.intervals import Floats, Ints, Number, find_distinct_rows, number_keys
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import RunUnit, UnitColumns, row_means
 from editloupe.pictures.decode import declared_size

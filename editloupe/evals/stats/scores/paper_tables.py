@@ -10,14 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import (
-    Clusters,
-    Floats,
-    Resampling,
-    build_clusterings,
-    build_estimate,
-    finite_or_none,
-)
 from editloupe.evals.stats.comparison.preference_results import (
     OPEN,
     Accuracy,
@@ -27,6 +19,7 @@ from editloupe.evals.stats.comparison.preference_results import (
     count_accuracy,
     decide_pairs,
 )
+from editloupe.evals.stats.intervals import Floats, GroupMeans, build_estimate, finite_or_none
 from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.evals.stats.scores.score_matrix import RunSlice, ScoreMatrix, split_into_slices
@@ -47,7 +40,7 @@ WAYS: Mapping[str, str] = {"pointwise": "point-wise", "pairwise": "pair-wise"}
 
 def build_paper_tables(
     *tables: RunTable,
-    resampling: Resampling | None = None,
+    level: float | None = None,
     fill: float | None = None,
     parts: Sequence[Sequence[RunSlice]] | None = None,
 ) -> tuple[PrintedTable, ...]:
@@ -55,7 +48,7 @@ def build_paper_tables(
 
     Args:
         tables: Runs of one protocol; they share their tables.
-        resampling: If given, every mean has columns for the ends of its interval.
+        level: Level of the intervals. If given, every mean has columns for the ends of its interval.
         fill: Score of unjudged units; None leaves them out.
         parts: The slices of each table, if they exist already.
     """
@@ -68,7 +61,7 @@ def build_paper_tables(
         rows = build_model_rows(tables, slices)
         edits = [row.edit for table in tables for row in table.rows]
         criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
-        made = (fill_layout(layout, rows, resampling, fill) for layout in paper.layouts(edits, criteria))
+        made = (fill_layout(layout, rows, level, fill) for layout in paper.layouts(edits, criteria))
         printed += [section for section in made if section is not None]
     own_tables = paper.tables or (
         partial(build_run_pair_table, rules=pairs) if (pairs := paper.protocol.pairs) else None
@@ -123,7 +116,7 @@ class ModelRow:
 
 
 def fill_layout(
-    layout: Layout, rows: Sequence[ModelRow], resampling: Resampling | None = None, fill: float | None = None
+    layout: Layout, rows: Sequence[ModelRow], level: float | None = None, fill: float | None = None
 ) -> PrintedTable | None:
     """Fill in a layout, one row per model that has an edit in it; None if no model has.
 
@@ -132,7 +125,7 @@ def fill_layout(
     Args:
         layout: The layout of the table.
         rows: The models.
-        resampling: If given, every mean has columns for the ends of its interval.
+        level: Level of the intervals. If given, every mean has columns for the ends of its interval.
         fill: Score of unjudged units; None leaves them out.
     """
     tables = [(row.label, _LayoutRow(layout, row.part, fill)) for row in rows]
@@ -143,9 +136,9 @@ def fill_layout(
     for column in layout.columns:
         columns.append(column.title)
         columns += [f"{column.title} SD"] if layout.spread else []
-        columns += [f"{column.title} low", f"{column.title} high"] if resampling else []
+        columns += [f"{column.title} low", f"{column.title} high"] if level else []
     lines = tuple(
-        (label, *layout_row.cells(resampling), layout_row.judged, layout_row.expected) for label, layout_row in tables
+        (label, *layout_row.cells(level), layout_row.judged, layout_row.expected) for label, layout_row in tables
     )
     return PrintedTable(layout.title, (*columns, JUDGED, EXPECTED), lines, layout.notes)
 
@@ -185,12 +178,12 @@ class _LayoutRow:
         """Say whether a measure is a criterion that was not asked here."""
         return measure != TOTAL and measure not in self.layout.measures
 
-    def cells(self, resampling: Resampling | None) -> list[Cell]:
+    def cells(self, level: float | None) -> list[Cell]:
         """Return the values of all columns, each followed by its spread and its interval if requested."""
         numbers = self._numbers(None)
         defined = np.isfinite(numbers)
         values = _divide(np.where(defined, numbers, 0).sum(0), defined.sum(0).astype(float))
-        samples = self._samples(numbers, defined, resampling) if resampling else {}
+        spreads = self._group_means(numbers) if level else None
         repeats = self._repeats() if self.layout.spread else []
         cells: list[Cell] = []
         for column in self.layout.columns:
@@ -198,10 +191,8 @@ class _LayoutRow:
             cells.append(self._scaled(column.value, value))
             if self.layout.spread:
                 cells.append(_deviation([finite_or_none(self._value(column.value, means)) for means in repeats]))
-            if resampling:
-                draws = {way: (count, self._value(column.value, means)) for way, (count, means) in samples.items()}
-                ends = build_estimate(value, len(self.rows), draws, resampling.level)
-                cells += [self._scaled(column.value, ends.low), self._scaled(column.value, ends.high)]
+            if level and spreads is not None:
+                cells += self._ends(column.value, value, values, spreads, level)
         return cells
 
     def _numbers(self, repeat: int | None) -> Floats:
@@ -231,16 +222,23 @@ class _LayoutRow:
             means.append(_divide(np.where(defined, numbers, 0).sum(0), defined.sum(0).astype(float)))
         return means
 
-    def _samples(self, numbers: Floats, defined: Floats, resampling: Resampling) -> dict[str, tuple[int, Floats]]:
-        """Return the means in every resample, by clustering; edits are drawn within their kind."""
-        sources = [self.matrix.table.rows[position].source for position in self.rows]
-        cells = np.concatenate([np.where(defined, numbers, 0), defined.astype(float)], 1)
-        samples = {}
-        for way in build_clusterings(sources, self.kinds):
-            total = sum((sums for _, sums in way.stratum_sums(cells, resampling, paired=False)), start=np.zeros(1))
-            sums, counts = np.split(total, 2, axis=1)
-            samples[way.name] = (_count_free_clusters(way), _divide(sums, counts))
-        return samples
+    def _group_means(self, numbers: Floats) -> GroupMeans:
+        """Return every mean as a group of its own; a row may be part of several."""
+        row, mean = np.nonzero(np.isfinite(numbers))
+        sources = self.matrix.sources[np.array(self.rows, np.int64)[row]]
+        return GroupMeans(numbers[row, mean][:, None], mean, len(self.means), sources)
+
+    def _ends(self, value: Value, number: float | None, means: Floats, spreads: GroupMeans, level: float) -> list[Cell]:
+        """Return both ends of an interval, or in place of the first the reason why there is none."""
+        if number is None:
+            return [None, None]
+        # A value is a sum of the means that are defined: its weights are what it takes of each one alone.
+        alone = np.where(np.isfinite(means), np.eye(len(means)), np.nan)
+        weights = np.nan_to_num(self._value(value, alone))
+        estimate = build_estimate(number, len(self.rows), spreads.spread(weights[:, None]), level)
+        if estimate.low is None or estimate.high is None:
+            return [estimate.interval_note, None]
+        return [self._scaled(value, estimate.low), self._scaled(value, estimate.high)]
 
     def _value(self, value: Value, means: Floats) -> Floats:
         """Compute a value from the means (… × means); NaN if it is not defined."""
@@ -266,11 +264,6 @@ def _find_column(matrix: ScoreMatrix, columns: Floats, measure: str) -> Floats |
 def _divide(sums: Floats, counts: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(counts > 0, sums / counts, np.nan))
-
-
-def _count_free_clusters(way: Clusters) -> int:
-    """Return the number of clusters that can vary: with one cluster per stratum, nothing can."""
-    return int(np.bincount(way.strata).max()) if len(way.strata) else 0
 
 
 def _deviation(values: Sequence[float | None]) -> float | None:

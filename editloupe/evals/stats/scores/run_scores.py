@@ -15,12 +15,12 @@ from pydantic import Field
 from editloupe._util.tables import data_frame, html_table, text_table
 from editloupe._util.text import number_of, verb
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import (
+from editloupe.evals.stats.intervals import (
+    LEVEL,
     Bools,
     Estimate,
-    Floats,
     Number,
-    Resampling,
+    Spread,
     build_estimate,
     finite_or_none,
     missing_estimate,
@@ -44,6 +44,8 @@ from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Record, Verdict
 
 UnjudgedRule = Literal["left_out", "worst"]
+LIMITS = (0.0, 100.0)
+"""The lowest and the highest score."""
 NOT_IN_OVERALL = "none of these types makes a part of the overall by itself"
 __all__ = ["Bounds", "Coverage", "Repeats", "Score", "Scores", "SliceScores", "UnjudgedRule", "compute_scores"]
 
@@ -163,7 +165,7 @@ class Scores(Record):
         lines = []
         for kind, name, score in groups:
             for criterion, value in (("final", score), *score.criteria.items()):
-                numbers = value.model_dump(exclude={"criteria", "intervals", "group"})
+                numbers = value.model_dump(exclude={"criteria", "group"})
                 lines.append({"group": kind, "name": name, "criterion": criterion, **numbers})
         return lines
 
@@ -193,7 +195,7 @@ def compute_scores(
     run: Run | RunTable | str | Path,
     by: Sequence[str] = ("model",),
     unjudged: UnjudgedRule = "left_out",
-    resampling: Resampling | None = None,
+    level: float = LEVEL,
     protocol: str | None = None,
     parts: Sequence[RunSlice] | None = None,
 ) -> Scores:
@@ -203,7 +205,7 @@ def compute_scores(
         run: The run, its folder, or its table.
         by: Fields of the manifest to group by; several joined by commas are grouped together.
         unjudged: `left_out` leaves unjudged units out and counts them; `worst` counts them as the worst answer, with a note.
-        resampling: Settings of the bootstrap intervals.
+        level: Level of the intervals.
         protocol: The protocol, if the run holds several.
         parts: The slices of the table, if they exist already.
 
@@ -213,10 +215,10 @@ def compute_scores(
     Raises:
         UserError: The run cannot be read, or holds several protocols and none is named.
     """
-    table, resampling = read_run_table(run, protocol), resampling or Resampling()
+    table = read_run_table(run, protocol)
     parts = parts or split_into_slices(table)
     fill = 0.0 if unjudged == "worst" else None
-    by_slice = {part.label: _score_slice(part, fill, resampling) for part in parts}
+    by_slice = {part.label: _score_slice(part, fill, level) for part in parts}
     coverage = _count_coverage(table)
     only = next(iter(by_slice.values())) if len(by_slice) == 1 else None
     overall = only.overall if only else _count_without_score(table, parts)
@@ -232,9 +234,7 @@ def compute_scores(
         ),
         own=table.own,
         by_level=only.by_level if only else {},
-        by={
-            field: _score_groups(table, field, by_slice, fill, resampling) for field in by if _has_fields(table, field)
-        },
+        by={field: _score_groups(table, field, by_slice, fill, level) for field in by if _has_fields(table, field)},
         parts=by_slice,
         coverage=coverage,
         bounds=only.bounds if only else None,
@@ -245,17 +245,17 @@ def compute_scores(
     )
 
 
-def _score_slice(part: RunSlice, fill: float | None, resampling: Resampling) -> SliceScores:
+def _score_slice(part: RunSlice, fill: float | None, level: float) -> SliceScores:
     matrix = part.matrix
-    result = matrix.compute(fill, resampling, paired=False)
-    overall, by_type = _build_scores(matrix, result, resampling)
+    result = matrix.compute(fill)
+    overall, by_type = _build_scores(matrix, result, level)
     unjudged = int(matrix.unjudged.sum())
     return SliceScores(
         group=part.group,
         overall=overall.model_copy(update={"group": part.group}),
         by_type=by_type if matrix.typed else {},
         missing_types=_find_missing_types(matrix),
-        by_level=_score_levels(matrix, result, resampling),
+        by_level=_score_levels(matrix, result, level),
         coverage=_count_coverage(part.table),
         bounds=Bounds(worst=matrix.overall(0.0), best=matrix.overall(100.0)) if unjudged else None,
         repeats=_score_repeats(matrix, fill) if len(part.table.repeats) > 1 else None,
@@ -287,7 +287,7 @@ def _has_fields(table: RunTable, fields: str) -> bool:
 
 
 def _score_groups(
-    table: RunTable, fields: str, parts: Mapping[str, SliceScores], fill: float | None, resampling: Resampling
+    table: RunTable, fields: str, parts: Mapping[str, SliceScores], fill: float | None, level: float
 ) -> dict[str, Score]:
     """Return the scores of groups; the models themselves are the run's parts, which are known."""
     names = find_grouping_fields(table, fields)
@@ -302,35 +302,32 @@ def _score_groups(
         return tuple(positions[position][value] for position, value in enumerate(group))
 
     return {
-        SEPARATOR.join(group): _score_rows(table, tuple(groups[group]), fill, resampling).model_copy(
-            update={"group": group}
-        )
+        SEPARATOR.join(group): _score_rows(table, tuple(groups[group]), fill, level).model_copy(update={"group": group})
         for group in sorted(groups, key=order)
     }
 
 
-def _score_rows(table: RunTable, rows: tuple[RunRow, ...], fill: float | None, resampling: Resampling) -> Score:
+def _score_rows(table: RunTable, rows: tuple[RunRow, ...], fill: float | None, level: float) -> Score:
     """Return the score of some edits: the protocol's overall score or, if all are of one type, that type's."""
     matrix = ScoreMatrix(table, rows)
-    overall, groups = _build_scores(matrix, matrix.compute(fill, resampling, paired=False), resampling)
+    overall, groups = _build_scores(matrix, matrix.compute(fill), level)
     return next(iter(groups.values())) if len(groups) == 1 else overall
 
 
-def _score_levels(matrix: ScoreMatrix, result: ScoreResult, resampling: Resampling) -> dict[str, Estimate]:
+def _score_levels(matrix: ScoreMatrix, result: ScoreResult, level: float) -> dict[str, Estimate]:
     """Return the scores of levels that have all their types."""
-    levels = {}
-    for level in matrix.aggregation.levels if len(matrix.aggregation.levels) > 1 else ():
-        positions = [matrix.groups.index(name) for name in level if name in matrix.groups]
+    levels, shares = {}, matrix.column_shares()
+    for names in matrix.aggregation.levels if len(matrix.aggregation.levels) > 1 else ():
+        positions = [matrix.groups.index(name) for name in names if name in matrix.groups]
         positions = [position for position in positions if np.isfinite(result.point.finals[position])]
-        if len(positions) == len(level) > 1:
-            only = np.isin(np.arange(len(matrix.groups)), positions).astype(float)
-            draws = {
-                way: (matrix.free_clusters(way, only), samples.finals[:, positions].mean(1))
-                for way, samples in result.samples.items()
-            }
+        if len(positions) == len(names) > 1:
+            weights = np.zeros(shares.shape)
+            weights[positions] = shares[positions] / len(positions)
+            spread = result.spreads.of_sum(weights)
             name = " + ".join(matrix.groups[position] for position in positions)
             value = float(result.point.finals[positions].mean())
-            levels[name] = build_estimate(value, int(result.edits[positions].sum()), draws, resampling.level)
+            n = int(result.edits[positions].sum())
+            levels[name] = build_estimate(value, n, spread, level, limits=LIMITS)
     return levels
 
 
@@ -387,11 +384,6 @@ def _build_notes(matrix: ScoreMatrix, by_type: Mapping[str, Score]) -> list[str]
     undefined = [name for name, score in by_type.items() if score.value is None]
     if undefined:
         notes.append(f"Without a score, so not part of the overall: {', '.join(undefined)}.")
-    single = [name for name, score in by_type.items() if score.value is not None and score.low is None]
-    if single and len(by_type) > 1:
-        notes.append(
-            f"Too few edits to vary, so the overall interval is too narrow by their share: {', '.join(single)}."
-        )
     if matrix.table.own:
         mine = ", ".join(matrix.table.title_of(name) for name in matrix.table.own)
         notes.append(f"Asked in addition to the protocol's criteria, and not part of any score: {mine}.")
@@ -443,13 +435,13 @@ def _count_coverage(table: RunTable) -> Coverage:
     )
 
 
-def _build_scores(matrix: ScoreMatrix, result: ScoreResult, resampling: Resampling) -> tuple[Score, dict[str, Score]]:
+def _build_scores(matrix: ScoreMatrix, result: ScoreResult, level: float) -> tuple[Score, dict[str, Score]]:
     """Return the overall score and the groups' scores, each with its counts, criteria and intervals."""
-    point, weights = result.point, result.weights
+    point, weights, shares = result.point, result.weights, matrix.column_shares()
+    single = np.eye(shares.shape[1])
     groups: dict[str, Score] = {}
     for g, name in enumerate(matrix.groups):
         members = matrix.of_row == g
-        clusters = {way: matrix.clusters(way, members) for way in result.samples}
         criteria = {
             criterion: _build_score(
                 matrix,
@@ -457,29 +449,24 @@ def _build_scores(matrix: ScoreMatrix, result: ScoreResult, resampling: Resampli
                 k,
                 point.means[g, k],
                 result.counts[g, k],
-                {way: (clusters[way], draws.means[:, g, k]) for way, draws in result.samples.items()},
-                resampling,
+                result.spreads.of_group(g, single[k]),
+                level,
             )
             for k, criterion in enumerate(matrix.criteria)
             if matrix.asked[g, k]
         }
-        samples = {way: (clusters[way], draws.finals[:, g]) for way, draws in result.samples.items()}
-        groups[name] = _build_score(
-            matrix, members, None, point.finals[g], result.edits[g], samples, resampling, criteria
-        )
-    used = weights[matrix.of_row] > 0
-    free = {way: matrix.free_clusters(way, weights) for way in result.samples}
+        spread = result.spreads.of_group(g, shares[g])
+        groups[name] = _build_score(matrix, members, None, point.finals[g], result.edits[g], spread, level, criteria)
     criteria = {}
     for k, criterion in enumerate(matrix.criteria):
-        shares = result.criterion_weights[:, k] * matrix.asked[:, k]
-        clusters = {way: matrix.free_clusters(way, shares) for way in result.samples}
-        draws = {way: (clusters[way], samples.by_criterion[:, k]) for way, samples in result.samples.items()}
-        members, n = shares[matrix.of_row] > 0, result.counts[shares > 0, k].sum()
-        criteria[criterion] = _build_score(matrix, members, k, point.by_criterion[k], n, draws, resampling)
-    samples = {way: (free[way], draws.overall) for way, draws in result.samples.items()}
-    overall = _build_score(
-        matrix, used, None, point.overall, result.edits[weights > 0].sum(), samples, resampling, criteria
-    )
+        among = result.criterion_weights[:, k] * matrix.asked[:, k]
+        members, n = among[matrix.of_row] > 0, result.counts[among > 0, k].sum()
+        among = among * (result.counts[:, k] > 0)
+        spread = result.spreads.of_sum(np.outer(among / (among.sum() or 1.0), single[k]))
+        criteria[criterion] = _build_score(matrix, members, k, point.by_criterion[k], n, spread, level)
+    used, n = weights[matrix.of_row] > 0, result.edits[weights > 0].sum()
+    spread = result.spreads.of_sum(weights[:, None] * shares)
+    overall = _build_score(matrix, used, None, point.overall, n, spread, level, criteria)
     if overall.value is None and any(score.value is not None for score in groups.values()):
         overall = overall.model_copy(update={"why": NOT_IN_OVERALL})
     return overall, groups
@@ -491,14 +478,14 @@ def _build_score(
     column: int | None,
     value: Any,
     n: Any,
-    samples: Mapping[str, tuple[int, Floats]],
-    resampling: Resampling,
+    spread: Spread,
+    level: float,
     criteria: Mapping[str, Score] | None = None,
 ) -> Score:
     columns = np.flatnonzero(matrix.counted) if column is None else np.array([column])
     judged, unjudged = (int(state[members][..., columns].sum()) for state in (matrix.judged, matrix.unjudged))
     if np.isfinite(value):
-        base = build_estimate(float(value), int(n), samples, resampling.level)
+        base = build_estimate(float(value), int(n), spread, level, limits=LIMITS)
     else:
         own = matrix.table.own
         lacking = [name for name, part in (criteria or {}).items() if part.value is None and name not in own]

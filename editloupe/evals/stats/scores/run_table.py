@@ -30,7 +30,7 @@ from editloupe.evals.runs.configurations import (
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import expected_units, find_judged_elsewhere
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, number_keys
+from editloupe.evals.stats.intervals import Bools, Floats, Ints, number_keys
 from editloupe.evals.stats.scores.run_units import (
     RunUnit,
     ScoreArrays,

@@ -21,7 +21,7 @@ from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.reader import open_reader
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
+from editloupe.evals.stats.intervals import Bools, Floats, Ints
 from editloupe.types import Outcome
 
 JUDGED = "judged"

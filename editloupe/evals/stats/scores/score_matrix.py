@@ -2,7 +2,7 @@
 
 A slice holds the edits of one editing model and, if the paper reports them separately, of one language. The aggregation goes
 from an edit's scores to a type's and from the types' to the overall score. All of it works on arrays whose last axes are groups
-and criteria, so a thousand bootstrap resamples are computed like one.
+and criteria, and every score is a weighted sum of the groups' means, which is what its interval is computed from.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import Bools, Clusters, Floats, Ints, Resampling, build_clusterings, finite_or_none
+from editloupe.evals.stats.intervals import Bools, Floats, GroupMeans, Ints, Spread, finite_or_none, number_keys
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.rubrics.registry import find_protocol
@@ -166,11 +166,10 @@ def compute_group_weights(
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """The aggregated scores of a matrix, their bootstrap samples, and the numbers of edits."""
+    """The aggregated scores of a matrix, how far they vary, and the numbers of edits."""
 
     point: AggregatedScores
-    samples: dict[str, AggregatedScores]
-    """By clustering."""
+    spreads: ScoreSpreads
     counts: Floats
     """Groups × columns."""
     edits: Floats
@@ -179,6 +178,37 @@ class ScoreResult:
     """The weight of each group in the overall score."""
     criterion_weights: Floats
     """Groups × criteria: the weight of each group in a criterion's mean."""
+
+
+class ScoreSpreads:
+    """How far scores vary that are weighted sums of the means of groups and columns.
+
+    Args:
+        values: Edits × columns, NaN if missing; or differences of two sides.
+        of_row: The group of each edit.
+        groups: Names of the groups.
+        sources: The source picture of each edit, by number.
+        by_edit: Whether the overall score is a mean over edits, so that groups vary in their numbers of edits.
+    """
+
+    def __init__(self, values: Floats, of_row: Ints, groups: Sequence[str], sources: Ints, by_edit: bool) -> None:
+        self._groups = len(groups)
+        self._by_group = GroupMeans(values, of_row, len(groups), sources)
+        self._whole: GroupMeans | None = None
+        if by_edit:
+            typed = np.array([name != NO_TYPE for name in groups])[of_row]
+            counting = np.where(typed[:, None], values, np.nan)
+            self._whole = GroupMeans(counting, np.zeros(len(of_row), np.int64), 1, sources)
+
+    def of_group(self, group: int, shares: Floats) -> Spread:
+        """Return how far the score of one group varies; `shares` are those of the columns in it."""
+        weights = np.zeros((self._groups, len(shares)))
+        weights[group] = shares
+        return self._by_group.spread(weights)
+
+    def of_sum(self, weights: Floats) -> Spread:
+        """Return how far a sum over groups × columns varies."""
+        return self._by_group.spread(weights) if self._whole is None else self._whole.spread(weights.sum(0)[None])
 
 
 class ScoreMatrix:
@@ -205,29 +235,33 @@ class ScoreMatrix:
         self._cache: dict[tuple[float | None, int | None], Floats] = {}
         numeric = np.isfinite(self.values) | (self.unjudged > 0)
         self.asked: Bools = self._by_group(numeric.any(1).astype(float)) > 0
-        self.clusterings: tuple[Clusters, ...] = build_clusterings(self.table.sources, self.of_row)
+        self.sources: Ints = number_keys(self.table.sources)
 
-    def compute(self, fill: float | None, resampling: Resampling, paired: bool = True) -> ScoreResult:
-        """Compute every score with its bootstrap samples.
+    def compute(self, fill: float | None) -> ScoreResult:
+        """Compute every score and how far it varies.
 
         Args:
             fill: Score of unjudged units; None leaves them out.
-            resampling: Settings of the bootstrap.
-            paired: Whether samples of two matrices with the same rows must be paired, so that they can be subtracted.
         """
         columns = self.columns(fill)
         defined = np.isfinite(columns)
-        cells = np.stack([np.where(defined, columns, 0), defined.astype(float)], -1)
-        sums, counts = np.moveaxis(self._by_group(cells), -1, 0)
+        sums, counts = self._by_group(np.where(defined, columns, 0)), self._by_group(defined.astype(float))
         weights = self._weights(sums, counts)
         return ScoreResult(
             point=self._aggregate(sums, counts, *weights),
-            samples={way.name: self._resample(way, cells, weights, resampling, paired) for way in self.clusterings},
+            spreads=ScoreSpreads(columns, self.of_row, self.groups, self.sources, self.aggregation.by_edit),
             counts=counts,
             edits=self._by_group(defined[:, self._scoring].any(1).astype(float)),
             weights=weights[0],
             criterion_weights=weights[1],
         )
+
+    def column_shares(self) -> Floats:
+        """Return groups × columns: the share of each column in a group's score."""
+        if self.aggregation.edit_score is not None:
+            return np.repeat(np.eye(len(self.criteria) + 1)[-1:], len(self.groups), 0)
+        parts = self.asked & self.counted
+        return np.asarray(parts / np.maximum(parts.sum(1, keepdims=True), 1))
 
     @property
     def _scoring(self) -> Bools:
@@ -241,31 +275,9 @@ class ScoreMatrix:
         sums, counts = self._by_group(np.where(defined, columns, 0)), self._by_group(defined.astype(float))
         return self._aggregate(sums, counts, *self._weights(sums, counts))
 
-    def contributions(self, result: ScoreResult) -> Floats:
-        """Return the contribution of each row to the overall score; they add up to it if a group's score is a plain mean."""
-        columns = self.columns(None)
-        if self.aggregation.edit_score is None:
-            parts = self.asked & self.counted
-            shares = parts / np.maximum(parts.sum(1, keepdims=True), 1)
-        else:
-            shares = np.eye(columns.shape[1])[-1:].repeat(len(self.groups), 0)
-        each = result.weights[:, None] * shares / np.maximum(result.counts, 1)
-        return np.asarray((np.where(np.isfinite(columns), columns, 0) * each[self.of_row]).sum(1))
-
     def overall(self, fill: float | None, repeat: int | None = None) -> float | None:
         """Return the overall score alone, of one repeat or of all of them."""
         return finite_or_none(self.point(fill, repeat).overall)
-
-    def clusters(self, way: str, members: Bools) -> int:
-        """Return the number of clusters of these rows."""
-        return len(np.unique(self._clustering(way).of_item[members]))
-
-    def free_clusters(self, way: str, weights: Floats) -> int:
-        """Return the number of clusters that can vary in the overall score: 1 if every group has only one."""
-        return count_free_clusters(self._clustering(way), self.of_row, weights)
-
-    def _clustering(self, name: str) -> Clusters:
-        return next(clustering for clustering in self.clusterings if clustering.name == name)
 
     def columns(self, fill: float | None = None, repeat: int | None = None) -> Floats:
         """Return rows × columns: each criterion's mean over repeats and, if the protocol has one, the score of the whole edit."""
@@ -326,25 +338,6 @@ class ScoreMatrix:
         sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
         return compute_weights(self.groups, finals, counts, self.aggregation, len(self.criteria), sizes)
 
-    def _resample(
-        self, way: Clusters, cells: Floats, weights: tuple[Floats, Floats], resampling: Resampling, paired: bool
-    ) -> AggregatedScores:
-        """Draw within strata. If every stratum is one group, its sums are that group's; else clusters are spread over groups."""
-        totals = np.zeros((resampling.resamples, len(self.groups), *cells.shape[1:]))
-        flat = cells.reshape(len(cells), -1)
-        of_stratum = {
-            stratum: np.unique(self.of_row[way.strata[way.of_item] == stratum]) for stratum in set(way.strata)
-        }
-        if all(len(groups) == 1 for groups in of_stratum.values()):
-            for stratum, sums in way.stratum_sums(flat, resampling, paired):
-                totals[:, of_stratum[stratum][0]] += sums.reshape(-1, *cells.shape[1:])
-        else:
-            spread = np.zeros((len(cells), len(self.groups), *cells.shape[1:]))
-            spread[np.arange(len(cells)), self.of_row] = cells
-            for _, sums in way.stratum_sums(spread.reshape(len(cells), -1), resampling, paired):
-                totals += sums.reshape(-1, *spread.shape[1:])
-        return self._aggregate(totals[..., 0], totals[..., 1], *weights)
-
 
 def _measure_edit(
     measure: Callable[[Edit, Mapping[str, float]], float | None], edit: Edit, scores: Mapping[str, float]
@@ -377,14 +370,6 @@ def compute_weights(
         return overall, counts[:, :criteria] * typed[:, None]
     shares = compute_group_weights(groups, typed.tolist(), aggregation, complete=False)
     return overall, np.repeat(shares[:, None], criteria, 1)
-
-
-def count_free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
-    """Return the number of clusters that can vary in the overall score: 1 if every group has only one."""
-    used = [of_row == position for position in np.flatnonzero(weights)]
-    if len(used) > 1 and len(np.unique(way.strata)) == 1:
-        return len(np.unique(way.of_item[np.any(used, axis=0)]))
-    return max((len(np.unique(way.of_item[members])) for members in used), default=0)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import NOTHING_EDITED
-from editloupe.evals.stats.bootstrap import Bools, Estimate, Floats, Number, finite_or_none, missing_estimate
 from editloupe.evals.stats.comparison.paired_differences import CaseGrid, SideScores
+from editloupe.evals.stats.intervals import Bools, Estimate, Floats, Number, finite_or_none, missing_estimate
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import find_protocol

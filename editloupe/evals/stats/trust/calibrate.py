@@ -17,8 +17,8 @@ import numpy as np
 from editloupe._util.text import number_of, verb
 from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
 from editloupe.evals.stats.comparison.run_comparison import match_pictures
+from editloupe.evals.stats.intervals import Bools, Floats, Ints
 from editloupe.evals.stats.scores.run_table import RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import row_lower_medians
 from editloupe.evals.stats.trust.confidence import AUTO, find_confidences

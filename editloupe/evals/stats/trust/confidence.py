@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import Floats
+from editloupe.evals.stats.intervals import Floats
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import RunUnit
 from editloupe.judge.calibration import CONFIDENCE_KINDS

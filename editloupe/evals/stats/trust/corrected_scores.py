@@ -22,13 +22,22 @@ from editloupe._util.text import number_of, verb
 from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.labels.merge import to_score_100
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Number, finite_or_none, number_keys
+from editloupe.evals.stats.intervals import (
+    Bools,
+    Floats,
+    Ints,
+    Number,
+    finite_or_none,
+    number_keys,
+    skewed_interval,
+    skewness,
+)
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.evals.stats.scores.run_units import JUDGED
 from editloupe.evals.stats.scores.score_matrix import RunSlice, ScoreMatrix, compute_weights, split_into_slices
 from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.evals.stats.trust.label_queue import LabelledCells, LabelQueue, QueueWeights, is_drawable
-from editloupe.evals.stats.trust.prediction_powered import Correction, correct_mean, skewed_interval, skewness
+from editloupe.evals.stats.trust.prediction_powered import Correction, correct_mean
 from editloupe.evals.stats.trust.yes_no import MIN_LABELS, YesShare, correct_yes_shares
 from editloupe.rubrics.model import Answer
 from editloupe.rubrics.registry import find_protocol

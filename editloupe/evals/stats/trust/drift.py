@@ -8,6 +8,7 @@ to show either.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import erfc, sqrt
 from typing import Literal
 
 import numpy as np
@@ -16,9 +17,8 @@ from scipy import stats  # type: ignore[import-untyped]
 from editloupe._util.text import number_of, verb
 from editloupe.evals.stats.agreement import coefficients as st
 from editloupe.evals.stats.agreement.judge_vs_human import find_label_scale, match_scores
-from editloupe.evals.stats.bootstrap import Floats, Number, number_keys
-from editloupe.evals.stats.comparison.paired_differences import sign_flip_p_value
 from editloupe.evals.stats.comparison.run_comparison import match_pictures
+from editloupe.evals.stats.intervals import Floats, Number, number_keys
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.types import Record, UserError
@@ -26,6 +26,11 @@ from editloupe.types import Record, UserError
 DriftAnswer = Literal["same", "changed", "cannot tell"]
 MIN_EDITS = 20
 """Edits judged both times below which the answer is always *cannot tell*."""
+
+
+ONE_REPEAT = (
+    "This is about means only: one repeat cannot show that a judge varies more; an anchor with --repeats 2 can."
+)
 
 
 class CriterionDrift(Record):
@@ -129,7 +134,9 @@ def _format_sentence(
     ]
     labels = f" (same label: {', '.join(shares)})" if shares else ""
     if answer == "same":
-        return f"Same: on {number_of(edits, 'edit')} no mean moved by {margin:g} points of 100 or more{labels}."
+        untested = all(criterion.exact_of_repeats is None for criterion in criteria.values())
+        once = f" {ONE_REPEAT}" if untested else ""
+        return f"Same: on {number_of(edits, 'edit')} no mean moved by {margin:g} points of 100 or more{labels}.{once}"
     if answer == "changed":
         moved = [
             f"{anchor.title_of(name)}: {criterion.why}"
@@ -217,6 +224,55 @@ def _compare_with_repeats(a: RunTable, b: RunTable, criterion: str) -> tuple[flo
     sources = number_keys([row.source for row, here in zip(a.rows, comparable, strict=True) if here])
     # The second judging may be swapped with the judge's second repeat, had nothing changed: half of a two-sided exact test.
     return float(own.mean()), sign_flip_p_value(np.bincount(sources, lost).astype(float)) / 2 if lost.sum() > 0 else 1.0
+
+
+MAX_EXACT = 14
+"""Clusters up to which all sign patterns are tried."""
+FLIPS = 10_000
+BINOMIAL_COST = 16
+"""Signs that are drawn in the time of one binomial number."""
+MIN_NORMAL = 2000
+"""Clusters from which the distribution over all signs is taken for the normal one it tends to; flips would be less exact."""
+
+
+def sign_flip_p_value(differences: Floats, seed: int = 0) -> float:
+    """Return the two-sided p-value of cluster sums of differences: exact for few clusters, from seeded flips for more.
+
+    >>> sign_flip_p_value(np.array([1.0, 1.0, 1.0]))
+    0.25
+    """
+    moving = differences[differences != 0]
+    if not len(moving):
+        return 1.0
+    seen = abs(moving.sum()) * (1 - 1e-12)
+    if len(moving) <= MAX_EXACT:
+        patterns = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
+        return float((np.abs((1 - 2 * patterns) @ moving) >= seen).mean())
+    if len(moving) >= MIN_NORMAL:
+        return erfc(seen / sqrt(2 * float((moving**2).sum())))
+    seen *= 1 - 1e-9
+    as_far = sum(int((np.abs(sums) >= seen).sum()) for sums in _draw_flips(moving, np.random.default_rng(seed)))
+    return (as_far + 1) / (FLIPS + 1)
+
+
+def _draw_flips(moving: Floats, random: np.random.Generator) -> Iterator[Floats]:
+    """Yield batches of sums with random signs.
+
+    Differences of equal size are interchangeable. If there are few sizes, one binomial draw per size replaces one sign per
+    cluster.
+    """
+    sizes, counts = np.unique(np.round(np.abs(moving), 12), return_counts=True)
+    by_size = len(sizes) * BINOMIAL_COST < len(moving)
+    width = len(sizes) if by_size else len(moving)
+    left = FLIPS
+    while left:
+        batch = min(left, max(1, 4_000_000 // width))
+        left -= batch
+        if by_size:
+            yield np.asarray((2 * random.binomial(counts, 0.5, (batch, width)) - counts) @ sizes, float)
+        else:
+            bits = np.unpackbits(random.integers(0, 256, (batch, -(-width // 8)), np.uint8), axis=1, count=width)
+            yield 2 * (bits @ moving) - moving.sum()
 
 
 def draw_anchor_rows(table: RunTable, count: int, seed: int = 0) -> list[RunRow]:

@@ -17,7 +17,7 @@ from editloupe._util.text import for_json, normalize_name, number_of
 from editloupe.evals.labels.human import HumanLabels
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.runs.run_folder import ALREADY_LABELLED, QUEUE
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
+from editloupe.evals.stats.intervals import Bools, Floats, Ints
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.trust.confidence import AUTO, find_confidences
 from editloupe.types import Reason, UserError

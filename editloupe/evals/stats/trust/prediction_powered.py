@@ -20,10 +20,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
+from editloupe.evals.stats.intervals import (
+    MIN_WEIGHT_LEFT,
+    Bools,
+    Floats,
+    Ints,
+    degrees_of_freedom,
+    skewed_interval,
+    skewness,
+)
 
-MIN_WEIGHT_LEFT = 0.1
-"""Minimum share of weight left without a cluster: one that holds more than nine tenths is treated as if it held nine tenths."""
 MAX_WIDTH_RATIO = 1.05
 """Ratio of widths from which the interval of the labels alone replaces the corrected one."""
 
@@ -55,36 +61,6 @@ class Correction:
     def interval_alone(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of the interval that the labels alone give."""
         return skewed_interval(self.alone, self.alone_se, self.alone_freedom, self.alone_skew, level)
-
-
-def skewed_interval(value: Floats, se: Floats, freedom: Floats, skew: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the ends of a t interval, corrected for skewness.
-
-    If nearly all labels are the best one, the few others decide both mean and variance, and a symmetric interval is too
-    short below. Hall's transformation ("On the removal of skewness by transformation", Journal of the Royal Statistical
-    Society B 54, 1992) takes the skewness out of the t statistic; its inverse gives the ends.
-    """
-    from scipy import stats  # type: ignore[import-untyped]
-
-    quantile = np.asarray(stats.t.ppf((1 + level) / 2, freedom))
-    return value - se * _invert_hall(quantile, skew), value - se * _invert_hall(-quantile, skew)
-
-
-def _invert_hall(quantile: Floats, skew: Floats) -> Floats:
-    """Invert Hall's transformation of a quantile; without skewness the quantile does not change."""
-    safe = np.where(np.abs(skew) < 1e-6, 1.0, skew)
-    moved = 3 / safe * (np.cbrt(1 + safe * (quantile - safe / 6)) - 1)
-    return np.where(np.abs(skew) < 1e-6, quantile, moved)
-
-
-def skewness(moves: Floats, freedom: Floats) -> Floats:
-    """Return the skewness of a sum of moves, beyond what chance gives a sum of the same number of symmetric ones.
-
-    For n labels from a symmetric distribution the estimate has a standard deviation of √6 / n, which is subtracted.
-    """
-    se = np.sqrt((moves**2).sum(-1))
-    skew = (moves**3).sum(-1) / np.where(se > 0, se, 1) ** 3
-    return np.asarray(np.sign(skew) * np.maximum(np.abs(skew) - np.sqrt(6) / (freedom + 1), 0))
 
 
 def correct_mean(
@@ -347,22 +323,3 @@ def leave_one_out_products(a: Moves, b: Moves) -> Floats:
         + a.drop * b.drop * without(a.held, b.held)
     )
     return np.asarray(inner / (a.left * b.left))
-
-
-def degrees_of_freedom(shares: Floats) -> Floats:
-    """Return the degrees of freedom of a weighted mean's variance: n − 1 if all n clusters hold the same share.
-
-    The edits of a cluster count as one, as if they were perfectly correlated.
-
-    >>> degrees_of_freedom(np.full(20, 0.05)).round(9), degrees_of_freedom(np.repeat([0.1, 0.02], [7, 15])).round(1)
-    (np.float64(19.0), np.float64(7.3))
-    """
-    squared = (shares**2).sum(-1, keepdims=True)
-    each = (shares / np.maximum(1 - shares, MIN_WEIGHT_LEFT)) ** 2
-    trace = (each * (1 - 2 * shares + squared)).sum(-1)
-    sums = [(each * shares**power).sum(-1) for power in range(3)]
-    total = squared[..., 0]
-    pairs = total**2 * sums[0] ** 2 - 4 * total * sums[0] * sums[1] + 2 * sums[0] * sums[2] + 2 * sums[1] ** 2
-    own = (each**2 * ((1 - 2 * shares + squared) ** 2 - (squared - 2 * shares) ** 2)).sum(-1)
-    squares = pairs + own
-    return np.asarray(trace**2 / np.where(squares > 0, squares, np.inf))

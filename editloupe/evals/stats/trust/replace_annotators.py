@@ -14,7 +14,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe._util.text import number_of
 from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
-from editloupe.evals.stats.bootstrap import Floats, Number
+from editloupe.evals.stats.intervals import Floats, Number
 from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.run_units import row_lower_medians
 from editloupe.rubrics.model import ChecksAnswer, NumberAnswer

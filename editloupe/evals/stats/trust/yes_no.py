@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from editloupe._util.text import number_of
-from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Number
+from editloupe.evals.stats.intervals import Bools, Floats, Ints, Number
 from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
 from editloupe.rubrics.model import YesNoAnswer
 from editloupe.types import Record

@@ -8,11 +8,8 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, IF_LABELS, VC, Line, make_run
-
-QUICK = Resampling(200)
 
 
 def names(*scores: int | None) -> list[str]:
@@ -41,7 +38,7 @@ def test_every_measure_equals_the_libraries(
     tmp_path: Path, sample: tuple[list[int], list[tuple[int, int, int]]]
 ) -> None:
     judge, people = sample
-    found = measure_agreement(run_with(tmp_path, judge, people), resampling=QUICK).criteria[IF]  # type: ignore[arg-type]
+    found = measure_agreement(run_with(tmp_path, judge, people)).criteria[IF]  # type: ignore[arg-type]
     ratings = np.array(people, float)
     x, y, median = np.array(judge, float), ratings.mean(1), np.median(ratings, axis=1)
     expected = {
@@ -69,7 +66,7 @@ def test_the_ceiling_is_each_annotator_against_the_others(
     tmp_path: Path, sample: tuple[list[int], list[tuple[int, int, int]]]
 ) -> None:
     judge, people = sample
-    ceiling = measure_agreement(run_with(tmp_path, judge, people), resampling=QUICK).criteria[IF].ceiling  # type: ignore[arg-type]
+    ceiling = measure_agreement(run_with(tmp_path, judge, people)).criteria[IF].ceiling  # type: ignore[arg-type]
     ratings = np.array(people, float)
     others = [np.delete(ratings, one, 1) for one in range(3)]
     assert ceiling is not None
@@ -83,7 +80,7 @@ def test_the_ceiling_is_each_annotator_against_the_others(
 
 
 def test_the_confusion_matrix_counts_people_in_rows(tmp_path: Path) -> None:
-    found = measure_agreement(run_with(tmp_path, [4, 4, 1, 2], [(1,), (4,), (1,), (3,)]), resampling=QUICK).criteria[IF]
+    found = measure_agreement(run_with(tmp_path, [4, 4, 1, 2], [(1,), (4,), (1,), (3,)])).criteria[IF]
     assert found.confusion is not None
     assert found.confusion.labels == IF_LABELS
     assert found.confusion.counts == ((1, 0, 0, 1), (0, 0, 0, 0), (0, 1, 0, 0), (0, 0, 0, 1))
@@ -91,14 +88,14 @@ def test_the_confusion_matrix_counts_people_in_rows(tmp_path: Path) -> None:
 
 
 def test_two_annotators_who_differ_count_as_the_stricter_label(tmp_path: Path) -> None:
-    found = measure_agreement(run_with(tmp_path, [2, 3, 4], [(2, 4), (3, 3), (4, 1)]), resampling=QUICK).criteria[IF]
+    found = measure_agreement(run_with(tmp_path, [2, 3, 4], [(2, 4), (3, 3), (4, 1)])).criteria[IF]
     assert found.accuracy.value == pytest.approx(2 / 3)
     assert found.mae.value == pytest.approx((1 + 0 + 1.5) / 3)
 
 
 def test_with_one_annotator_alpha_is_between_that_one_and_the_judge_and_says_so(tmp_path: Path) -> None:
     judge, people = [1, 2, 3, 4, 4, 2], [1, 2, 4, 4, 3, 2]
-    found = measure_agreement(run_with(tmp_path, judge, [(p,) for p in people]), resampling=QUICK).criteria[IF]  # type: ignore[arg-type]
+    found = measure_agreement(run_with(tmp_path, judge, [(p,) for p in people])).criteria[IF]  # type: ignore[arg-type]
     expected = krippendorff.alpha(np.array([people, judge], float), level_of_measurement="ordinal")
     assert found.krippendorff_alpha.value == pytest.approx(expected, abs=1e-9)
     assert found.raters == "annotator and judge"
@@ -109,7 +106,7 @@ def test_with_one_annotator_alpha_is_between_that_one_and_the_judge_and_says_so(
 
 def test_an_annotator_who_skipped_half_is_used_where_there_is_a_label(tmp_path: Path) -> None:
     people = [(1, 1), (2, None), (4, 3), (4, None), (3, 3), (1, None)]
-    found = measure_agreement(run_with(tmp_path, [1, 2, 4, 3, 3, 1], people), resampling=QUICK)  # type: ignore[arg-type]
+    found = measure_agreement(run_with(tmp_path, [1, 2, 4, 3, 3, 1], people))  # type: ignore[arg-type]
     ratings = np.array([[np.nan if s is None else s for s in pair] for pair in people], float)
     one = found.criteria[IF]
     assert found.annotators == {"annotator 1": 6, "annotator 2": 3}
@@ -121,9 +118,7 @@ def test_an_annotator_who_skipped_half_is_used_where_there_is_a_label(tmp_path: 
 
 
 def test_unjudged_edits_are_left_out_and_counted(tmp_path: Path) -> None:
-    found = measure_agreement(run_with(tmp_path, [1, None, 4, 3], [(1,), (1,), (4,), ()]), resampling=QUICK).criteria[
-        IF
-    ]
+    found = measure_agreement(run_with(tmp_path, [1, None, 4, 3], [(1,), (1,), (4,), ()])).criteria[IF]
     assert (found.n, found.left_out) == (2, 1)
     assert found.mae.value == 0
     assert found.spearman.value is None
@@ -131,7 +126,7 @@ def test_unjudged_edits_are_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def test_constant_labels_give_sentences_and_never_nan(tmp_path: Path) -> None:
-    found = measure_agreement(run_with(tmp_path, [4] * 6, [(4, 4)] * 6), resampling=QUICK)
+    found = measure_agreement(run_with(tmp_path, [4] * 6, [(4, 4)] * 6))
     one = found.criteria[IF]
     assert one.spearman.why == "the judge gave the same score to all 6 edits"
     assert one.kappa.why == "both gave one and the same label to all 6 edits"
@@ -141,15 +136,15 @@ def test_constant_labels_give_sentences_and_never_nan(tmp_path: Path) -> None:
 
 
 def test_one_edit_has_a_difference_but_no_interval(tmp_path: Path) -> None:
-    one = measure_agreement(run_with(tmp_path, [3], [(1,)]), resampling=QUICK).criteria[IF]
+    one = measure_agreement(run_with(tmp_path, [3], [(1,)])).criteria[IF]
     assert one.mae.value == 2
     assert (one.mae.low, one.mae.n) == (None, 1)
-    assert one.mae.why == "no interval by edit: there is only one edit"
+    assert one.mae.why == "no interval: 1 source picture, at least 5 are needed"
     assert one.pearson.value is None
 
 
 def test_no_human_labels_is_said_and_not_an_error(tmp_path: Path) -> None:
-    found = measure_agreement(run_with(tmp_path, [3, 4], [(), ()]), resampling=QUICK)
+    found = measure_agreement(run_with(tmp_path, [3, 4], [(), ()]))
     assert found.annotators == {}
     assert found.criteria[IF].n == 0
     assert found.criteria[IF].mae.why == "no edit has both a verdict and a human label"
@@ -162,7 +157,7 @@ def test_types_are_told_apart_in_the_protocols_order(tmp_path: Path) -> None:
         Line("b", 1, type="Change Color", human={IF: "4"}),
         Line("c", 2, type="Change Color", human={IF: "2"}),
     ]
-    whole = measure_agreement(make_run(tmp_path / "run", lines), resampling=QUICK).criteria[IF]
+    whole = measure_agreement(make_run(tmp_path / "run", lines)).criteria[IF]
     assert list(whole.by_type) == ["Change Color", "Change OCR"]
     assert whole.by_type["Change Color"].mae.value == pytest.approx(1.5)
     assert whole.by_type["Change OCR"].mae.value == 0
@@ -171,28 +166,31 @@ def test_types_are_told_apart_in_the_protocols_order(tmp_path: Path) -> None:
 
 def test_repeats_enter_as_their_mean_and_their_lower_median(tmp_path: Path) -> None:
     lines = [Line("a", (4, 1, 4), "", human={IF: "4"}), Line("b", (2, 3, None), "", human={IF: "2"})]
-    one = measure_agreement(make_run(tmp_path / "run", lines), resampling=QUICK).criteria[IF]
+    one = measure_agreement(make_run(tmp_path / "run", lines)).criteria[IF]
     assert one.mae.value == pytest.approx((1 + 0.5) / 2)
     assert one.accuracy.value == 1
 
 
-def test_shared_sources_are_resampled_together(tmp_path: Path) -> None:
+def test_the_interval_of_a_share_is_by_source(tmp_path: Path) -> None:
     lines = [
         Line(f"{s}-{n}", 4 if s % 2 else 1, "", source=str(s), human={IF: "4"}) for s in range(6) for n in range(5)
     ]
-    accuracy = measure_agreement(make_run(tmp_path / "run", lines), resampling=QUICK).criteria[IF].accuracy
-    assert set(accuracy.intervals) == {"edit", "source"}
-    assert (accuracy.low, accuracy.high) == accuracy.intervals["source"]
+    accuracy = measure_agreement(make_run(tmp_path / "run", lines)).criteria[IF].accuracy
+    # All edits of a source agree: thirty edits are worth six, and the t quantile has five degrees of freedom.
+    worth, square = 0.25 / (0.25 / 5), stats.t.ppf(0.975, 5) ** 2
+    reach = np.sqrt(square * (0.25 / worth + square / (4 * worth**2))) / (1 + square / worth)
+    assert (accuracy.value, accuracy.sources) == (0.5, 6)
+    assert (accuracy.low, accuracy.high) == pytest.approx((0.5 - reach, 0.5 + reach))
 
 
 def test_a_run_of_the_rules_says_what_it_is(tmp_path: Path) -> None:
-    found = measure_agreement(run_with(tmp_path, [1, 2], [(1,), (2,)], judge="rules"), resampling=QUICK)
+    found = measure_agreement(run_with(tmp_path, [1, 2], [(1,), (2,)], judge="rules"))
     assert "rule-based baseline" in found.notes[0]
 
 
 def test_rows_are_plain_records(tmp_path: Path) -> None:
     lines = [Line("a", 4, 4, human={IF: "4"}), Line("b", 1, 3, human={IF: "4"})]
-    rows = measure_agreement(make_run(tmp_path / "run", lines), resampling=QUICK).rows()
+    rows = measure_agreement(make_run(tmp_path / "run", lines)).rows()
     wanted = {"criterion": IF, "type": "all", "measure": "mae", "value": 1.5, "n": 2}
     assert any(wanted.items() <= row.items() for row in rows)
     assert {row["criterion"] for row in rows} == {IF, VC}
@@ -205,7 +203,7 @@ def test_people_among_themselves_overall_by_type_and_two_by_two(tmp_path: Path) 
         Line(f"e{n}", 4, "", type=kind, human={IF: names(*one)})
         for n, (one, kind) in enumerate(zip(given, kinds, strict=True))
     ]
-    people = measure_agreement(make_run(tmp_path / "run", lines), resampling=QUICK).criteria[IF].people
+    people = measure_agreement(make_run(tmp_path / "run", lines)).criteria[IF].people
     assert people is not None
     assert (people.n, people.raters) == (3, 3)
     assert people.exact.value == pytest.approx((1 + 3 + 0) / 7)
@@ -225,7 +223,7 @@ def test_people_among_themselves_overall_by_type_and_two_by_two(tmp_path: Path) 
 
 
 def test_one_annotator_has_nobody_to_agree_with(tmp_path: Path) -> None:
-    assert measure_agreement(run_with(tmp_path, [1, 2], [(1,), (2,)]), resampling=QUICK).criteria[IF].people is None
+    assert measure_agreement(run_with(tmp_path, [1, 2], [(1,), (2,)])).criteria[IF].people is None
 
 
 def test_agreement_is_told_by_editing_model_and_by_other_fields(tmp_path: Path) -> None:
@@ -234,9 +232,7 @@ def test_agreement_is_told_by_editing_model_and_by_other_fields(tmp_path: Path) 
         for model in ("good", "bad")
         for n, kind in ((1, "Change OCR"), (2, "Change Color"), (4, "Change OCR"))
     ]
-    found = measure_agreement(
-        make_run(tmp_path / "run", lines), resampling=QUICK, by=["instruction_type", "model,instruction_type"]
-    )
+    found = measure_agreement(make_run(tmp_path / "run", lines), by=["instruction_type", "model,instruction_type"])
     assert found.models == ("good", "bad")
     assert {model: one[IF].spearman.value for model, one in found.by["model"].items()} == pytest.approx(
         {"good": 1, "bad": -1}
@@ -252,4 +248,4 @@ def test_agreement_is_told_by_editing_model_and_by_other_fields(tmp_path: Path) 
     wanted = {"by": "model", "group": "bad", "criterion": IF, "measure": "mae", "n": 3}
     assert any(wanted.items() <= row.items() for row in found.rows())
     with pytest.raises(UserError, match='has a field "colour" to group agreement by'):
-        measure_agreement(tmp_path / "run", resampling=QUICK, by=["colour"])
+        measure_agreement(tmp_path / "run", by=["colour"])

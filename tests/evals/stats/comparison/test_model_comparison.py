@@ -1,10 +1,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from editloupe.evals.manifests.cases import NOTHING_EDITED
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_models, compare_models_by_slice
 from editloupe.evals.stats.comparison.run_comparison import compare_runs
 from editloupe.evals.stats.scores.run_scores import compute_scores
@@ -14,11 +14,9 @@ from editloupe.types import UserError
 from tests.evals.model_runs import model_run
 from tests.evals.sample_runs import IF, VC, Line, make_run
 
-QUICK = Resampling(200)
 
-
-def compared(*runs: Path, intervals: bool = True) -> ModelComparison:
-    return compare_models([read_run_table(run) for run in runs], QUICK, intervals)
+def compared(*runs: Path, criteria: bool = True) -> ModelComparison:
+    return compare_models([read_run_table(run) for run in runs], criteria=criteria)
 
 
 def test_a_pair_is_worked_out_by_the_papers_arithmetic_on_the_cases_both_have(tmp_path: Path) -> None:
@@ -40,30 +38,29 @@ def test_a_pair_is_worked_out_by_the_papers_arithmetic_on_the_cases_both_have(tm
     assert pair.overall.difference.n == 3
     assert pair.criteria[IF].difference.value == pytest.approx((100 + 50) / 2 - (0 + 100 / 3) / 2)
     assert pair.criteria[VC].difference.value == pytest.approx(100 - (100 + 200 / 3) / 2)
-    # Case 0 adds 50 - 25, case 1 12.5 - 12.5, case 3 25 - 12.5: two that move, and 2 of 4 sign patterns are as far out.
-    assert pair.overall.p == pytest.approx(0.5)
+    assert pair.overall.p is None
+    assert pair.overall.difference.why == "no interval: 3 source pictures, at least 5 are needed"
     assert pair.overall.better is None
 
 
 def test_a_models_own_score_is_the_one_its_report_prints(tmp_path: Path) -> None:
     given = {"x": [(4, 4), (1, 4), (1, 1), (4, 4)], "y": [(1, 4), (2, 3), None, (2, None)]}
     run = model_run(tmp_path / "run", given, types=("Change Color", "Change OCR"))
-    printed = compute_scores(run, resampling=QUICK).by["model"]
+    printed = compute_scores(run).by["model"]
     assert {one.model: one.overall for one in compared(run).models} == {
         name: pytest.approx(score.value) for name, score in printed.items()
     }
 
 
 def test_pairs_are_corrected_for_their_number_and_ranks_follow(tmp_path: Path) -> None:
-    """Six cases, each better by the same: every pair has p = 2/64; times 3, 2, 1 and never falling: 6/64 for all three."""
+    """Six cases, each better by the same: every pair has p = 2/64 by the sign test; times 3 pairs 6/64 for all three."""
     run = model_run(tmp_path / "run", {"low": [(1, 3)] * 6, "high": [(4, 3)] * 6, "middle": [(2, 3)] * 6})
     found = compared(run)
     assert [one.model for one in found.models] == ["high", "middle", "low"]
     assert [(pair.a, pair.b) for pair in found.pairs] == [("high", "middle"), ("high", "low"), ("middle", "low")]
-    assert [pair.overall.p for pair in found.pairs] == [pytest.approx(1 / 32)] * 3
-    assert [pair.overall.p_holm for pair in found.pairs] == [pytest.approx(3 / 32)] * 3
-    assert [pair.overall.better for pair in found.pairs] == ["high", "high", "middle"]
-    assert [pair.overall.better_holm for pair in found.pairs] == [None] * 3
+    assert [pair.overall.p for pair in found.pairs] == [pytest.approx(3 / 32)] * 3
+    assert [pair.overall.better for pair in found.pairs] == [None] * 3
+    assert all((pair.overall.difference.low or 0) <= 0 for pair in found.pairs)
     assert [one.ranks for one in found.models] == [(1, 3)] * 3
     assert "No best of 3 editing models: high scores highest" in found.answer
 
@@ -75,18 +72,39 @@ def test_best_is_said_where_every_corrected_test_says_so(tmp_path: Path) -> None
     assert found.answer.startswith("Best of 3 editing models: high with 100.0, better than each of the others")
 
 
-def test_without_intervals_the_order_is_the_same(tmp_path: Path) -> None:
+def test_without_criteria_the_overall_is_the_same(tmp_path: Path) -> None:
     run = model_run(tmp_path / "run", {"high": [(4, 4)] * 12, "low": [(2, 4)] * 12})
-    quick, whole = compared(run, intervals=False), compared(run)
+    quick, whole = compared(run, criteria=False), compared(run)
     assert quick.answer == whole.answer
     assert [one.ranks for one in quick.models] == [one.ranks for one in whole.models]
-    assert quick.pairs[0].overall.difference.low is None
+    assert quick.pairs[0].overall == whole.pairs[0].overall
+    assert not quick.pairs[0].criteria
+
+
+def test_intervals_of_pairs_hold_together_and_agree_with_p(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    given = {
+        name: [(int(random.integers(low, 5)), 4) for _ in range(30)] for name, low in (("x", 2), ("y", 1), ("z", 1))
+    }
+    run = model_run(tmp_path / "run", given)
+    found = compared(run)
+    table = read_run_table(run)
+    for pair in found.pairs:
+        difference = pair.overall.difference
+        assert difference.low is not None
+        assert difference.high is not None
+        assert pair.overall.p is not None
+        assert (pair.overall.p < 0.05) == (not difference.low <= 0 <= difference.high)
+        own = table.with_rows(row for row in table.rows if row.model in (pair.a, pair.b))
+        (alone,) = compare_models([own]).pairs
+        assert (alone.overall.difference.high or 0) < difference.high
+        assert pair.overall.p == pytest.approx(min(1, 3 * (alone.overall.p or 0)))
 
 
 def test_cases_of_one_source_are_not_counted_as_independent(tmp_path: Path) -> None:
-    """Twelve cases of three sources: by source there are 8 sign patterns, so p is 2/8 at best."""
-    run = model_run(tmp_path / "run", {"x": [(4, 4)] * 12, "y": [(2, 4)] * 12}, per_source=4)
-    assert compared(run).pairs[0].overall.p == pytest.approx(1 / 4)
+    """Twenty-four cases of six sources: p is 2/64 at best."""
+    run = model_run(tmp_path / "run", {"x": [(4, 4)] * 24, "y": [(2, 4)] * 24}, per_source=4)
+    assert compared(run).pairs[0].overall.p == pytest.approx(1 / 32)
 
 
 def test_models_in_several_runs_are_compared_as_in_one(tmp_path: Path) -> None:
@@ -139,7 +157,7 @@ def test_a_judged_reference_stands_beside_the_models_and_is_ranked_nowhere(tmp_p
     assert [one.model for one in found.models] == ["x", "y"]
     assert found.reference.judged
     assert found.reference.overall.value == pytest.approx(100 / 3)
-    assert [pair.overall.better_holm for pair in found.against_reference] == ["x", "y"]
+    assert [pair.overall.better for pair in found.against_reference] == ["x", "y"]
 
 
 def test_the_numbers_can_be_had_as_rows(tmp_path: Path) -> None:
@@ -174,7 +192,7 @@ def test_languages_that_a_paper_keeps_apart_are_compared_apart(tmp_path: Path) -
     """In English x is better, in Chinese y: one number of both would say that they are the same."""
     high, low = (4, 4), (1, 1)
     run = model_run(tmp_path / "run", {"x": [high, low] * 9, "y": [low, high] * 9})
-    found = compare_models_by_slice([in_languages(run)], QUICK)
+    found = compare_models_by_slice([in_languages(run)])
     assert [(one.part, one.models[0].model, one.models[0].overall, one.cases) for one in found] == [
         (("en",), "x", pytest.approx(100), 9),
         (("cn",), "y", pytest.approx(100), 9),
@@ -190,20 +208,19 @@ def test_cases_of_a_task_that_is_no_part_of_the_overall_are_not_counted_as_compa
         kind = "WiseEdit-Complex" if row.edit.id in ("e0", "e1") else row.edit.instruction_type
         edit = row.edit.model_copy(update={"instruction_type": kind, "extra": {"language": "en"}})
         rows.append(replace(row, edit=edit))
-    found = compare_models([replace(table, rows=tuple(rows))], QUICK)
+    found = compare_models([replace(table, rows=tuple(rows))])
     assert (found.cases, found.common, found.pairs[0].cases, found.pairs[0].overall.difference.n) == (6, 6, 6, 6)
     assert {one.cases for one in found.models} == {6}
     assert "2 cases of WiseEdit-Complex have no part in the overall score, and are not compared." in found.notes
 
 
-@pytest.mark.parametrize(("cases", "told"), [(5, True), (6, True), (7, False)])
-def test_cases_so_few_that_nothing_could_be_told_apart_are_said_to_be(tmp_path: Path, cases: int, told: bool) -> None:
+@pytest.mark.parametrize(("cases", "apart"), [(4, False), (6, False), (7, True)])
+def test_too_few_cases_are_not_told_apart(tmp_path: Path, cases: int, apart: bool) -> None:
     """Three pairs: of 6 cases 3 × 2/64 is above 0.05, of 7 cases 3 × 2/128 is below."""
     given = {"low": [(1, 3)] * cases, "high": [(4, 3)] * cases, "middle": [(2, 3)] * cases}
     found = compared(model_run(tmp_path / "run", given))
-    said = [note for note in found.notes if "whatever the verdicts: at least 7 are needed" in note]
-    assert bool(said) is told
-    assert all((pair.overall.better_holm is None) is told for pair in found.pairs)
+    assert all((pair.overall.better is not None) is apart for pair in found.pairs)
+    assert all((pair.overall.p is None) is (cases < 5) for pair in found.pairs)
 
 
 @pytest.mark.parametrize("prefix", ["{model}/{id}", "{id}", "{model}-{id}"])
@@ -216,7 +233,7 @@ def test_a_case_that_a_benchmark_has_twice_is_paired_by_its_id_or_else_in_order(
         name = prefix.format(model=row.model, id=row.edit.id)
         edit = row.edit.model_copy(update={"id": name, "instruction": "Do it"})
         rows.append(replace(row, edit=edit, pictures={**row.pictures, "source": source}))
-    found = compare_models([replace(table, rows=tuple(rows))], QUICK)
+    found = compare_models([replace(table, rows=tuple(rows))])
     assert (found.cases, found.common) == (4, 4)
     assert found.pairs[0].overall.difference.value == pytest.approx(50)
 
@@ -224,7 +241,7 @@ def test_a_case_that_a_benchmark_has_twice_is_paired_by_its_id_or_else_in_order(
 def test_two_judges_have_no_overall_over_languages_that_are_kept_apart(tmp_path: Path) -> None:
     a = in_languages(model_run(tmp_path / "a", {"x": [(4, 4)] * 12}))
     b = in_languages(model_run(tmp_path / "b", {"x": [(2, 2)] * 12}, judge="openai:other"))
-    found = compare_runs(a, b, resampling=QUICK)
+    found = compare_runs(a, b)
     assert found.question == "judges"
     assert found.overall.difference.value is None
     assert "the paper keeps en and cn apart" in (found.overall.difference.why or "")

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores import score_matrix as arithmetic
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
@@ -13,8 +12,6 @@ from editloupe.evals.stats.scores.score_matrix import Aggregation, aggregate, co
 from editloupe.rubrics.registry import DEFAULT, PAPERS
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
-
-QUICK = Resampling(200)
 
 PUBLISHED = {
     "Change Material": (84, 74.01),
@@ -63,7 +60,7 @@ def gemini(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.long
 def test_the_published_scores_of_dlebench_follow_from_the_labels(gemini: Path) -> None:
-    found = compute_scores(gemini, resampling=QUICK)
+    found = compute_scores(gemini)
     material = found.by_type["Change Material"]
     assert material.criteria[IF].value == pytest.approx(59.92, abs=0.005)
     assert material.criteria[VC].value == pytest.approx(88.10, abs=0.005)
@@ -92,7 +89,7 @@ def test_a_small_run_worked_by_hand(tmp_path: Path) -> None:
         Line("b", 1, 3, type="Change Color"),
         Line("c", 2, 4, type="Change OCR"),
     ]
-    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines))
     colour, text = found.by_type["Change Color"], found.by_type["Change OCR"]
     assert colour.criteria[IF].value == pytest.approx(50)
     assert colour.criteria[VC].value == pytest.approx((100 + 200 / 3) / 2)
@@ -107,7 +104,7 @@ def test_a_small_run_worked_by_hand(tmp_path: Path) -> None:
 
 def test_unjudged_units_are_left_out_and_counted(tmp_path: Path) -> None:
     lines = [Line("a", 4, 4), Line("b", None, 4), Line("c", 2, None), Line("d", None, None)]
-    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines))
     assert found.by_criterion[IF].value == pytest.approx((100 + 100 / 3) / 2)
     assert found.by_criterion[VC].value == pytest.approx(100)
     assert (found.by_criterion[IF].n, found.by_criterion[IF].judged, found.by_criterion[IF].unjudged) == (2, 2, 2)
@@ -121,7 +118,7 @@ def test_unjudged_units_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_the_pessimistic_bound_counts_them_as_worst_and_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", None, 4)])
-    plain, worst = compute_scores(run, resampling=QUICK), compute_scores(run, unjudged="worst", resampling=QUICK)
+    plain, worst = compute_scores(run), compute_scores(run, unjudged="worst")
     assert plain.overall.value == pytest.approx(100)
     assert worst.overall.value == pytest.approx((50 + 100) / 2)
     assert worst.overall.unjudged == 1
@@ -134,7 +131,7 @@ def test_the_pessimistic_bound_counts_them_as_worst_and_says_so(tmp_path: Path) 
 
 def test_a_type_without_a_verdict_on_one_criterion_has_no_score(tmp_path: Path) -> None:
     lines = [Line("a", 4, None), Line("b", 2, 2, type="Change OCR")]
-    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines))
     assert found.by_type["Change Color"].value is None
     assert found.by_type["Change Color"].why == "no verdict on visual_consistency"
     assert found.overall.value == pytest.approx(100 / 3)
@@ -142,45 +139,45 @@ def test_a_type_without_a_verdict_on_one_criterion_has_no_score(tmp_path: Path) 
 
 
 def test_a_run_with_nothing_judged_has_no_score_and_no_nan(tmp_path: Path) -> None:
-    found = compute_scores(make_run(tmp_path / "run", [Line("a", None, None)]), resampling=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", [Line("a", None, None)]))
     assert found.overall.value is None
     assert found.overall.why
     assert "NaN" not in found.model_dump_json()
 
 
 def test_one_edit_has_a_score_and_no_interval(tmp_path: Path) -> None:
-    found = compute_scores(make_run(tmp_path / "run", [Line("a", 3, 4)]), resampling=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", [Line("a", 3, 4)]))
     assert found.overall.value == pytest.approx((200 / 3 + 100) / 2)
     assert (found.overall.low, found.overall.high, found.overall.n) == (None, None, 1)
-    assert found.overall.why == "no interval by edit: there is only one edit"
+    assert found.overall.why == "no interval: 1 source picture, at least 5 are needed"
 
 
 def test_types_with_one_edit_each_do_not_pretend_to_a_narrow_interval(tmp_path: Path) -> None:
     lines = [Line(kind, 1 + number % 4, 4, type=kind) for number, kind in enumerate(PUBLISHED)]
-    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines))
     assert found.overall.value is not None
-    assert found.overall.low is None
-    assert any("too narrow" in note for note in found.notes)
+    assert found.overall.low is not None
+    assert found.overall.high is not None
+    assert found.overall.high - found.overall.low > 30
+    assert {score.format(1)[-10:] for score in found.by_type.values()} == {"[1 source]"}
 
 
 def test_without_types_the_overall_is_over_all_edits_and_says_so(tmp_path: Path) -> None:
-    found = compute_scores(
-        make_run(tmp_path / "run", [Line("a", 4, 4, type=None), Line("b", 1, 1, type=None)]), resampling=QUICK
-    )
+    found = compute_scores(make_run(tmp_path / "run", [Line("a", 4, 4, type=None), Line("b", 1, 1, type=None)]))
     assert found.overall.value == pytest.approx(50)
     assert found.by_type == {}
     assert "No edit has an instruction type" in found.notes[0]
 
 
 def test_edits_without_a_type_among_typed_ones_are_shown_apart(tmp_path: Path) -> None:
-    found = compute_scores(make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 1, type=None)]), resampling=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 1, type=None)]))
     assert found.overall.value == pytest.approx(100)
     assert found.by_type["(no type)"].value == pytest.approx(0)
     assert "1 edit has no instruction type and is not part of the overall score." in found.notes
 
 
 def test_a_criterion_that_was_not_asked_is_no_part_of_the_score(tmp_path: Path) -> None:
-    found = compute_scores(make_run(tmp_path / "run", [Line("a", 4, ""), Line("b", 3, "")]), resampling=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", [Line("a", 4, ""), Line("b", 3, "")]))
     assert found.overall.value == pytest.approx((100 + 200 / 3) / 2)
     assert list(found.by_criterion) == [IF]
     assert any("Not asked in this run" in note and VC in note for note in found.notes)
@@ -192,9 +189,7 @@ def test_scores_by_model_and_by_any_other_field(tmp_path: Path) -> None:
         Line("b", 1, 1, model="y", extra={"style": "paint"}),
         Line("c", 1, 4, model="y", extra={"style": "photo"}),
     ]
-    found = compute_scores(
-        make_run(tmp_path / "run", lines), by=("model", "style", "light", "absent"), resampling=QUICK
-    )
+    found = compute_scores(make_run(tmp_path / "run", lines), by=("model", "style", "light", "absent"))
     assert {name: score.value for name, score in found.by["model"].items()} == {"x": 100, "y": pytest.approx(25)}
     assert {name: score.value for name, score in found.by["style"].items()} == {
         "x · photo": 100,
@@ -208,7 +203,7 @@ def test_scores_by_model_and_by_any_other_field(tmp_path: Path) -> None:
 
 def test_repeats_are_averaged_per_edit_and_their_spread_is_given(tmp_path: Path) -> None:
     lines = [Line("a", (4, 4, 1), (4, 4, 4)), Line("b", (2, None, 2), (4, 4, 4))]
-    found = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK)
+    found = compute_scores(make_run(tmp_path / "run", lines))
     assert found.by_criterion[IF].value == pytest.approx((200 / 3 + 100 / 3) / 2)
     by_hand = [((100 + 100 / 3) / 2 + 100) / 2, (100 + 100) / 2, ((0 + 100 / 3) / 2 + 100) / 2]
     assert found.repeats is not None
@@ -223,14 +218,14 @@ def test_intervals_hold_the_value_and_are_the_same_every_time(tmp_path: Path) ->
         Line(str(number), 1 + number % 4, 2 + number // 3 % 3, type=list(PUBLISHED)[number % 3]) for number in range(36)
     ]
     run = make_run(tmp_path / "run", lines)
-    one, two = compute_scores(run, resampling=QUICK), compute_scores(run, resampling=QUICK)
+    one, two = compute_scores(run), compute_scores(run)
     assert one == two
     for score in (one.overall, *one.by_type.values(), *one.by_criterion.values()):
         assert score.low is not None
         assert score.high is not None
         assert score.value is not None
         assert score.low < score.value < score.high
-        assert list(score.intervals) == ["edit"]
+        assert score.sources == score.n
 
 
 def test_edits_that_share_a_source_widen_the_interval(tmp_path: Path) -> None:
@@ -239,10 +234,10 @@ def test_edits_that_share_a_source_widen_the_interval(tmp_path: Path) -> None:
         for source in range(10)
         for number in range(8)
     ]
-    overall = compute_scores(make_run(tmp_path / "run", lines), resampling=QUICK).overall
-    by_edit, by_source = (high - low for low, high in (overall.intervals["edit"], overall.intervals["source"]))
-    assert by_source > 2 * by_edit
-    assert (overall.low, overall.high) == overall.intervals["source"]
+    shared = compute_scores(make_run(tmp_path / "run", lines)).overall
+    apart = compute_scores(make_run(tmp_path / "apart", [replace(line, source=line.id) for line in lines])).overall
+    assert (shared.value, shared.n, shared.sources, apart.sources) == (apart.value, 80, 10, 80)
+    assert (shared.high or 0) - (shared.low or 0) > 2 * ((apart.high or 0) - (apart.low or 0)) > 0
 
 
 def test_the_source_is_known_by_its_content_not_by_its_path(tmp_path: Path) -> None:
@@ -265,10 +260,10 @@ def test_a_protocol_may_score_whole_edits(tmp_path: Path, monkeypatch: pytest.Mo
     paper = replace(PAPERS[0], protocol=geometric)
     monkeypatch.setattr("editloupe.rubrics.registry.PAPERS", (paper,))
     run = make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 4), Line("c", 4, None)])
-    found = compute_scores(run, resampling=QUICK)
+    found = compute_scores(run)
     assert found.overall.value == pytest.approx(50)
     assert found.overall.criteria[IF].value == pytest.approx(200 / 3)
-    assert compute_scores(run, unjudged="worst", resampling=QUICK).overall.value == pytest.approx(100 / 3)
+    assert compute_scores(run, unjudged="worst").overall.value == pytest.approx(100 / 3)
 
 
 def test_an_empty_run_or_another_protocol_is_one_sentence(tmp_path: Path) -> None:
@@ -280,6 +275,6 @@ def test_an_empty_run_or_another_protocol_is_one_sentence(tmp_path: Path) -> Non
 
 
 def test_rows_are_plain_records(tmp_path: Path) -> None:
-    rows = compute_scores(make_run(tmp_path / "run", [Line("a", 4, 2, model="m")]), resampling=QUICK).rows()
+    rows = compute_scores(make_run(tmp_path / "run", [Line("a", 4, 2, model="m")])).rows()
     assert {"group": "type", "name": "Change Color", "criterion": IF, "value": 100.0}.items() <= rows[4].items()
     assert [row["group"] for row in rows] == ["overall"] * 3 + ["type"] * 3 + ["model"] * 3

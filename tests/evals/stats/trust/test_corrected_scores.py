@@ -125,7 +125,7 @@ def test_a_queue_of_another_run_is_refused(tmp_path: Path) -> None:
 def test_the_report_tells_corrected_scores_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, people = kind_judge(tmp_path)
     labels = str(write_labels(tmp_path / "h.jsonl", people[20:60] + people[140:180]))
-    asked = ["report", str(run), "--human", labels, "--corrected", "--resamples", "100"]
+    asked = ["report", str(run), "--human", labels, "--corrected"]
     for kind, wanted in (("text", "as good as"), ("md", "as good as"), ("csv", "as good as"), ("latex", "corrected")):
         assert command([*asked, "--format", kind]) == 0
         assert wanted in capsys.readouterr().out

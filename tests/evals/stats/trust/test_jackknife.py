@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.evals.stats.trust.prediction_powered import correct_mean, degrees_of_freedom, fit_weights_leaving_out
+from editloupe.evals.stats.intervals import degrees_of_freedom
+from editloupe.evals.stats.trust.prediction_powered import correct_mean, fit_weights_leaving_out
 
 CLUSTERS = np.repeat(np.arange(20), 3)
 

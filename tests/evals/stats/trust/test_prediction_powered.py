@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from editloupe.evals.stats.trust.prediction_powered import correct_mean, skewed_interval
+from editloupe.evals.stats.intervals import skewed_interval
+from editloupe.evals.stats.trust.prediction_powered import correct_mean
 
 RANDOM = np.random.default_rng(5)
 

@@ -70,7 +70,7 @@ def test_agree_tells_the_test_beside_agreement(tmp_path: Path, capsys: pytest.Ca
         for place, name in enumerate(NAMES)
     ]
     labels = str(write_labels(tmp_path / "h.jsonl", rows))
-    asked = ["agree", str(run), "--human", labels, "--resamples", "100", "--replace-annotators"]
+    asked = ["agree", str(run), "--human", labels, "--replace-annotators"]
     assert command(asked) == 0
     assert "May the judge replace annotators?" in capsys.readouterr().out
     assert command([*asked, "--format", "json"]) == 0

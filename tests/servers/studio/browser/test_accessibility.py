@@ -82,7 +82,7 @@ def test_files_that_are_sent_have_no_fault(
 ) -> None:
     run, traced = many_edits(tmp_path / "many", 40), long_trace(tmp_path / "long")
     report, trace = tmp_path / "report.html", tmp_path / "trace.html"
-    assert command(["report", str(run), "--out", str(report), "--resamples", "100"]) == 0
+    assert command(["report", str(run), "--out", str(report)]) == 0
     assert command(["trace", str(traced), "the-edit/../x", "--out", str(trace)]) == 0
     page = new_page(listen(), **look)
     found = {}

@@ -116,7 +116,7 @@ def test_a_paper_s_table_comes_from_one_command(
     given = ["batch", str(data), "--layout", name, "--results", str(tmp_path / "outputs"), "--out", out, "--quiet"]
     assert run([*given, "--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--mode", "plain"]) == 0
     capsys.readouterr()
-    assert run(["report", out, "--format", "json", "--resamples", "100"]) == 0
+    assert run(["report", out, "--format", "json"]) == 0
     title, column, values = EXPECTED[name]
     tables = json.loads(capsys.readouterr().out)["tables"]
     table = next(one for one in tables if title in one["title"] and column in one["columns"])
@@ -154,7 +154,7 @@ def test_wiseedit_counts_the_subsets_a_model_cannot_handle(
         "single: no outputs for en Awareness_2 (1 case), en Imagination_2 (1 case), en WiseEdit_Complex_2 (1 case): "
         "they count 0, by the paper's rule" in told
     )
-    assert run(["report", out, "--format", "json", "--resamples", "100"]) == 0
+    assert run(["report", out, "--format", "json"]) == 0
     printed = {table["title"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
     table = printed["WiseEdit, Table 5: English instructions, all cases"]
     rows = {row[0]: dict(zip(table["columns"], row, strict=True)) for row in table["rows"]}

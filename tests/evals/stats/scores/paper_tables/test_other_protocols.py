@@ -12,13 +12,11 @@ from editloupe.evals.report.text_renderer import as_text
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
-from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.distribution import count_answers
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.types import Edit, Judgement, Verdict
 
-QUICK = Resampling(100)
 WISE = ("instruction_following", "detail_preserving", "visual_quality", "knowledge_fidelity", "creative_fusion")
 
 
@@ -62,7 +60,7 @@ def wise(tmp_path: Path) -> Path:
 
 
 def test_wiseedit_averages_cases_tasks_and_three_of_the_four_tasks(wise: Path) -> None:
-    found = compute_scores(wise, resampling=QUICK)
+    found = compute_scores(wise)
     by_hand = {"Awareness": 50.0, "Interpretation": 75.0, "Imagination": 50.0, "WiseEdit-Complex": 100.0}
     assert {kind: score.value for kind, score in found.by_type.items()} == pytest.approx(by_hand)
     assert found.overall.value == pytest.approx((50 + 75 + 50) / 3)
@@ -72,7 +70,7 @@ def test_wiseedit_averages_cases_tasks_and_three_of_the_four_tasks(wise: Path) -
 
 
 def test_numbers_agree_with_people_on_their_own_scale(wise: Path) -> None:
-    one = measure_agreement(wise, resampling=QUICK).criteria["instruction_following"]
+    one = measure_agreement(wise).criteria["instruction_following"]
     assert one.mae.value == pytest.approx((1 + 1 + 0 + 0.5) / 4)
     assert one.mae_100.value == pytest.approx(2.5 / 4 / 9 * 100)
     assert one.n == 4
@@ -97,7 +95,7 @@ def test_vibe_averages_repeats_and_has_no_overall_without_a_whole_level(tmp_path
             (f"rm#{repeat}", "RM", {marks[0]: 0.0, marks[1]: 1.0, marks[2]: 1.0}, {}),
             (f"bi#{repeat}", "BI", {"billiards": 0.25}, {}),
         ]
-    found = compute_scores(save(tmp_path / "run", "vibe", rows, 0, 1), resampling=QUICK)
+    found = compute_scores(save(tmp_path / "run", "vibe", rows, 0, 1))
     assert found.by_type["AD"].value == pytest.approx((100 + 100 + 50) / 3)
     assert found.by_type["RM"].value == pytest.approx(0)
     assert found.by_level == {}
@@ -106,7 +104,7 @@ def test_vibe_averages_repeats_and_has_no_overall_without_a_whole_level(tmp_path
 
 @pytest.mark.long
 def test_the_report_of_numbers_is_whole(wise: Path) -> None:
-    report = build_report(wise, how=QUICK)
+    report = build_report(wise)
     text = as_text(build_blocks(report))
     assert "WiseEdit (" in report.methods
     assert "not asked" in text
@@ -129,11 +127,11 @@ def test_a_rubric_of_the_users_own_is_read_from_the_run(tmp_path: Path) -> None:
         run.save_all([JudgementRecord(whole, configuration=name)])
     table = read_run_table(tmp_path / "run")
     assert (table.labels("mood"), table.title_of("mood")) == (("poor", "fine", "superb"), "The mood")
-    found = measure_agreement(table, resampling=QUICK).criteria["mood"]
+    found = measure_agreement(table).criteria["mood"]
     assert found.mae.value == 1
     assert found.confusion is not None
     assert found.confusion.counts[2] == (0, 1, 0)
-    assert compute_scores(table, resampling=QUICK).overall.value == 50
+    assert compute_scores(table).overall.value == 50
 
 
 def test_all_numbers_of_a_scale_have_their_place_given_or_not(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from editloupe.evals.stats.comparison.paired_differences import adjust_holm, sign_flip_p_value
+from editloupe.evals.stats.trust.drift import sign_flip_p_value
 
 
 def by_scipy(differences: np.ndarray, resamples: float) -> float:
@@ -52,9 +52,3 @@ def test_thousands_of_differences_are_tested_by_the_normal_limit_of_all_signs() 
 def test_equal_differences_are_drawn_together_and_give_the_binomial_p() -> None:
     differences = np.array([1.0] * 60 + [-1.0] * 40)
     assert sign_flip_p_value(differences) == pytest.approx(stats.binomtest(60, 100).pvalue, abs=0.01)
-
-
-def test_holm_multiplies_by_the_tests_left_and_never_falls() -> None:
-    assert adjust_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert adjust_holm([0.5, 0.6]) == [1.0, 1.0]
-    assert adjust_holm([]) == []
