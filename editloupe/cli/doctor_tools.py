@@ -17,7 +17,7 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import Tool, ToolError, View
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.enhance import build_enhancer
-from editloupe.tools.models.loading import locate_weights, pick_device
+from editloupe.tools.models.loading import find_cuda_device, locate_weights, pick_device
 from editloupe.tools.models.real_esrgan import RealESRGAN
 from editloupe.tools.models.weights import find_weights
 from editloupe.tools.read_text import ReadText
@@ -82,9 +82,11 @@ def _describe_engine(tool: Tool, settings: ToolSettings) -> dict[str, str]:
             "weights": weights if local else f"downloaded from the hub at the first use: {weights}",
         }
     if isinstance(tool, ReadText):
+        number = find_cuda_device(settings.device)
         return {
-            "engine": f"onnxruntime {_version('onnxruntime')}",
-            "device": "cpu",
+            "engine": f"onnxruntime {_version('onnxruntime') or _version('onnxruntime-gpu')}",
+            "device": "cpu" if number is None else f"cuda:{number}",
+            "to_do": tool.note() or "",
             "precision": "float32",
             "weights": str(find_weights("rapidocr")),
         }

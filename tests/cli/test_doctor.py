@@ -93,6 +93,17 @@ def test_missing_weights_are_not_ready_and_name_the_command(check: Any) -> None:
 
 
 @pytest.mark.models
+def test_a_reader_that_cannot_use_the_device_runs_on_the_cpu_and_says_so(
+    check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rapidocr")
+    monkeypatch.setenv("EDITLOUPE_DEVICE", "cuda:7")
+    tool = check("--no-timing")["tool", "read_text"]
+    assert (tool["ready"], tool["device"]) == (True, "cpu")
+    assert "runs on the CPU: onnxruntime has no provider for cuda:7 here" in tool["to_do"]
+
+
+@pytest.mark.models
 def test_a_detector_is_described_and_timed(check: Any, tiny_detector: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDITLOUPE_DETECTOR", str(tiny_detector))
     monkeypatch.setenv("EDITLOUPE_DEVICE", "cpu")
