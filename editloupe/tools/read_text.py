@@ -15,7 +15,7 @@ from editloupe._util.text import quote_line
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import CachedResult, ToolError, ToolResult, View
-from editloupe.tools.models.loading import CUDA_PROVIDER, find_cuda_device, import_optional
+from editloupe.tools.models.loading import CUDA_PROVIDER, find_cuda_device, import_optional, release_memory
 from editloupe.tools.parameters import read_box
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
@@ -192,6 +192,7 @@ class ReadText:
         with self._lock:
             engine = self._load(("min", WHOLE_SIDE), WHOLE_LINE)
             result = engine(_to_bgr(enlarged), use_det=True, use_cls=True, use_rec=True)
+        release_memory()  # a large region takes some 200 MB
         if result is None or result.boxes is None:
             return []
         lines = []

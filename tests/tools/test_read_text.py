@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -226,6 +229,22 @@ def test_cuda_that_does_not_start_is_an_error_and_not_the_cpu(monkeypatch: pytes
     region, at = np.zeros((96, 96, 3), np.uint8), Box(x1=0, y1=0, x2=96, y2=96)
     with pytest.raises(ToolError, match="read_text cannot run on cuda: onnxruntime could not start its CUDA provider"):
         ReadText(ToolSettings(device="cuda")).read_lines(region, at)
+
+
+@pytest.mark.models
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, and needs glibc")
+def test_the_memory_of_a_large_reading_is_returned(reader: ReadText, photo: Pixels) -> None:
+    large = cv2.resize(photo, (1280, 960))
+    reader.read_lines(photo, Box(x1=0, y1=0, x2=512, y2=512))  # loads it
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+    before = resident()
+    thread = threading.Thread(target=reader.read_lines, args=(large, Box(x1=0, y1=0, x2=1280, y2=960)))
+    thread.start()
+    thread.join()
+    assert resident() - before < 100
 
 
 @pytest.mark.models

@@ -11,7 +11,6 @@ reads.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import queue
@@ -31,6 +30,7 @@ import numpy as np
 from editloupe.pictures.decode import Picture, decode
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.compare.difference import ComparisonResult, LineReader, compare_and_crop, compare_in_process
+from editloupe.tools.models.loading import release_memory
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}
 """Make glibc keep the memory of a comparison for the next one: getting it from the kernel again costs a fifth of the time."""
@@ -189,7 +189,7 @@ def serve(file: int) -> None:
             answer = error
         _send(outgoing, answer)
         if device:
-            _release_memory()
+            release_memory()  # reading text uses far more than a comparison
 
 
 @cache
@@ -199,12 +199,6 @@ def _load_reader(device: str) -> LineReader:
     from editloupe.tools.settings import ToolSettings
 
     return ReadText(ToolSettings(device=device, threads=1))
-
-
-def _release_memory() -> None:
-    """Return free memory to the system if the C library can: reading text uses far more than a comparison."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
 
 
 def _serialize(picture: Picture) -> tuple[bytes | memoryview, int, int]:

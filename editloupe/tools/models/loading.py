@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 import os
@@ -59,6 +60,12 @@ def find_cuda_device(device: str) -> int | None:
     if CUDA_PROVIDER not in import_optional("onnxruntime").get_available_providers():
         return None
     return int(number) if number.isdigit() else 0
+
+
+def release_memory() -> None:
+    """Return free memory to the system if the C library can. It keeps the memory of each thread for that thread."""
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def torch_dtype(precision: str) -> Any:
