@@ -32,6 +32,13 @@ def run(tmp_path: Path) -> Path:
     return make_run(tmp_path / "run", lines, pictures=True)
 
 
+def test_options_of_the_former_bootstrap_are_taken_and_have_no_effect(run: Path) -> None:
+    result = CliRunner().invoke(app, ["report", str(run), "--resamples", "500"])
+    assert result.exit_code == 0
+    assert "--resamples and --seed have no effect" in result.stderr
+    assert result.stdout == CliRunner().invoke(app, ["report", str(run)]).stdout
+
+
 def told(*arguments: str | Path) -> str:
     result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0

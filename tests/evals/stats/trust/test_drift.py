@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.stats.trust.drift import assess_shift, draw_anchor_rows, measure_drift
+from editloupe.evals.stats.trust.drift import ONE_REPEAT, assess_shift, draw_anchor_rows, measure_drift
 from editloupe.types import UserError
 from tests.conftest import StartServer
 from tests.evals.sample_runs import IF, Line, make_run
@@ -35,6 +35,9 @@ def test_the_same_labels_on_many_edits_are_the_same_judge_and_on_few_cannot_be_t
     found = measure_drift(read_run_table(a), read_run_table(b))
     assert (found.answer, found.criteria[IF].exact, found.criteria[IF].kappa) == ("same", 1.0, 1.0)
     assert "no mean moved by 5 points of 100 or more (same label: Instruction Following 100 %)" in found.sentence
+    assert found.sentence.endswith(ONE_REPEAT)
+    a, b = runs(tmp_path / "twice", [(label, label) for label in labels], labels)
+    assert ONE_REPEAT not in measure_drift(read_run_table(a), read_run_table(b)).sentence
     a, b = runs(tmp_path / "few", labels[:30], labels[:30])
     assert measure_drift(read_run_table(a), read_run_table(b)).answer == "cannot tell"
     a, b = runs(tmp_path / "fewer", labels[:12], labels[:12])
