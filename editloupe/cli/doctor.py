@@ -132,7 +132,7 @@ def _format_time(status: ToolStatus) -> str:
 def _check_weights() -> list[dict[str, Any]]:
     findings = []
     for model in load_table().values():
-        size = "in its package" if model.bytes is None else f"{model.bytes / 1e6:.0f} MB"
+        size = "in its package" if model.megabytes is None else f"{model.megabytes:.0f} MB"
         finding = _finding("weights", model.name, True, f"{model.used_by}, {size}, {model.license}")
         try:
             finding["weights"] = str(find_weights(model.name))

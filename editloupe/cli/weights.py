@@ -107,7 +107,7 @@ def _find(model: ModelWeights) -> dict[str, Any]:
 
 
 def _format_size(model: ModelWeights) -> str:
-    return "in package" if model.bytes is None else f"{model.bytes / 1e6:.0f} MB"
+    return "in package" if model.megabytes is None else f"{model.megabytes:.0f} MB"
 
 
 def _print_table(models: list[ModelWeights]) -> None:
@@ -130,7 +130,8 @@ def _format_model(model: ModelWeights) -> str:
         *([f"  note     {model.note}"] if model.note else []),
     ]
     for name, file in model.files.items():
-        lines.append(f"  file     {name}" + (f", {file.bytes} bytes" if file.bytes else ""))
+        size = f"{file.bytes} bytes" if file.bytes else f"{file.megabytes} MB" if file.megabytes else ""
+        lines.append(f"  file     {', '.join(filter(None, (name, size)))}")
         lines.append(f"           sha256 {file.sha256 or 'recorded at the first fetch'}")
     for source in model.sources:
         fields = source.model_dump(exclude_none=True, exclude_defaults=True)

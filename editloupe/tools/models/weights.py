@@ -32,6 +32,8 @@ class WeightsFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bytes: int | None = None
+    megabytes: int | None = None
+    """The size to show if the exact one is not known."""
     sha256: str | None = None
 
 
@@ -72,9 +74,10 @@ class ModelWeights(BaseModel):
         return next((source.hub for source in self.sources if source.hub), None)
 
     @property
-    def bytes(self) -> int | None:
+    def megabytes(self) -> float | None:
         """The size of the files whose size is known; the others are small. None if a package contains the files."""
-        return sum(file.bytes or 0 for file in self.files.values()) if self.files else None
+        sizes = (file.megabytes or (file.bytes or 0) / 1e6 for file in self.files.values())
+        return sum(sizes) if self.files else None
 
     @property
     def folder(self) -> Path:
