@@ -41,10 +41,10 @@ def is_same_secret(candidate: str, wanted: str) -> bool:
 
 
 class TokenCheck:
-    """Compares tokens and slows down guessing.
+    """Compares tokens, and names the time to wait for senders of wrong ones.
 
-    After `at_once` wrong tokens a sender has one try every `seconds`. While it has to wait, the right token is refused as
-    well: otherwise the answer would reveal that it was right.
+    After `at_once` wrong tokens a sender has one try every `seconds`. The right token is always accepted: senders can share an
+    address, and a token of `SHORTEST_TOKEN` characters is not found by trying.
     """
 
     def __init__(
@@ -56,20 +56,22 @@ class TokenCheck:
         self._clock = clock
         self._until: OrderedDict[str, float] = OrderedDict()
 
-    def seconds_to_wait(self, client: tuple[str, int] | None) -> int:
-        """Return the whole seconds before a sender may try again; 0 if it may now."""
-        ahead = self._until.get(_sender(client), 0.0) - self._clock()
-        return max(0, math.ceil(ahead - (self._at_once - 1) * self._seconds))
+    def refuse(self, token: str, client: tuple[str, int] | None) -> int | None:
+        """Return None for the right token; for a wrong one, the whole seconds that its sender had to wait before trying.
 
-    def accepts(self, token: str, client: tuple[str, int] | None) -> bool:
-        """Return whether a token is right; a wrong one is counted."""
+        A wrong token of a sender that did not have to wait is counted.
+        """
         if is_same_secret(token, self._token):
-            return True
-        sender = _sender(client)
-        self._until[sender] = max(self._until.pop(sender, 0.0), self._clock()) + self._seconds
-        while len(self._until) > MOST_SENDERS:
-            self._until.popitem(last=False)
-        return False
+            return None
+        sender, now = _sender(client), self._clock()
+        until = max(self._until.get(sender, 0.0), now)
+        seconds = max(0, math.ceil(until - now - (self._at_once - 1) * self._seconds))
+        if not seconds:
+            self._until[sender] = until + self._seconds
+            self._until.move_to_end(sender)
+            while len(self._until) > MOST_SENDERS:
+                self._until.popitem(last=False)
+        return seconds
 
 
 def _sender(client: tuple[str, int] | None) -> str:

@@ -122,11 +122,11 @@ class ProgramGuard(Guard):
         if self._check is None:
             is_ours = host_name(headers.get("host", "")) in self._hosts
             return None if is_ours else error_response("this server does not answer to that host name", 421)
-        client = scope.get("client")
-        if seconds := self._check.seconds_to_wait(client):
-            return busy_response("too many wrong tokens", seconds)
-        if self._check.accepts(token_of(headers), client):
+        seconds = self._check.refuse(token_of(headers), scope.get("client"))
+        if seconds is None:
             return None
+        if seconds:
+            return busy_response("too many wrong tokens", seconds)
         return error_response(NO_TOKEN, 401, {"www-authenticate": "Bearer"})
 
 

@@ -135,13 +135,13 @@ class Login:
     def _refusal(self, scope: Scope, headers: Headers, token: str | None, there: str | None = None) -> Response | None:
         if token is None:
             return self._asked(scope, headers, then=there)
-        client = scope.get("client")
-        if seconds := self._check.seconds_to_wait(client):
+        seconds = self._check.refuse(token, scope.get("client"))
+        if seconds is None:
+            return None
+        if seconds:
             problem = f"Too many wrong tokens came from here; try again in {seconds} seconds."
             return self._asked(scope, headers, 429, problem, there, {"retry-after": str(seconds)})
-        if not self._check.accepts(token, client):
-            return self._asked(scope, headers, problem="That is not the token of this studio.", then=there)
-        return None
+        return self._asked(scope, headers, problem="That is not the token of this studio.", then=there)
 
     def _asked(
         self,
