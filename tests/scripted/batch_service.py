@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from . import gemini_wire, openai_wire
@@ -28,6 +30,7 @@ class Job:
     mark: str
     polls: int = 0
     """How often it was asked after."""
+    created: int = field(default_factory=lambda: int(time.time()))
     cancelled: bool = False
     results: list[str] = field(default_factory=list)
     """Names of the files with its results, once it is over."""
@@ -48,6 +51,10 @@ class BatchService:
         """What the next requests to create a job are answered with."""
         self.lose_next_creation = False
         """The next job is created and nobody hears of it."""
+        self.query: dict[str, str] = {}
+        """The query of the request that is being served."""
+        self.endless = False
+        """Every page of the list of jobs is followed by the same one."""
         self.asked = 0
         """Lines that were answered."""
 
@@ -87,7 +94,8 @@ class BatchService:
             )
             return None if job is None else _json(self._shown(job))
         if (method, path) == ("GET", "/v1/batches"):
-            return _json({"data": [self._shown(job) for job in self.jobs.values()]})
+            jobs, more = self._page(self.query.get("after"), int(self.query.get("limit", 20)))
+            return _json({"data": [self._shown(job) for job in jobs], "has_more": more})
         if path.endswith("/content"):
             return Garbage(self.files[path.split("/")[3]], content_type="application/octet-stream")
         job = self.jobs[path.split("/")[3]]
@@ -103,6 +111,7 @@ class BatchService:
             "id": job.name,
             "object": "batch",
             "status": "completed" if over else "in_progress",
+            "created_at": job.created,
             "metadata": {"editloupe": job.mark},
             "request_counts": {"total": self.files[job.file].count(b"\n"), "completed": 0, "failed": 0},
         }
@@ -141,7 +150,9 @@ class BatchService:
         if path.startswith("/download/"):
             return Garbage(self.files[path.split("/")[4].partition(":")[0]], content_type="application/jsonl")
         if path == "/v1beta/batches":
-            return _json({"operations": [self._operation(job) for job in self.jobs.values()]})
+            jobs, more = self._page(self.query.get("pageToken"), int(self.query.get("pageSize", 50)))
+            token = {"nextPageToken": jobs[-1].name} if more else {}
+            return _json({"operations": [self._operation(job) for job in jobs], **token})
         job = self.jobs[path.removeprefix("/v1beta/").partition(":")[0]]
         if path.endswith(":cancel"):
             job.cancelled = True
@@ -152,7 +163,8 @@ class BatchService:
     def _operation(self, job: Job) -> dict[str, Any]:
         over = bool(job.results)
         state = "BATCH_STATE_SUCCEEDED" if over else "BATCH_STATE_RUNNING"
-        facts = {"state": state, "displayName": job.mark, "batchStats": {"requestCount": "1"}}
+        created = datetime.fromtimestamp(job.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.123456789Z")
+        facts = {"state": state, "displayName": job.mark, "batchStats": {"requestCount": "1"}, "createTime": created}
         shown: dict[str, Any] = {"name": job.name, "metadata": facts, "done": over}
         return shown | ({"response": {"responsesFile": f"files/{job.results[0]}"}} if over else {})
 
@@ -181,6 +193,21 @@ class BatchService:
             self.lose_next_creation = False
             return None
         return job
+
+    def _page(self, after: str | None, limit: int) -> tuple[list[Job], bool]:
+        """Return a page of jobs, latest first, and whether more follow."""
+        jobs = list(reversed(self.jobs.values()))
+        if self.endless:
+            return jobs[:limit], True
+        start = next((index + 1 for index, job in enumerate(jobs) if job.name == after), 0)
+        return jobs[start : start + limit], start + limit < len(jobs)
+
+    def add_jobs(self, count: int) -> None:
+        """Add jobs of other programs in the same account, which are over."""
+        for _ in range(count):
+            gemini = any(name.startswith("batches/") for name in self.jobs)
+            job = Job(f"{'batches/' if gemini else 'batch_'}{len(self.jobs)}", self._keep(b""), "", "another")
+            self.jobs[job.name] = job
 
     def _polled(self, job: Job, results: Callable[[Job], list[bytes]]) -> None:
         job.polls += 1

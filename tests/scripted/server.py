@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from . import anthropic_wire, bedrock_wire, gemini_wire, images_wire, ollama_wire, openai_wire, responses_wire
 from .batch_service import BatchService
@@ -190,6 +190,7 @@ class ScriptedServer:
         try:
             path = unquote(urlsplit(target).path)
             if self.batches and self.batches.handles(path):
+                self.batches.query = dict(parse_qsl(urlsplit(target).query))
                 held = self.batches.serve(method, path, headers, raw, self.url)
                 return await self._send(Drop() if held is None else held, self._plain(path, headers), writer)
             request, fault = self._receive(method, unquote(urlsplit(target).path), headers, raw)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from editloupe.agent.providers.provider import (
     read_finish_reason,
 )
 from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState
+from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState, ListedJob
 from editloupe.agent.transport.http import BodyForm, load_certificates
 from editloupe.pictures.encode import EncodedPicture
 from editloupe.types import Usage, UserError
@@ -252,12 +253,15 @@ class GeminiBatches:
         url = f"{self._base}/v1beta/models/{self._model}:batchGenerateContent"
         return str((await self._http.json("POST", url, json=wanted))["name"])
 
-    async def find(self, mark: str) -> str | None:
-        """Return the job with this mark, among the latest hundred."""
-        listed = await self._http.json("GET", f"{self._base}/v1beta/batches?pageSize=100")
-        jobs = listed.get("operations") or []
-        names = (job["name"] for job in jobs if (job.get("metadata") or {}).get("displayName") == mark)
-        return next(names, None)
+    async def list_jobs(self, cursor: str | None) -> tuple[list[ListedJob], str | None]:
+        """Return a page of the account's jobs and the cursor of the next page."""
+        params = {"pageSize": 100, **({"pageToken": cursor} if cursor else {})}
+        listed = await self._http.json("GET", f"{self._base}/v1beta/batches", params=params)
+        jobs = []
+        for job in listed.get("operations") or []:
+            facts = job.get("metadata") or {}
+            jobs.append(ListedJob(str(job["name"]), facts.get("displayName"), _seconds(facts.get("createTime"))))
+        return jobs, listed.get("nextPageToken") or None
 
     async def state(self, job: str) -> BatchState:
         """Return the progress of a job."""
@@ -297,6 +301,14 @@ class GeminiBatches:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+
+
+def _seconds(text: Any) -> float | None:
+    """Return a UTC timestamp in seconds since 1970, to the second; None if it is not one."""
+    try:
+        return datetime.fromisoformat(f"{text[:19]}+00:00").timestamp()
+    except (TypeError, ValueError):
+        return None
 
 
 def open_image_client(opening: Opening) -> ImageClient:

@@ -26,7 +26,7 @@ from editloupe.agent.providers.provider import (
 )
 from editloupe.agent.replies.finish_reasons import BROKEN_OFF
 from editloupe.agent.transport.attachments import PictureForm, data_url, data_url_parts
-from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState
+from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState, ListedJob
 from editloupe.agent.transport.http import BodyForm, load_certificates
 from editloupe.types import Usage
 
@@ -186,6 +186,8 @@ def route(headers: Mapping[str, str], body: bytes) -> dict[str, str]:
 
 
 ADDRESS = "https://api.openai.com/v1"
+PAGE = 100
+"""Jobs per page of the list, the most that are allowed."""
 MARK = "editloupe"
 """The field of a job's metadata that identifies it."""
 OVER = ("completed", "failed", "expired", "cancelled")
@@ -220,11 +222,16 @@ class OpenAIBatches:
         }
         return str((await self._http.json("POST", f"{self._base}/batches", json=wanted))["id"])
 
-    async def find(self, mark: str) -> str | None:
-        """Return the job with this mark, among the latest hundred."""
-        listed = await self._http.json("GET", f"{self._base}/batches?limit=100")
-        names = (job["id"] for job in listed.get("data") or [] if (job.get("metadata") or {}).get(MARK) == mark)
-        return next(names, None)
+    async def list_jobs(self, cursor: str | None) -> tuple[list[ListedJob], str | None]:
+        """Return a page of the account's jobs and the cursor of the next page."""
+        params = {"limit": PAGE, **({"after": cursor} if cursor else {})}
+        listed = await self._http.json("GET", f"{self._base}/batches", params=params)
+        jobs = [
+            ListedJob(str(job["id"]), (job.get("metadata") or {}).get(MARK), job.get("created_at"))
+            for job in listed.get("data") or []
+        ]
+        more = listed.get("has_more", len(jobs) >= PAGE)
+        return jobs, jobs[-1].name if jobs and more else None
 
     async def state(self, job: str) -> BatchState:
         """Return the progress of a job."""

@@ -7,6 +7,8 @@ of a file are there. The client and its parsing of replies stay the same.
 from __future__ import annotations
 
 import sys
+import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -51,6 +53,16 @@ class BatchResult:
     """The reply as the client would have received it, or an error message."""
 
 
+@dataclass(frozen=True)
+class ListedJob:
+    """A job in the account's list."""
+
+    name: str
+    mark: str | None
+    created: float | None
+    """Seconds since 1970, if the list has it."""
+
+
 class BatchFiles(Protocol):
     """Interface of a provider's batch API."""
 
@@ -60,8 +72,8 @@ class BatchFiles(Protocol):
     async def submit(self, mark: str, path: str, file: Path) -> str:
         """Upload a file and start a job; return the job's name. The mark identifies the job later."""
 
-    async def find(self, mark: str) -> str | None:
-        """Return the name of the job with this mark, if it exists."""
+    async def list_jobs(self, cursor: str | None) -> tuple[list[ListedJob], str | None]:
+        """Return a page of the account's jobs, latest first, and the cursor of the next page; None after the last page."""
 
     async def state(self, job: str) -> BatchState:
         """Return the progress of a job."""
@@ -77,6 +89,43 @@ class BatchFiles(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections."""
+
+
+MOST_PAGES = 1000
+CLOCK_ERROR = 86_400.0
+"""Seconds by which this machine's clock and the provider's may differ."""
+
+
+def new_mark() -> str:
+    """Return a mark for a new job; it contains the time."""
+    return f"editloupe-{int(time.time()):x}-{uuid.uuid4().hex[:12]}"
+
+
+async def find_job(files: BatchFiles, mark: str) -> str | None:
+    """Return the name of the job with this mark, or None if the provider has none.
+
+    The account's list is read back to the time in the mark; for a mark without a time, to its end.
+
+    Raises:
+        BatchRefused: The list cannot be read that far, so the job may exist.
+    """
+    parts = mark.split("-")
+    oldest = int(parts[1], 16) - CLOCK_ERROR if len(parts) == 3 else 0.0
+    cursor, seen = None, set[str]()
+    while len(seen) < MOST_PAGES:
+        jobs, cursor = await files.list_jobs(cursor)
+        if name := next((job.name for job in jobs if job.mark == mark), None):
+            return name
+        if cursor is None or (jobs and all(job.created is not None and job.created < oldest for job in jobs)):
+            return None
+        if cursor in seen:
+            break
+        seen.add(cursor)
+    raise BatchRefused(
+        f"the submission of batch job {mark} was not confirmed, and the provider's list of jobs cannot be read back "
+        "to that time, so it is not sent again; use another --out if your account has no job with this mark",
+        passing=False,
+    )
 
 
 class BatchQueue(Protocol):

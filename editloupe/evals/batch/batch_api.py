@@ -15,7 +15,6 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from pathlib import Path
@@ -30,6 +29,8 @@ from editloupe.agent.transport.batch_files import (
     BatchRefused,
     BatchState,
     NoReply,
+    find_job,
+    new_mark,
 )
 from editloupe.agent.transport.errors import clean
 from editloupe.agent.transport.rate_limits import Deferred, OverBudget
@@ -137,7 +138,7 @@ class BatchApiQueue:
         full = self._staged >= MOST_REQUESTS or self._bytes + len(line) > MOST_BYTES
         if self._staging is None or full or self._staging[1] != path:
             self._close_file()
-            mark = f"editloupe-{uuid.uuid4().hex[:20]}"
+            mark = new_mark()
             facts = (mark, self.spec, path, "staged")
             self._db.execute("INSERT INTO jobs VALUES (?, ?, ?, NULL, ?, 0, 0, 0)", facts)
             self._staging = (mark, path, self._file(mark).open("wb"))
@@ -169,7 +170,7 @@ class BatchApiQueue:
             "SELECT mark FROM jobs WHERE state = 'submitting' AND spec = ?", (self.spec,)
         ).fetchall()
         for (mark,) in rows:
-            if remote := await self.files.find(mark):
+            if remote := await find_job(self.files, mark):
                 self._sent(mark, remote)
             else:
                 self._delete([mark])

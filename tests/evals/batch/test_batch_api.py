@@ -6,11 +6,19 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from editloupe import Judge, JudgeSettings, UserError, load_manifest
+from editloupe.agent.transport.batch_files import (
+    MOST_PAGES,
+    BatchFiles,
+    BatchRefused,
+    ListedJob,
+    find_job,
+    new_mark,
+)
 from editloupe.cli.main import run as command
 from editloupe.evals.batch import batch_api
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
@@ -122,6 +130,48 @@ def test_a_job_nobody_heard_of_is_found_by_its_mark(batches: Batches, spec: str)
     assert len(batches.service.jobs) == 1
     assert batches.judge(spec).tally.judged == 4
     assert len(batches.service.jobs) == 1
+
+
+@pytest.mark.long
+@both
+def test_a_job_nobody_heard_of_is_found_behind_many_later_ones(batches: Batches, spec: str) -> None:
+    batches.service.lose_next_creation = True
+    with pytest.raises(UserError, match="could not be reached"):
+        batches.judge(spec)
+    batches.service.add_jobs(250)
+    assert batches.judge(spec).tally.judged == 4
+    assert len(batches.service.jobs) == 251, "nothing was submitted twice"
+
+
+@pytest.mark.long
+@both
+def test_nothing_is_sent_again_if_the_list_of_jobs_does_not_reach_back(batches: Batches, spec: str) -> None:
+    batches.service.lose_next_creation = True
+    with pytest.raises(UserError, match="could not be reached"):
+        batches.judge(spec)
+    batches.service.add_jobs(150)
+    batches.service.endless = True
+    with pytest.raises(UserError, match=r"editloupe-\S+ was not confirmed.*not sent again"):
+        batches.judge(spec)
+    assert len(batches.service.jobs) == 151
+    batches.service.endless = False
+    assert batches.judge(spec).tally.judged == 4, "the next session finds it"
+
+
+async def test_the_list_of_jobs_is_read_back_to_the_time_of_the_mark() -> None:
+    pages = 0
+
+    class Listing:
+        async def list_jobs(self, cursor: str | None) -> tuple[list[ListedJob], str | None]:
+            nonlocal pages
+            pages += 1
+            return [ListedJob(f"job{pages}", "another", 1_500_000_000.0)], str(pages)
+
+    assert await find_job(cast(BatchFiles, Listing()), new_mark()) is None
+    assert pages == 1
+    with pytest.raises(BatchRefused):
+        await find_job(cast(BatchFiles, Listing()), "editloupe-0123456789abcdef0123")
+    assert pages == 1 + MOST_PAGES, "an older mark has no time"
 
 
 @pytest.mark.long
