@@ -97,6 +97,11 @@ async def judge_edits(
         while True:
             if judge.closed:
                 raise UserError(CLOSED)
+            for task in [task for task in under_way if task.done()]:
+                under_way.remove(task)
+                failed = failed or task.exception() is not None
+                if counted and not failed:
+                    counted.add(task.result())
             while not failed and len(under_way) < places and len(begun) < BUFFER * places:
                 if (edit := next(source, None)) is None:
                     break
@@ -110,11 +115,7 @@ async def judge_edits(
                 begun.remove(ready)
                 yield ready.result()
                 continue
-            done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                failed = failed or task.exception() is not None
-                if counted and not failed:
-                    counted.add(task.result())
+            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in begun:
             task.cancel()
