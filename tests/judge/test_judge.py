@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -303,3 +304,15 @@ def test_without_a_spec_the_environment_decides(monkeypatch: pytest.MonkeyPatch)
     judge = Judge()
     assert judge.spec == "openai:gpt-4.1"
     assert "secretsecret" not in repr(judge.describe())
+
+
+@pytest.mark.parametrize("as_completed", [False, True])
+def test_every_edit_is_judged_if_the_results_are_read_slowly(as_completed: bool) -> None:
+    edits = [Edit(id=str(n), source="gone.png", edited="gone.png", instruction="Make it red") for n in range(30)]
+    ids = []
+    with Judge("rules", mode="plain") as judge:
+        judgements = judge.batch_as_completed if as_completed else judge.batch
+        for judgement in judgements(edits, concurrency=2):
+            ids.append(judgement.edit.id)
+            time.sleep(0.005)  # the edits in flight finish meanwhile
+    assert sorted(ids, key=int) == [edit.id for edit in edits]
