@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from abc import ABC, abstractmethod
 from typing import Protocol
 
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,16 +18,20 @@ from editloupe.servers.http.access import TokenCheck, host_name
 NO_TOKEN = "this server needs its token: Authorization: Bearer TOKEN, or http://any:TOKEN@host in the address"
 WITH_BODY = ("POST", "PUT", "PATCH")
 """Methods of requests whose length must be stated."""
+IDLE_SECONDS = 20.0
+"""Time limit for the next bytes of a request."""
+BODY_SECONDS = 300.0
+"""Time limit for the whole body of a request."""
 
 
 class Guard(ABC):
-    """ASGI middleware: refuses a request, or passes it on with its length limited."""
+    """ASGI middleware: refuses a request, or passes it on with limits on its length and on the time it takes to arrive."""
 
     def __init__(self, app: ASGIApp, bodies_bytes: int | None = None) -> None:
         self._app = app
         self._bodies_bytes = bodies_bytes
         self._pending_bytes = 0
-        """Bytes of the requests that are being answered."""
+        """Bytes received of the requests that are being answered."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then pass it on or answer it here."""
@@ -42,12 +47,14 @@ class Guard(ABC):
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        length = int(stated or 0)
-        self._pending_bytes += length
+        body = _Body(self, scope, receive, send, limit)
         try:
-            await self._app(scope, limit_received(receive, limit), send)
+            await self._app(scope, body.receive, body.send)
+        except ClientDisconnect:
+            if not body.is_refused:
+                raise
         finally:
-            self._pending_bytes -= length
+            self._pending_bytes -= body.received_bytes
 
     def _refuse_length(self, stated: str | None, limit: int) -> Response | None:
         if stated is None:
@@ -56,9 +63,27 @@ class Guard(ABC):
             return self.refusal("the length of the request cannot be read", 400)
         if int(stated) > limit:
             return self.refusal(too_large(limit), 413)
-        if self._bodies_bytes is not None and self._pending_bytes + int(stated) > self._bodies_bytes:
+        return self._refuse_bytes(int(stated))
+
+    def _refuse_bytes(self, count: int) -> Response | None:
+        if self._bodies_bytes is not None and self._pending_bytes + count > self._bodies_bytes:
             return self.refusal("the server has no memory left for further requests", 429, {"retry-after": "1"})
         return None
+
+    def refuse_received(self, received: int, total: int, limit: int) -> Response | None:
+        """Count bytes that have arrived.
+
+        Args:
+            received: The number of new bytes.
+            total: All bytes of this request so far.
+            limit: The largest number of bytes that the request may have.
+
+        Returns:
+            A refusal if the request, or all pending requests together, are too large; else None.
+        """
+        refusal = self.refusal(too_large(limit), 413) if total > limit else self._refuse_bytes(received)
+        self._pending_bytes += received
+        return refusal
 
     def with_headers(self, send: Send) -> Send:
         """Wrap `send`; subclasses may add headers to every response."""
@@ -75,6 +100,52 @@ class Guard(ABC):
     @abstractmethod
     async def refuse_sender(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
         """Return a refusal for a sender without access; None if the sender may pass."""
+
+
+class _Body:
+    """The body of a request as it arrives.
+
+    If it is too large or too slow, the client gets the refusal, and the application a disconnect.
+    """
+
+    def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
+        self._guard, self._scope, self._receive, self._send, self._limit = guard, scope, receive, send, limit
+        self._ends_at = asyncio.get_running_loop().time() + BODY_SECONDS
+        self._is_complete = False
+        self._is_answered = False
+        self.is_refused = False
+        self.received_bytes = 0
+
+    async def receive(self) -> Message:
+        """Return the next message of the client, or a disconnect if the request is refused."""
+        if self.is_refused:
+            return {"type": "http.disconnect"}
+        if self._is_complete or self._is_answered:  # the application waits for the client to leave
+            return await self._receive()
+        idle_at = asyncio.get_running_loop().time() + IDLE_SECONDS
+        try:
+            async with asyncio.timeout_at(min(idle_at, self._ends_at)):
+                message = await self._receive()
+        except TimeoutError:
+            return await self._refuse(self._guard.refusal("the request did not arrive in time", 408))
+        size = len(message.get("body", b""))
+        self.received_bytes += size
+        self._is_complete = not message.get("more_body", False)
+        refusal = self._guard.refuse_received(size, self.received_bytes, self._limit)
+        return message if refusal is None else await self._refuse(refusal)
+
+    async def _refuse(self, refusal: Response) -> Message:
+        self.is_refused = True
+        refusal.headers["connection"] = "close"  # the rest of the body is not read
+        if not self._is_answered:
+            await refusal(self._scope, self._receive, self._send)
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """Pass on a message of the application, unless the request is refused."""
+        self._is_answered = True
+        if not self.is_refused:
+            await self._send(message)
 
 
 class GuardedServer(Protocol):
@@ -141,21 +212,6 @@ def token_of(headers: Headers) -> str:
         return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2]
     except (binascii.Error, ValueError):
         return ""
-
-
-def limit_received(receive: Receive, limit: int) -> Receive:
-    """Limit the bytes actually received; a request can send more than its stated length."""
-    taken = 0
-
-    async def receive_some() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > limit:
-            raise HTTPException(413, too_large(limit))
-        return message
-
-    return receive_some
 
 
 def too_large(limit: int) -> str:

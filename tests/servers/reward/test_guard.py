@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
 from starlette.datastructures import Headers
 
 from editloupe import Judge, UserError
+from editloupe.servers.http import guard
 from editloupe.servers.http.guard import token_of
 from editloupe.servers.reward import RewardServerSettings
 from tests.servers.reward.running import Running, own, running
@@ -88,6 +92,49 @@ def test_pages_of_the_web_are_not_answered(local: Running, headers: dict[str, st
 def test_a_body_beyond_the_limit_is_not_read(local: Running) -> None:
     assert local.post("/v1/judge", b"x" * 200_001).status_code == 413
     assert local.client.post("/v1/judge", content=iter([b"x"])).status_code == 411
+
+
+@contextmanager
+def stalled(server: Running, count: int, stated: int, sent: bytes) -> Iterator[list[socket.socket]]:
+    """Open connections that state a length and send less."""
+    head = f"POST /v1/judge HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {stated}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        address = ("127.0.0.1", server.scorer.settings.port)
+        connections = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(count)]
+        for connection in connections:
+            connection.sendall(head + sent)
+        yield connections
+
+
+def is_answered_with(status: int, server: Running, body: bytes) -> bool:
+    """Send a request until it gets a status; the server may not have read yet what others have sent."""
+    for _ in range(500):
+        if server.post("/v1/judge", body).status_code == status:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_connections_that_state_a_length_and_send_nothing_lock_nobody_out(local: Running) -> None:
+    with stalled(local, 8, 100_000, b"{"):
+        assert local.post("/v1/judge", {"edits": [own()]}).json()["results"][0]["status"] == "judged"
+
+
+def test_bytes_that_arrived_count_and_are_released(local: Running) -> None:
+    with stalled(local, 2, 150_000, b"x" * 140_000):
+        assert is_answered_with(429, local, b"x" * 20_001)
+    assert is_answered_with(400, local, b"x" * 20_001)  # not JSON, but read
+
+
+def test_a_body_that_does_not_arrive_in_time_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IDLE_SECONDS", "BODY_SECONDS"):
+        with monkeypatch.context() as patch, running(Judge("rules", mode="plain")) as server:
+            patch.setattr(guard, name, 0.05)
+            with stalled(server, 1, 1000, b"{") as (connection,):
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert answer.endswith(b'{"error":"the request did not arrive in time"}')
+            assert server.client.get("/health").status_code == 200
 
 
 def test_a_path_that_is_not_there_is_told_in_the_same_form(local: Running) -> None:
