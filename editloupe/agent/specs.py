@@ -23,6 +23,8 @@ def split_spec(spec: str) -> tuple[str, str]:
     """
     if spec == RULES:
         return RULES, RULES
+    if not spec.isprintable():  # among others bytes of the command line that are not UTF-8
+        raise UserError(f"the judge {spec!a} has a character that cannot be part of a model's name")
     name, _, model = spec.partition(":")
     if not model or all(name != provider.name for provider in PROVIDERS):
         raise UserError(f'"{spec}" is not a judge; write {format_specs(", ")} or {RULES}')

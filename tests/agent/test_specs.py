@@ -6,7 +6,8 @@ import pytest
 
 from editloupe.agent.model_settings import ModelSettings, build_sampling
 from editloupe.agent.providers.registry import find_provider
-from editloupe.agent.specs import find_profile
+from editloupe.agent.specs import find_profile, split_spec
+from editloupe.types import UserError
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,10 @@ def test_the_family_follows_the_name(provider: str, name: str, family: str, per_
 def test_a_model_with_its_own_provider_has_the_listed_profile_itself(provider: str, name: str) -> None:
     """Units are keyed by it: another profile would judge them anew."""
     assert find_profile(provider, name) in find_provider(provider).profiles
+
+
+@pytest.mark.parametrize("spec", ["openai:\udcff", "openai:a\nb", "\udcff", "openai:\x00"])
+def test_bytes_that_are_not_text_are_not_part_of_a_spec(spec: str) -> None:
+    with pytest.raises(UserError, match=r"has a character that cannot be part of a model's name") as error:
+        split_spec(spec)
+    str(error.value).encode()

@@ -134,6 +134,34 @@ def test_pruning_takes_what_nothing_refers_to_and_keeps_the_edits_pictures(
         assert run.load_trace("e0")[0].steps[0].thought == "I look."
 
 
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        ('UPDATE edits SET pictures = \'{"source": ["\'', "edit e0 cannot be read"),
+        ("UPDATE steps SET step = '{}'", "trace 1 cannot be read"),
+    ],
+)
+def test_pruning_a_damaged_run_removes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str, sentence: str
+) -> None:
+    whole, album = judgement(tmp_path)
+    folder = tmp_path / "run"
+    with Run.write(folder) as run:
+        run.save(whole, album=album)
+        with run.transaction() as connection:
+            connection.execute(damage)
+            connection.execute("DELETE FROM answers WHERE rowid = (SELECT max(rowid) FROM answers)")
+    pictures = sorted((folder / "pictures").glob("*/*"))
+    pictures_only = ["--pictures"] if "edits" in damage else []
+    for dry in ([], ["--dry-run"]):
+        assert command(["run", "prune", str(folder), *pictures_only, *dry]) == 2
+        assert f"nothing was removed: {sentence}" in " ".join(capsys.readouterr().err.split())
+    assert sorted((folder / "pictures").glob("*/*")) == pictures
+    with Run.open(folder) as run:
+        (units,) = run.reader().connection.execute("SELECT count(*) FROM units").fetchone()
+    assert units == len(whole.verdicts)
+
+
 def test_a_folder_that_is_no_run_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("info", "prune"):
         assert command(["run", name, str(tmp_path)]) == 2

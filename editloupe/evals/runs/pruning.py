@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from editloupe.evals.runs import schema
+from editloupe.evals.runs.damage import UNREADABLE, RunDamaged
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.schema import FORKS_THERE
 from editloupe.evals.runs.store import Run
@@ -33,6 +34,9 @@ def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> Pru
         folder: The run's folder.
         pictures: Also delete pictures that only traces refer to.
         dry_run: Only count.
+
+    Raises:
+        RunDamaged: A row that may refer to pictures cannot be read. Nothing is deleted.
     """
     with closing(schema.connect_to_read(folder / FILE)):  # raises if it is not a run; a writer would create one
         pass
@@ -68,36 +72,43 @@ def _delete_unused_units(connection: sqlite3.Connection) -> int:
 def _find_used_pictures(connection: sqlite3.Connection, without_traces: bool) -> set[str]:
     """Return the hashes of the pictures to keep."""
     wanted: set[str] = set()
-    for (text,) in connection.execute("SELECT pictures FROM edits"):
-        wanted.update(_hashes(text, "roles"))
+
+    def add(name: str, query: str, hashes: Callable[[Any], Iterator[str]]) -> None:
+        for number, text in connection.execute(query):
+            try:
+                wanted.update(hashes(json.loads(text)))
+            except UNREADABLE:
+                raise RunDamaged(
+                    f"nothing was removed: {name} {number} cannot be read, so its pictures are not known"
+                ) from None
+
+    add("edit", "SELECT name, pictures FROM edits", _of_edit)
     if not without_traces:
-        used = f"SELECT step FROM steps WHERE trace NOT IN (SELECT trace FROM traces WHERE {_UNUSED})"
-        for (text,) in connection.execute(used):
-            wanted.update(_hashes(text, "step"))
+        used = f"SELECT trace, step FROM steps WHERE trace NOT IN (SELECT trace FROM traces WHERE {_UNUSED})"
+        add("trace", used, _of_step)
     if connection.execute(FORKS_THERE).fetchone():
-        for (text,) in connection.execute("SELECT record FROM forks"):
-            wanted.update(_of_fork(text, without_traces))
+        of_fork = (lambda fork: _of_edit(fork["pictures"])) if without_traces else _of_fork
+        add("fork", "SELECT fork, record FROM forks", of_fork)
     return wanted
 
 
-def _of_fork(text: Any, without_traces: bool) -> Iterator[str]:
+def _of_edit(roles: Any) -> Iterator[str]:
+    """Yield the hashes of an edit's pictures."""
+    yield from (str(sha) for shas in roles.values() for sha in shas)
+
+
+def _of_step(step: Any) -> Iterator[str]:
+    """Yield the hashes of the pictures of a trace's step."""
+    yield from (str(sent["sha"]) for sent in step["sent"])
+    yield from (str(sha) for seen in step["observations"] for sha in seen["pictures"])
+
+
+def _of_fork(fork: Any) -> Iterator[str]:
     """Yield the hashes of a fork's pictures: its edit's, and those of both traces."""
-    with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        fork = json.loads(text)
-        yield from _hashes(json.dumps(fork["pictures"]), "roles")
-        traces = () if without_traces else (fork["trace"], fork["parent"]["trace"])
-        for step in (step for trace in traces for step in trace["steps"]):
-            yield from _hashes(json.dumps(step), "step")
-
-
-def _hashes(text: Any, what: str) -> Iterator[str]:
-    with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        value = json.loads(text)
-        if what == "roles":
-            yield from (str(sha) for shas in value.values() for sha in shas)
-            return
-        yield from (str(sent["sha"]) for sent in value["sent"])
-        yield from (str(sha) for seen in value["observations"] for sha in seen["pictures"])
+    yield from _of_edit(fork["pictures"])
+    for trace in (fork["trace"], fork["parent"]["trace"]):
+        for step in trace["steps"]:
+            yield from _of_step(step)
 
 
 def _files(run: Run, used: set[str]) -> Iterator[Path]:
