@@ -1,6 +1,6 @@
-"""Ask a running reward server for scores. Start one with `editloupe serve`, then
+"""Ask a running reward server for scores. Start one with `editloupe serve`, then pass the address it prints, which has its token:
 
-    python examples/ask_reward_server.py http://127.0.0.1:8645
+    python examples/ask_reward_server.py http://any:TOKEN@127.0.0.1:8645
 
 A busy server answers 429 with Retry-After. An edit that could not be judged has a reason instead of a score.
 """
@@ -28,7 +28,9 @@ def ask(url: str, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Score an edit that does what was asked, and one whose picture is broken."""
-    url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8645"
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: ask_reward_server.py http://any:TOKEN@127.0.0.1:8645")
+    url = sys.argv[1]
     pictures = demo_manifest().parent / "pictures"
     source, edited = (
         base64.b64encode((pictures / name).read_bytes()).decode() for name in ("rocket.jpg", "rocket-rod-edited.jpg")

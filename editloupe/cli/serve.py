@@ -21,9 +21,7 @@ def serve(
     *,
     host: Annotated[
         str,
-        typer.Option(
-            help="Address to listen on. Other addresses than this machine's own need a token.", rich_help_panel=SERVING
-        ),
+        typer.Option(help="Address to listen on.", rich_help_panel=SERVING),
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.", rich_help_panel=SERVING)
@@ -33,10 +31,18 @@ def serve(
         typer.Option(
             envvar="EDITLOUPE_SERVE_TOKEN",
             show_envvar=True,
-            help="Token that requests must send, at least 16 characters. Default: generated if one is needed.",
+            help="Token that requests must send, at least 16 characters. Default: generated.",
             rich_help_panel=SERVING,
         ),
     ] = None,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token",
+            help="Need no token; for loopback addresses only. Every user of this machine can then spend your key.",
+            rich_help_panel=SERVING,
+        ),
+    ] = False,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,9 +98,11 @@ def serve(
 
     Example: editloupe serve --judge openai:gpt-5.1 --out runs/rewards
     """
-    from editloupe.servers.http.access import is_loopback, new_token
+    from editloupe.servers.http.access import new_token
 
-    is_generated = token is None and not is_loopback(host)
+    if no_token and token is not None:
+        raise UserError("--no-token cannot be combined with --token or EDITLOUPE_SERVE_TOKEN")
+    is_generated = token is None and not no_token
     settings = RewardServerSettings(
         host=host,
         port=port,
@@ -114,6 +122,4 @@ def serve(
     except ImportError as error:
         raise UserError(f"the reward server needs {error.name}: pip install '.[serve]'") from None
     judge.announce()
-    if is_generated:
-        typer.echo(f"token: {settings.token}", err=True)
-    return serve_rewards(judge.open(), settings)
+    return serve_rewards(judge.open(), settings, show_token=is_generated)

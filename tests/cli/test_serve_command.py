@@ -55,6 +55,7 @@ def test_it_serves_keeps_and_ends(number: signal.Signals, code: int, tmp_path: P
     with serving("--out", str(folder)) as (process, url):
         answer = httpx.post(f"{url}/v1/judge", json={"edits": [own(1, id="one")]}, timeout=60, trust_env=False)
         assert answer.json()["results"][0]["status"] == "judged"
+        assert httpx.get(f"http://{url.partition('@')[2]}/health", trust_env=False).status_code == 401
         process.send_signal(number)
         _, told = process.communicate(timeout=30)
         assert process.returncode == code
@@ -66,6 +67,22 @@ def test_it_serves_keeps_and_ends(number: signal.Signals, code: int, tmp_path: P
 
 
 @pytest.mark.long
+def test_it_answers_without_a_token_only_if_asked_to_and_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("--no-token") as (_, url):
+        assert "@" not in url
+        assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
+    assert run(["serve", "--port", "0", "--judge", "rules", "--no-token", "--host", "0.0.0.0"]) == 2
+    assert "a server on 0.0.0.0 needs a token" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_token_of_ones_own_is_not_printed() -> None:
+    with serving("--token", "x" * 20) as (_, url):
+        assert "@" not in url
+        assert httpx.get(f"{url}/health", trust_env=False).status_code == 401
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -73,6 +90,7 @@ def test_it_serves_keeps_and_ends(number: signal.Signals, code: int, tmp_path: P
         (["--host", "not an address"], "the reward server cannot listen on"),
         (["--judge", "nobody:x"], "nobody"),
         (["--deadline", "0"], "--deadline"),
+        (["--no-token"], "--no-token cannot be combined with --token"),
         (["--protocol", "made-up"], "made-up"),
         (["--protocol", "edit-compass"], "rules judges DLEBench's two criteria only, not Edit-Compass"),
     ],

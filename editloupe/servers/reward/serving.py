@@ -22,12 +22,13 @@ ANSWERING = 3
 """Seconds to send the last answers after pending edits have ended."""
 
 
-def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
+def serve_rewards(judge: Judge, settings: RewardServerSettings, show_token: bool = False) -> int:
     """Serve until stopped.
 
     Args:
         judge: The judge; it is closed at the end.
         settings: Settings of the server.
+        show_token: Print the address with the token in it, if the user does not know the token yet.
 
     Returns:
         The exit code.
@@ -43,16 +44,19 @@ def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
         scorer = EditScorer(judge, settings, run)
         ending = ServerShutdown(STOPPED, scorer.stop, lambda: None, settings.grace + 2 * ANSWERING)
         server = StoppableServer(create_app(scorer), ending, ANSWERING, KEEP_ALIVE)
-        _announce(scorer)
+        _announce(scorer, show_token)
         server.run(sockets=[listener])
     server.say_stopped()
     return server.exit_code
 
 
-def _announce(scorer: EditScorer) -> None:
+def _announce(scorer: EditScorer, show_token: bool) -> None:
     settings, judge = scorer.settings, scorer.judge
+    url = server_url(settings.host, settings.port)
+    if show_token:
+        url = url.replace("//", f"//any:{settings.token}@", 1)
     lines = [
-        f"EditLoupe reward server: {server_url(settings.host, settings.port)}",
+        f"EditLoupe reward server: {url}",
         f"judge {judge.spec}, {judge.protocol}, {judge.mode} mode; rewards from 0 to 1: {', '.join(scorer.names)}",
         *(f"note: {note}" for note in judge.notes),
         *([f"kept in {settings.out}"] if settings.out else []),
