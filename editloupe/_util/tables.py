@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -58,6 +59,38 @@ def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     more = (f"… and {len(rows) - MOST_ROWS} more rows",) if len(rows) > MOST_ROWS else ()
     below = "".join(f"<p>{for_html(note)}</p>" for note in (*more, *filter(None, notes)))
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
+class TableView(ABC):
+    """Shows the rows of a result as text, in notebooks and as a data frame."""
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the tables as plain records, one per number."""
+
+    @abstractmethod
+    def _heading(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """Return the title, the columns to show, and the notes below the table."""
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas data frame. Raise UserError if pandas is not installed."""
+        return data_frame(self.rows())
+
+    frame = to_pandas
+    """The former name of `to_pandas`."""
+
+    def __repr__(self) -> str:
+        title, columns, _ = self._heading()
+        return f"{title}\n{text_table(columns, self._cells(columns))}"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        title, columns, notes = self._heading()
+        return html_table(title, columns, self._cells(columns), notes)
+
+    def _cells(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        return [tuple(row[name] for name in columns) for row in self.rows()]
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:

@@ -444,8 +444,7 @@ def _summarize(ending: Ending) -> str:
     done = f"{tally.judged} judged, {tally.unjudged.total()} unjudged{not_replaced} in {format_duration(tally.seconds)}"
     shared = f"{tally.shared} shared with edits that show the judge the same, " if tally.shared else ""
     before = tally.held - tally.shared
-    left = f"{tally.missing} {'still to do' if ending.replacing and tally.missing else 'missing'}"
-    return f"{done}, {shared}{before} held before, {left}{spent if usage.requests else ''}"
+    return f"{done}, {shared}{before} held before, {tally.missing} still to do{spent if usage.requests else ''}"
 
 
 def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], closing: Closing) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.agent.spec_names import RULES
 from editloupe.rubrics.rubric_files import describe_validation_error, read_yaml
 from editloupe.types import Opinion, Outcome, Record, Usage, UserError
@@ -117,6 +116,8 @@ def parse_price(text: str) -> Price:
 
 def _find_list_price(provider: str, model: str) -> Price | None:
     """Return the standard price of a model today, for short prompts; a preview costs the same as its model."""
+    from editloupe.agent.providers.registry import PROVIDERS  # loads LangChain
+
     listed_as = next((record.listed_as for record in PROVIDERS if record.name == provider), "")
     if not listed_as or not model:
         return None

@@ -215,7 +215,7 @@ def test_the_same_picture_of_two_models_is_asked_about_once(
     both.write_text(first.read_text() + second.read_text())
     judge_into(server, both)
     assert server.served == 2
-    assert "2 shared with edits that show the judge the same, 0 held before, 0 missing" in capsys.readouterr().out
+    assert "2 shared with edits that show the judge the same, 0 held before, 0 still to do" in capsys.readouterr().out
     assert [(model, criterion) for _, model, criterion, _ in held(tmp_path)] == [
         ("a", "instruction_following"),
         ("a", "visual_consistency"),

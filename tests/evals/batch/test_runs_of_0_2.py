@@ -44,7 +44,7 @@ def test_the_same_command_continues_the_run_and_judges_nothing_again(
     of_rules = run in ("rules", "panel")
     assert command([*again, *(["--keep"] if of_rules else [])]) == 0
     printed = capsys.readouterr()
-    assert f"0 judged, 0 unjudged in 0 s, {held} held before, 0 missing" in printed.out
+    assert f"0 judged, 0 unjudged in 0 s, {held} held before, 0 still to do" in printed.out
     assert "judged again" not in printed.err
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from editloupe._util.tables import data_frame, html_table, text_table
+from editloupe._util.tables import TableView
 from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement import coefficients as st
@@ -124,7 +124,7 @@ class CriterionAgreement(Measures):
     by_type: Mapping[str, Measures] = Field(default_factory=dict)
 
 
-class Agreement(Record):
+class Agreement(TableView, Record):
     """Agreement of one run with people.
 
     Args:
@@ -176,26 +176,12 @@ class Agreement(Record):
             for name in (*MEASURES, "mae_100", "krippendorff_alpha")
         ]
 
-    def to_pandas(self) -> Any:
-        """Return the rows as a pandas data frame. Raise UserError if pandas is not installed."""
-        return data_frame(self.rows())
-
-    frame = to_pandas
-    """The former name of `to_pandas`."""
-
-    def _table(self) -> tuple[str, tuple[str, ...], list[tuple[Any, ...]]]:
-        columns = ("criterion", "type", "measure", "value", "low", "high", "n")
-        rows = [tuple(row[name] for name in columns) for row in self.rows()]
-        return f"Agreement of {self.run} with people ({self.judge}, {self.mode})", columns, rows
-
-    def __repr__(self) -> str:
-        title, columns, rows = self._table()
-        return f"{title}\n{text_table(columns, rows)}"
-
-    __str__ = __repr__
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._table(), self.notes)
+    def _heading(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        return (
+            f"Agreement of {self.run} with people ({self.judge}, {self.mode})",
+            ("criterion", "type", "measure", "value", "low", "high", "n"),
+            self.notes,
+        )
 
 
 def measure_agreement(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from editloupe._util.tables import data_frame, html_table, text_table
+from editloupe._util.tables import TableView
 from editloupe._util.text import number_of, verb
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.intervals import (
@@ -115,7 +115,7 @@ class SliceScores(Record):
     notes: tuple[str, ...] = ()
 
 
-class Scores(Record):
+class Scores(TableView, Record):
     """The scores of a run. Several editing models have no common score.
 
     Args:
@@ -169,26 +169,8 @@ class Scores(Record):
                 lines.append({"group": kind, "name": name, "criterion": criterion, **numbers})
         return lines
 
-    def to_pandas(self) -> Any:
-        """Return the rows as a pandas data frame. Raise UserError if pandas is not installed."""
-        return data_frame(self.rows())
-
-    frame = to_pandas
-    """The former name of `to_pandas`."""
-
-    def _table(self) -> tuple[str, tuple[str, ...], list[tuple[Any, ...]]]:
-        columns = ("group", "name", "criterion", "value", "low", "high", "n")
-        rows = [tuple(row[name] for name in columns) for row in self.rows()]
-        return f"Scores by {self.protocol}", columns, rows
-
-    def __repr__(self) -> str:
-        title, columns, rows = self._table()
-        return f"{title}\n{text_table(columns, rows)}"
-
-    __str__ = __repr__
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._table(), self.notes)
+    def _heading(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        return f"Scores by {self.protocol}", ("group", "name", "criterion", "value", "low", "high", "n"), self.notes
 
 
 def compute_scores(
