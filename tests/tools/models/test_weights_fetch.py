@@ -269,7 +269,11 @@ def test_a_source_with_other_bytes_is_passed_over(server: FileServer, use_table:
     assert [path for path, _ in server.requests] == ["/page/tiny.bin", ADDRESS]
 
 
-@pytest.mark.parametrize("archive", [b"<html>sign in</html>", b"PK\x03\x04 and no more", zipped("elsewhere/tiny.bin")])
+@pytest.mark.parametrize(
+    "archive",
+    [b"<html>sign in</html>", b"PK\x03\x04 and no more", zipped("elsewhere/tiny.bin")],
+    ids=("a page", "half an archive", "another folder"),
+)
 def test_an_archive_that_is_none_or_another_one_is_a_sentence(
     archive: bytes, server: FileServer, use_table: Any
 ) -> None:
