@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, format_error, read_finish_reason
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.agent.transport.http import BodyForm, load_certificates
+from editloupe.agent.transport.reply_repairs import repair_usage
 from editloupe.pictures.encode import EncodedPicture
 from editloupe.types import UserError
 
@@ -187,7 +188,7 @@ PROVIDER = Provider(
     extra="anthropic",
     no_calls={"tool_choice": {"type": "none"}},
     takes=frozenset({"reasoning_effort", "thinking_budget", "top_p", "headers", "extra_body"}),
-    bodies=BodyForm(leave_out, reply_fields=("content",)),
+    bodies=BodyForm(leave_out, reply_fields=("content",), mended=repair_usage("input_tokens", "output_tokens")),
     refusal=refusal,
     limits=frozenset(),
     loggers=("anthropic._base_client",),

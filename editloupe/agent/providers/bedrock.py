@@ -15,6 +15,7 @@ from editloupe.agent.providers.anthropic import LARGEST_PICTURE
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
 from editloupe.agent.transport.attachments import PictureForm, current_pictures
 from editloupe.agent.transport.http import MAX_REPLY_BYTES, BrokenReply, Gate, Redirected
+from editloupe.agent.transport.reply_repairs import repair_usage
 from editloupe.agent.transport.secrets import Secrets, remember_secrets
 from editloupe.pictures.encode import EncodedPicture
 from editloupe.types import UserError
@@ -187,7 +188,11 @@ def _incoming(response_dict: dict[str, Any], **_: Any) -> None:
         raise Redirected(status, str(headers.get("location") or "another path of the same server").partition("?")[0])
     if len(response_dict["body"]) > MAX_REPLY_BYTES:
         raise BrokenReply(f"the reply is larger than {MAX_REPLY_BYTES // 2**20} MB")
-    response_dict["body"] = Secrets().in_body(response_dict["body"])
+    body = Secrets().in_body(response_dict["body"])
+    response_dict["body"] = _repair_usage(body) if status == 200 else body
+
+
+_repair_usage = repair_usage("inputTokens", "outputTokens", "totalTokens")
 
 
 def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:

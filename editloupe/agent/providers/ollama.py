@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
 from editloupe.agent.transport.attachments import PictureForm
 from editloupe.agent.transport.http import BodyForm, load_certificates
+from editloupe.agent.transport.reply_repairs import repair_counts
 from editloupe.pictures.encode import EncodedPicture
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ PROVIDER = Provider(
     without_key="needs no key; uses the server of OLLAMA_HOST, this machine, or --base-url",
     no_calls=None,
     takes=frozenset({"reasoning_effort", "seed", "top_p", "headers", "extra_body"}),
-    bodies=BodyForm(leave_out, reply_fields=("message",)),
+    bodies=BodyForm(leave_out, reply_fields=("message",), mended=repair_counts),
     errors=ErrorForm(body=_error_body),
     finish=finish,
     limits=frozenset({"max_tokens"}),

@@ -28,6 +28,7 @@ from editloupe.agent.replies.finish_reasons import BROKEN_OFF
 from editloupe.agent.transport.attachments import PictureForm, data_url, data_url_parts
 from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState, ListedJob
 from editloupe.agent.transport.http import BodyForm, load_certificates
+from editloupe.agent.transport.reply_repairs import repair_usage
 from editloupe.types import Usage
 
 if TYPE_CHECKING:
@@ -340,7 +341,7 @@ PROVIDER = Provider(
     pictures=PICTURES,
     structured=build_schema_parameters,
     takes=frozenset({"reasoning_effort", "seed", "top_p", "service_tier", "headers", "extra_body"}),
-    bodies=BodyForm(leave_out, reply_fields=("choices",), route=route),
+    bodies=BodyForm(leave_out, reply_fields=("choices",), mended=repair_usage(), route=route),
     errors=ErrorForm(versioned_path="/chat/completions"),
     finish=finish,
     refusal=refusal,

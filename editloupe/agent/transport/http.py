@@ -22,6 +22,7 @@ from functools import cache, partial
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
+from editloupe.agent.transport.reply_repairs import repair_text
 from editloupe.agent.transport.secrets import Secrets, redact_text
 from editloupe.agent.transport.server_pace import Allowance, read_allowances
 from editloupe.types import UserError
@@ -250,7 +251,7 @@ class Gate:
                 _raise_error_in_reply(body, self._bodies.reply_fields)
             if facts is not None:
                 facts.route.update(self._bodies.route(response.headers, body))
-            body = self._bodies.mended(body)
+            body = self._bodies.mended(repair_text(body))
         response.stream = _stream_of(response)(body)
 
     def _clean_headers(self, headers: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +19,7 @@ from tests.drawn_pictures import edit_pair
 from tests.rubrics.samples import edit_for
 from tests.scripted import (
     Fault,
+    Garbage,
     Request,
     Script,
     ScriptedServer,
@@ -199,6 +200,44 @@ def test_its_tokens_are_counted_as_it_reports_them(judging: Judging, case: Provi
     usage = only(judgement).usage
     assert (usage.requests, usage.input_tokens, usage.output_tokens) == (1, 1000, 50)
     assert not judgement.notes
+
+
+UNREADABLE = ["12", 1.5, [1], {}, True, 10**30, "absent"]
+
+
+def with_counts(reply: Any, value: Any) -> Any:
+    """Return a reply in which every count of tokens is this value, or which has none."""
+    if not isinstance(reply, dict):
+        return reply
+    return {
+        name: value if name.lower().endswith(("tokens", "_count", "_details")) else with_counts(inner, value)
+        for name, inner in reply.items()
+        if value != "absent" or not (name == "usage" or name.endswith("_count"))
+    }
+
+
+@pytest.mark.parametrize("value", UNREADABLE, ids=str)
+@pytest.mark.long
+@every
+def test_a_verdict_is_read_although_its_tokens_are_not(judging: Judging, case: ProviderCase, value: Any) -> None:
+    def script(request: Request) -> Garbage:
+        reply = request.wire.write(final("Wrong Action"), request, cast(Any, None))
+        return Garbage(json.dumps(with_counts(reply, value)).encode())
+
+    judgement, server = judging(case, script, mode="plain")
+    assert only(judgement).label == "Wrong Action"
+    assert len(server.requests) == 1
+    assert only(judgement).usage.input_tokens > 0, "estimated"
+
+
+@pytest.mark.long
+@every
+def test_half_an_emoji_in_a_reply_is_a_mark(judging: Judging, case: ProviderCase) -> None:
+    text = "I see \ud83d there. <Start Final Answer>Wrong Action</Start Final Answer>"
+    judgement, server = judging(case, say(text), mode="plain")
+    assert only(judgement).label == "Wrong Action"
+    assert "I see \ufffd there" in judgement.traces[0].steps[0].thought
+    assert len(server.requests) == 1
 
 
 @pytest.mark.long
