@@ -19,7 +19,8 @@ from editloupe.servers.reward.requests import (
     pick_texts,
 )
 from editloupe.servers.reward.scoring import EditScorer
-from editloupe.servers.reward.unpickling import NotData, unpickle_data
+from editloupe.servers.reward.unpickling import NotData
+from editloupe.servers.reward.unpickling_process import unpickle_in_process
 
 MODES = ("logits_non_cot", "score_continue")
 """Edit-R1's names for two ways of asking its own model; here they are the same."""
@@ -27,7 +28,7 @@ MODES = ("logits_non_cot", "score_continue")
 
 def _read(body: bytes) -> Mapping[str, Any]:
     try:
-        content = unpickle_data(body)
+        content = unpickle_in_process(body)
     except NotData as error:
         raise BadRequest(str(error)) from None
     if not isinstance(content, dict):
@@ -42,6 +43,12 @@ def _read_list(data: Mapping[str, Any], name: str) -> list[Any]:
     if not isinstance(values, list):
         raise BadRequest(f"the pickle has no list called {name}")
     return values
+
+
+def _read_text(value: Any) -> str:
+    if not isinstance(value, (str, int, float)):
+        raise BadRequest(f"an instruction or hint is a text, not {type(value).__name__}")
+    return str(value)
 
 
 def _check_same_length(**lists: list[Any]) -> None:
@@ -59,9 +66,11 @@ def _read_edit_r1(body: bytes, limits: RequestLimits) -> ParsedRequest:
     items = []
     for before, after, prompt, more in zip(sources, edited, prompts, metadata, strict=True):
         fields = as_mapping(more)
-        hint = {"hint": str(fields["requirement"])} if fields.get("requirement") else {}
+        hint = {"hint": _read_text(fields["requirement"])} if fields.get("requirement") else {}
         items.append(
-            make_edit(limits, before, after, str(prompt), **{**hint, **pick_texts(as_mapping(fields.get("editloupe")))})
+            make_edit(
+                limits, before, after, _read_text(prompt), **{**hint, **pick_texts(as_mapping(fields.get("editloupe")))}
+            )
         )
     return ParsedRequest(items)
 
@@ -83,7 +92,7 @@ def _read_flow_grpo(data: Mapping[str, Any], limits: RequestLimits) -> ParsedReq
     _check_same_length(images=edited, ref_images=sources, prompts=prompts)
     limits.check(len(prompts))
     return ParsedRequest(
-        [make_edit(limits, *row) for row in zip(sources, edited, map(str, prompts), strict=True)], "flow_grpo"
+        [make_edit(limits, *row) for row in zip(sources, edited, map(_read_text, prompts), strict=True)], "flow_grpo"
     )
 
 
@@ -98,7 +107,7 @@ def _read_editscore(data: Mapping[str, Any], limits: RequestLimits) -> ParsedReq
         further = {"references": inputs[1:]} if inputs[1:] else None
         source = inputs[0] if inputs else None
         items.append(
-            make_edit(limits, source, after, str(fields.get("instruction") or ""), further, **pick_texts(fields))
+            make_edit(limits, source, after, _read_text(fields.get("instruction") or ""), further, **pick_texts(fields))
         )
     return ParsedRequest(items, [dict(as_mapping(more)) for more in metadata])
 

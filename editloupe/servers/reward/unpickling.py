@@ -3,7 +3,8 @@
 A pickle is a program that can call any function it names. Here it can name only the constructors of this module. No code of
 Pillow, numpy or the standard library is called: pictures and arrays are built from their raw state, and every stated size is
 checked against the number of bytes. Opcodes are checked first, because some of them allocate memory before anything else can
-be checked.
+be checked. Sets, integers of more than 64 bits and keys that are neither texts, bytes nor integers are refused: thousands of
+them can have one hash. What a pickle makes out of its bytes by calls and references is limited by the number of its bytes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
@@ -22,7 +23,13 @@ from editloupe.pictures.decode import MAX_PIXELS
 DEEPEST = 20
 MOST_STEPS = 500_000
 """Maximum number of opcodes; a picture takes about twenty."""
-_REFUSED = {"PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "INST", "OBJ", "NEXT_BUFFER", "READONLY_BUFFER", "NEWOBJ_EX"}
+SPARE_BYTES = 16 * 2**20
+"""Bytes that a pickle may make in addition to twice its own size."""
+_REFUSED = {
+    *("PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "INST", "OBJ", "NEXT_BUFFER", "READONLY_BUFFER", "NEWOBJ_EX"),
+    *("EMPTY_SET", "ADDITEMS", "FROZENSET"),
+}
+_INTEGERS = {"INT", "LONG", "LONG1", "LONG4"}
 _PER_PIXEL = {
     "L": 1,
     "P": 1,
@@ -48,7 +55,8 @@ def unpickle_data(data: bytes) -> Any:
     """Return the data of a pickle; raise NotData if it is damaged or not plain data."""
     _check_opcodes(data)
     try:
-        return _Builder()(_DataUnpickler(io.BytesIO(data)).load())
+        allowance = _Allowance(2 * len(data) + SPARE_BYTES)
+        return _Builder(allowance)(_DataUnpickler(data, allowance).load())
     except NotData:
         raise
     except (MemoryError, RecursionError):
@@ -66,12 +74,27 @@ def _check_opcodes(data: bytes) -> None:
                 raise NotData(f"the pickle has more than {MOST_STEPS} steps")
             if opcode.name in _REFUSED:
                 raise NotData(f"the pickle does more than hold data ({opcode.name})")
+            if type(argument) is int and opcode.name in _INTEGERS and not -(2**63) <= argument < 2**64:
+                raise NotData("the pickle holds an integer of more than 64 bits")
             if opcode.name.endswith("PUT") and int(argument or 0) > steps:
                 raise NotData("the pickle is damaged (it refers to a memo entry that does not exist)")
     except NotData:
         raise
     except Exception as error:  # what is no pickle can look like anything
         raise NotData(f"this is not a pickle ({type(error).__name__})") from None
+
+
+class _Allowance:
+    """Counts the bytes that a pickle makes."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def spend(self, count: int) -> None:
+        """Count bytes; raise NotData if there are too many."""
+        self._left -= count
+        if self._left < 0:
+            raise NotData("the pickle makes far more data than it holds")
 
 
 class _Maker:
@@ -100,6 +123,11 @@ class _Raw:
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
+
+    def count_bytes(self) -> int:
+        """Return the number of bytes of pixels or values, which come fifth in the states of images and arrays."""
+        data = self.state[4] if isinstance(self.state, (list, tuple)) and len(self.state) >= 5 else None
+        return len(data) if isinstance(data, (bytes, bytearray)) else 0
 
     def value(self, finish: Callable[[Any], Any]) -> Any:
         """Build the object; nested values are built by `finish`."""
@@ -201,21 +229,21 @@ def _make_bytes(*arguments: Any) -> bytes:
 def _make_dict(*arguments: Any) -> dict[Any, Any]:
     if arguments and not (len(arguments) == 1 and isinstance(arguments[0], (dict, list, tuple))):
         raise NotData("the pickle does more than hold data")
+    if arguments and not isinstance(arguments[0], dict):
+        _check_keys([key for key, _ in arguments[0]])
     return dict(*arguments)
 
 
-def _make_list(values: Any = ()) -> list[Any]:
-    if not isinstance(values, (list, tuple, set, frozenset)):
-        raise NotData("the pickle does more than hold data")
-    return list(values)
+def _check_keys(keys: Sequence[Any]) -> None:
+    for key in keys:
+        if not isinstance(key, (str, bytes, int)):
+            raise NotData(f"the pickle has a key of type {type(key).__name__}; keys are texts or integers")
 
 
 _MAKERS: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): _Maker(_make_latin1_bytes),
     ("builtins", "bytes"): _Maker(_make_bytes),
     ("builtins", "bytearray"): _Maker(_make_bytes),
-    ("builtins", "set"): _Maker(_make_list),
-    ("builtins", "frozenset"): _Maker(_make_list),
     ("collections", "OrderedDict"): _Maker(_make_dict),
     ("numpy", "dtype"): _RawType,
     ("numpy", "ndarray"): _RawArray,
@@ -242,8 +270,43 @@ _PILLOW: dict[str, tuple[str, ...]] = {
 """Classes of PIL images by module; an image opened from a file has the class of its format."""
 
 
-class _DataUnpickler(pickle.Unpickler):
-    """Resolves names to the constructors of this module only."""
+_PythonUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined,unused-ignore]
+"""The standard library's unpickler in Python; the one in C fills dictionaries before their keys can be checked."""
+
+
+class _DataUnpickler(_PythonUnpickler):  # type: ignore[misc]
+    """Resolves names to the constructors of this module only, and checks keys and calls."""
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(_PythonUnpickler.dispatch)
+
+    def __init__(self, data: bytes, allowance: _Allowance) -> None:
+        super().__init__(io.BytesIO(data))
+        self._allowance = allowance
+
+    def load_setitem(self) -> None:
+        """Set an item of a dictionary."""
+        _check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        """Set several items of a dictionary."""
+        _check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_dict(self) -> None:
+        """Make a dictionary of items."""
+        _check_keys(self.stack[::2])
+        super().load_dict()
+
+    def load_reduce(self) -> None:
+        """Call a constructor, and count what it makes."""
+        super().load_reduce()
+        self._allowance.spend(_count_bytes(self.stack[-1]))
+
+    dispatch[pickle.SETITEM[0]] = load_setitem
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+    dispatch[pickle.DICT[0]] = load_dict
+    dispatch[pickle.REDUCE[0]] = load_reduce
 
     def find_class(self, module: str, name: str) -> Any:
         """Return the constructor for a name; raise NotData for all other names."""
@@ -258,10 +321,19 @@ class _DataUnpickler(pickle.Unpickler):
         return maker
 
 
+def _count_bytes(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, (list, dict)):
+        return 64 * len(value)
+    return len(value) if isinstance(value, (str, bytes, bytearray)) else 0
+
+
 class _Builder:
     """Replaces raw states by pictures and arrays, with a limit on depth and count."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowance: _Allowance) -> None:
+        self._allowance = allowance
         self._made: dict[int, Any] = {}
         self._count = 0
 
@@ -271,9 +343,12 @@ class _Builder:
             raise NotData("the pickle is nested too deeply or too often")
         if isinstance(value, _Raw):
             if id(value) not in self._made:
+                self._allowance.spend(value.count_bytes())
                 self._made[id(value)] = value.value(self)
             return self._made[id(value)]
-        if isinstance(value, (list, tuple, set, frozenset)):
+        if isinstance(value, str):
+            self._allowance.spend(len(value))  # each reference counts: every reader of the texts reads all of them
+        if isinstance(value, (list, tuple)):
             return [self(item, room - 1) for item in value]
         if isinstance(value, dict):
             return {key: self(item, room - 1) for key, item in value.items()}

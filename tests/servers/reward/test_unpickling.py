@@ -33,7 +33,7 @@ def opened(format: str, mode: str = "RGB") -> Image.Image:
         None,
         {"a": [1, 2.5, True, "text", b"bytes"], "b": (1, 2)},
         {"deep": {"deeper": [{"deepest": "x"}]}},
-        [b"\x00\xff" * 300, bytearray(b"abc"), 2**70, -1],
+        [b"\x00\xff" * 300, bytearray(b"abc"), 2**64 - 1, -(2**63)],
         collections.OrderedDict(a=1),
     ],
 )
@@ -47,8 +47,22 @@ def test_data_is_read_as_it_is(value: Any, protocol: int) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_sets_become_lists(protocol: int) -> None:
-    assert sorted(unpickle_data(pickle.dumps({1, 2}, protocol))) == [1, 2]
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1, 2},
+        frozenset({1}),
+        [2**70],
+        {2**61 - 1 << 10: 1},
+        {(1, 2): 1},
+        {2.0**61: 1},
+        collections.OrderedDict({(1,): 1}),
+    ],
+)
+def test_what_can_share_a_hash_is_refused(value: Any, protocol: int) -> None:
+    with pytest.raises(NotData) as told:
+        unpickle_data(pickle.dumps(value, protocol))
+    assert "damaged" not in str(told.value)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -208,3 +222,22 @@ def test_an_image_whose_size_its_bytes_do_not_bear_out_is_refused(state: Any) ->
     body = pickle.dumps(state, 2)[2:-1]
     with pytest.raises(NotData):
         unpickle_data(b"\x80\x02cPIL.Image\nImage\n)\x81" + body + b"b.")
+
+
+TEXT = b"\x80\x02X" + struct.pack("<I", 2**20) + b"x" * 2**20 + b"q\x00"
+"""A memoised text of 1 MB, on the stack."""
+PIXELS = b"\x80\x04B" + struct.pack("<I", 3 * 2**20) + bytes(3 * 2**20) + b"q\x00"
+MULTIPLIED = {
+    "calls": TEXT + b"0](" + b"c_codecs\nencode\n(h\x00X\x06\x00\x00\x00latin1tR" * 30 + b"e.",
+    "texts": TEXT + b"0](" + b"h\x00" * 30 + b"e.",
+    "pictures": PIXELS
+    + b"0]("
+    + b"cPIL.Image\nImage\n)\x81](}X\x03\x00\x00\x00RGBM\x00\x04M\x00\x04\x86Nh\x00eb" * 30
+    + b"e.",
+}
+
+
+@pytest.mark.parametrize("data", MULTIPLIED.values(), ids=list(MULTIPLIED))
+def test_a_pickle_that_makes_far_more_than_it_holds_is_refused(data: bytes) -> None:
+    with pytest.raises(NotData, match="far more data than it holds"):
+        unpickle_data(data)
