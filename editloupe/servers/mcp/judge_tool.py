@@ -25,6 +25,7 @@ from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.results import JudgeResult, ShownPicture, VerdictNote, build_result, error_result
 from editloupe.servers.mcp.visual_tools import PictureText
+from editloupe.servers.text_limits import check_text_lengths
 from editloupe.types import Edit, Judgement, Outcome, Step, StopAtFirst, Trace, Unjudged, Usage, UserError
 
 REMEMBERED = 32
@@ -118,6 +119,7 @@ class JudgeTool:
         """
         notes: list[str] = []
         try:
+            check_text_lengths(instruction=instruction, instruction_type=instruction_type, hint=hint)
             edit = self._edit(
                 id=edit_id,
                 source=self._gate.picture(source, "source"),

@@ -90,7 +90,7 @@ def _answer_unirl(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: Ed
         results.append(rewards)
         errors.append(lacking)
     identities = [
-        {**{key: (item.model_extra or {}).get(key) for key in IDENTITY}, "scorer_version": scorer.version}
+        {**{key: sanitize((item.model_extra or {}).get(key)) for key in IDENTITY}, "scorer_version": scorer.version}
         for item in parsed.context
     ]
     return {"protocol_version": "1", "results": results, "errors": errors, "identities": identities}

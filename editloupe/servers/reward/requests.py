@@ -18,13 +18,12 @@ from editloupe.pictures.input import as_memory_picture, from_base64
 from editloupe.pictures.memory import MemoryPicture
 from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.servers.reward.scoring import EditScorer, edit_key
-from editloupe.types import Edit
+from editloupe.servers.text_limits import check_text_lengths
+from editloupe.types import Edit, UserError
 
 M = TypeVar("M", bound=BaseModel)
 TEXTS = ("instruction_type", "hint", "target_boxes", "model", "turn", "extra")
 """Fields of an edit that a request may set in addition to pictures and instruction."""
-LONGEST = 20_000
-"""Maximum length of an instruction."""
 VALUES_PER_EDIT, FEWEST_VALUES = 1000, 100_000
 """Maximum number of JSON values in a request; each takes up to a few hundred bytes of memory."""
 
@@ -122,8 +121,7 @@ def make_edit(
 ) -> Edit | str:
     """Build an edit, or return the reason it cannot be built."""
     try:
-        if len(instruction) > LONGEST:
-            return f"the instruction has more than {LONGEST} letters"
+        check_text_lengths(instruction=instruction, hint=texts.get("hint"))
         pictures = {
             role: tuple(_read_picture(value, role, limits) for value in values)
             for role, values in (images or {}).items()
@@ -140,7 +138,7 @@ def make_edit(
         )
     except ValidationError as error:
         return describe_validation_error(error, record="")
-    except (ValueError, TypeError) as error:
+    except (UserError, ValueError, TypeError) as error:
         return str(error)
     return edit if id else edit.model_copy(update={"id": edit_key(edit)[:16]})
 

@@ -305,6 +305,8 @@ async def test_what_is_remembered_holds_no_pictures(pair: dict[str, str], tmp_pa
         ("zoom_in_image", {"image": "before.png"}, "zoom_in_image: box is missing"),
         ("zoom_in_image", {"image": "before.png", "box": "here"}, "zoom_in_image: box"),
         ("localize_differences", {"first": "before.png", "second": "../x.png"}, "is outside the folders"),
+        ("judge_edit", {"instruction": "x" * 20_001}, "the instruction has more than"),
+        ("judge_edit", {"hint": "x" * 20_001}, "the hint has more"),
         ("read_trace", {"edit_id": "nobody"}, 'no edit "nobody" was judged here lately'),
         ("read_trace", {"edit_id": "x", "run": "/tmp"}, "is outside the folders"),
         ("read_trace", {"edit_id": "x", "run": "."}, "run"),

@@ -281,3 +281,19 @@ def test_a_server_may_be_asked_to_send_a_number_for_what_is_unjudged(scripted: S
         assert "has no final answer" in answer["errors"][1]
         assert "error" not in answer, "at which Flow-Factory's client raises"
     assert own_answer["results"][0]["score"] is None
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1e999", '{"a": [NaN]}'])
+def test_an_identity_that_json_cannot_hold_is_answered_as_text(served: Running, value: str) -> None:
+    request = json.dumps({"requests": [{"history": turns(png(0), png(1)), "request_id": "HERE"}]})
+    answer = served.post("/score", request.replace('"HERE"', value).encode())
+    assert answer.status_code == 200
+    assert answer.json()["results"] == [{"editloupe": {"score": HALF}}]
+    assert any(word in str(answer.json()["identities"][0]["request_id"]) for word in ("NaN", "nan", "Infinity"))
+
+
+@pytest.mark.parametrize("name", ["instruction", "hint"])
+def test_a_text_beyond_the_limit_is_not_judged(served: Running, name: str) -> None:
+    (result,) = served.post("/v1/judge", {"edits": [own(1, **{name: "x" * 20_001})]}).json()["results"]
+    assert (result["status"], result["verdicts"]) == ("unjudged", [])
+    assert f"the {name} has more than 20000 letters" in result["why"]
