@@ -38,7 +38,7 @@ def repair_usage(*needed: str) -> Callable[[bytes], bytes]:
     """
 
     def repair(reply: dict[str, Any]) -> bool:
-        usage = reply.get("usage")
+        usage: Any = reply.get("usage")
         if (_is_usage(usage) and all(name in usage for name in needed)) or (usage is None and not needed):
             return False
         counts = {name: n for name, n in usage.items() if _COUNT.search(name) and n} if isinstance(usage, dict) else {}
