@@ -6,7 +6,7 @@ An answer is given once, outside any thought, quotation or code example, at the 
 - Only layout (nothing with a letter or a digit), a closing fence and end-of-turn tokens may follow the answer.
 - Answers that differ are a problem; repeating the same answer is not.
 - An answer in quotation marks, in inline code within a sentence, in a quoted block, between unknown tags, or introduced as an
-  example is only quoted: it neither counts nor contradicts.
+  example is only quoted: it neither counts nor contradicts. So is one that is struck out, or in a comment of code.
 - A sentence that merely mentions an example makes the following answer an example only if another answer comes later.
 - A JSON object alone in a code fence counts, because models write them so; a label alone in a fence if the fence ends the reply.
 - An object within a sentence, without punctuation before it, is mentioned rather than given.
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from editloupe.agent.replies.quoted_answers import find_given, require_own_line
+from editloupe.agent.replies.quoted_answers import find_given, quote_comments, require_own_line
 from editloupe.agent.replies.sections import (
     DECODER,
     Malformed,
@@ -34,7 +34,7 @@ from editloupe.agent.replies.sections import (
     shorten,
     split_sections,
 )
-from editloupe.agent.replies.tags import drop_layout
+from editloupe.agent.replies.tags import drop_layout, is_struck_out
 from editloupe.rubrics.model import (
     Answer,
     ChecksAnswer,
@@ -144,10 +144,12 @@ def _drop_fence(sections: Sections, objects: bool) -> Sections:
     if len(spoken) == 1:
         thoughts = [part for part in sections.parts if part.kind == "thought"]
         inside = split_sections(spoken[0].text, objects)
-        return Sections((*thoughts, *inside.parts), inside.broken, inside.scraps)
+        parts = quote_comments(inside.parts, spoken[0].source)
+        return Sections((*thoughts, *parts), inside.broken, inside.scraps)
     if objects:
         return sections  # an object in a fence is read in place
-    alone = [part for part in split_sections(spoken[-1].text).parts if not part.blank]
+    inside_last = quote_comments(split_sections(spoken[-1].text).parts, spoken[-1].source)
+    alone = [part for part in inside_last if not part.blank]
     if len(alone) != 1 or alone[0].kind != "answer" or not alone[0].closed:
         return sections
     return replace(sections, parts=tuple(alone[0] if part is spoken[-1] else part for part in sections.parts))
@@ -282,9 +284,10 @@ def _object_in(part: ReplyPart) -> dict[str, Any] | None:
 def _sole_object(part: ReplyPart, depth: int = 2) -> dict[str, Any] | None:
     if part.kind == "object":
         return dict(check_depth(part.value))
-    if not depth:
+    if not depth or is_struck_out(part.text):
         return None
-    inside = [inner for inner in split_sections(part.text, objects=True).parts if not inner.blank]
+    parts = quote_comments(split_sections(part.text, objects=True).parts, part.source)
+    inside = [inner for inner in parts if not inner.blank]
     if len(inside) == 3 and (inside[0].text.strip(), inside[2].text.strip()) == ("[", "]"):
         inside = inside[1:2]  # a list with one item
     return _sole_object(inside[0], depth - 1) if len(inside) == 1 and inside[0].kind in ("object", "code") else None

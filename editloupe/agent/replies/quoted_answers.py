@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from editloupe.agent.replies.sections import OPENING, Malformed, ReplyPart, has_content, shorten
 
@@ -38,6 +39,40 @@ _LONGEST_LEAD = 400
 """Characters before an answer that are searched for its introduction."""
 
 
+_COMMENT = re.compile(r"[ \t]*(?://|/\*)")
+_CODE_COMMENT = re.compile(r"[ \t]*(?://|/\*|#|--|;|%)")
+_OPENS_COMMENT = re.compile(r"^[ \t]*/\*", re.MULTILINE)
+_LANGUAGE = re.compile(r"[`~]{3,}+[ \t]*+([\w+#-]*+)")
+_TEXTS = frozenset({"", "markdown", "md", "text", "txt", "plain", "plaintext"})
+"""Names of fences that hold text, in which # begins a heading."""
+
+
+def quote_comments(parts: Sequence[ReplyPart], fence: str) -> tuple[ReplyPart, ...]:
+    """Return the parts of a code fence; answers and objects in a comment become quoted sections.
+
+    Args:
+        parts: The parts inside the fence.
+        fence: The fence, from its first line on; the line may name a language.
+    """
+    language = _LANGUAGE.match(fence)
+    is_code = language is not None and language[1].lower() not in _TEXTS
+    return tuple(
+        replace(part, kind="quoted", source=part.text)
+        if part.kind in ("answer", "object") and _is_in_comment(_before(parts, index), is_code)
+        else part
+        for index, part in enumerate(parts)
+    )
+
+
+def _is_in_comment(before: str, is_code: bool = False) -> bool:
+    """Return True if the text before an answer opens a comment that has not ended."""
+    line = before.rpartition("\n")[2]
+    if (_CODE_COMMENT if is_code else _COMMENT).match(line) and "*/" not in line:
+        return True
+    start = max((match.start() for match in _OPENS_COMMENT.finditer(before)), default=-1)
+    return start >= 0 and before.find("*/", start) < 0
+
+
 def require_own_line(parts: Sequence[ReplyPart], index: int) -> None:
     """Raise Malformed if an object ends a sentence, which may say anything about it."""
     line = _before(parts, index).rpartition("\n")[2]
@@ -67,12 +102,12 @@ def _before(parts: Sequence[ReplyPart], index: int) -> str:
 
 
 def _is_quoted(parts: Sequence[ReplyPart], index: int) -> bool:
-    """Return True if a part is quoted, in inline code within a sentence, or directly introduced as an example."""
+    """Return True if a part is quoted, in a comment, in inline code within a sentence, or directly introduced as an example."""
     before = _before(parts, index)
     after = parts[index + 1].text if index + 1 < len(parts) and parts[index + 1].kind == "text" else ""
     line = before.rpartition("\n")[2]
     lead = _lead(before)
-    if line.lstrip().startswith(">") or _FOR_EXAMPLE.search(lead):
+    if line.lstrip().startswith(">") or _is_in_comment(before) or _FOR_EXAMPLE.search(lead):
         return True
     if _BEGINS_AN_EXAMPLE.match(lead) and not _GIVES.search(lead):
         return True

@@ -244,11 +244,21 @@ class _Scanner:
             return self._take_tagged(tag)
         if tag.kind in ("channel", "speaker"):
             return self._channel(tag)
+        if tag.name == "s" and not tag.closing and (close := self._end_of_struck_out(tag)):
+            return self._section("quoted", tag.start, tag.end, close.start, close.end)
         if tag.kind in ("nothing", "end"):
             self._say(tag.start)
             self.done = tag.end
             return tag.end
         return self._take_unknown(tag) if tag.kind == "unknown" and not tag.closing else tag.end
+
+    def _end_of_struck_out(self, tag: Tag) -> Tag | None:
+        """Return the tag that closes struck-out text; None for the tokens <s> and </s> around a whole turn."""
+        before = self.text[max(0, tag.start - 40) : tag.start].rstrip().lower()
+        close = next((other for other in self._tags(tag.end) if other.name == "s" and other.closing), None)
+        if close is None or before.endswith("</s>"):
+            return None
+        return close if before or has_content(self.text[close.end :]) else None
 
     def _say(self, until: int) -> None:
         if until > self.done:

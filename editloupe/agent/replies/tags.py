@@ -166,8 +166,20 @@ def _is_a_name(words: str, name: str) -> bool:
     return is_single_word and first[:1].isalpha() and all(c.isalnum() or c in "_-:." for c in first)
 
 
+_STRUCK_OUT = re.compile(r"<\s*+s(?:\s[^<>]*+)?>.*?<\s*+/\s*+s\s*+>", re.IGNORECASE | re.DOTALL)
+
+
+def is_struck_out(text: str) -> bool:
+    """Return True if a text begins with something struck out (`<s>…</s>`); a lone `</s>` is an end-of-turn token.
+
+    >>> is_struck_out("<s>Wrong Action</s>"), is_struck_out("Wrong Action</s>")
+    (True, False)
+    """
+    return _STRUCK_OUT.match(text.strip()) is not None
+
+
 def drop_layout(text: str) -> str:
-    """Return a text without the tags and tokens that mean nothing.
+    """Return a text without the tags and tokens that mean nothing; a text in which something is struck out is unchanged.
 
     >>> drop_layout("<|begin_of_box|><b>Wrong Action</b><|end_of_box|>")
     'Wrong Action'
@@ -177,4 +189,4 @@ def drop_layout(text: str) -> str:
         tag = parse_tag(match)
         return "" if tag and tag.kind in ("nothing", "end") else match[0]
 
-    return _TAG.sub(keep, text)
+    return text if _STRUCK_OUT.search(text) else _TAG.sub(keep, text)

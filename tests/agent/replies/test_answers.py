@@ -241,3 +241,95 @@ def test_what_a_model_says_is_kept_with_its_tags_and_fences() -> None:
 def test_plain_strips_marks_only_at_the_ends() -> None:
     assert normalize_label('"**Scene  Collapse**".') == "Scene Collapse"
     assert normalize_label("Scene. Collapse") == "Scene. Collapse"
+
+
+GIVEN = "<Start Final Answer>Wrong Action</Start Final Answer>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<Start Final Answer><s>Wrong Action</s></Start Final Answer>",
+        "<Start Final Answer><s>Wrong</s> Action</Start Final Answer>",
+        "<Start Final Answer><S class='x'>Wrong Action</S ></Start Final Answer>",
+        "<Start Final Answer>~~Wrong Action~~</Start Final Answer>",
+        f"At first I thought <s>{GIVEN}</s>",
+        f"~~{GIVEN}~~",
+        f"// {GIVEN}",
+        f"/* {GIVEN} */",
+        f"/*\nnot this:\n{GIVEN}\n*/",
+        f"```\n// {GIVEN}\n```",
+        f"```python\nx = 1\n# {GIVEN}\n```",
+        f"I see it.\n```sql\n-- {GIVEN}\n```",
+    ],
+)
+def test_a_label_that_is_struck_out_or_in_a_comment_is_not_an_answer(text: str) -> None:
+    got = reading(text)
+    assert got.answer is None
+    assert got.problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{GIVEN}</s>",
+        f"<s>{GIVEN}</s>",
+        f"<s>[INST]Judge.[/INST] {GIVEN}</s>\n",
+        f"<s>{GIVEN}",
+        "<Start Final Answer>Wrong Action</s>",
+        f"Not <s>Over Modification</s>: {GIVEN}",
+        f"<s><Start Final Answer>Over Modification</Start Final Answer></s>\n{GIVEN}",
+        f"// my verdict\n{GIVEN}",
+        f"/* seen */ {GIVEN}",
+        f"/* seen */\n{GIVEN}",
+        f"The type is image/* here.\n{GIVEN}",
+        f"# {GIVEN}",
+        f"```markdown\n# {GIVEN}\n```",
+        f"```python\n# my verdict\n{GIVEN}\n```",
+    ],
+)
+def test_end_tokens_headings_and_finished_comments_do_not_hide_a_label(text: str) -> None:
+    answer = reading(text).answer
+    assert answer is not None
+    assert answer.label == "Wrong Action"
+
+
+OBJECT = '{"score": 7}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"// {OBJECT}",
+        f"```json\n// {OBJECT}\n```",
+        f"```python\n# {OBJECT}\n```",
+        f"```js\n/* {OBJECT} */\n```",
+        f"Seen.\n```js\n/*\n{OBJECT}\n*/\n```",
+        f"<answer>// {OBJECT}</answer>",
+        f"<answer><s>{OBJECT}</s></answer>",
+        f"So: <s>{OBJECT}</s>",
+    ],
+)
+def test_an_object_that_is_struck_out_or_in_a_comment_is_not_an_answer(text: str) -> None:
+    got = parse_reply(text, SCALE)
+    assert got.answer is None
+    assert got.problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{OBJECT}</s>",
+        f"<s>{OBJECT}</s>",
+        f"```json\n// the score\n{OBJECT}\n```",
+        f"```python\n# the score\n{OBJECT}\n```",
+        f"## {OBJECT}",
+        f"```\n# {OBJECT}\n```",
+        '<s>{"score": 2}</s>\n{"score": 7}',
+        '// {"score": 2}\n{"score": 7}',
+    ],
+)
+def test_end_tokens_headings_and_finished_comments_do_not_hide_an_object(text: str) -> None:
+    answer = parse_reply(text, SCALE).answer
+    assert answer is not None
+    assert answer.score == 7
