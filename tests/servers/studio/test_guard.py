@@ -55,7 +55,7 @@ def test_another_page_may_link_here_but_have_nothing_loaded(studio: OpenStudio) 
 
 def test_a_form_of_another_site_cannot_stand_in_for_json(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio(runs=(many_edits(tmp_path, 1),))
-    for address in ("/judge", "/runs/run/labels"):
+    for address in ("/judge", "/runs/run/labels", "/runs/run/trace/note"):
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
             assert client.post(address, content=b"{}", headers={"content-type": kind}).status_code == 415
 

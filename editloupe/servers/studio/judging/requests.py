@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from editloupe._util.errors import describe_error
@@ -90,8 +91,15 @@ class JudgeRequest(Record):
         return f"{plain}-{digest}"
 
 
+def require_json(request: Request) -> None:
+    """Refuse requests that are not JSON: a form of another site cannot send JSON without a preflight request."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415, "This address takes JSON.")
+
+
 async def parse_json(request: Request, kind: type[M]) -> M:
     """Read a request's JSON in a worker thread, so that no other page waits for it; raise ValidationError if it is wrong."""
+    require_json(request)
     return await asyncio.to_thread(kind.model_validate_json, await request.body())
 
 

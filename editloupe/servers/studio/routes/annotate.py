@@ -112,7 +112,6 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
 @router.post("/runs/{key}/random-subset")
 async def random_subset(request: Request, key: str) -> Response:
     """Draw a random subset of the run's edits and return the worklist it is saved as."""
-    _needs_json(request)
     try:
         wanted = await parse_json(request, SubsetRequest)
     except ValidationError as error:
@@ -124,7 +123,6 @@ async def random_subset(request: Request, key: str) -> Response:
 @router.post("/runs/{key}/labels")
 async def give(request: Request, key: str) -> Response:
     """Save an action of an annotator and return the state of the edit."""
-    _needs_json(request)
     try:
         body = await parse_json(request, LabelRequest)
     except ValidationError as error:
@@ -175,11 +173,6 @@ def annotators(request: Request, key: str, work: Work = ALL) -> Response:
         waiting=count_open_differences(open_run),
         differ_key=DIFFER,
     )
-
-
-def _needs_json(request: Request) -> None:
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HTTPException(415, "This address takes JSON.")
 
 
 def _forms_of_edit(open_run: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:

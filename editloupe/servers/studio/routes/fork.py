@@ -21,8 +21,7 @@ from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.graphs.forking import find_box_parameter
 from editloupe.judge.settings import setup_names
 from editloupe.rubrics.registry import find_protocol
-from editloupe.servers.studio.judging.requests import TOOL_SETTINGS, ForkRequest, read_fork_request
-from editloupe.servers.studio.routes.judge import json_only
+from editloupe.servers.studio.judging.requests import TOOL_SETTINGS, ForkRequest, read_fork_request, require_json
 from editloupe.servers.studio.run_catalog import HERE, OpenRun
 from editloupe.servers.studio.studio import Studio, studio_of
 from editloupe.servers.studio.traces.trace_view import build_steps, find_kinds
@@ -90,7 +89,7 @@ def form(
 @router.post("/runs/{key}/fork")
 async def make(request: Request, key: str) -> Response:
     """Make a fork and return its address; it is made even if the browser leaves."""
-    json_only(request)
+    require_json(request)
     studio, asked = studio_of(request), await asyncio.to_thread(read_fork_request, await request.body())
     open_run = studio.run(key)
     with studio.forks.room(asked.job or secrets.token_urlsafe(12)) as stop:

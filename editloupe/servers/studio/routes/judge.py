@@ -28,6 +28,7 @@ from editloupe.servers.studio.judging.requests import (
     fill_in_settings,
     list_further_roles,
     read_request,
+    require_json,
 )
 from editloupe.servers.studio.studio import Studio, studio_of
 from editloupe.types import UserError
@@ -100,7 +101,7 @@ def example(request: Request, name: str) -> Response:
 @router.post("/judge")
 async def start(request: Request) -> Response:
     """Start judging and return the address of the events."""
-    json_only(request)
+    require_json(request)
     studio, asked = studio_of(request), await asyncio.to_thread(read_request, await request.body())
     studio.jobs.check_room()
     edit = build_edit(asked, studio.uploads)
@@ -145,12 +146,6 @@ def _job(request: Request, key: str) -> LiveJob:
     if job is None:
         raise HTTPException(404, "This judging is no longer known here.")
     return job
-
-
-def json_only(request: Request) -> None:
-    """Refuse requests that are not JSON: a form of another site cannot send JSON without a preflight request."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HTTPException(415, "This address takes JSON.")
 
 
 def _default_judge(studio: Studio) -> str:

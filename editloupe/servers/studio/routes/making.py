@@ -177,8 +177,6 @@ def _name(text: str) -> str:
 
 
 async def _body(request: Request, kind: type[Any]) -> Any:
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HTTPException(415, "This address takes JSON.")
     try:
         return await parse_json(request, kind)
     except ValidationError as error:
