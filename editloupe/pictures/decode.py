@@ -29,10 +29,14 @@ MAX_FILE_BYTES = 512_000_000
 """Larger files are not read. A picture of `MAX_PIXELS` takes less even without compression."""
 MAX_SCANS = 500
 """The largest number of scans of a progressive JPEG. Real files have about ten, and each costs a full decoding."""
+MOST_PAGES = 1000
+"""Pages of a TIFF that are looked at."""
+ANIMATED = ("PNG", "WEBP", "GIF")
+"""Formats whose further frames are an animation. Those of a JPEG from a camera are previews."""
+_SUBFILE_TYPE, _REDUCED_OR_MASK = 254, 0b101
+"""The TIFF tag that says what a page is, and its bits for a reduced copy and a transparency mask."""
 SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 """Files in these formats are sent unchanged if they need no rotation, flattening or shrinking."""
-ANIMATED = ("PNG", "WEBP")
-"""Formats whose further frames are an animation. The frames of a TIFF are pages, and the first one counts."""
 _FILTERS = threading.Lock()
 """Guards Python's warning filters, which belong to the whole process: two threads could leave them changed."""
 
@@ -193,7 +197,8 @@ def pixels_of(image: Image.Image, name: str) -> Pixels:
     """Return the pixels of an open image, by the same rules as for files."""
     try:
         _check_size(image, name)
-        _check_still(image, name, (*ANIMATED, "GIF"))
+        _check_still(image, name)
+        _check_single_page(image, name)
         image.load()
         return to_rgb(_upright(image))
     except ImageError:
@@ -311,7 +316,10 @@ def _open_checked(data: bytes, name: str) -> Iterator[Image.Image]:
         raise ImageError(f"{name} is an empty file")
     with _header(io.BytesIO(data)) as image:
         _check_size(image, name)
-        _check_still(image, name, ANIMATED)
+        _check_still(image, name)
+        if image.format == "TIFF":
+            with _header(io.BytesIO(data)) as copy:  # a damaged page would change the image itself
+                _check_single_page(copy, name)
         if image.info.get("progressive") and data.count(b"\xff\xda") > MAX_SCANS:
             raise ImageError(f"{name} has more than {MAX_SCANS} scans, which no camera or program writes")
         yield image
@@ -334,10 +342,26 @@ def _check_size(image: Image.Image, name: str) -> None:
         )
 
 
-def _check_still(image: Image.Image, name: str, animated: tuple[str, ...]) -> None:
-    frames = getattr(image, "n_frames", 1) if image.format in animated else 1
+def _check_still(image: Image.Image, name: str) -> None:
+    frames = getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
     if frames > 1:
         raise ImageError(f"{name} is an animation of {frames} frames; save the frame to judge as a picture")
+
+
+def _check_single_page(image: Image.Image, name: str) -> None:
+    """Raise ImageError for a TIFF of several pages. Reduced copies and masks of the first page are not pages."""
+    if image.format != "TIFF":
+        return
+    current = image.tell()
+    for number in range(1, MOST_PAGES):
+        try:
+            image.seek(number)
+            kind = int(image.tag_v2.get(_SUBFILE_TYPE, 0))  # type: ignore[attr-defined]
+        except Exception:  # EOFError after the last page; Pillow raises many kinds on damaged files
+            break
+        if not kind & _REDUCED_OR_MASK:
+            raise ImageError(f"{name} has several pages; save the page to judge as a picture")
+    image.seek(current)
 
 
 def _upright(image: Image.Image) -> Image.Image:

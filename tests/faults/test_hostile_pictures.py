@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import socket
 import subprocess
@@ -200,9 +201,16 @@ def test_an_animation_is_refused_since_tools_and_model_would_see_different_pictu
         decode(data, "moving")
 
 
-def test_of_a_tiff_with_pages_the_first_is_what_tools_see_and_what_is_sent() -> None:
+def test_a_tiff_of_several_pages_is_refused_and_one_with_a_thumbnail_is_read() -> None:
     frames = [Image.fromarray(textured(24, 24, seed)) for seed in range(3)]
-    picture = decode(encoded(frames[0], "TIFF", save_all=True, append_images=frames[1:]), "pages")
+    with pytest.raises(ImageError, match="pages has several pages"):
+        decode(encoded(frames[0], "TIFF", save_all=True, append_images=frames[1:]), "pages")
+    thumbnail = frames[1].resize((6, 6))
+    thumbnail.encoderinfo = {"tiffinfo": {254: 1}}
+    data = encoded(frames[0], "TIFF", save_all=True, append_images=[thumbnail])
+    with Image.open(io.BytesIO(data)) as image:
+        assert getattr(image, "n_frames", 1) == 2
+    picture = decode(data, "with a thumbnail")
     assert np.array_equal(picture.pixels, np.asarray(frames[0]))
     assert picture.file is None, "what is sent is made from these pixels"
 

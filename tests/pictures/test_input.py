@@ -130,6 +130,11 @@ def test_pictures_in_memory_are_read_by_the_rules_of_files(tmp_path: Path) -> No
     assert open_picture(Edit(source=mask, edited=mask[..., 0], instruction="x").source).pixels.shape == (8, 8, 3)
 
 
+def pages(kind: str) -> bytes:
+    frames = [Image.fromarray(textured(16, 16, seed)) for seed in range(3)]
+    return encoded(frames[0], kind.removeprefix("A"), save_all=True, append_images=frames[1:])
+
+
 def animation() -> Image.Image:
     frames = [Image.fromarray(textured(16, 16, seed)) for seed in range(3)]
     return Image.open(io.BytesIO(encoded(frames[0], "WEBP", save_all=True, append_images=frames[1:])))
@@ -147,6 +152,10 @@ def cut_off() -> Image.Image:
         (encoded(textured(64, 64))[:300], "damaged or incomplete"),
         (cut_off, "damaged or incomplete"),
         (animation, "animation of 3 frames"),
+        (pages("APNG"), "animation of 3 frames"),
+        (pages("GIF"), "not a picture this program reads"),
+        (pages("TIFF"), "has several pages"),
+        (lambda: Image.open(io.BytesIO(pages("TIFF"))), "has several pages"),
         (np.full((8, 8, 3), np.nan), "NaN or infinite values"),
         (Image.new("RGB", (0, 7)), "has no pixels: it is 0 × 7"),
         ("data:image/png;base64,@@@", "cannot be decoded"),
