@@ -385,6 +385,12 @@ class Run:
             raise RunDamaged(f'the run {self.folder} is damaged: the edit "{name}" cannot be read')
         return edit
 
+    def names_of(self, edit_id: str) -> list[str]:
+        """Return the unique names of all edits that have an id, in the order of the run."""
+        query = "SELECT name FROM edits WHERE edit_id = ? ORDER BY position, edit"
+        with self._turn:
+            return [str(name) for (name,) in self._connection.execute(query, (sanitize_text(edit_id),))]
+
     def resolve_name(self, name: str, model: str | None = None) -> str:
         """Return the unique name of an edit.
 

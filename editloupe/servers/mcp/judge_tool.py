@@ -55,7 +55,7 @@ class JudgementStore:
                 save_judgement(self._run, self._judge, judgement, album)
             except UserError as error:  # the client still gets the verdicts if the disk fails
                 return [f"this judgement could not be kept in the run: {error}"]
-            return []
+            return describe_namesakes(self._run, judgement.edit.id)
 
     def recent(self, edit_id: str) -> Judgement:
         """Return a judgement from memory; raise UserError if it is not there."""
@@ -72,6 +72,15 @@ class JudgementStore:
         with self._lock:
             if self._run is not None:
                 self._run.close()
+
+
+def describe_namesakes(run: Run, edit_id: str) -> list[str]:
+    """Return a note with the names of the edits that have an id, if there are several."""
+    names = run.names_of(edit_id)
+    if len(names) < 2:
+        return []
+    listed = ", ".join(f'"{name}"' for name in names)
+    return [f"different edits have this id; for read_trace they are called, oldest first: {listed}"]
 
 
 def _drop_pictures(judgement: Judgement) -> Judgement:

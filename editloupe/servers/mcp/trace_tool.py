@@ -12,9 +12,10 @@ from mcp_types import CallToolResult
 from pydantic import Field
 
 from editloupe.evals.runs.export.tables import skip_repeated_verdicts
+from editloupe.evals.runs.run_folder import ABOUT, FILE
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import open_picture
-from editloupe.servers.mcp.judge_tool import JudgementStore, describe_outcome
+from editloupe.servers.mcp.judge_tool import JudgementStore, describe_namesakes, describe_outcome
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.results import (
     MOST_PICTURES,
@@ -58,6 +59,9 @@ class TraceTool:
         if folder is None:
             result, pictures = _describe_judgement(self._store.recent(edit_id)), list[ShownPicture]()
         else:
+            if run:
+                for name in (FILE, ABOUT):  # a link could lead out of the roots
+                    self._gate.path(str(folder / name))
             result, pictures = _describe_run(folder, edit_id)
         wanted = [unit for unit in result.units if criterion in ("", unit.criterion) and repeat in (-1, unit.repeat)]
         if not wanted:
@@ -92,7 +96,7 @@ def _describe_run(folder: Path, edit_id: str) -> tuple[TraceResult, list[ShownPi
             units.append(_describe_unit(unit.outcome, traces, unit.repeat, unit.judge, unit.protocol, unit.mode))
             for trace in traces:
                 seen.update(_list_pictures(trace))
-        notes, pictures = list(run.damage.sentences()), list[ShownPicture]()
+        notes, pictures = [*run.damage.sentences(), *describe_namesakes(run, edit.id)], list[ShownPicture]()
         for sha, caption in list(seen.items())[:MOST_PICTURES]:
             path = run.pictures.find(sha)
             if path is None or not path.resolve().is_relative_to(folder.resolve()):  # a link could lead anywhere

@@ -275,6 +275,32 @@ async def test_pictures_of_a_run_that_are_damaged_or_lead_elsewhere_are_not_show
         assert not pictures_of(result)
 
 
+@pytest.mark.long
+async def test_a_run_whose_database_leads_out_of_the_roots_is_not_read(pair: dict[str, str], tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside" / "run"
+    async with asking(Judge("rules", mode="plain"), tmp_path, out=outside) as client:
+        await client.call_tool("judge_edit", {**pair, "edit_id": "mine"})
+    inside.mkdir(parents=True)
+    for name in ("run.sqlite", "run.json"):
+        (inside / name).symlink_to(outside / name)
+    async with asking(Judge("rules"), tmp_path / "inside") as client:
+        linked = await client.call_tool("read_trace", {"edit_id": "mine", "run": "run"})
+    assert linked.is_error
+    assert "run.sqlite is outside the folders that --root allows" in text_of(linked)
+
+
+@pytest.mark.long
+async def test_different_edits_with_one_id_are_named_to_the_client(pair: dict[str, str], tmp_path: Path) -> None:
+    async with asking(Judge("rules", mode="plain"), tmp_path, out=tmp_path / "run") as client:
+        first = await client.call_tool("judge_edit", {**pair, "edit_id": "mine"})
+        second = await client.call_tool("judge_edit", {**pair, "edit_id": "mine", "instruction": "Remove the patch"})
+        traces = [await client.call_tool("read_trace", {"edit_id": name}) for name in ("mine", "mine~2")]
+    assert "different edits" not in str(first.structured_content["notes"])
+    for result in (second, *traces):
+        assert 'oldest first: "mine", "mine~2"' in str(result.structured_content["notes"])
+    assert [trace.structured_content["instruction"] for trace in traces] == [INSTRUCTION, "Remove the patch"]
+
+
 async def test_what_is_remembered_holds_no_pictures(pair: dict[str, str], tmp_path: Path) -> None:
     sent = {role: b64(tmp_path / pair[role]) for role in ("source", "edited")}
     judge = Judge("rules", mode="plain")
