@@ -152,15 +152,15 @@ def explain_missing_intervals(estimates: Iterable[Estimate]) -> tuple[str, ...]:
     >>> explain_missing_intervals([Estimate(value=50, n=4, sources=3)])
     ('[3 sources]: an interval needs at least 5 source pictures.',)
     """
-    marks = {estimate.interval_note: estimate for estimate in estimates if estimate.interval_note}
-    few = sorted({e.sources for e in marks.values() if e.sources is not None and e.sources < MIN_SOURCES})
+    marked = [(estimate.sources or 0, estimate.why) for estimate in estimates if estimate.interval_note]
+    few = sorted({sources for sources, _ in marked if sources < MIN_SOURCES})
     notes = []
     if few:
         counts = ", ".join(map(str, few))
         noun = "source" if few == [1] else "sources"
         notes.append(f"[{counts} {noun}]: an interval needs at least {MIN_SOURCES} source pictures.")
-    other = [e.why for e in marks.values() if e.why and e.sources is not None and e.sources >= MIN_SOURCES]
-    return (*notes, *(f"[{why}]." for why in dict.fromkeys(other)))
+    other = dict.fromkeys(why for sources, why in marked if why and sources >= MIN_SOURCES)
+    return (*notes, *(f"[{why}]." for why in other))
 
 
 def _build_model_table(report: Report, lines: Mapping[str, Score]) -> PrintedTable:

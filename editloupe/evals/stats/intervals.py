@@ -7,7 +7,8 @@ together, so they move together. The sum of the squared moves is the variance, a
   Satterthwaite over groups and of Bell and McCaffrey within a group ("Bias Reduction in Standard Errors for Linear Regression
   with Multi-Stage Samples", Survey Methodology 28, 2002); Hall's transformation for skewness ("On the removal of skewness by
   transformation", Journal of the Royal Statistical Society B 54, 1992).
-- Correlations, κ and α: the jackknife on Fisher's z scale.
+- Correlations, κ and α: the jackknife on Fisher's z scale. If most edits have the same label, the others decide the value, so
+  only source pictures with such edits count: at least five, and their number minus two bounds the degrees of freedom.
 - Shares: Wilson's interval with the number of edits divided by the design effect.
 
 A p-value is that of the same statistic: it is below 1 − level exactly if the interval excludes 0.
@@ -38,13 +39,14 @@ Shape = Literal["mean", "correlation", "share"]
 LEVEL = 0.95
 """The level of all intervals unless another is asked for."""
 MIN_SOURCES = 5
-"""Source pictures below which there is no interval."""
+"""Source pictures below which there is no interval; for agreement, those with rarer labels."""
 MIN_WEIGHT_LEFT = 0.1
 """Minimum share of weight left without a cluster: one that holds more than nine tenths is treated as if it held nine tenths."""
 _MAX_BLOCKS = 1000
 """Different source pictures up to which each is left out; of more, as many blocks are left out in turn."""
 _CELLS = 4_000_000
 """Maximum number of counts in memory at a time."""
+_RARER = " with rarer labels"
 _NO_LIMITS = (-math.inf, math.inf)
 _ROUNDING = 1e-9
 """Differences below this come from rounding."""
@@ -94,7 +96,9 @@ class Estimate(Record):
         """The short reason for a table cell why there is no interval, None if there is one or none was computed."""
         if self.value is None or self.low is not None or self.sources is None:
             return None
-        return number_of(self.sources, "source") if self.sources < MIN_SOURCES else "no interval"
+        if self.sources < MIN_SOURCES:
+            return number_of(self.sources, "source")
+        return "few rarer labels" if self.why and _RARER in self.why else "no interval"
 
 
 def missing_estimate(why: str, n: int = 0) -> Estimate:
@@ -285,14 +289,18 @@ def _invert_hall(quantile: Floats, skew: Floats) -> Floats:
     return np.where(np.abs(skew) < 1e-6, quantile, moved)
 
 
-def skewness(moves: Floats, freedom: Floats) -> Floats:
+def skewness(moves: Floats, count: Floats | int) -> Floats:
     """Return the skewness of a sum of moves, beyond what chance gives a sum of the same number of symmetric ones.
 
     For n labels from a symmetric distribution the estimate has a standard deviation of √6 / n, which is subtracted.
+
+    Args:
+        moves: How far each source picture moves the value, along the last axis.
+        count: The number n.
     """
     se = np.sqrt((moves**2).sum(-1))
     skew = (moves**3).sum(-1) / np.where(se > 0, se, 1) ** 3
-    return np.asarray(np.sign(skew) * np.maximum(np.abs(skew) - np.sqrt(6) / (freedom + 1), 0))
+    return np.asarray(np.sign(skew) * np.maximum(np.abs(skew) - np.sqrt(6) / count, 0))
 
 
 def degrees_of_freedom(shares: Floats) -> Floats:
@@ -383,7 +391,7 @@ class GroupMeans:
         freedom, variance = _bound_freedom(shares), np.array(variances)
         if variance.any():
             freedom = min(freedom, float(variance.sum() ** 2 / (variance**2 / np.array(freedoms)).sum()))
-        skew = float(skewness(moves[present], np.asarray(freedom)))
+        skew = float(skewness(moves[present], max(count, 1)))
         return Spread(moves[present], freedom, count, _count_effective(shares), _lack_sources(count), skew)
 
 
@@ -426,11 +434,11 @@ def _count_effective(shares: Floats) -> float:
     return float(shares.sum() ** 2 / (shares**2).sum()) if len(shares) else 0.0
 
 
-def _lack_sources(count: int) -> str | None:
+def _lack_sources(count: int, which: str = "") -> str | None:
     """Return why there is no interval, None if there are enough source pictures."""
     if count >= MIN_SOURCES:
         return None
-    return f"no interval: {number_of(count, 'source picture')}, at least {MIN_SOURCES} are needed"
+    return f"no interval: {number_of(count, 'source picture')}{which}, at least {MIN_SOURCES} are needed"
 
 
 @dataclass(frozen=True)
@@ -482,7 +490,8 @@ class Jackknife:
     def __init__(self, kinds: DistinctRows, sources: Sequence[Hashable] | Ints) -> None:
         of_block = number_keys(sources)
         self._sources = int(of_block.max()) + 1 if len(of_block) else 0
-        self._total = np.bincount(kinds.of_item, minlength=kinds.count).astype(float)
+        self._of_source, self._of_item = of_block, kinds.of_item
+        self.total: Floats = np.bincount(kinds.of_item, minlength=kinds.count).astype(float)
         self._blocks = _find_contents(kinds, of_block)
         if len(self._blocks.times) > _MAX_BLOCKS:
             of_block = of_block % _MAX_BLOCKS
@@ -490,24 +499,33 @@ class Jackknife:
         sizes = np.bincount(of_block)
         self._shares = sizes / max(sizes.sum(), 1)
 
-    def spread(self, statistic: Callable[[Floats], Floats], shape: Shape = "mean") -> Spread:
+    def spread(self, statistic: Callable[[Floats], Floats], shape: Shape = "mean", rare: Bools | None = None) -> Spread:
         """Return the spread of a statistic of counts (samples × kinds), which has one value per sample.
 
         Skewness is taken out of means; correlations have Fisher's scale for it, shares Wilson's interval. If a few source
         pictures make most of the variance, as with rare labels, the variance itself is uncertain, and there are fewer
         degrees of freedom.
+
+        Args:
+            statistic: Computes the statistic.
+            shape: Whether it is a mean, a correlation or a share.
+            rare: The kinds with rarer labels, if an interval needs a minimum of them.
         """
         if self._sources < MIN_SOURCES:
             return Spread.of(np.zeros(len(self._shares)), self._shares)
-        whole = statistic(self._total[None])[0]
-        without = np.concatenate([statistic(counts) for counts in self._blocks.leave_out(self._total)])
+        whole = statistic(self.total[None])[0]
+        without = np.concatenate([statistic(counts) for counts in self._blocks.leave_out(self.total)])
         spread = Spread.of(np.repeat(whole - without, self._blocks.times), self._shares, self._sources)
         if spread.why is not None or spread.se == 0 or shape == "share":
             return spread
         tails = float((spread.moves**4).sum() / spread.se**4 - 1 / len(spread.moves))
-        freedom = max(1.0, min(spread.freedom, 2 / tails if tails > 0 else math.inf))
-        skew = float(skewness(spread.moves, np.asarray(freedom))) if shape == "mean" else 0.0
-        return replace(spread, freedom=freedom, skew=skew)
+        freedom, why = min(spread.freedom, 2 / tails if tails > 0 else math.inf), None
+        if rare is not None:
+            sources = len(np.unique(self._of_source[rare[self._of_item]]))
+            why = _lack_sources(sources, _RARER)
+            freedom = min(freedom, sources - 2) if shape == "correlation" else freedom
+        skew = float(skewness(spread.moves, len(spread.moves))) if shape == "mean" else 0.0
+        return replace(spread, freedom=max(1.0, freedom), skew=skew, why=why)
 
 
 @dataclass(frozen=True)

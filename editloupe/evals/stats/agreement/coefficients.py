@@ -126,8 +126,17 @@ class MatchedScores:
     def spread(self, measure: str, jackknife: Jackknife) -> Spread:
         """Return how far a measure varies, correlations on Fisher's z scale."""
         if SHAPES[measure] != "correlation":
-            return jackknife.spread(partial(self.samples, measure), SHAPES[measure])
-        return jackknife.spread(lambda counts: np.asarray(fisher_z(self.samples(measure, counts))), SHAPES[measure])
+            return jackknife.spread(partial(self.samples, measure), SHAPES[measure], self._find_rare(jackknife.total))
+        return jackknife.spread(
+            lambda counts: np.asarray(fisher_z(self.samples(measure, counts))),
+            SHAPES[measure],
+            self._find_rare(jackknife.total),
+        )
+
+    def _find_rare(self, times: Floats) -> Bools:
+        """Return which items have another pair of labels than the most frequent one."""
+        pairs = find_distinct_rows(np.column_stack([self.x_label, self.y_label])).of_item
+        return np.asarray(pairs != np.bincount(pairs, times).argmax())
 
     def estimates(self, sources: Sequence[Hashable], level: float = LEVEL) -> dict[str, Estimate]:
         """Return every measure with its interval."""
@@ -326,8 +335,24 @@ def estimate_alpha(ratings: Floats, sources: Sequence[Hashable], level: float = 
         kinds = find_distinct_rows(ratings[paired])
         few = ratings[paired][kinds.first]
         jackknife = Jackknife(kinds, [source for source, here in zip(sources, paired, strict=True) if here])
-        spread = jackknife.spread(lambda counts: np.asarray(fisher_z(alpha_samples(counts, few))), "correlation")
+        spread = jackknife.spread(
+            lambda counts: np.asarray(fisher_z(alpha_samples(counts, few))),
+            "correlation",
+            find_rare_ratings(few, jackknife.total),
+        )
     return build_estimate(value, int(paired.sum()), spread, level, "correlation", why=why)
+
+
+def find_rare_ratings(ratings: Floats, times: Floats) -> Bools:
+    """Return which items of items × raters got another label than the most frequent one from at least half of their raters.
+
+    >>> find_rare_ratings(np.array([[3.0, 3.0, 3.0], [3.0, 2.0, 1.0], [3.0, 3.0, 2.0]]), np.ones(3)).tolist()
+    [False, True, False]
+    """
+    values = np.unique(ratings[np.isfinite(ratings)])
+    counts = _value_counts(ratings, values)
+    usual = counts[:, (times @ counts).argmax()]
+    return np.asarray(2 * usual <= counts.sum(1))
 
 
 def drop_empty_raters(ratings: Floats) -> Floats:

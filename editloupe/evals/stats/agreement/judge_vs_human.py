@@ -374,6 +374,7 @@ def measure_ceiling(ratings: Floats, sources: list[str], level: float) -> Ceilin
     all_turns, few = _leave_each_out(shared_ratings), _leave_each_out(shared_ratings[kinds.first])
     n = int(np.any([items for items, _ in all_turns], axis=0).sum())
     jackknife = Jackknife(kinds, _select_sources(sources, shared))
+    rare = st.find_rare_ratings(shared_ratings[kinds.first], jackknife.total)
     estimates: dict[str, Estimate] = {}
     for measure in _CEILING_MEASURES:
         results = [pair.value(measure) for _, pair in all_turns]
@@ -383,7 +384,7 @@ def measure_ceiling(ratings: Floats, sources: list[str], level: float) -> Ceilin
         estimates[measure] = build_estimate(
             float(np.mean(values)) if values else None,
             n,
-            jackknife.spread(partial(_mean_of_turns, turns, measure), shape) if values else None,
+            jackknife.spread(partial(_mean_of_turns, turns, measure), shape, rare) if values else None,
             level,
             shape,
             why=None if values else next((why for _, why in results if why), st.NO_SHARED_EDITS),

@@ -23,7 +23,6 @@ from editloupe.evals.stats.agreement.coefficients import (
     MAX_LABEL_VALUES,
     MEASURES,
     PRIMARY,
-    SHAPES,
     MatchedScores,
     count_confusion,
 )
@@ -218,8 +217,9 @@ def compare_agreement(
         if first is None or second is None:
             absent = missing_estimate(why or other_why or "one of the two has no value", len(a))
             return HumanDifference(a=estimates[0], b=estimates[1], difference=absent, closer=None)
+        # Two judges that are equally close differ in both directions alike, so no measure needs a correction for skewness.
         spread = jackknife.spread(
-            lambda counts: few[0].samples(measure, counts) - few[1].samples(measure, counts), SHAPES[measure]
+            lambda counts: few[0].samples(measure, counts) - few[1].samples(measure, counts), "correlation"
         )
         difference = build_estimate(first - second, len(a), spread, level)
         closer: RunSide | None = None

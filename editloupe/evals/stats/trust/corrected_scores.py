@@ -514,7 +514,7 @@ def _subtract_means(a: _CorrectedMean, b: _CorrectedMean, level: float) -> dict[
     freedom = np.array(sum(variances) ** 2 / squares if squares else min(freedoms))
     value = float(a.correction.value - b.correction.value)
     se = np.sqrt((moves**2).sum())
-    low, high = skewed_interval(np.array(value), se, freedom, skewness(moves, freedom), level)
+    low, high = skewed_interval(np.array(value), se, freedom, skewness(moves, freedom + 1), level)
     return {"corrected": value, "low": max(float(low), -100.0), "high": min(float(high), 100.0)}
 
 

@@ -114,8 +114,8 @@ def correct_mean(
         alone_se=np.sqrt((alone**2).sum(-1)),
         alone_freedom=alone_freedom,
         influence=moves,
-        skew=skewness(moves, freedom) if small_sample else np.zeros(at.mean.shape),
-        alone_skew=skewness(alone, alone_freedom) if small_sample else np.zeros(at.mean.shape),
+        skew=skewness(moves, freedom + 1) if small_sample else np.zeros(at.mean.shape),
+        alone_skew=skewness(alone, alone_freedom + 1) if small_sample else np.zeros(at.mean.shape),
     )
 
 
@@ -207,7 +207,7 @@ def _unlabelled_factor(moves: Floats, labelled: Bools) -> Floats:
 
 def _interval_width(moves: Floats, freedom: Floats) -> Floats:
     se = np.sqrt((moves**2).sum(-1))
-    low, high = skewed_interval(np.zeros(se.shape), se, freedom, skewness(moves, freedom), 0.95)
+    low, high = skewed_interval(np.zeros(se.shape), se, freedom, skewness(moves, freedom + 1), 0.95)
     return np.asarray(high - low)
 
 

@@ -7,6 +7,7 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from editloupe.evals.stats.agreement import coefficients as st
+from editloupe.evals.stats.intervals import Estimate, Jackknife, find_distinct_rows
 
 SCALE = np.array([1.0, 2.0, 3.0, 4.0])
 
@@ -124,3 +125,36 @@ def test_a_sample_without_variation_is_undefined_and_not_one() -> None:
 def test_the_confusion_matrix_has_people_in_rows_and_the_judge_in_columns() -> None:
     judge, people = np.array([4.0, 4.0, 1.0]), np.array([1.0, 4.0, 1.0])
     assert st.count_confusion(judge, people, SCALE) == [[1, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
+
+
+def test_agreement_needs_five_sources_with_rarer_labels() -> None:
+    judge, people = np.full(30, 3.0), np.full(30, 3.0)
+    judge[:4], people[:4] = (0, 1, 2, 2), (1, 0, 2, 3)
+
+    def estimate() -> list[Estimate]:
+        pairs = st.MatchedScores(judge, people, judge, people, np.arange(4.0))
+        measures = pairs.estimates(range(30))
+        return [
+            *(measures[name] for name in st.MEASURES),
+            st.estimate_alpha(np.column_stack([judge, people]), range(30)),
+        ]
+
+    few = {shown.interval_note: shown.why for shown in estimate()}
+    reason = "no interval: 4 source pictures with rarer labels, at least 5 are needed"
+    assert few == {
+        "few rarer labels": reason,
+        None: None,
+    }  # None is the share of equal labels, which has Wilson's interval
+    judge[4] = 2
+    assert all(shown.low is not None for shown in estimate())
+
+
+def test_the_degrees_of_freedom_of_a_correlation_are_bounded_by_the_sources_with_rarer_labels() -> None:
+    judge, people = np.full(60, 3.0), np.full(60, 3.0)
+    judge[:8], people[:8] = (0, 1, 2, 2, 1, 0, 2, 2), (1, 0, 2, 3, 1, 1, 2, 2)
+    pairs = st.MatchedScores(judge, people, judge, people, np.arange(4.0))
+    kinds = find_distinct_rows(pairs.numbers)
+    few, sources = pairs.at(kinds.first), np.arange(60)
+    assert few.spread("kappa", Jackknife(kinds, sources)).freedom == 6
+    sources[:2] = 0  # two of the eight share a picture
+    assert few.spread("kappa", Jackknife(kinds, sources)).freedom <= 5
