@@ -34,7 +34,7 @@ MAX_LISTED = 20
 """The most regions that the sentence lists."""
 OVERVIEW_SIDE = 640
 """The longer side of the overview."""
-READING = "3"
+READING = "4"
 """Version of how differing places are read. Raise it when that changes, so that cached texts are read again."""
 
 REACH = 8

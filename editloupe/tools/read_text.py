@@ -36,6 +36,8 @@ WHOLE_SIDE = 736
 """Shorter side at which lines are searched in a whole region; the default of rapidocr."""
 WHOLE_LINE, SHORT_LINE = 320, 48
 """The least width of a line for the recognizer, which pads shorter ones: the default of rapidocr, and no padding."""
+MARGIN = 8
+"""Pixels around the lines of a region that are enlarged with them, so that their edges look as in the whole region."""
 LEAST_SCORE = 0.5
 """Lines that are read with a lower confidence are dropped; the default of rapidocr."""
 
@@ -159,7 +161,7 @@ class ReadText:
         longer = max(pixels.shape[:2])
         small, factor = _scale(pixels, min(4.0, side / longer))
         with self._lock:
-            engine = self._load(("max", side), SHORT_LINE)
+            engine = self._load(("max", side))
             found = engine(_to_bgr(small), use_det=True, use_cls=False, use_rec=False)
             corners = [c / factor for c in ([] if found.boxes is None else found.boxes)]
             boxes = [_place(c, at) for c in corners]
@@ -170,8 +172,11 @@ class ReadText:
             ]
             if not through:
                 return []
-            enlarged, factor = _scale(pixels, _reading_factor(longer))
-            cuts = engine.crop_text_regions(_to_bgr(enlarged), np.array([c * factor for c, _ in through], np.float32))
+            quads = np.array([c for c, _ in through], np.float32)
+            left, top, right, bottom = _surround(quads, pixels)
+            enlarged, factor = _scale(pixels[top:bottom, left:right], _reading_factor(longer))
+            self._load_recognizer(SHORT_LINE)
+            cuts = engine.crop_text_regions(_to_bgr(enlarged), (quads - np.array([left, top], np.float32)) * factor)
             # One by one: the recognizer pads the lines of a batch to the widest.
             readings = [engine(cut, use_det=False, use_cls=True, use_rec=True) for cut in cuts]
         return [
@@ -190,7 +195,8 @@ class ReadText:
         factor = _reading_factor(max(pixels.shape[:2]))
         enlarged, _ = _scale(pixels, factor)
         with self._lock:
-            engine = self._load(("min", WHOLE_SIDE), WHOLE_LINE)
+            engine = self._load(("min", WHOLE_SIDE))
+            self._load_recognizer(WHOLE_LINE)
             result = engine(_to_bgr(enlarged), use_det=True, use_cls=True, use_rec=True)
         release_memory()  # a large region takes some 200 MB
         if result is None or result.boxes is None:
@@ -202,20 +208,31 @@ class ReadText:
                 lines.append({"text": text, "box": list(box), "confidence": round(float(score), 4)})
         return lines
 
-    def _load(self, limit: tuple[str, int], line_width: int) -> Any:
-        """Return the reader; called with the lock held.
+    def _load(self, limit: tuple[str, int]) -> Any:
+        """Return the reader, which loads its other models when it first uses them; called with the lock held.
 
         Args:
             limit: Which side of a picture is limited for the search of lines, and its length.
-            line_width: The least width of a line for the recognizer.
         """
         if self._engine is None:
             self._engine = self._start()
             self.loads += 1
-        detector, recognizer = self._engine._load_det_model(), self._engine._load_rec_model()
+            release_memory()  # loading takes as much again as the models
+        detector = self._engine._load_det_model()
         detector.limit_type, detector.limit_side_len = limit
-        recognizer.rec_image_shape = [*recognizer.rec_image_shape[:2], line_width]
         return self._engine
+
+    def _load_recognizer(self, line_width: int) -> None:
+        """Load the model that reads a line, unless it is loaded; called with the lock held.
+
+        Args:
+            line_width: The least width of a line for the recognizer.
+        """
+        first = self._engine.text_rec is None
+        recognizer = self._engine._load_rec_model()
+        recognizer.rec_image_shape = [*recognizer.rec_image_shape[:2], line_width]
+        if first:
+            release_memory()
 
     def _start(self) -> Any:
         """Return rapidocr on the device of the settings.
@@ -230,9 +247,11 @@ class ReadText:
             options["EngineConfig.onnxruntime.use_cuda"] = True
             options["EngineConfig.onnxruntime.cuda_ep_cfg.device_id"] = number
         engine = import_optional("rapidocr").RapidOCR(params=options)
+        detector = engine._load_det_model()
+        detector.mean, detector.std = list(detector.mean), list(detector.std)  # else converted slowly at each reading
         if number is not None and self.device != "auto":
             # onnxruntime falls back to the CPU without an error, for instance if a CUDA library is missing.
-            providers = engine._load_det_model().session.session.get_providers()
+            providers = detector.session.session.get_providers()
             if CUDA_PROVIDER not in providers:
                 raise ToolError(
                     f"{self.name} cannot run on {self.device}: onnxruntime could not start its CUDA provider."
@@ -243,6 +262,13 @@ class ReadText:
 def _reading_factor(longer: int) -> float:
     """Return by how much a region with this longer side is enlarged before its lines are cut out and read."""
     return max(1.0, min(4.0, WELL_READABLE / longer))
+
+
+def _surround(quads: NDArray[np.float32], pixels: Pixels) -> tuple[int, int, int, int]:
+    """Return the left, top, right and bottom edge of the part of a region that holds all these corners, with a margin."""
+    height, width = pixels.shape[:2]
+    (left, top), (right, bottom) = np.floor(quads.min(axis=(0, 1))) - MARGIN, np.ceil(quads.max(axis=(0, 1))) + MARGIN
+    return max(0, int(left)), max(0, int(top)), min(width, int(right)), min(height, int(bottom))
 
 
 def _scale(pixels: Pixels, factor: float) -> tuple[Pixels, NDArray[np.float32]]:

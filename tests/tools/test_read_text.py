@@ -160,6 +160,18 @@ def test_only_the_lines_through_a_place_are_recognized(reader: ReadText, photo: 
     assert recognized == [1]
 
 
+@pytest.mark.models
+def test_the_recognizer_is_loaded_for_the_first_line() -> None:
+    reader, at = ReadText(ToolSettings(threads=1)), Box(x1=0, y1=0, x2=200, y2=160)
+    board = np.full((160, 200, 3), 235, np.uint8)
+    assert reader.read_line_at(board, at, at) is None
+    assert reader._engine.text_rec is None
+
+    cv2.putText(board, "OPEN", (40, 90), cv2.FONT_HERSHEY_SIMPLEX, 1.2, (20, 20, 20), 2, cv2.LINE_AA)
+    assert (reader.read_line_at(board, at, at) or {}).get("text") == "OPEN"
+    assert reader._engine.text_rec is not None
+
+
 def counted_lines(reader: ReadText) -> list[int]:
     """Count the lines of each call of the recognizer from now on."""
     reader.read_lines(np.zeros((96, 96, 3), np.uint8), Box(x1=0, y1=0, x2=96, y2=96))  # loads it
