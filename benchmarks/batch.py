@@ -5,6 +5,7 @@
     python benchmarks/batch.py --peer PYTHON        # also by inspect_ai, installed for that interpreter
     python benchmarks/batch.py --ray                # also by two Ray workers, against this machine's executor
     python benchmarks/batch.py --text               # also edits about text, against the same pictures with other instructions
+    python benchmarks/batch.py --rules              # also by the embedded judge, which asks no server
     python benchmarks/batch.py --scenario plain --edits 256      # no tools: one reply a criterion
     python benchmarks/batch.py --profile            # where the core-seconds go
 
@@ -45,7 +46,9 @@ SCENARIOS = {
 OURS, RAY, POSTS, GRAPH, PEER = "editloupe", "on Ray", "bare posts", "bare LangGraph", "inspect_ai"
 TEXT, SIGNS = "text", "text on signs"
 """Rows of `--text`: the same pictures with instructions about text, and pictures on which a word changes."""
-JUDGED = (OURS, RAY, TEXT, SIGNS)
+RULES = "rules"
+"""Row of `--rules`: the embedded judge. All its wall time counts as judging."""
+JUDGED = (OURS, RAY, TEXT, SIGNS, RULES)
 WORDS = ("OPEN", "CLOSED", "EXIT", "ENTER", "BAKERY", "MARKET", "HOTEL", "MUSEUM", "TICKETS", "LIBRARY")
 
 
@@ -90,6 +93,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--executor", choices=("local", "ray"), default="local")
     parser.add_argument("--ray", action="store_true", help="two Ray workers in each round, beside the local executor")
     parser.add_argument("--text", action="store_true", help="edits about text in each round, with and without a sign")
+    parser.add_argument("--rules", action="store_true", help="the embedded judge in each round")
     parser.add_argument("--bare", action="store_true", help="a bare loop of posts and bare LangGraph in each round")
     parser.add_argument("--peer", help="a Python that has inspect_ai and openai")
     parser.add_argument("--profile", action="store_true", help="once more with clocks around the parts")
@@ -221,6 +225,9 @@ def commands(options: argparse.Namespace, manifest: Path, out: Path) -> dict[str
     for row in (TEXT, SIGNS) if options.text else ():
         own, beside = manifest_of(row, manifest.parent), out.with_name(f"{out.name}-{row}")
         commands_by_name[row] = [sys.executable, "-c", START, *ours(options, own, beside, options.executor)]
+    if options.rules:
+        asked = ["--out", str(out.with_name(f"{out.name}-rules")), "--judge", "rules", "--json"]
+        commands_by_name[RULES] = [sys.executable, "-c", START, "batch", str(manifest), *asked]
     if options.ray:
         beside = out.with_name(f"{out.name}-ray")
         commands_by_name[RAY] = [sys.executable, "-c", START, *ours(options, manifest, beside, "ray")]
@@ -264,11 +271,13 @@ def measure(name: str, command: list[str], options: argparse.Namespace) -> dict[
         wall, cpu, watch, output = run_timed([server.url if part == "URL" else part for part in command])
         others = all_core_seconds() - time.process_time() - core_seconds(server.pid) - before - cpu
         counted = server.stop()
-    expected = options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
+    expected = 0 if name == RULES else options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
     if counted["served"] != expected:
         raise SystemExit(f"{name} sent {counted['served']} requests, not {expected}: {output[-500:]}")
     if name in JUDGED and json.loads(output)["judged"] != options.edits * 2:
         raise SystemExit(f"not everything was judged: {output}")
+    if name == RULES:
+        counted["judging"] = wall
     memory = {"memory": watch.peak, "main": watch.main, "largest": watch.largest_child}
     return {"wall": wall, "cpu": cpu, **memory, "others": max(0.0, others) / wall, **counted}
 
