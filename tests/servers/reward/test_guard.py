@@ -106,24 +106,22 @@ def stalled(server: Running, count: int, stated: int, sent: bytes) -> Iterator[l
         yield connections
 
 
-def is_answered_with(status: int, server: Running, body: bytes) -> bool:
-    """Send a request until it gets a status; the server may not have read yet what others have sent."""
-    for _ in range(500):
-        if server.post("/v1/judge", body).status_code == status:
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def test_connections_that_state_a_length_and_send_nothing_lock_nobody_out(local: Running) -> None:
     with stalled(local, 8, 100_000, b"{"):
         assert local.post("/v1/judge", {"edits": [own()]}).json()["results"][0]["status"] == "judged"
 
 
 def test_bytes_that_arrived_count_and_are_released(local: Running) -> None:
-    with stalled(local, 2, 150_000, b"x" * 140_000):
-        assert is_answered_with(429, local, b"x" * 20_001)
-    assert is_answered_with(400, local, b"x" * 20_001)  # not JSON, but read
+    def answer() -> int:
+        time.sleep(0.02)  # the server reads what others have sent, or that they have left
+        return local.post("/v1/judge", b"x" * 110_001).status_code
+
+    def answer_beside_a_stalled_request() -> int:
+        with stalled(local, 1, 200_000, b"x" * 190_000):
+            return answer()
+
+    assert any(answer_beside_a_stalled_request() == 429 for _ in range(100))
+    assert any(answer() == 400 for _ in range(100))  # not JSON, but read
 
 
 def test_a_body_that_does_not_arrive_in_time_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
