@@ -93,7 +93,11 @@ def _escape(character: str) -> str:
 
 
 def format_trace_command(
-    folder: str | PathLike[str], edit_id: str, criterion: str | None = None, repeat: int | None = None
+    folder: str | PathLike[str],
+    edit_id: str,
+    criterion: str | None = None,
+    repeat: int | None = None,
+    configuration: str = "",
 ) -> str:
     """Return the command that shows the trace of a verdict.
 
@@ -102,6 +106,7 @@ def format_trace_command(
     """
     named = ["--criterion", criterion] if criterion else []
     named += ["--repeat", str(repeat)] if repeat else []
+    named += ["--configuration", configuration] if configuration else []
     # A name may begin with a dash; everything after `--` is a plain argument.
     dashes = ["--"] if edit_id.startswith("-") or str(fspath(folder)).startswith("-") else []
     return format_command("editloupe", "trace", *named, *dashes, folder, edit_id)

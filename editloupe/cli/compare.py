@@ -131,6 +131,11 @@ def _compare_tables(
     from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 
     if question is None and len(tables) == 1:
+        if len(split_off_reference(tables[0])[0].models) < 2 and tables[0].short_name:
+            raise UserError(
+                f"{tables[0].name} holds one editing model; to compare two of its configurations, give --configuration "
+                "twice, and `editloupe run info` lists them"
+            )
         if len(split_off_reference(tables[0])[0].models) < 2:
             raise UserError(
                 f"{tables[0].name} holds one editing model and one way of judging; name a second run to compare it with"

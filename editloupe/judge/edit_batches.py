@@ -70,6 +70,22 @@ class EditProgress:
         print(f"\r{line:<79}" if self._rewrites else line, end=end, file=self._file, flush=True)
 
 
+def check_edit(edit: object) -> Edit:
+    """Return an edit; raise UserError if it is something else.
+
+    >>> check_edit({"source": "a.png"})
+    Traceback (most recent call last):
+    editloupe._util.errors.UserError: a judge takes an Edit, not a dict; build one with Edit(source=…, edited=…, instruction=…)
+    """
+    if not isinstance(edit, Edit):
+        article = "an" if type(edit).__name__[:1] in "aeiou" else "a"
+        raise UserError(
+            f"a judge takes an Edit, not {article} {type(edit).__name__}; build one with "
+            "Edit(source=…, edited=…, instruction=…)"
+        )
+    return edit
+
+
 async def judge_edits(
     judge: Judge, edits: Iterable[Edit], concurrency: int, in_order: bool, progress: bool
 ) -> AsyncGenerator[Judgement, None]:
@@ -84,15 +100,17 @@ async def judge_edits(
 
     Raises:
         UserError: If the judge is closed or cannot be asked at all. No edit is begun after that.
+        Exception: What the iterable raised, after the judgements of the edits before it.
     """
-    if concurrency < 1:
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise UserError(f"concurrency is the number of requests in flight, at least 1, not {concurrency}")
     source, places = iter(edits), edits_at_once(judge.spec, len(judge.criteria), concurrency)
     counted = EditProgress(length_hint(edits)) if progress else None
     limited = with_request_limit(concurrency)
     begun: deque[asyncio.Task[Judgement]] = deque()
     under_way: set[asyncio.Task[Judgement]] = set()
-    failed = False
+    failed = exhausted = False
+    unreadable: Exception | None = None
     try:
         while True:
             if judge.closed:
@@ -102,13 +120,21 @@ async def judge_edits(
                 failed = failed or task.exception() is not None
                 if counted and not failed:
                     counted.add(task.result())
-            while not failed and len(under_way) < places and len(begun) < BUFFER * places:
-                if (edit := next(source, None)) is None:
+            while not (failed or exhausted) and len(under_way) < places and len(begun) < BUFFER * places:
+                try:
+                    edit = check_edit(next(source))
+                except StopIteration:
+                    exhausted = True
+                    break
+                except Exception as error:  # what was begun is paid for, so it is yielded first
+                    exhausted, unreadable = True, error
                     break
                 task = asyncio.create_task(judge.ajudge(edit), context=limited.copy())
                 begun.append(task)
                 under_way.add(task)
             if not begun:
+                if unreadable is not None:
+                    raise unreadable
                 return
             candidates = [begun[0]] if in_order else begun
             if (ready := next((task for task in candidates if task.done()), None)) is not None:

@@ -19,7 +19,7 @@ from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, decide_cri
 from editloupe.graphs.engines import tool_notes
 from editloupe.graphs.forking import ForkPlan, fork_edit
 from editloupe.judge.base_judge import BaseJudge, JudgeLifecycle
-from editloupe.judge.edit_batches import iterate, judge_edits
+from editloupe.judge.edit_batches import check_edit, iterate, judge_edits
 from editloupe.judge.panels import Ask, JudgeAnswers, PanelRunner
 from editloupe.judge.plans import (
     Cascade,
@@ -195,6 +195,7 @@ class Judge(BaseJudge):
         Raises:
             UserError: If the judge cannot be asked at all (a wrong key, an unknown model), or with `strict`.
         """
+        check_edit(edit)
         named = [rubric.criterion for rubric in self._protocol.select(criteria)] if criteria else self.criteria
         wanted = tuple(dict.fromkeys(named))
         pictures = Album() if album is None else album

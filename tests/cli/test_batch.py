@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,19 @@ def test_a_dry_run_says_units_tokens_and_cost(
 
 
 @pytest.mark.long
+def test_a_dry_run_of_a_panel_counts_every_judge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    manifest = str(write_manifest(tmp_path, 2))
+    requests = []
+    for judge in ("openai:gpt-5.1", "panel:openai:gpt-5.1,openai:gpt-4.1,rules"):
+        assert run(["batch", manifest, "--out", str(tmp_path / "run"), "--judge", judge, "--dry-run"]) == 0
+        count = re.search(r"about (\d+) requests", capsys.readouterr().out)
+        requests.append(int(count[1]) if count else 0)
+    assert requests[1] == 2 * requests[0] > 0
+
+
 def test_a_dry_run_of_a_whole_run_says_that_nothing_is_left(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

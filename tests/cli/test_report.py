@@ -120,7 +120,7 @@ def test_agree_takes_labels_from_a_file(run: Path, tmp_path: Path) -> None:
     )
     text = told("agree", run, "--human", file)
     assert "Visual Consistency: Spearman ρ 1.00" in " ".join(text.replace("│", "").split())
-    assert "Labels from the manifest and labels.csv (annotator 1 8, Ada 8)" in text
+    assert "Labels from the manifest and labels.csv (annotator 1: 8 labels, Ada: 8 labels)" in text
 
 
 @pytest.mark.long

@@ -316,3 +316,26 @@ def test_every_edit_is_judged_if_the_results_are_read_slowly(as_completed: bool)
             ids.append(judgement.edit.id)
             time.sleep(0.005)  # the edits in flight finish meanwhile
     assert sorted(ids, key=int) == [edit.id for edit in edits]
+
+
+def test_what_was_begun_is_yielded_before_the_error_of_the_iterable() -> None:
+    def edits() -> Iterator[Edit]:
+        for n in range(20):
+            yield Edit(id=str(n), source="gone.png", edited="gone.png", instruction="Make it red")
+        raise RuntimeError("row 21 of the table is damaged")
+
+    ids: list[str] = []
+    with Judge("rules", mode="plain") as judge, pytest.raises(RuntimeError, match="row 21"):
+        ids.extend(judgement.edit.id for judgement in judge.batch(edits(), concurrency=8))
+    assert ids == [str(n) for n in range(20)]
+
+
+def test_something_else_than_an_edit_is_a_sentence() -> None:
+    edit = Edit(id="0", source="gone.png", edited="gone.png", instruction="Make it red")
+    with Judge("rules", mode="plain") as judge:
+        with pytest.raises(UserError, match="a judge takes an Edit, not a dict"):
+            judge({"source": "a.png"})  # type: ignore[arg-type]
+        judgements = judge.batch([edit, None, edit])  # type: ignore[list-item]
+        assert next(judgements).edit.id == "0"
+        with pytest.raises(UserError, match="a judge takes an Edit, not a NoneType"):
+            next(judgements)

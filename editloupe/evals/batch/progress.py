@@ -228,9 +228,9 @@ class Forecast:
 
 
 def assume_usage(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
-    """Return assumed tokens of a unit. Every request repeats the conversation so far."""
-    if description["spec"] == RULES:
-        return {"requests": 0.0}
+    """Return assumed tokens of a unit. Every request repeats the conversation so far, and every judge of a panel is asked."""
+    judges = [member["spec"] for member in description.get("members") or (description,)]
+    asked = sum(spec != RULES for spec in judges)
     mode = str(description["mode"])
     requests = REQUESTS[mode]
     texts = [text for name, text in description["rubrics"].items() if name.split("/")[0] == criterion]
@@ -239,9 +239,9 @@ def assume_usage(edit: Edit, criterion: str, description: Mapping[str, Any]) -> 
     first = text + pictures * TOKENS_A_PICTURE
     added = 2 * TOKENS_A_PICTURE + TOKENS_A_REPLY
     return {
-        "requests": requests,
-        "input_tokens": requests * first + requests * (requests - 1) / 2 * added,
-        "output_tokens": requests * TOKENS_A_REPLY,
+        "requests": asked * requests,
+        "input_tokens": asked * (requests * first + requests * (requests - 1) / 2 * added),
+        "output_tokens": asked * requests * TOKENS_A_REPLY,
     }
 
 
@@ -278,4 +278,4 @@ def forecast_batch(
         units.update(job.criteria)
         total += estimate(job)
     measured = sum(count for name, (_, count) in means.items() if name in units)
-    return Forecast(units.total(), total, price.cost(total) if price else None, measured)
+    return Forecast(units.total(), total, price.spread_cost(total) if price else None, measured)

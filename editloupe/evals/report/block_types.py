@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from editloupe._util.text import format_trace_command
 from editloupe.evals.report.notable_edits import NotableEdit
 from editloupe.rubrics.tables import PrintedTable
 
@@ -48,6 +49,14 @@ class Cases:
     folder: str
     items: tuple[NotableEdit, ...]
     titles: Mapping[str, str]
+    configuration: str = ""
+    """The configuration's name in the run."""
+    short_name: str = ""
+    """What names the configuration in `--configuration`; empty if the run has only one."""
+
+    def trace_command(self, item: NotableEdit) -> str:
+        """Return the command that shows the trace of one of the edits."""
+        return format_trace_command(self.folder, item.edit_id, item.criterion, item.repeat, self.short_name)
 
 
 Block = Heading | Paragraph | Points | PrintedTable | Drawing | Cases

@@ -127,6 +127,8 @@ def build_report(
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
         differs=table.differs,
+        configuration=table.configuration,
+        short_name=table.short_name,
         answer=_summarize(table, scores, level, rankings),
         certainty=tuple(_describe_certainty(table, scores, agreement)),
         baseline=BASELINE_NOTE if table.by_rules else None,
@@ -317,7 +319,7 @@ def _describe_certainty(table: RunTable, scores: Scores, agreement: Agreement | 
             "are by source image."
         )
     if scores.overall.low is None and scores.overall.value is not None:
-        sentences.append(f"There is no interval for the overall score ({scores.overall.why}).")
+        sentences.append(f"The overall score has {scores.overall.why}.")
     if agreement is None:
         sentences.append("No human labels: nothing here says how far people would agree with this judge.")
         return sentences
@@ -443,6 +445,8 @@ def warn_below_reference(ranking: ModelComparison) -> str:
     """Return a warning if a single model does not clearly beat the unedited baseline, else an empty string."""
     if not ranking.against_reference or ranking.against_reference[0].overall.better == ranking.models[0].model:
         return ""
+    if ranking.against_reference[0].overall.difference.low is None:
+        return f"An unedited source scores {ranking.reference.overall.value:.1f}; too few source pictures to test the difference."
     return f"That is not clearly better than an unedited source, which scores {ranking.reference.overall.value:.1f}."
 
 

@@ -41,7 +41,7 @@ def agreement_blocks(agreement: Agreement, titles: dict[str, str]) -> Iterator[B
         yield Points(agreement.notes)
     if not agreement.annotators:
         return
-    counts = ", ".join(f"{name} {count}" for name, count in agreement.annotators.items())
+    counts = ", ".join(f"{name}: {number_of(count, 'label')}" for name, count in agreement.annotators.items())
     yield Paragraph(f"Labels from {agreement.origin} ({counts}). {agreement.consensus}")
     yield from build_agreement_tables(agreement.criteria, titles)
     for criterion, measures in agreement.criteria.items():

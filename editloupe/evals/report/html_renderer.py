@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.resources import files
 
-from editloupe._util.text import for_html, format_counts, format_trace_command, shorten
+from editloupe._util.text import for_html, format_counts, shorten
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.notable_edits import NotableEdit
 from editloupe.evals.report.report_figures import Draw
@@ -119,11 +119,8 @@ class _Page:
             "Editing model": item.model or "",
         }
         listed = "".join(f"<dt>{for_html(n)}</dt><dd>{for_html(v)}</dd>" for n, v in facts.items() if v)
-        traces = run.load_trace(item.edit_id, item.criterion, item.repeat)
-        trace_html = "".join(_render_trace(run, trace) for trace in traces)
-        command = (
-            f"<code>{for_html(format_trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))}</code>"
-        )
+        trace_html = "".join(_render_trace(run, trace) for trace in _load_traces(run, item, cases.configuration))
+        command = f"<code>{for_html(cases.trace_command(item))}</code>"
         details = f"<details><summary>Trace: what the judge did</summary>{trace_html}</details>" if trace_html else ""
         return (
             f'<section class="case" id="case-{self._cases}"><h{level}>{for_html(item.edit_id)} '
@@ -197,3 +194,13 @@ def _render_observation(run: Run, observation: Observation) -> str:
     kind = ' class="problem"' if observation.failed else ""
     lost = f"<div>{gone} of its pictures missing from the run, or damaged</div>" if gone else ""
     return f"<div{kind}>→ {for_html(observation.text)}</div>{_render_pictures(small) if small else ''}{lost}"
+
+
+def _load_traces(run: Run, item: NotableEdit, configuration: str) -> list[Trace]:
+    """Return the traces of a verdict; other configurations of the run may have judged the same edit."""
+    asked = {
+        unit.asked
+        for unit in run.units(item.edit_id, configuration or None)
+        if (unit.criterion, unit.repeat) == (item.criterion, item.repeat)
+    }
+    return [trace for key in asked for trace in run.load_trace(item.edit_id, item.criterion, item.repeat, key)]

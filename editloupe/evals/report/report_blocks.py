@@ -42,7 +42,7 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
             yield _with_versions(block, report) if isinstance(block, PrintedTable) else block
     if report.instructive:
         yield Heading("Edits to look at", level + 1)
-        yield Cases(report.folder, report.instructive, report.titles)
+        yield Cases(report.folder, report.instructive, report.titles, report.configuration, report.short_name)
     yield Heading("Methods", level + 1)
     yield Paragraph(report.methods, "paste")
     if report.spent.requests:
@@ -265,7 +265,7 @@ def _agreement_blocks(report: Report, level: int) -> Iterator[Block]:
     if report.agreement is None:
         return
     yield Heading("Agreement with people", level)
-    counts = ", ".join(f"{name} {count}" for name, count in report.agreement.annotators.items())
+    counts = ", ".join(f"{name}: {number_of(count, 'label')}" for name, count in report.agreement.annotators.items())
     yield Paragraph(f"Labels from {report.agreement.origin} ({counts}). {report.agreement.consensus}")
     yield from build_agreement_tables(report.agreement.criteria, report.titles)
     yield Drawing("confusion", "Labels of people (rows) and of the judge (columns).")

@@ -48,6 +48,10 @@ class Report(Scores):
     mode: str
     differs: str = ""
     """How this configuration differs from an earlier one with the same judge, protocol and mode."""
+    configuration: str = ""
+    """The configuration's name in the run."""
+    short_name: str = ""
+    """What names the configuration in `--configuration`; empty if the run has only one."""
     answer: str
     certainty: tuple[str, ...]
     """Sentences on how certain the answer is."""

@@ -13,7 +13,7 @@ from rich.rule import Rule
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from editloupe._util.text import code_for_markdown, for_markdown, format_counts, format_trace_command, printable
+from editloupe._util.text import code_for_markdown, for_markdown, format_counts, printable
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.notable_edits import NotableEdit
 from editloupe.evals.report.table_formats import cell_text, markdown_rows
@@ -113,7 +113,7 @@ def _render_case(cases: Cases, item: NotableEdit) -> list[RenderableType]:
     lines = [
         Text(f"“{printable(item.instruction)}”", style="italic"),
         Text(printable(f"{title}: {item.label}{human}")),
-        Text(format_trace_command(cases.folder, item.edit_id, item.criterion, item.repeat), style="dim"),
+        Text(cases.trace_command(item), style="dim"),
     ]
     return [head, *(Padding(line, (0, 0, 0, 2)) for line in lines), Text()]
 
@@ -146,7 +146,7 @@ def _case_to_markdown(cases: Cases, number: int, item: NotableEdit) -> str:
     title = cases.titles.get(item.criterion, item.criterion)
     human = f"; people: {format_counts(item.human)}" if item.human else ""
     verdict = for_markdown(f"{title}: {item.label}{human}")
-    command = code_for_markdown(format_trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))
+    command = code_for_markdown(cases.trace_command(item))
     return (
         f"{number}. **{for_markdown(item.edit_id)}**, {item.kind} ({for_markdown(item.because)}): "
         f"“{for_markdown(item.instruction)}” – {verdict}. {command}"

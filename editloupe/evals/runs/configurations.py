@@ -25,6 +25,8 @@ from editloupe.types import UserError
 
 ALL = "all"
 """In place of a configuration's name: all of them."""
+MOST_LISTED = 8
+"""Configurations that a sentence names."""
 PLANNED = "planned_repeats"
 _PROVIDER = re.compile(r"^\w+:(?=\S+$)")
 """The provider of a single model's name, such as `openai:`; the names of panels contain spaces."""
@@ -150,11 +152,13 @@ def find_newest(configurations: Sequence[Configuration]) -> Configuration:
 
 def format_list(configurations: Iterable[Configuration]) -> str:
     """List configurations in a sentence: short name, how it differs, units and date."""
+    listed = list(configurations)
     parts = []
-    for own in configurations:
+    for own in listed[:MOST_LISTED]:
         facts = filter(None, (own.differs, number_of(own.units, "unit"), own.day))
         parts.append(f"{own.short_name} ({', '.join(facts)})")
-    return "; ".join(parts)
+    more = len(listed) - MOST_LISTED
+    return "; ".join(parts) + (f"; and {more} more, see `editloupe run info`" if more > 0 else "")
 
 
 def _describe_differences(
@@ -193,7 +197,7 @@ def _covers(connection: sqlite3.Connection, other: Configuration, own: Configura
         "WHERE NOT EXISTS (SELECT 1 FROM configurations AS d JOIN answers AS too ON too.asked = d.asked "
         "AND too.edit = own.edit AND too.repeat = own.repeat WHERE d.configuration = ? AND too.unit = own.unit) LIMIT 1"
     )
-    if (own.judge, own.mode, own.protocol) != (other.judge, other.mode, other.protocol):
+    if (own.judge, own.mode, own.protocol) != (other.judge, other.mode, other.protocol) or own.units > other.units:
         return False
     return connection.execute(query, (own.name, other.name)).fetchone() is None
 

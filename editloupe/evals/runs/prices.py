@@ -36,6 +36,10 @@ class Price(Record):
         dollars = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
         return round(dollars / MILLION, 9)
 
+    def spread_cost(self, usage: Usage) -> float:
+        """Return the cost of tokens that all judges used, as many each."""
+        return self.cost(usage)
+
     def outcome_cost(self, outcome: Outcome) -> float:
         """Return the cost of an outcome."""
         return self.cost(outcome.usage)
@@ -49,6 +53,16 @@ class PanelPrice(Price):
     def cost(self, usage: Usage, judge: str = "") -> float:
         """Return the cost of a judge's tokens."""
         return self.members[judge].cost(usage) if judge in self.members else super().cost(usage)
+
+    def spread_cost(self, usage: Usage) -> float:
+        """Return the cost of tokens that all judges used, as many each.
+
+        >>> members = {"a": Price(input=1, output=10), "b": Price(input=3, output=10), RULES: FREE}
+        >>> PanelPrice(input=3, output=10, members=members).spread_cost(Usage(input_tokens=1_000_000))
+        2.0
+        """
+        paid = [price.cost(usage) for judge, price in self.members.items() if judge != RULES]
+        return round(sum(paid) / len(paid), 9) if paid else 0.0
 
     def outcome_cost(self, outcome: Outcome) -> float:
         """Return the cost of an outcome, with the tokens of each judge at its own price."""

@@ -1,10 +1,12 @@
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from editloupe.cli.main import run as command
 from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.report import Report, build_leaderboard, build_report
 from editloupe.evals.report.block_types import Cases, Drawing, Heading
@@ -317,3 +319,24 @@ def test_of_two_judges_in_one_run_the_newest_is_shown_or_a_chosen_one(tmp_path: 
 def test_the_note_of_a_wide_table_does_not_scroll_with_it() -> None:
     text = as_html((PrintedTable("", ("a", "b"), (("1", "2"),), ("A note.",)),), {}, "t", "m")
     assert "</table></div><figcaption>A note.</figcaption></figure>" in text
+
+
+@pytest.mark.long
+def test_edits_to_look_at_show_the_trace_of_their_own_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, manifest = str(tmp_path / "run"), str(files("editloupe.demo") / "manifest.jsonl")
+    page = tmp_path / "page.html"
+
+    def count_steps(*options: str) -> int:
+        assert command(["report", run, "--out", str(page), *options]) == 0
+        return page.read_text("utf-8").count('<ol class="steps">')
+
+    assert command(["batch", manifest, "--out", run, "--mode", "oracle", "--limit", "2"]) == 0
+    steps = count_steps()
+    assert command(["batch", manifest, "--out", run, "--mode", "plain", "--limit", "2"]) == 0
+    assert count_steps("--configuration", "rules/oracle") == steps > 0
+    assert "--configuration rules/oracle" in page.read_text("utf-8")
+    capsys.readouterr()
+    assert command(["compare", run]) == 2
+    assert "to compare two of its configurations, give --configuration twice" in capsys.readouterr().err

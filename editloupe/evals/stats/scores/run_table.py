@@ -110,6 +110,7 @@ class RunTable:
         configuration: Name of the configuration.
         waiting: Edits without any unit yet.
         differs: How the configuration differs from an earlier one with the same judge, protocol and mode.
+        short_name: What names the configuration in `--configuration`; empty if the run has only one.
         whole: The table from which these rows were taken.
     """
 
@@ -126,6 +127,8 @@ class RunTable:
     """Edits of the manifest that have no unit yet."""
     differs: str = ""
     """How the configuration differs from an earlier one with the same judge, protocol and mode."""
+    short_name: str = ""
+    """What names the configuration in `--configuration`; empty if the run has only one."""
     whole: RunTable | None = field(default=None, repr=False, compare=False)
     """The table from which these rows were taken; its arrays are used again."""
 
@@ -480,8 +483,10 @@ def _read(run: Run, chosen: Configuration, for_means: bool = False) -> RunTable:
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
+    short_name = chosen.short_name if len(about.get("configurations", ())) > 1 else ""
+    notes = run.damage.sentences()
     return RunTable(
-        name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name, waiting, chosen.differs
+        name, run.folder, chosen.protocol, rows, about, notes, chosen.name, waiting, chosen.differs, short_name
     )
 
 
@@ -522,7 +527,8 @@ def read_run_tables(folder: Path, protocol: str | None = None, configuration: st
     with Run.open(folder) as run:
         newest, _ = choose_configuration(run, protocol)
         every = run.configurations(newest.protocol)
-        tables = [read_run_table(run, own.protocol, own.name) for own in every]
+        with pause_collection():
+            tables = [_read(run, own) for own in every]
         if len(every) == 1:
             return tables
         return [
