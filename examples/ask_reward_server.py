@@ -33,9 +33,9 @@ def main() -> None:
     url = sys.argv[1]
     pictures = demo_manifest().parent / "pictures"
     source, edited = (
-        base64.b64encode((pictures / name).read_bytes()).decode() for name in ("rocket.jpg", "rocket-rod-edited.jpg")
+        base64.b64encode((pictures / name).read_bytes()).decode() for name in ("chelsea.jpg", "cat-eye-edited.jpg")
     )
-    instruction = "Remove the white rod from the top of the lattice tower to the right of the rocket."
+    instruction = "Change the color of the cat's eye on the left from green to blue."
     edits = [
         {"id": "as asked", "source": source, "edited": edited, "instruction": instruction},
         {"id": "broken", "source": source, "edited": "bm8gcGljdHVyZQ==", "instruction": instruction},

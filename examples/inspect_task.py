@@ -32,10 +32,10 @@ def picture(name: str) -> ContentImage:
 
 
 @task
-def remove_the_rod() -> Task:
+def recolour_the_eye() -> Task:
     """Ask for one edit twice."""
-    words = ContentText(text="Remove the white rod from the top of the lattice tower to the right of the rocket.")
-    messages = [ChatMessageUser(content=[picture("rocket.jpg"), words])]
+    words = ContentText(text="Change the color of the cat's eye on the left from green to blue.")
+    messages = [ChatMessageUser(content=[picture("chelsea.jpg"), words])]
     return Task(dataset=[Sample(id="first", input=messages), Sample(id="second", input=messages)], scorer=edit_judge())
 
 
@@ -47,10 +47,10 @@ def make_output(*content: ContentImage | ContentText) -> ModelOutput:
 
 def main() -> None:
     """Score an output with an edited picture, and one without."""
-    answers = [make_output(picture("rocket-rod-edited.jpg")), make_output(ContentText(text="I would rather not."))]
+    answers = [make_output(picture("cat-eye-edited.jpg")), make_output(ContentText(text="I would rather not."))]
     model = get_model("mockllm/model", custom_outputs=answers)
     folder = sys.argv[1] if len(sys.argv) > 1 else "logs"
-    (log,) = eval(remove_the_rod(), model=model, log_dir=folder, display="none", max_samples=1)
+    (log,) = eval(recolour_the_eye(), model=model, log_dir=folder, display="none", max_samples=1)
     for sample in log.samples or ():
         score = (sample.scores or {})["edit_judge"]
         print(f"{sample.id}: {f'unscored, {score.explanation}' if score.reason else f'{score.value:.2f}'}")

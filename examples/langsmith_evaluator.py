@@ -13,11 +13,11 @@ def main() -> None:
     """Evaluate an output with an edited picture, and one without."""
     pictures = demo_manifest().parent / "pictures"
     inputs = {
-        "source": str(pictures / "rocket.jpg"),
-        "instruction": "Remove the white rod from the top of the lattice tower to the right of the rocket.",
+        "source": str(pictures / "chelsea.jpg"),
+        "instruction": "Change the color of the cat's eye on the left from green to blue.",
     }
     evaluate = edit_evaluator(key="edit")
-    for outputs in ({"edited": (pictures / "rocket-rod-edited.jpg").read_bytes()}, {}):
+    for outputs in ({"edited": (pictures / "cat-eye-edited.jpg").read_bytes()}, {}):
         result = evaluate(inputs=inputs, outputs=outputs, reference_outputs=None)
         print(f"{result['key']}: {result['score']}, {result['comment'].splitlines()[0]}")
 

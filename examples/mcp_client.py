@@ -20,8 +20,8 @@ async def main() -> None:
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "editloupe", "mcp", "--root", str(pictures), "--judge", "rules"]
     )
-    pair = {"source": "rocket.jpg", "edited": "rocket-rod-edited.jpg"}
-    instruction = "Remove the white rod from the top of the lattice tower to the right of the rocket."
+    pair = {"source": "chelsea.jpg", "edited": "cat-eye-edited.jpg"}
+    instruction = "Change the color of the cat's eye on the left from green to blue."
     async with mcp.Client(stdio_client(server, errlog=sys.__stderr__)) as client:
         judged = await client.call_tool("judge_edit", {**pair, "instruction": instruction})
         for verdict in judged.structured_content["verdicts"]:

@@ -14,10 +14,10 @@ from editloupe.demo import demo_manifest
 def main() -> None:
     """Compare the edit that was asked for, the unedited source, and a broken candidate."""
     pictures = demo_manifest().parent / "pictures"
-    source = Image.open(pictures / "rocket.jpg")
-    edited = Image.open(pictures / "rocket-rod-edited.jpg")
+    source = Image.open(pictures / "chelsea.jpg")
+    edited = Image.open(pictures / "cat-eye-edited.jpg")
     broken = np.full((64, 64, 3), np.nan)
-    instruction = "Remove the white rod from the top of the lattice tower to the right of the rocket."
+    instruction = "Change the color of the cat's eye on the left from green to blue."
     candidates = {"as asked": edited, "untouched": np.asarray(source), "broken": broken}
     edits = [Edit(source=source, edited=candidate, instruction=instruction) for candidate in candidates.values()]
     with Judge(protocol="dlebench") as judge:

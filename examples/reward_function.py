@@ -25,10 +25,10 @@ def compute_advantages(judge: Judge, source: Path, instruction: str, candidates:
 def main() -> None:
     """Compare three candidates: the edit that was asked for, another edit, and the unedited picture."""
     pictures = demo_manifest().parent / "pictures"
-    candidates = [pictures / name for name in ("rocket-rod-edited.jpg", "rocket-emblem-edited.jpg", "rocket.jpg")]
-    instruction = "Remove the white rod from the top of the lattice tower to the right of the rocket."
+    candidates = [pictures / name for name in ("cat-eye-edited.jpg", "cat-eye-reference.jpg", "chelsea.jpg")]
+    instruction = "Change the color of the cat's eye on the left from green to blue."
     with Judge(protocol="dlebench", mode="tools") as judge:
-        advantages = compute_advantages(judge, pictures / "rocket.jpg", instruction, candidates)
+        advantages = compute_advantages(judge, pictures / "chelsea.jpg", instruction, candidates)
     for candidate, advantage in zip(candidates, advantages, strict=True):
         print(f"{candidate.stem}: {'unjudged' if advantage is None else f'{advantage:+.2f}'}")
 

@@ -19,7 +19,7 @@ import httpx
 from editloupe.demo import demo_manifest
 
 PICTURES = demo_manifest().parent / "pictures"
-INSTRUCTION = "Remove the white rod from the top of the lattice tower to the right of the rocket."
+INSTRUCTION = "Change the color of the cat's eye on the left from green to blue."
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def encode_base64(name: str) -> str:
 
 def main() -> None:
     """Ask for the same edit three times; it is judged once."""
-    source, edited = encode_base64("rocket.jpg"), encode_base64("rocket-rod-edited.jpg")
+    source, edited = encode_base64("chelsea.jpg"), encode_base64("cat-eye-edited.jpg")
     history = [{"text": "", "image_b64": source}, {"text": INSTRUCTION, "image_b64": edited}]
     requests: dict[str, dict[str, Any]] = {
         "/score": {"requests": [{"history": history, "required_rewards": ["editloupe", "visual_consistency"]}]},

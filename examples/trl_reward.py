@@ -14,10 +14,10 @@ from editloupe.rewards import trl
 def main() -> None:
     """Reward a completion with the edited picture, one with the unedited one, and one without a picture."""
     pictures = demo_manifest().parent / "pictures"
-    edited, source = (pictures / name for name in ("rocket-rod-edited.jpg", "rocket.jpg"))
+    edited, source = (pictures / name for name in ("cat-eye-edited.jpg", "chelsea.jpg"))
     urls = [f"data:image/jpeg;base64,{base64.b64encode(path.read_bytes()).decode()}" for path in (edited, source)]
     completions = [[{"role": "assistant", "content": text}] for text in (*urls, "I would rather not.")]
-    instruction = "Remove the white rod from the top of the lattice tower to the right of the rocket."
+    instruction = "Change the color of the cat's eye on the left from green to blue."
     prompts = [[{"role": "user", "content": instruction}]] * len(completions)
 
     function = trl(source="image")

@@ -14,10 +14,10 @@ def main() -> None:
     """Score an edited picture, and a solution without a picture."""
     pictures = demo_manifest().parent / "pictures"
     sample = {
-        "source": str(pictures / "rocket.jpg"),
-        "instruction": "Remove the white rod from the top of the lattice tower to the right of the rocket.",
+        "source": str(pictures / "chelsea.jpg"),
+        "instruction": "Change the color of the cat's eye on the left from green to blue.",
     }
-    edited = (pictures / "rocket-rod-edited.jpg").read_bytes()
+    edited = (pictures / "cat-eye-edited.jpg").read_bytes()
     print(verl("my-edits", "", None, sample, solution_image=edited, mode="plain"))
     try:
         verl("my-edits", "I would rather not.", None, sample, mode="plain")

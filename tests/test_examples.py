@@ -96,8 +96,8 @@ def test_an_own_rubric_is_scored_by_a_server(example: RunExample, ask_a_server: 
 def test_the_reward_prefers_the_edit_that_was_asked_for(example: RunExample) -> None:
     advantages = {name: float(value) for name, value in (line.split(": ") for line in example("reward_function.py"))}
 
-    assert list(advantages) == ["rocket-rod-edited", "rocket-emblem-edited", "rocket"]
-    assert advantages["rocket-rod-edited"] == max(advantages.values()) > 0
+    assert list(advantages) == ["cat-eye-edited", "cat-eye-reference", "chelsea"]
+    assert advantages["cat-eye-edited"] == max(advantages.values()) > 0
     assert sum(advantages.values()) == pytest.approx(0, abs=0.02)
 
 
@@ -168,7 +168,7 @@ def test_a_reward_server_is_started_and_asked_in_three_dialects(example: RunExam
     who, unirl, flow_factory, openrlhf, *counted = example("serve_rewards.py")
 
     assert who == "rules gives editloupe, instruction_following, visual_consistency from 0 to 1"
-    assert unirl.startswith("/score: {'editloupe': {'score': 0.")
+    assert unirl.startswith("/score: {'editloupe': {'score': 1.0")
     assert flow_factory.removeprefix("/compute") == openrlhf.removeprefix("/get_reward")
     assert counted == ['editloupe_edits_total{outcome="judged"} 1', 'editloupe_edits_total{outcome="known"} 2']
 
@@ -176,7 +176,7 @@ def test_a_reward_server_is_started_and_asked_in_three_dialects(example: RunExam
 def test_a_reward_of_verl_is_nan_without_a_picture(example: RunExample) -> None:
     scored, raised, left = example("verl_reward.py")
 
-    assert scored.startswith("{'score': 0.")
+    assert scored.startswith("{'score': 1.0")
     assert raised == "this edit has no reward: there is no edited picture"
     assert left == "{'score': nan, 'judged': 0.0}"
 
@@ -247,7 +247,7 @@ def test_edits_are_judged_through_batch_files(
 
     judged = 2 * len(demo_manifest().read_text("utf-8").splitlines())
     assert any(line.startswith("submitted as batch job") for line in first)
-    assert first[-2:] == [f"{judged} verdicts by {spec}, 0 were there before", "overall 50.0 [50.0, 50.0] of 100"]
+    assert first[-2:] == [f"{judged} verdicts by {spec}, 0 were there before", "overall 50.0 [4 sources] of 100"]
     assert again[-2] == f"0 verdicts by {spec}, {judged} were there before"
     assert server.batches.asked == judged
     assert server.served == 0
