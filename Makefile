@@ -76,7 +76,7 @@ resolve:
 lowest:
 	$(OLDEST) -m venv --clear $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip -q install uv
-	$(VENV)-lowest/bin/uv pip compile -q --resolution lowest-direct --extra studio --extra mcp --extra data --extra dev pyproject.toml \
+	$(VENV)-lowest/bin/uv pip compile -q --python $(VENV)-lowest/bin/python --resolution lowest-direct --extra studio --extra mcp --extra data --extra dev pyproject.toml \
 		-o $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/uv pip install -q --python $(VENV)-lowest -r $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/uv pip install -q --python $(VENV)-lowest --no-deps -e .
