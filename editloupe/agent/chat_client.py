@@ -270,10 +270,9 @@ class ModelChat:
         """Wait for a slot and for the end of any pause; yield the slot and the time the request goes out."""
         while True:
             waited = await self._wait_out_pause()
-            if (seconds := self._pace.reserve()) > 0:
-                await self._traffic.pause(seconds)
+            paced = await self._wait_for_turn()
             async with self._traffic.request(self._name) as slot:
-                if seconds > 0 and (limits := self._pace.describe_limits()):
+                if paced and (limits := self._pace.describe_limits()):
                     slot.record_pace(limits)
                 if waited and self._pauses.seconds_left > 0:  # a pause began while this request waited for its slot
                     continue
@@ -284,14 +283,28 @@ class ModelChat:
                     self._pauses.note_ended(sent)
                 return
 
+    async def _wait_for_turn(self) -> bool:
+        """Wait until the pace admits a request; return True if it had to wait."""
+        paced = False
+        with self._pace.queue() as take_turn:
+            while (seconds := take_turn()) > 0:
+                paced = True
+                if not await self._wait_whole(seconds):
+                    break
+        return paced
+
     async def _wait_out_pause(self) -> bool:
         """Wait until no pause is left; return False if the rate limiter ended the wait early in order to stop requests."""
         while (seconds := self._pauses.seconds_left) > 0:
-            begun = time.monotonic()
-            await self._traffic.pause(seconds)
-            if time.monotonic() - begun < seconds - CLOCK_ERROR:
+            if not await self._wait_whole(seconds):
                 return False
         return True
+
+    async def _wait_whole(self, seconds: float) -> bool:
+        """Wait; return False if the rate limiter ended the wait early in order to stop requests."""
+        begun = time.monotonic()
+        await self._traffic.pause(seconds)
+        return time.monotonic() - begun >= seconds - CLOCK_ERROR
 
     def _pause(self, fault: Fault, exchange: _Exchange, slot: RequestSlot, sent: float) -> bool:
         """Pause all requests after a 429 without a time to wait; return False if it counts as a failed attempt."""

@@ -138,6 +138,66 @@ def test_a_server_that_states_its_limit_is_not_asked_for_more(scripted: StartSer
     )
 
 
+class CountedWaits(TrafficControl):
+    """Counts the waits that have begun."""
+
+    waits = 0
+
+    async def pause(self, seconds: float) -> None:
+        self.waits += 1
+        await super().pause(seconds)
+
+
+def used_up(limit: int) -> dict[str, str]:
+    values = {"limit": str(limit), "remaining": "0", "reset": "1h"}
+    return {f"x-ratelimit-{name}-requests": value for name, value in values.items()}
+
+
+@pytest.mark.long
+async def test_cancelled_requests_do_not_hold_up_the_next_one(scripted: StartServer, tmp_path: Path) -> None:
+    edits = list(load_manifest(write_manifest(tmp_path, 42)))
+    traffic = CountedWaits(Limits())
+    server = scripted(always(final("Wrong Action")), headers=used_up(1), log=False)
+    async with judge(server, traffic=traffic) as opened:
+        await opened.ajudge(edits[0])
+        waiting = [asyncio.create_task(opened.ajudge(edit)) for edit in edits[1:41]]
+        while traffic.waits < 40:
+            await asyncio.sleep(0.01)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        judgement = await asyncio.wait_for(opened.ajudge(edits[41]), 10)
+    assert isinstance(judgement.verdicts[0], Verdict)
+
+
+async def test_requests_that_wait_for_their_turn_end_when_no_more_are_sent(
+    scripted: StartServer, tmp_path: Path
+) -> None:
+    edits = list(load_manifest(write_manifest(tmp_path, 4)))
+    traffic = CountedWaits(Limits())
+    server = scripted(always(final("Wrong Action")), headers=used_up(1))
+    async with judge(server, ENDLESS, traffic=traffic) as opened:
+        await opened.ajudge(edits[0])
+        waiting = [asyncio.create_task(opened.ajudge(edit)) for edit in edits[1:]]
+        while traffic.waits < 3:
+            await asyncio.sleep(0.01)
+        traffic.stop("interrupted")
+        judgements = await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    for judgement in judgements:
+        (outcome,) = judgement.verdicts
+        assert isinstance(outcome, Unjudged)
+        assert outcome.reason == Reason.BUDGET
+    assert server.served == 1
+
+
+@pytest.mark.parametrize("limit", ["9" * 400, "0.5"])
+def test_a_limit_that_cannot_be_read_costs_no_verdict(scripted: StartServer, tmp_path: Path, limit: str) -> None:
+    server = scripted(always(final("Wrong Action")), headers={**used_up(1), "x-ratelimit-limit-requests": limit})
+    with judge(server, ENDLESS) as opened:
+        judgements = [opened(edit) for edit in load_manifest(write_manifest(tmp_path, 2))]
+    assert all(isinstance(judgement.verdicts[0], Verdict) for judgement in judgements)
+
+
 @pytest.mark.long
 def test_a_server_that_refuses_everything_is_given_up_after_three_minutes(
     scripted: StartServer, tmp_path: Path
