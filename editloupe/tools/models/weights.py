@@ -14,11 +14,14 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict
 
+from editloupe._util.files import read_text
 from editloupe.types import UserError
 
 FOLDER_VARIABLE = "EDITLOUPE_WEIGHTS"
 """The environment variable that names another folder for weights."""
 ABSENT = "does not exist"
+FILE_BYTES = 64_000_000
+"""The size limit of a file whose size is not in the table: a configuration or a vocabulary."""
 TABLE = Path(__file__).with_name("weights.yaml")
 
 
@@ -33,8 +36,15 @@ class WeightsFile(BaseModel):
 
     bytes: int | None = None
     megabytes: int | None = None
-    """The size to show if the exact one is not known."""
+    """The rounded size, if the exact one is not known."""
     sha256: str | None = None
+
+    @property
+    def limit(self) -> int:
+        """The number of bytes above which a download is stopped."""
+        if self.bytes is not None:
+            return self.bytes
+        return int((self.megabytes * 1.1 + 1) * 1e6) if self.megabytes else FILE_BYTES
 
 
 class WeightsSource(BaseModel):
@@ -173,8 +183,11 @@ def _find_in_hub_cache(source: WeightsSource, model: ModelWeights) -> Path | Non
     if source.hub is None:
         return None
     folder = _hub_cache() / f"models--{source.hub.replace('/', '--')}"
-    main = folder / "refs" / "main"
-    revisions = (source.revision, main.read_text("utf-8").strip() if main.is_file() else None)
+    try:
+        main = read_text(folder / "refs" / "main").strip()
+    except (OSError, UnicodeDecodeError):
+        main = None
+    revisions = (source.revision, main)
     snapshots = (folder / "snapshots" / revision for revision in revisions if revision)
     return next((snapshot for snapshot in snapshots if find_gap(model, snapshot) is None), None)
 

