@@ -63,6 +63,11 @@ class Batcher:
                 self._busy, batch = True, self._take_batch()
             try:
                 self._process_batch(batch)
+            except BaseException as error:  # an interrupt of this thread
+                for _, answer in batch:
+                    if not answer.done():
+                        answer.set_exception(error)
+                raise
             finally:
                 with self._change:
                     self._busy = False
@@ -81,15 +86,14 @@ class Batcher:
         self.batches[len(batch)] += 1
         try:
             results = self._work([request for request, _ in batch])
-        except BaseException as error:
-            if len(batch) > 1 and isinstance(error, Exception):
+            if len(results) != len(batch):
+                raise ValueError(f"{len(batch)} requests have {len(results)} results")
+        except Exception as error:
+            if len(batch) > 1:
                 for item in batch:
                     self._process_batch([item])
-                return
-            for _, answer in batch:
-                answer.set_exception(error)
-            if not isinstance(error, Exception):  # an interrupt of this thread
-                raise
+            else:
+                batch[0][1].set_exception(error)
             return
         for (_, answer), result in zip(batch, results, strict=True):
             answer.set_result(result)

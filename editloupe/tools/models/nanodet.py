@@ -43,6 +43,8 @@ SYNONYMS = {
     **{"doughnut": "donut", "television": "tv", "remote control": "remote", "phone": "cell phone", "knives": "knife"},
     **{"fridge": "refrigerator", "mice": "mouse", "hair dryer": "hair drier"},
 }
+MOST_WORDS = max(len(name.split()) for name in (*CLASSES, *SYNONYMS))
+"""Words of the longest name of a class."""
 _TAIL = re.compile(
     r"\b(on|in|at|of|with|from|near|by|under|behind|beside|next|to|that|which|who|between|above|below)\b.*"
 )
@@ -68,14 +70,15 @@ def find_class(phrase: str) -> str:
     ('cup', 'teddy bear', 'car')
     """
     head = _TAIL.sub("", " ".join(phrase.lower().split())).split()
-    for start in range(len(head)):
-        words = " ".join(head[start:])
+    for count in range(MOST_WORDS, 0, -1):
+        words = " ".join(head[-count:])
         for name in (words, words.removesuffix("s"), words.removesuffix("es")):
             name = SYNONYMS.get(name, name)
             if name in CLASSES and "and" not in head:
                 return name
+    short = phrase if len(phrase) <= 80 else f"{phrase[:80]}…"
     raise ToolError(
-        f"The detector cannot look for {quote_line(phrase)}: NanoDet knows {len(CLASSES)} kinds of everyday things only, "
+        f"The detector cannot look for {quote_line(short)}: NanoDet knows {len(CLASSES)} kinds of everyday things only, "
         "such as person, car, dog, cup, chair, apple. Look with another tool."
     )
 

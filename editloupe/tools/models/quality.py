@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 import weakref
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from PIL import Image
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
+from editloupe.tools.models.batching import Batcher
 
 REC_709 = np.array([0.2126, 0.7152, 0.0722])
 """Weights of red, green and blue in luma (EdiVal-Agent, Appendix M)."""
@@ -31,7 +33,13 @@ HOW_TO_GET = (
     "HPSv3 needs an environment of its own: python -m venv hpsv3-env && hpsv3-env/bin/pip install hpsv3, "
     "then set EDITLOUPE_HPSV3_PYTHON=hpsv3-env/bin/python"
 )
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""The signal that ends a process in any case; Windows has only one."""
 PICTURES_PER_CALL = 8
+LOADING_SECONDS = 1800.0
+"""Most seconds until the model is loaded. The first start downloads its weights."""
+PICTURE_SECONDS = 120.0
+"""Most seconds per picture of a call."""
 
 
 class Quality(Protocol):
@@ -55,8 +63,9 @@ class HpsV3:
     """Human Preference Score v3, in a process of its own. It needs a GPU with 16 GB.
 
     The package `hpsv3` needs an older transformers than EditLoupe's detector, so it has an environment of its own. The
-    process starts with the first picture and ends with `close`. Pictures of several threads share a call. A process that
-    ends or breaks the protocol is not started again: every later picture gets the same error at once.
+    process starts with the first picture and ends with `close`. Pictures of one size of several threads share
+    a call. A process that ends, breaks the protocol or does not answer in time is not started again: every later picture
+    gets the same error at once.
 
     Args:
         python: Python of the environment that has `hpsv3`.
@@ -66,9 +75,7 @@ class HpsV3:
 
     def __init__(self, python: Path | None, device: str = "auto", prompt: str = "") -> None:
         self._python, self._device, self._prompt = python, device, prompt
-        self._waiting: deque[tuple[Pixels, Future[float]]] = deque()
-        self._lock = threading.Lock()
-        """Held during a call."""
+        self._queue = Batcher(self._score_pictures, PICTURES_PER_CALL)
         self._process: _ScorerProcess | None = None
         self._broken: str | None = None
         self.fingerprint = f"hpsv3:{prompt}"
@@ -98,53 +105,40 @@ class HpsV3:
         """
         if problem := self.unavailable():
             raise ToolError(f"{problem}.")
-        result: Future[float] = Future()
-        self._waiting.append((pixels, result))
-        with self._lock:
-            # While this thread waited for the lock, another one may have sent its picture.
-            while not result.done():
-                some = [self._waiting.popleft() for _ in range(min(PICTURES_PER_CALL, len(self._waiting)))]
-                self._answer(some)
-        return result.result()
+        score: float = self._queue.process([(pixels, None)])[0]
+        return score
 
-    def _answer(self, some: Sequence[tuple[Pixels, Future[float]]]) -> None:
-        """Send pictures in one call and resolve their futures."""
-        try:
-            scores = self._ask([pixels for pixels, _ in some])
-        except (ToolError, OSError) as error:
-            if len(some) > 1 and not self._broken:  # one picture that fails does not take the others with it
-                for picture in some:
-                    self._answer([picture])
-                return
-            for _, result in some:
-                result.set_exception(error if isinstance(error, ToolError) else ToolError(f"HPSv3 failed: {error}."))
-            return
-        for (_, result), score in zip(some, scores, strict=True):
-            result.set_result(score)
-
-    def _ask(self, pictures: Sequence[Pixels]) -> list[float]:
+    def _score_pictures(self, requests: Sequence[tuple[Pixels, None]]) -> list[float]:
+        """Score pictures in one call to the process."""
         if self._broken:
             raise ToolError(self._broken)
         try:
-            if self._process is None:
-                self._process = _ScorerProcess([str(self._python), "-I", str(SCORER), self._device])
-                self._process.receive()
             with tempfile.TemporaryDirectory(prefix="editloupe-hpsv3-") as folder:
-                paths = [str(Path(folder) / f"{number}.png") for number in range(len(pictures))]
-                for path, pixels in zip(paths, pictures, strict=True):
+                paths = [str(Path(folder) / f"{number}.png") for number in range(len(requests))]
+                for path, (pixels, _) in zip(paths, requests, strict=True):
                     Image.fromarray(pixels).save(path, compress_level=1)
-                self._process.send({"pictures": paths, "prompt": self._prompt})
-                reply = self._process.receive()
-            if "error" in reply:
-                raise ToolError(f"HPSv3 failed: {str(reply['error'])[:300]}")
-            scores = _read_scores(reply, len(pictures))
+                return self._ask(paths)
+        except ToolError:
+            raise
         except ScorerEnded as error:
             self._broken = self._broken or f"the HPSv3 process {error}."
             self.close()
             raise ToolError(self._broken) from None
-        if not all(map(math.isfinite, scores)):
-            raise ToolError("HPSv3 sent a score that is not a finite number.")
-        return scores
+        except Exception as error:
+            raise ToolError(self._broken or f"HPSv3 failed: {error}.") from error
+        except BaseException:  # an interrupt: the reply to this request would be read as that to the next one
+            self.close()
+            raise
+
+    def _ask(self, paths: Sequence[str]) -> list[float]:
+        if self._process is None:
+            self._process = _ScorerProcess([str(self._python), "-I", str(SCORER), self._device])
+            self._process.receive(LOADING_SECONDS)
+        self._process.send({"pictures": paths, "prompt": self._prompt})
+        reply = self._process.receive(PICTURE_SECONDS * len(paths))
+        if "error" in reply:
+            raise ToolError(f"HPSv3 failed: {str(reply['error'])[:300]}")
+        return _read_scores(reply, len(paths))
 
     def close(self) -> None:
         """End the process. Pictures in work fail."""
@@ -176,14 +170,22 @@ class _ScorerProcess:
         except OSError:
             raise ScorerEnded(self._say_end()) from None
 
-    def receive(self) -> dict[str, Any]:
+    def receive(self, seconds: float) -> dict[str, Any]:
         assert self._process.stdout
-        line = self._process.stdout.readline()
+        deadline = time.monotonic() + seconds
+        timer = threading.Timer(seconds, _signal_group, (self._process, KILL))
+        timer.daemon = True
+        timer.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
         if not line.endswith(b"\n"):
-            raise ScorerEnded(self._say_end())
+            late = time.monotonic() >= deadline
+            raise ScorerEnded(f"did not answer within {seconds:g} seconds" if late else self._say_end())
         try:
             reply = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             reply = None
         if not isinstance(reply, dict):
             raise ScorerEnded(f"sent a line that is not a reply: {line[:80]!r}")
@@ -200,24 +202,36 @@ class _ScorerProcess:
 
 
 def _end_process(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
-    process.terminate()
-    try:
+    _signal_group(process, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
         process.wait(2)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    _signal_group(process, KILL)
+    process.wait()
     for stream in (process.stdin, process.stdout, errors):
         if stream:
             with suppress(OSError):  # a request that could not be written
                 stream.close()
 
 
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a process and those it started, which may hold its output open."""
+    with suppress(ProcessLookupError, PermissionError):  # all have ended
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, number)
+        else:  # Windows
+            process.send_signal(number)
+
+
 def _read_scores(reply: dict[str, Any], count: int) -> list[float]:
     """Return the scores of a reply; raise ScorerEnded if it does not have one number per picture."""
     scores = reply.get("scores")
-    if not isinstance(scores, list) or len(scores) != count or not all(isinstance(s, (int, float)) for s in scores):
+    if not isinstance(scores, list) or len(scores) != count or not all(type(score) in (int, float) for score in scores):
         raise ScorerEnded(f"sent a reply without {count} scores")
-    return [float(score) for score in scores]
+    with suppress(OverflowError):
+        numbers = [float(score) for score in scores]
+        if all(map(math.isfinite, numbers)):
+            return numbers
+    raise ToolError("HPSv3 sent a score that is not a finite number.")
 
 
 def luminance_quantiles(pixels: Pixels) -> tuple[float, float]:

@@ -36,6 +36,8 @@ SCALE = 4
 TILE = 128
 PADDING = 10
 """Tiles of 128 pixels with 10 pixels of their neighbours: seams vanish and memory stays small."""
+OUT_OF_RANGE = 100.0
+"""Black is 0 and white 1 in the network's output; intact weights leave this range by less than 1."""
 BATCH = 8
 """Most tiles of one pass on a GPU. If its memory is too small for them, they pass one by one."""
 VULKAN_CPU = 3
@@ -267,6 +269,7 @@ class NcnnNetwork:
         if options.use_vulkan_compute:
             list_vulkan_devices()  # ncnn looks for devices once, and prints what it finds
             self._net.set_vulkan_device(int(index))
+        read_convolutions(file)  # ncnn itself checks neither the network nor the numbers
         if self._net.load_param(str(file)) != 0 or self._net.load_model(str(file.with_suffix(".bin"))) != 0:
             raise WeightsError(f"ncnn cannot load {file.name}")
 
@@ -415,7 +418,13 @@ class RealESRGAN(Upscaler):
     def _infer(self, requests: Sequence[tuple[Pixels, None]]) -> list[Floats]:
         """Enlarge tiles of one size; called by one thread at a time."""
         tiles = np.stack([tile for tile, _ in requests]).transpose(0, 3, 1, 2)
-        return list(self._load().infer(tiles.astype(np.float32) / np.float32(255)))
+        enlarged = self._load().infer(tiles.astype(np.float32) / np.float32(255))
+        if not np.abs(enlarged).max() < OUT_OF_RANGE:  # also true of NaN
+            raise ToolError(
+                f"The output of the enhancer is out of range: {self.weights_file.name} is damaged, or "
+                f"the range of {self.engine.precision} is too small for it."
+            )
+        return list(enlarged)
 
     def _load(self) -> EnlargingNetwork:
         if self._network is None:

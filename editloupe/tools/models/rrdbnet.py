@@ -24,6 +24,8 @@ LAST = ("conv_body", "conv_up1", "conv_up2", "conv_hr", "conv_last")
 """Convolutions after the blocks, in a checkpoint's names."""
 NCNN_LAYERS = {"Input", "Split", "Concat", "Convolution", "Eltwise", "BinaryOp", "Interp"}
 """Layer types of the network in an ncnn file."""
+DOUBLING = [1, 2, 2]
+"""Parameters 0 to 2 of both Interp layers of an ncnn file: nearest neighbour, factor 2 in both directions."""
 HALF_FLAG, FULL_FLAG = 0x01306B47, 0
 """Marks before a weight in an ncnn file: float16 or float32 follow."""
 
@@ -43,7 +45,8 @@ def read_convolutions(file: Path) -> list[Convolution]:
             `.pth` file is read without running code in it.
 
     Raises:
-        WeightsError: If the file cannot be read, or holds another network than RRDBNet with factor 4.
+        WeightsError: If the file cannot be read, has weights that are not finite, or holds another network than
+            RRDBNet with factor 4.
     """
     try:
         convolutions = _read_ncnn(file) if file.suffix == ".param" else _read_checkpoint(file)
@@ -51,24 +54,29 @@ def read_convolutions(file: Path) -> list[Convolution]:
         raise
     except Exception as error:  # each format has its own errors on a damaged file
         raise WeightsError(f"{file.name} cannot be read ({' '.join(str(error).split())[:200]})") from error
-    _check_shapes([weight.shape for weight, _ in convolutions], file)
+    _check_shapes([(weight.shape, bias.shape) for weight, bias in convolutions], file)
+    numbers = file.with_suffix(".bin") if file.suffix == ".param" else file
+    if not all(np.isfinite(array).all() for convolution in convolutions for array in convolution):
+        raise WeightsError(f"{numbers.name} is damaged: it has weights that are not finite")
     return convolutions
 
 
-def _check_shapes(shapes: Sequence[tuple[int, ...]], file: Path) -> None:
-    """Refuse weights whose shapes are not those of RRDBNet x4, of any width and number of blocks."""
+def _check_shapes(shapes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]], file: Path) -> None:
+    """Refuse weights and biases whose shapes are not those of RRDBNet x4, of any width and number of blocks."""
     blocks, rest = divmod(len(shapes) - 1 - len(LAST), 15)
     if len(shapes) < 21 or rest:
         raise WeightsError(f"{file.name} has {len(shapes)} convolutions, which is not Real-ESRGAN x4plus (RRDBNet)")
-    width, growth = shapes[0][0], shapes[1][0]
+    # A scalar or an empty weight is compared with a shape of one channel, and so refused.
+    width, growth = (max((1, *weight[:1])) for weight, _ in shapes[:2])
     dense = [(growth, width + growth * i, 3, 3) for i in range(4)] + [(width, width + growth * 4, 3, 3)]
     expected = [(width, 3, 3, 3), *dense * 3 * blocks, *[(width, width, 3, 3)] * 4, (3, width, 3, 3)]
-    for number, (shape, right) in enumerate(zip(shapes, expected, strict=True), 1):
-        if tuple(shape) != right:
-            raise WeightsError(
-                f"convolution {number} of {file.name} has the shape {tuple(shape)} instead of {right}, so it is not "
-                "Real-ESRGAN with factor 4"
-            )
+    for number, ((weight, bias), right) in enumerate(zip(shapes, expected, strict=True), 1):
+        for kind, shape, right_shape in (("weight", weight, right), ("bias", bias, right[:1])):
+            if tuple(shape) != right_shape:
+                raise WeightsError(
+                    f"the {kind} of convolution {number} of {file.name} has the shape {tuple(shape)} instead of "
+                    f"{right_shape}, so it is not Real-ESRGAN with factor 4"
+                )
 
 
 def _read_ncnn(file: Path) -> list[Convolution]:
@@ -76,11 +84,14 @@ def _read_ncnn(file: Path) -> list[Convolution]:
     other = sorted({layer[0] for layer in layers} - NCNN_LAYERS)
     if other:
         raise WeightsError(f"{file.name} has layers of type {', '.join(other)}, which Real-ESRGAN x4plus has not")
+    enlargements = [_read_parameters(layer) for layer in layers if layer[0] == "Interp"]
+    if [[float(numbers.get(key, 0)) for key in "012"] for numbers in enlargements] != [DOUBLING] * 2:
+        raise WeightsError(f"{file.name} does not double the size twice, so it is not Real-ESRGAN with factor 4")
     data = memoryview(file.with_suffix(".bin").read_bytes())
     convolutions: list[Convolution] = []
     position = 0
     for layer in (layer for layer in layers if layer[0] == "Convolution"):
-        numbers = dict(part.split("=", 1) for part in layer[4 + int(layer[2]) + int(layer[3]) :])
+        numbers = _read_parameters(layer)
         outputs, size = int(numbers["0"]), int(numbers["6"])
         (flag,) = struct.unpack_from("<I", data, position)
         if flag not in (HALF_FLAG, FULL_FLAG):
@@ -94,6 +105,11 @@ def _read_ncnn(file: Path) -> list[Convolution]:
     if position != len(data):
         raise WeightsError(f"{file.stem}.bin has {len(data)} bytes, but {file.name} describes {position}")
     return convolutions
+
+
+def _read_parameters(layer: Sequence[str]) -> dict[str, str]:
+    """Return the numbered parameters of a layer, which follow the names of its inputs and outputs."""
+    return dict(part.split("=", 1) for part in layer[4 + int(layer[2]) + int(layer[3]) :])
 
 
 def _read_checkpoint(file: Path) -> list[Convolution]:

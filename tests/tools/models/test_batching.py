@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -97,3 +97,59 @@ def test_an_interrupt_ends_the_call_and_leaves_the_queue_usable() -> None:
         batcher.process([(picture(8), "a"), (picture(8), "b")])
     assert batcher.process([(picture(8), "a")]) == ["later"]
     assert Batcher(work, batch_size=3).process([]) == []
+
+
+def test_an_interrupt_while_requests_are_processed_one_by_one_ends_the_wait_of_all_of_them() -> None:
+    work = Work()
+
+    def interrupted(requests: Sequence[Request]) -> list[Any]:
+        results = work(requests)
+        if requests[0][1] == "interrupt":
+            raise KeyboardInterrupt
+        return results
+
+    def ask(name: str) -> Any:
+        try:
+            return batcher.process([(picture(8), name)])[0]
+        except BaseException as error:
+            return type(error)
+
+    batcher = Batcher(interrupted, batch_size=3)
+    results = ask_of_daemons(ask, ["a", "interrupt", "bad"], batcher, work)
+    assert results.keys() == {"a", "interrupt", "bad"}
+    assert results["interrupt"] is results["bad"] is KeyboardInterrupt
+    assert results["a"] in ("a!", KeyboardInterrupt), "the interrupt if its thread is the one that processes the batch"
+
+
+def test_too_few_results_fail_the_requests_that_have_none() -> None:
+    work = Work()
+
+    def ask(name: str) -> Any:
+        try:
+            return batcher.process([(picture(8), name)])[0]
+        except ValueError as error:
+            return str(error)
+
+    batcher = Batcher(lambda requests: [result for result in work(requests) if result != "lost!"], batch_size=3)
+    results = ask_of_daemons(ask, ["a", "lost", "b"], batcher, work)
+    assert results == {"a": "a!", "lost": "1 requests have 0 results", "b": "b!"}
+
+
+def ask_of_daemons(ask: Callable[[str], Any], names: Sequence[str], batcher: Batcher, work: Work) -> dict[str, Any]:
+    """Return the results by name, of threads that share a batch and do not keep the tests from ending."""
+    results: dict[str, Any] = {}
+    threads = [
+        threading.Thread(target=lambda name=name: results.update({name: ask(name)}), daemon=True)
+        for name in ["first", *names]
+    ]
+    threads[0].start()
+    assert work.first.wait(10)
+    for number, thread in enumerate(threads[1:], 1):
+        thread.start()
+        while len(batcher._waiting) < number:
+            pass
+    work.go_on.set()
+    for thread in threads:
+        thread.join(5)
+    assert results.pop("first") == "first!"
+    return results

@@ -55,6 +55,13 @@ def settings(**more: Any) -> ToolSettings:
     return ToolSettings(**{"detector": "nanodet", "device": "cpu", "threads": 1, "tile_levels": (), **more})
 
 
+def test_a_phrase_of_any_length_is_read_at_once_and_shortened_in_the_error() -> None:
+    assert find_class("very " * 100_000 + "teddy bears") == "teddy bear"
+    with pytest.raises(ToolError) as error:
+        find_class("very " * 100_000)
+    assert len(str(error.value)) < 300
+
+
 def coffee() -> Pixels:
     return np.ascontiguousarray(data.coffee())
 

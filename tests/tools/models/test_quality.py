@@ -153,6 +153,8 @@ def test_a_picture_that_fails_does_not_take_others_with_it(environment: Environm
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(attempt, [10, 13, 20, 99, 30]))
+    with pytest.raises(ToolError, match="HPSv3 failed: "):
+        quality.score(np.zeros((0, 0, 3), np.uint8))
     assert results == [
         1.0,
         "HPSv3 failed: ValueError: a picture that cannot be scored",
@@ -190,6 +192,11 @@ def test_a_model_that_cannot_be_loaded_is_reported_by_its_last_line(environment:
         ("print('{}'); input(); print('{\"scores\": [1, 2, 3]}')", "sent a reply without 1 scores"),
         ("print('{}'); input(); print('{\"scores\": [\"good\"]}')", "sent a reply without 1 scores"),
         ("print('{}'); input(); print('{\"scores\": [1', end='')", "ended with code 0"),
+        ("print('{}'); input(); print('{\"scores\": [true]}')", "sent a reply without 1 scores"),
+        ("print('{}'); input(); print('[' * 200_000)", "sent a line that is not a reply"),
+        ("import time; time.sleep(600)", r"the HPSv3 process did not answer within 2 seconds\."),
+        ("print('{}'); os.system('sleep 600')", r"the HPSv3 process did not answer within 1 seconds\."),
+        ("print('{}'); os.system('sleep 600 &')", r"the HPSv3 process did not answer within 1 seconds\."),
     ],
 )
 def test_a_process_that_breaks_the_protocol_is_ended(
@@ -198,10 +205,50 @@ def test_a_process_that_breaks_the_protocol_is_ended(
     other = tmp_path / "scorer.py"
     other.write_text(f"import sys, os\nsys.stdout.reconfigure(line_buffering=True)\n{program}\n")
     monkeypatch.setattr("editloupe.tools.models.quality.SCORER", other)
+    if "sleep" in program:
+        monkeypatch.setattr("editloupe.tools.models.quality.LOADING_SECONDS", 2)
+        monkeypatch.setattr("editloupe.tools.models.quality.PICTURE_SECONDS", 1)
     quality = HpsV3(environment.python, device="cpu")
     for _ in range(2):
         with pytest.raises(ToolError, match=sentence):
             quality.score(picture(50))
+    assert quality._process
+    assert quality._process._process.returncode is not None
+
+
+@pytest.mark.long
+def test_a_score_that_is_too_large_for_a_float_fails_the_picture_only(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer = tmp_path / "scorer.py"
+    scorer.write_text(
+        "for reply in ('{}', '{\"scores\": [1' + '0' * 400 + ']}', '{\"scores\": [1]}'):\n"
+        "    print(reply, flush=True); input()\n"
+    )
+    monkeypatch.setattr("editloupe.tools.models.quality.SCORER", scorer)
+    quality = HpsV3(environment.python, device="cpu")
+    with pytest.raises(ToolError, match="not a finite number"):
+        quality.score(picture(50))
+    assert quality.score(picture(50)) == 1.0
+    quality.close()
+
+
+@pytest.mark.long
+def test_an_interrupted_call_leaves_no_reply_for_the_next_picture(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quality = HpsV3(environment.python, device="cpu")
+    assert quality.score(picture(50)) == 5.0
+    assert quality._process
+    monkeypatch.setattr(quality._process, "receive", _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        quality.score(picture(20))
+    with pytest.raises(ToolError, match="the HPSv3 process was closed"):
+        quality.score(picture(30))
+
+
+def _interrupt(seconds: float) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.long

@@ -250,6 +250,34 @@ def test_damaged_weights_are_one_sentence(tiny: Path, tmp_path: Path) -> None:
         model.upscale(crop(0, 0, 8, 8), 4.0)
 
 
+@pytest.mark.models
+@pytest.mark.parametrize("engine", ["torch", "ncnn"])
+def test_weights_that_an_engine_would_run_and_that_are_not_real_esrgan_are_one_sentence(
+    engine: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip(engine)
+    damaged, large, infinite = make_convolutions(), make_convolutions(), make_convolutions()
+    damaged[1][0][0, 0, 0, 0] = np.nan
+    large[-1][1][:] = 1e37
+    infinite[-1][0][:] = infinite[-2][0][:] = 3e38
+    trials = {
+        f"{MODEL}.bin is damaged": save_ncnn(tmp_path / "damaged", damaged),
+        f"is out of range: {MODEL}.param is damaged": save_ncnn(tmp_path / "large", large, half=False),
+        f"{MODEL}.param is damaged, or the range of float32": save_ncnn(tmp_path / "infinite", infinite, half=False),
+        f"{MODEL}.bin has .* bytes, but": save_ncnn(tmp_path / "longer", make_convolutions()),
+        f"{MODEL}.param does not double the size twice": save_ncnn(tmp_path / "scale", make_convolutions()),
+    }
+    with (tmp_path / "longer" / f"{MODEL}.bin").open("ab") as file:
+        file.write(bytes(100))
+    param = tmp_path / "scale" / f"{MODEL}.param"
+    param.write_text(param.read_text().replace(" 1=2.000000e+00 ", " 1=1.000000e+00 "))
+
+    for sentence, folder in trials.items():
+        model = run(RealESRGAN(folder, threads=1), EngineChoice(engine, "cpu", "float32"))
+        with pytest.raises(ToolError, match=sentence):
+            model.upscale(crop(0, 0, 8, 8), 4.0)
+
+
 def test_tiles_cover_a_picture_without_gaps_or_overlap() -> None:
     seen = np.zeros((300, 257), int)
     for x, y, width, height in iterate_tiles(257, 300):

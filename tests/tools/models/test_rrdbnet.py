@@ -120,6 +120,39 @@ def test_another_network_is_refused(tmp_path: Path) -> None:
         read_convolutions(tmp_path / "x2.pth")
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "sentence"),
+    [
+        ("conv_hr.bias", (9,), r"the bias of convolution 20 of x4.pth has the shape \(9,\) instead of \(8,\)"),
+        ("conv_hr.bias", (8, 1), r"the shape \(8, 1\) instead of \(8,\)"),
+        ("conv_hr.bias", (0,), r"the shape \(0,\) instead of \(8,\)"),
+        ("conv_first.weight", (), r"the weight of convolution 1 of x4.pth has the shape \(\) instead of"),
+        ("body.0.rdb1.conv1.weight", (0, 8, 3, 3), r"the shape \(0, 8, 3, 3\) instead of"),
+    ],
+)
+def test_a_weight_or_bias_of_another_shape_is_refused(
+    name: str, shape: tuple[int, ...], sentence: str, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save(tensors(make_convolutions()) | {name: torch.zeros(shape)}, tmp_path / "x4.pth")
+
+    with pytest.raises(WeightsError, match=sentence):
+        read_convolutions(tmp_path / "x4.pth")
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(number: float, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    convolutions = make_convolutions()
+    convolutions[1][0][0, 0, 0, 0] = number
+    torch.save(tensors(convolutions), tmp_path / "x4.pth")
+
+    with pytest.raises(WeightsError, match=r"x4\.pth is damaged: it has weights that are not finite"):
+        read_convolutions(tmp_path / "x4.pth")
+    with pytest.raises(WeightsError, match=f"{MODEL}.bin is damaged: it has weights that are not finite"):
+        read_convolutions(save_ncnn(tmp_path, convolutions) / f"{MODEL}.param")
+
+
 class _Trap:
     def __init__(self, path: Path) -> None:
         self.path = path
