@@ -210,6 +210,9 @@ def test_a_tiff_of_several_pages_is_refused_and_one_with_a_thumbnail_is_read() -
     data = encoded(frames[0], "TIFF", save_all=True, append_images=[thumbnail])
     with Image.open(io.BytesIO(data)) as image:
         assert getattr(image, "n_frames", 1) == 2
+        image.seek(1)
+        if dict(getattr(image, "tag_v2", {})).get(254) != 1:
+            pytest.skip("this version of Pillow does not mark a page as a thumbnail")
     picture = decode(data, "with a thumbnail")
     assert np.array_equal(picture.pixels, np.asarray(frames[0]))
     assert picture.file is None, "what is sent is made from these pixels"

@@ -210,6 +210,7 @@ async def test_the_studio_reads_a_request_in_a_worker_thread() -> None:
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": b'{"values": {}, "thread": 1}', "more_body": False}
 
-    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    headers = [(b"content-type", b"application/json")]
+    request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
     read = await parse_json(request, Numbers)
     assert read.thread not in (1, threading.get_ident())
