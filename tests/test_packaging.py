@@ -61,6 +61,7 @@ def distribution_names(module: str, known: dict[str, list[str]]) -> set[str]:
     return named
 
 
+@pytest.mark.long
 def test_every_imported_package_is_declared() -> None:
     declared = expand(PROJECT["dependencies"]) | set().union(*(expand(EXTRAS[extra]) for extra in FOR_USERS))
     known = packages_distributions()
@@ -74,6 +75,7 @@ def test_every_imported_package_is_declared() -> None:
     assert not undeclared
 
 
+@pytest.mark.long
 def test_no_module_needs_a_module_of_posix_systems_to_be_loaded() -> None:
     needed = {
         f"{path}: {name}" for path in MODULES for name, at_once in imports(path) if at_once and name in POSIX_ONLY

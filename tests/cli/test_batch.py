@@ -139,6 +139,7 @@ def test_a_dry_run_of_a_panel_counts_every_judge(
     assert requests[1] == 2 * requests[0] > 0
 
 
+@pytest.mark.long
 def test_a_dry_run_of_a_whole_run_says_that_nothing_is_left(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

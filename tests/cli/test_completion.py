@@ -94,6 +94,7 @@ def test_completion_loads_neither_records_nor_a_model_stack(tmp_path: Path) -> N
     assert set(line.split()) & {*STACK, *HEAVY, "editloupe.types", "editloupe.judge"} == set()
 
 
+@pytest.mark.long
 def test_the_actions_of_protocols_are_offered(tmp_path: Path) -> None:
     assert complete("editloupe protocols ", tmp_path, "bash")[0] == ["list", "show"]
     assert "dlebench" in complete("editloupe protocols show ", tmp_path, "bash")[0]

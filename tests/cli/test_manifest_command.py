@@ -61,6 +61,7 @@ def test_the_figures_show_the_counts(two: list[Path]) -> None:
     assert [text.get_text() for text in kinds.texts] == ["3 (100.0 %)"]
 
 
+@pytest.mark.long
 def test_manifests_without_targets_have_no_figures_of_areas(tmp_path: Path, capsys: Any) -> None:
     path = write(tmp_path, [sample(1, instruction_type="add")])
     assert run(["manifest", "stats", str(path), "--out", str(tmp_path / "figures")]) == 0

@@ -32,6 +32,7 @@ def run(tmp_path: Path) -> Path:
     return make_run(tmp_path / "run", lines, pictures=True)
 
 
+@pytest.mark.long
 def test_options_of_the_former_bootstrap_are_taken_and_have_no_effect(run: Path) -> None:
     result = CliRunner().invoke(app, ["report", str(run), "--resamples", "500"])
     assert result.exit_code == 0

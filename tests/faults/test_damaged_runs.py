@@ -374,6 +374,7 @@ def test_pictures_that_are_gone_are_named_in_the_report(whole: Path, tmp_path: P
     assert "Missing from the run, or damaged: source, edited." in out
 
 
+@pytest.mark.long
 def test_nothing_that_was_there_is_lost_by_a_writer_that_cannot_read(whole: Path, tmp_path: Path) -> None:
     for name, damage in (
         ("file cut", cut(0.6)),

@@ -45,6 +45,7 @@ def test_a_reply_is_held_to_the_answers_schema(scripted: StartServer, edit: Edit
     assert len(request.messages[-1].images) == 2
 
 
+@pytest.mark.long
 def test_endless_calls_are_forbidden_at_last_on_the_same_interface(scripted: StartServer, edit: Edit) -> None:
     server = scripted(lambda _: ZOOM)
     outcome = outcome_of(server, edit, settings=JudgeSettings(max_turns=2))

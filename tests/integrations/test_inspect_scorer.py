@@ -164,6 +164,7 @@ def test_what_the_judge_leaves_open_is_unscored_and_out_of_the_mean(
     assert found.metrics["mean"].value == pytest.approx(0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("output", "reason", "why"),
     [

@@ -49,6 +49,7 @@ def slow_first(request: Request) -> Any:
     return labelled(request).after(1.5 if "Paint patch 0." in request.text else 0.0)
 
 
+@pytest.mark.long
 def test_a_batch_keeps_the_order_of_its_edits_and_another_yields_them_as_they_finish(
     edit: Edit, scripted: StartServer
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_batch_keeps_the_order_of_its_edits_and_another_yields_them_as_they_fi
     assert finished[0] != "0"
 
 
+@pytest.mark.long
 async def test_asynchronous_batches_keep_the_order_or_yield_as_they_finish(edit: Edit, scripted: StartServer) -> None:
     server = scripted(slow_first)
     async with Judge("openai:gpt-4.1", base_url=server.openai_url, mode="plain") as judge:
@@ -70,6 +72,7 @@ async def test_asynchronous_batches_keep_the_order_or_yield_as_they_finish(edit:
     assert finished[0] != "0"
 
 
+@pytest.mark.long
 def test_a_slow_first_edit_holds_back_a_bounded_number_of_others(edit: Edit, scripted: StartServer) -> None:
     taken = []
 

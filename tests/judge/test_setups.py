@@ -152,6 +152,7 @@ def test_options_go_before_the_set_up_and_the_run_records_what_holds(
     assert about["tools"]["localize_differences"]["comparison"] == "pixels"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

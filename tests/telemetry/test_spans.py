@@ -232,6 +232,7 @@ def test_an_endpoint_that_is_not_there_is_one_sentence(
     assert [line for line in told if not line.startswith("editloupe: ")] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("collector", [True], indirect=True)
 def test_an_endpoint_that_hangs_costs_the_command_its_spans_and_not_its_end(
     collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

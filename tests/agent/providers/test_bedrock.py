@@ -85,6 +85,7 @@ def test_requests_are_signed_with_aws_s_keys_where_there_are_some(
     assert "a-secret-of-forty" not in judgement.traces[0].model_dump_json()
 
 
+@pytest.mark.long
 def test_without_credentials_or_a_region_it_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="needs credentials: set AWS_BEARER_TOKEN_BEDROCK"):
         Judge(SPEC)

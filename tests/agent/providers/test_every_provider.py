@@ -194,6 +194,7 @@ def test_at_the_end_of_its_turns_it_must_answer_without_tools(judging: Judging, 
     assert bool(last.tools) == case.tools_at_the_end
 
 
+@pytest.mark.long
 @every
 def test_its_tokens_are_counted_as_it_reports_them(judging: Judging, case: ProviderCase) -> None:
     judgement, _ = judging(case, final("Wrong Action").but(usage=Usage(1000, 50)), mode="plain")

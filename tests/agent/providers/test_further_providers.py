@@ -64,6 +64,7 @@ def test_the_family_is_known_before_the_route() -> None:
     assert not find_profile("openrouter", "google/gemini-3-pro").native_tools
 
 
+@pytest.mark.long
 def test_a_route_nobody_serves_is_told(scripted: StartServer, edit: Edit) -> None:
     server = scripted(lambda _: fault(404, "No allowed providers are available for the selected model."))
     with (

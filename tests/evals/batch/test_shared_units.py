@@ -71,6 +71,7 @@ def test_a_shared_unit_that_stays_unreadable_is_asked_once_a_session(
     assert sum(again.tally.unjudged.values()) == 38
 
 
+@pytest.mark.long
 def test_an_estimate_counts_a_shared_unit_once(scripted: StartServer, manifest: Path, tmp_path: Path) -> None:
     server = scripted(answers)
     assert dry_run(batch(server, manifest, tmp_path / "run")).units == 38

@@ -46,6 +46,7 @@ def test_a_dropped_observation_at_step_one_costs_only_the_requests_after_it(spec
     assert len(text) < len(json.dumps(before))  # the pictures of the observation are gone
 
 
+@pytest.mark.long
 def test_a_step_without_a_change_is_asked_again_with_exactly_what_was_sent_before(keep: Keep) -> None:
     kept = keep()
     made = kept.fork(2)

@@ -23,12 +23,14 @@ def board_of(*runs: Path) -> Leaderboard:
     return build_leaderboard([build_report(table) for table in tables], tables)
 
 
+@pytest.mark.long
 def test_a_best_model_is_named_where_the_tests_say_so(tmp_path: Path) -> None:
     report = build_report(model_run(tmp_path / "run", EDITORS))
     assert "Best of 3 editing models: good with 100.0, better than each of the others" in report.answer
     assert "Not clearly better than an unedited source, which scores 50.0: blur." in report.answer
 
 
+@pytest.mark.long
 def test_models_that_cannot_be_told_apart_have_no_best(tmp_path: Path) -> None:
     mixed: list[Scores | None] = [(1 + n % 4, 4) for n in range(12)]
     given = {"x": mixed, "y": mixed[1:] + mixed[:1]}
@@ -37,6 +39,7 @@ def test_models_that_cannot_be_told_apart_have_no_best(tmp_path: Path) -> None:
     assert "cannot be told apart from" in report.answer
 
 
+@pytest.mark.long
 def test_the_reference_is_the_last_line_under_the_models_and_has_no_rank(tmp_path: Path) -> None:
     report = build_report(model_run(tmp_path / "run", EDITORS))
     shown = grid_of(report, "model")
@@ -97,6 +100,7 @@ def test_runs_of_one_model_each_are_ranked_on_their_shared_cases(tmp_path: Path)
     assert "outputs are unedited" in " ".join(board.notes)
 
 
+@pytest.mark.long
 def test_runs_that_are_not_told_apart_share_their_ranks(tmp_path: Path) -> None:
     mixed: list[Scores | None] = [(1 + n % 4, 4) for n in range(12)]
     runs = [model_run(tmp_path / name, {name: rows}) for name, rows in (("x", mixed), ("y", mixed[2:] + mixed[:2]))]
@@ -120,6 +124,7 @@ def test_runs_on_other_edits_are_ranked_by_their_intervals_alone(tmp_path: Path)
     assert board.answer.startswith("a leads with 100.0")
 
 
+@pytest.mark.long
 def test_the_reference_is_in_every_form_of_the_report(tmp_path: Path) -> None:
     report = build_report(model_run(tmp_path / "run", EDITORS))
     assert "reference)" in as_text(build_blocks(report))

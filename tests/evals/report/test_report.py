@@ -155,6 +155,7 @@ def test_markdown_tables_have_as_many_cells_as_columns(report: Report) -> None:
             wide = 0
 
 
+@pytest.mark.long
 def test_figures_named_in_the_text_can_be_drawn(report: Report) -> None:
     named = {block.name for block in build_blocks(report) if isinstance(block, Drawing)}
     assert set(build_figures(report)) == named
@@ -253,6 +254,7 @@ def test_the_methods_are_read_from_the_run(tmp_path: Path) -> None:
         assert part in text, part
 
 
+@pytest.mark.long
 def test_settings_that_were_not_recorded_are_not_made_up(report: Report) -> None:
     assert "The settings of some verdicts are not recorded in the run." in report.methods
     assert "replies a case" not in report.methods

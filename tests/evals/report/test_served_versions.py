@@ -36,6 +36,7 @@ def moved(scripted: StartServer, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.long
 def test_every_step_records_what_served_it(moved: Path) -> None:
     with Run.open(moved) as opened:
         (first,), (last,) = (opened.load_trace(name) for name in ("e0", "e3"))

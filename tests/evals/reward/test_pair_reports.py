@@ -90,6 +90,7 @@ def test_an_edit_that_stands_in_several_pairs_is_asked_once(
     assert found["overall"]["accuracy"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.long
 def test_a_picture_paired_with_itself_is_a_tie(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

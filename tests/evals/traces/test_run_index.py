@@ -80,6 +80,7 @@ def test_disagreement_with_people_can_be_asked_for(index: RunIndex) -> None:
     assert all(int(one.removeprefix("edit-")) % 10 == 0 for one in apart)
 
 
+@pytest.mark.long
 def test_the_order_can_be_chosen(index: RunIndex) -> None:
     with index.reading() as rows:
         for order, name in (("worst", "place"), ("best", "place"), ("unsure", "confidence")):

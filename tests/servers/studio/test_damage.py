@@ -194,6 +194,7 @@ def test_a_run_that_is_whole_again_is_shown_again(studio: OpenStudio, watched: P
     assert "damaged" not in client.get("/runs").text
 
 
+@pytest.mark.long
 def test_a_run_that_was_made_anew_at_the_same_place_is_the_new_one(
     studio: OpenStudio, watched: Path, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_run_leads_to_all_its_forks(kept: Kept, studio: OpenStudio, tmp_path: 
     assert "Instruction Following" in listed, "criteria have the rubric's title"
 
 
+@pytest.mark.long
 def test_a_fork_that_is_not_under_way_cannot_be_stopped(kept: Kept, studio: OpenStudio) -> None:
     told = studio(runs=(kept.run,)).post("/forking/nobody/stop", json={})
     assert told.status_code == 404
@@ -125,6 +126,7 @@ def test_the_server_a_run_names_is_not_asked_by_the_page(
     assert kept.more == []
 
 
+@pytest.mark.long
 def test_the_judge_page_is_filled_in_from_an_edit_of_a_run(kept: Kept, studio: OpenStudio) -> None:
     client = studio(runs=(kept.run,))
     assert "Judge this edit again" in client.get("/runs/run/trace", params={"edit": "patch"}).text

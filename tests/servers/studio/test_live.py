@@ -113,6 +113,7 @@ def test_a_models_steps_arrive_one_by_one_and_its_words_are_escaped(
     assert "zoom_in_image" in html
 
 
+@pytest.mark.long
 def test_stop_ends_the_judging_and_keeps_nothing(listen: Listen, scripted: StartServer, tmp_path: Path) -> None:
     release = threading.Event()
 

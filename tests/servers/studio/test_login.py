@@ -42,6 +42,7 @@ def test_a_token_that_could_be_guessed_or_not_be_sent_is_refused(token: str, sen
         StudioSettings(token=token)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
 def test_nothing_is_shown_without_the_token_also_on_this_machine(studio: OpenStudio, tmp_path: Path, host: str) -> None:
     client = studio(bearer=False, runs=(many_edits(tmp_path, 1),), host=host)

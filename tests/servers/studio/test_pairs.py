@@ -55,6 +55,7 @@ def test_a_person_rates_then_chooses_and_never_learns_whose_the_candidates_are(p
     assert "You rated" not in client.get("/pairs/1", params={"annotator": "Bo"}).text, "others' answers are not shown"
 
 
+@pytest.mark.long
 def test_what_is_no_answer_is_refused(pairs: Path, studio: OpenStudio) -> None:
     client, (pair,) = studio(pairs=(pairs,)), read_open_pairs(pairs)
     for body, status in (

@@ -7,6 +7,8 @@ import sqlite3
 from html import unescape
 from pathlib import Path
 
+import pytest
+
 from editloupe.evals.runs.store import Run
 from editloupe.servers.studio.traces.trace_view import build_steps, describe_parting, find_parting, find_roles
 from editloupe.types import Observation, SentPicture, Step, ToolCall, Trace
@@ -105,6 +107,7 @@ def test_two_repeats_stand_beside_each_other_with_their_parting_marked(studio: O
     assert client.get("/runs/run/trace", params={**EDIT, "beside": "run~7"}).status_code == 404
 
 
+@pytest.mark.long
 def test_two_runs_of_the_same_edit_can_be_compared(studio: OpenStudio, tmp_path: Path) -> None:
     runs = (long_trace(tmp_path / "one"), long_trace(tmp_path / "two", steps=5, mode="plain"))
     client = studio(runs=runs)
@@ -183,6 +186,7 @@ def test_an_edit_whose_pictures_were_not_kept_has_its_pages(tmp_path: Path, stud
         assert "The run did not keep the pictures of this edit." in answer.text
 
 
+@pytest.mark.long
 def test_beside_stand_verdicts_on_the_same_pictures_and_instruction_whatever_their_ids(
     studio: OpenStudio, tmp_path: Path
 ) -> None:

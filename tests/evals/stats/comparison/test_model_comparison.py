@@ -81,6 +81,7 @@ def test_without_criteria_the_overall_is_the_same(tmp_path: Path) -> None:
     assert not quick.pairs[0].criteria
 
 
+@pytest.mark.long
 def test_intervals_of_pairs_hold_together_and_agree_with_p(tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     given = {

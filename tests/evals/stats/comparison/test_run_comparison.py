@@ -190,6 +190,7 @@ def test_two_models_that_return_only_sources_are_two_models(tmp_path: Path) -> N
     assert (found.question, found.same_picture, found.overall.p) == ("models", 12, 1)
 
 
+@pytest.mark.long
 def test_other_models_and_another_judge_leave_the_question_open(tmp_path: Path) -> None:
     a = model_run(tmp_path / "a", {"x": GOOD}, {"x": [0]})
     b = model_run(tmp_path / "b", {"y": POOR}, {"y": [0]}, judge="openai:gpt-4.1")
