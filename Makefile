@@ -21,7 +21,7 @@ HEAVY := slow or browser or ray or models or long
 PYTHONS ?= python3.12 python3.13
 OLDEST ?= python3.11
 
-.PHONY: demo quick test strict slow resolve lowest pythons docs lint browser clean
+.PHONY: demo quick test strict slow resolve lowest pythons audit wheel docs lint browser clean
 
 demo: $(VENV)/.light
 	$(BIN)/editloupe demo
@@ -45,7 +45,7 @@ strict: $(VENV)/.full
 
 # The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package,
 # Inspect an older fsspec and dateutil.
-slow: lint browser resolve lowest pythons
+slow: lint browser resolve lowest pythons audit wheel
 	$(PIP) install -e '.[servers]'
 	$(PYTHON) -m venv $(VENV)-litellm
 	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
@@ -88,6 +88,33 @@ pythons:
 		$$python --version || { echo "$$python cannot be run here; name another with make pythons PYTHONS=…" >&2; exit 1; }; \
 		$(MAKE) --no-print-directory quick PYTHON=$$python VENV=$(VENV)-$$(basename $$python) || exit 1; \
 	done
+
+# Known vulnerabilities of everything that `.[all]` installs. If the service that knows them cannot be reached, it says so and passes.
+audit: $(VENV)/.full
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip --disable-pip-version-check -q install pip-audit
+	$(BIN)/python -m pip freeze --exclude-editable | grep '==' > $(VENV)-audit/packages.txt
+	@cd $(VENV)-audit && { bin/pip-audit --no-deps --disable-pip --timeout 20 -r packages.txt > found.txt 2> notes.txt; code=$$?; \
+		total=$$(wc -l < packages.txt); skipped=$$(grep -c 'could not be audited' found.txt || true); \
+		if grep -q '^Found' notes.txt; then cat found.txt; grep '^Found' notes.txt; exit 1; \
+		elif [ $$code = 0 ] && [ $$skipped -lt $$total ]; then echo "audit: nothing known about $$((total - skipped)) of $$total packages; $$skipped were not found"; \
+		elif [ $$code = 0 ] || grep -qE 'ConnectionError|ServiceError|Max retries|timed out|HTTPError|resolve' notes.txt; then \
+			echo 'audit: the service of known vulnerabilities cannot be reached from here; nothing was checked'; \
+		else cat found.txt notes.txt; exit 1; fi; }
+
+# Build the wheel of the last commit twice, in different folders, and compare the bytes. The result is in build/wheel.
+wheel:
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip --disable-pip-version-check -q install build
+	rm -rf build/wheel build/wheel-sources
+	for name in first second; do \
+		mkdir -p build/wheel-sources/$$name && git archive HEAD | tar -x -m -C build/wheel-sources/$$name && \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(VENV)-wheel/bin/python -m build -q --wheel \
+			--outdir build/wheel/$$name build/wheel-sources/$$name || exit 1; \
+	done
+	cmp build/wheel/first/*.whl build/wheel/second/*.whl
+	mv build/wheel/first/*.whl build/wheel/ && rm -r build/wheel-sources build/wheel/first build/wheel/second
+	cd build/wheel && sha256sum *.whl
 
 # The site, in site/. It ends at any warning, and where a public name is missing from the reference.
 docs: $(VENV)/.docs

@@ -23,6 +23,8 @@ Sha = str
 Mode = Literal["tools", "oracle", "plain"]
 UNJUDGED: Literal["unjudged"] = "unjudged"
 """The status of an outcome without a verdict; tables and lists of labels show this word too."""
+NOT_APPLICABLE = "not applicable"
+"""The label of a verdict without a score: the criterion has nothing to judge in this edit, which is a complete outcome."""
 MAX_COORDINATE = 2**40
 """The largest absolute coordinate of a box; products of such numbers are still exact."""
 
@@ -121,10 +123,7 @@ class Box(Record):
 
 STORED = "kept"
 """The validation context of records read from a run: their texts were checked when they were written."""
-
-
 Boxes = FailFastTuple[Box]
-"""Boxes; validation stops at the first wrong one."""
 
 
 class Edit(Record):
@@ -413,7 +412,7 @@ class Verdict(Record):
     Args:
         status: Always `judged`; distinguishes a verdict from an `Unjudged` in JSON.
         criterion: The name of the criterion.
-        label: The label that the judge chose, if the rubric has labels.
+        label: The label that the judge chose, if the rubric has labels; `not applicable` if there is nothing to judge.
         score: The score on the rubric's own scale.
         score_100: The score from 0 to 100; None if the answer has no number.
         values: The answers of a rubric with checks or with a text to read, by key.

@@ -182,6 +182,7 @@ def test_every_document_is_in_the_navigation(site: Path) -> None:
     assert sorted(listed) == sorted(name for name in pages if not name.startswith("source/"))
 
 
+@pytest.mark.long
 def test_the_site_is_laid_out_with_every_link_leading_to_a_page(site: Path) -> None:
     for page in sorted(site.rglob("*.md")):
         if page.is_relative_to(site / "source"):

@@ -46,6 +46,7 @@ def read_help_texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.value.lineno, "".join(str(part) for part in parts)
 
 
+@pytest.mark.long
 def test_module_docstrings_are_plain_statements() -> None:
     offenders = []
     for path in MODULES:
@@ -56,6 +57,7 @@ def test_module_docstrings_are_plain_statements() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+@pytest.mark.long
 def test_help_texts_avoid_phrases_that_make_a_reader_stop() -> None:
     offenders = [
         f"{path.relative_to(ROOT)}:{line}: {phrase!r} in {text!r}"

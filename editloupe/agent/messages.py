@@ -48,7 +48,7 @@ def build_observations(
     limits: EncodingLimits,
     words: Wording = USUAL_WORDING,
 ) -> list[AnyMessage]:
-    """Return the messages that follow the judge's calls: one sentence per call, then all pictures together."""
+    """Return the messages that follow the judge's calls: one sentence per call, all pictures together, and the reminder."""
     native = {call["id"] for call in reply.tool_calls}
     messages: list[AnyMessage] = [
         ToolMessage(o.text, tool_call_id=o.call_id, name=o.tool, artifact=dict(o.data))
@@ -61,6 +61,8 @@ def build_observations(
             blocks.append(text_block(f"{observation.tool}: {observation.text}"))
         for sha, caption in zip(observation.pictures, observation.captions, strict=True):
             blocks += announce_picture(caption, sha, album, limits, words)
+    if words.reminder:
+        blocks.append(text_block(words.reminder))
     if blocks:
         messages.append(HumanMessage(blocks))
     return messages

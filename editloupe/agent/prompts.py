@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from editloupe._util.text import quote_line, quote_lines
@@ -34,6 +34,7 @@ def build_system_text(
     native: bool,
     structured: bool = False,
     written: bool = False,
+    not_offered: Collection[str] = (),
 ) -> str:
     """Return the fixed text of a rubric in one mode; it is the same for every edit, so that providers can cache it.
 
@@ -44,6 +45,7 @@ def build_system_text(
         native: Whether tools are called by the provider's function calling.
         structured: Whether a reply is a JSON object and nothing else.
         written: Whether such a reply begins with written reasoning.
+        not_offered: Names of tools that the judge does not have. Notes of the mode and examples that name one are left out.
     """
     mode_text, words = rubric.modes[mode], rubric.wording
     type_notes = rubric.type_notes if mode_text.type_notes else {}
@@ -57,11 +59,11 @@ def build_system_text(
         f"{words.shown}\n{mode_text.setting.strip()}",
         _format_list(words.steps_to_labels if isinstance(rubric.answer, LabelAnswer) else words.steps, rubric.steps),
         _answers(rubric.answer, words),
-        _format_bullets(words.notes, (*rubric.notes, *mode_text.notes)),
+        _format_bullets(words.notes, (*rubric.notes, *_offered_notes(mode_text.notes, not_offered))),
         _format_bullets(words.type_notes, [f"{name}: {note.strip()}" for name, note in type_notes.items()]),
         told_tools,
         answering,
-        _examples(rubric, mode, bool(tools), native, structured),
+        _examples(rubric, mode, bool(tools), native, structured, not_offered),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -160,8 +162,20 @@ def _tools(tools: Sequence[Mapping[str, Any]], words: Wording) -> str:
     return fill_in(words.tools, tools=lines)
 
 
-def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool, structured: bool) -> str:
-    examples = [e for e in rubric.examples if mode in e.modes and (tools or not e.calls)]
+def _offered_notes(notes: Sequence[str], not_offered: Collection[str]) -> list[str]:
+    return [note for note in notes if not any(name in note for name in not_offered)]
+
+
+def _examples(
+    rubric: Rubric, mode: Mode, tools: bool, native: bool, structured: bool, not_offered: Collection[str]
+) -> str:
+    examples = [
+        example
+        for example in rubric.examples
+        if mode in example.modes
+        and (tools or not example.calls)
+        and not any(call["name"] in not_offered for call in example.calls)
+    ]
     if not examples:
         return ""
     words = rubric.wording

@@ -25,15 +25,17 @@ from editloupe._util.text import (
     verb,
 )
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import expand_options
+from editloupe.cli.options import Visible, expand_options
 from editloupe.cli.otel import Otel, send_spans
 from editloupe.cli.output import tell
 from editloupe.evals.batch.batch import Batch, Edits, Ending, OpenJudge, dry_run, judge_batch
 from editloupe.evals.batch.planner import RejudgePolicy
 from editloupe.evals.batch.progress import AssumeUsage, Forecast, assume_usage
 from editloupe.evals.batch.traffic import Limits
+from editloupe.evals.labels.files import check_manifest_labels
 from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.cases import with_untouched
+from editloupe.evals.manifests.columns import parse_columns
 from editloupe.evals.runs import summary
 from editloupe.evals.runs.find_answers import RETRIED_REASONS
 from editloupe.evals.runs.prices import parse_price
@@ -43,7 +45,9 @@ from editloupe.evals.stats.scores.run_scores import CriterionMean, compute_crite
 from editloupe.evals.stats.scores.run_table import format_version_notes, read_configuration_table
 from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.rubrics.benchmark import LANGUAGES
-from editloupe.rubrics.registry import DEFAULT, Note, usual_repeats
+from editloupe.rubrics.model import Answer
+from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.registry import DEFAULT, Note, find_protocol, usual_repeats
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.telemetry.spans import spans_on
 from editloupe.types import Edit, Reason, UserError
@@ -85,6 +89,14 @@ class EditOptions:
         ),
     ] = None
     allow_outside: Annotated[bool, typer.Option(help="Allow paths outside the manifest's folder.", hidden=True)] = False
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=COLUMN,…",
+            help="Columns of the manifest that hold an edit's fields under other names: source=input_image. Repeatable.",
+            hidden=True,
+        ),
+    ] = None
 
     def check(self) -> None:
         """Raise if the options contradict each other."""
@@ -100,11 +112,13 @@ class EditOptions:
 
     def list_edits(self, manifest: Path, judge: JudgeOptions) -> EditList:
         """Return the edits, with types spelled as in the judge's protocol. Print the assumptions made."""
-        protocol = protocol_of(judge)
+        protocol, columns = protocol_of(judge), parse_columns(self.columns or ())
         if not self.results:
-            return EditList(
-                partial(layouts.load_manifest, manifest, self.allow_outside, self.layout, protocol, _print_once()), None
+            load = partial(
+                layouts.load_manifest, manifest, self.allow_outside, self.layout, protocol, _print_once(), columns
             )
+            known = None if judge.rubrics else find_protocol(protocol)
+            return EditList(partial(_check_human_labels, load, known) if known else load, None)
         outputs = layouts.load_outputs(
             manifest,
             self.results,
@@ -113,6 +127,7 @@ class EditOptions:
             models=self.model or (),
             protocol=protocol,
             allow_outside=self.allow_outside,
+            columns=columns,
         )
         for sentence in outputs.notes:
             tell(sentence)
@@ -122,6 +137,19 @@ class EditOptions:
 def protocol_of(judge: JudgeOptions) -> str:
     """Return the name of the protocol of a judge's options."""
     return with_files(judge.protocol, judge.rubrics).name if judge.rubrics else judge.protocol or DEFAULT.name
+
+
+def _check_human_labels(load: Edits, protocol: Protocol) -> Iterator[Edit]:
+    """Yield edits; raise UserError at a human label that its criterion does not have.
+
+    `report` and `agree` would refuse it, after everything was paid for.
+    """
+    answers: dict[str, list[Answer]] = {}
+    for rubric in protocol.rubrics:
+        answers.setdefault(rubric.criterion, []).append(rubric.answer)
+    for edit in load():
+        check_manifest_labels(edit, answers)
+        yield edit
 
 
 def _print_once() -> Note:
@@ -284,7 +312,7 @@ TOOL_MEMORY = 16 * 2**20
 def batch(
     manifest: ManifestFile,
     out: Annotated[Path, typer.Option(help="The run's folder. Run the same command again to continue.")],
-    judge: JudgeOptions,
+    judge: Annotated[JudgeOptions, Visible("max_memory")],
     *,
     which: EditOptions,
     reference: Annotated[
@@ -457,8 +485,14 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
     steps += _not_replaced(ending)
     for reason, (count, example) in left.items():
         steps.append(f"{count} unjudged ({reason}), for instance: {format_trace_command(run.folder, example)}")
-    if any(reason in RETRIED_REASONS for reason in (*left, *ending.tally.not_replaced)):
+    failed = RETRIED_REASONS.intersection((*left, *ending.tally.not_replaced))
+    if failed - {Reason.MISSING_INPUT, Reason.BAD_IMAGE}:
         steps.append("run the same command again to retry what failed")
+    elif failed:
+        steps.append(
+            "correct what these edits lack in the manifest or its pictures, then run the same command again: "
+            "it judges them and asks nothing twice"
+        )
     if ending.rate_advice:
         steps.append(ending.rate_advice)
     if Reason.NEEDS_A_PERSON in left:

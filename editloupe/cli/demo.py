@@ -18,6 +18,7 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Only, expand_options
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
+from editloupe.types import UserError
 
 
 @expand_options
@@ -41,9 +42,11 @@ def demo(
         for note in judge.notes:
             console.print(Text(f"note: {printable(note)}", style="dim"))
         for edit in itertools.islice(read_manifest(demo_manifest()), limit):
-            first = first or edit.id
             console.rule(style="dim")
-            judgement = judge_and_keep(judge, edit, out)
+            judgement, stored = judge_and_keep(judge, edit, out)
+            if isinstance(stored, UserError):
+                raise stored
+            first = first or stored
             show(judgement.model_copy(update={"notes": ()}), console)
             expected = ", ".join(f"{criterion}: {label}" for criterion, label in edit.human.items())
             console.print(Text(f"  made to show: {expected}", style="dim"))

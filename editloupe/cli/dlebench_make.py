@@ -16,7 +16,7 @@ from editloupe.cli.manifest import manifest_blocks, manifest_names
 from editloupe.cli.options import Only, Visible, check_choice, expand_options
 from editloupe.cli.output import tell
 from editloupe.evals.manifests import layouts
-from editloupe.evals.manifests.datasets import Naming
+from editloupe.evals.manifests.columns import find_samples
 from editloupe.rubrics.registry import find_paper
 from editloupe.types import Usage, UserError
 
@@ -390,8 +390,9 @@ def sizes(
     work = SizeFinder(out, concurrency=concurrency, limit=limit, tick=build_progress(quiet))
     lock = lock_folder(out)
     try:
-        naming: Naming | None = paper.fields if paper else None
-        wanted: dict[Path, Naming | None] = dict.fromkeys(named, naming)
+        found = {path: find_samples(path, paper, {}) for path in named}
+        named = {found[path][0]: name for path, name in named.items()}
+        wanted = dict(found.values())
         missing = work.instructions(wanted)
         priced = parse_price(price) if price else price_of(judge.spec) if judge.spec else None
         if dry_run:

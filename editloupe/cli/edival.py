@@ -29,7 +29,7 @@ from editloupe.evals.edival.files import SceneFile, list_pictures, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.evals.edival.metrics import PROTOCOL
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
-from editloupe.judge.settings import Setup, reword_protocol
+from editloupe.judge.settings import Setup, build_protocol
 from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.edival.settings import EdivalSettings, load_published, load_settings
 from editloupe.rubrics.edival.tasks import FORMS, TYPES
@@ -122,7 +122,7 @@ def evaluate(
         base_url=judge.base_url,
         criteria=tuple(judge.criteria or CRITERIA),
         settings=chosen.judge_settings(),
-        worded=_reword_rubric(judge.rubrics or ()),
+        worded=_reword_rubric(chosen, judge.rubrics or ()),
     )
     open_judge.instruments()  # report unusable ones before anything is read or written
     wanted = find_evaluation(chains, results, model or (), mode or (), by_model)
@@ -140,14 +140,15 @@ def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
     usual, changed = load_published().model_dump(), load_settings(file).model_dump()
     rules = chosen.rule_settings()
     named = rules if isinstance(rules, EdivalSettings) else load_published()
-    return named.with_changes({name: value for name, value in changed.items() if value != usual[name]})
+    return named.with_changes({name: value for name, value in changed.items() if value != usual.get(name)})
 
 
-def _reword_rubric(files: Sequence[Path]) -> Rubric | None:
-    """Return the rubric as the user's files word it. Criteria of the user's own are refused: chains do not score them."""
-    if not files:
-        return None
-    protocol = reword_protocol(PROTOCOL, files)
+def _reword_rubric(chosen: Setup, files: Sequence[Path]) -> Rubric:
+    """Return the rubric as the preset and the user's files word it.
+
+    Criteria of the user's own are refused: chains do not score them.
+    """
+    protocol = build_protocol(chosen, PROTOCOL, files, chosen.judge_settings())
     if protocol.beside:
         raise UserError(
             f"chains are asked no criteria of your own, such as {protocol.beside[0]}; --rubric takes other words"

@@ -13,12 +13,12 @@ import typer
 from editloupe._util.text import for_json
 from editloupe.cli.batch import BatchOptions, Closing, judge_into_run
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
-from editloupe.cli.options import LOOKING, Default, Only, Without, expand_options
+from editloupe.cli.options import LOOKING, Default, Only, Without, check_choice, expand_options
 from editloupe.cli.output import REPORT_FORMATS, choose_format, deliver, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.edival.baselines import People
+    from editloupe.evals.edival.baselines import LmmRun, People, RatingRule
     from editloupe.evals.edival.metrics import EdivalFigures
     from editloupe.evals.report.block_types import Block
     from editloupe.rubrics.edival.scoring import Missing
@@ -51,6 +51,14 @@ def report(
     configuration: Annotated[
         str | None, typer.Option("--configuration", help="The configuration, if a run has several.")
     ] = None,
+    alpha: Annotated[
+        str,
+        typer.Option(help="EdiVal-IF of a turn: share of pictures (Tables 3, 16) or mean over types (Section O.4)."),
+    ] = "share",
+    latency: Annotated[
+        list[str] | None,
+        typer.Option(help="MODEL=SECONDS per picture, as a column of Table 3. Repeatable."),
+    ] = None,
     figures: Annotated[
         Path | None, typer.Option("--figures", help="Also write all figures to this folder, as SVG and PNG.")
     ] = None,
@@ -65,23 +73,30 @@ def report(
     from editloupe.evals.report.table_formats import table_to_dict
 
     kind = choose_format(format, out, REPORT_FORMATS)
-    statistics = _read_statistics(runs, missing, configuration)
-    printed = choose_tables(build_tables(statistics), table or ())
+    seconds = _parse_latency(latency or ())
+    statistics = _read_statistics(runs, missing, configuration, alpha)
+    if unknown := [model for model in seconds if model not in {own.model for own in statistics.models}]:
+        raise UserError(f'--latency names "{unknown[0]}", which is not a model of the run')
+    printed = choose_tables(build_tables(statistics, seconds), table or ())
     if figures:
-        from editloupe.evals.report.figures import save
-
-        for name, draw in build_figures(statistics).items():
-            figure = draw()
-            for suffix in FIGURE_FORMATS:
-                save(figure, figures / f"{name}.{suffix}")
-        tell(f"figures in {figures}")
+        _save_figures(build_figures(statistics), figures)
     if table:
         shown_blocks: list[Block] = [block for section in printed for block in (Heading(section.title, 3), section)]
         facts: dict[str, Any] = {"tables": [table_to_dict(section) for section in printed]}
     else:
-        shown_blocks = build_blocks(statistics)
+        shown_blocks = build_blocks(statistics, seconds)
         facts = {**statistics.model_dump(mode="json"), "tables": [table_to_dict(section) for section in printed]}
     deliver(render_tables(kind, shown_blocks, facts, printed, lambda: {} if table else build_figures(statistics)), out)
+
+
+def _save_figures(drawings: Mapping[str, Callable[[], Any]], folder: Path) -> None:
+    from editloupe.evals.report.figures import save
+
+    for name, draw in drawings.items():
+        figure = draw()
+        for suffix in FIGURE_FORMATS:
+            save(figure, folder / f"{name}.{suffix}")
+    tell(f"figures in {folder}")
 
 
 def compare(
@@ -138,13 +153,28 @@ def _find_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, 
     return settings * 2 if len(settings) == 1 else settings
 
 
-def _read_statistics(runs: list[Path], missing: str, configuration: str | None) -> EdivalFigures:
+def _parse_latency(texts: Sequence[str]) -> dict[str, float]:
+    """Parse MODEL=SECONDS; raise UserError if a text has another form."""
+    seconds: dict[str, float] = {}
+    for text in texts:
+        model, _, number = text.rpartition("=")
+        try:
+            seconds[model] = float(number)
+        except ValueError:
+            seconds[model] = -1.0
+        if not model or not 0 <= seconds[model] < float("inf"):
+            raise UserError(f'"{text}" is not MODEL=SECONDS; write for instance --latency kontext=12.5')
+    return seconds
+
+
+def _read_statistics(runs: list[Path], missing: str, configuration: str | None, alpha: str = "share") -> EdivalFigures:
     from editloupe.evals.edival.metrics import compute_figures
-    from editloupe.rubrics.edival.scoring import Missing
+    from editloupe.rubrics.edival.scoring import Alpha, Missing
 
     if missing not in get_args(Missing):
         raise UserError(f'--missing is one of {", ".join(get_args(Missing))}, not "{missing}"')
-    return compute_figures(runs, cast("Missing", missing), configuration)
+    rule = check_choice("--alpha", alpha, get_args(Alpha))
+    return compute_figures(runs, cast("Missing", missing), configuration, rule)
 
 
 def render_tables(
@@ -217,6 +247,16 @@ def baselines(
     clip_download: Annotated[
         bool, typer.Option("--clip-download", help="Allow downloading CLIP's weights.", rich_help_panel=LOOKING)
     ] = False,
+    lmm: Annotated[
+        list[Path] | None,
+        typer.Option("--lmm", help="A further run of an LMM alone: batch --protocol edival --mode plain. Repeatable."),
+    ] = None,
+    ratings: Annotated[
+        str, typer.Option(help="How several ratings of an edit count: each, or majority with ties left out.")
+    ] = "each",
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write the bar chart to this folder, as SVG and PNG.")
+    ] = None,
     configuration: Annotated[str | None, typer.Option(help="The configuration, if the run has several.")] = None,
     format: Annotated[
         str | None,
@@ -225,38 +265,45 @@ def baselines(
     report: Annotated[Path | None, typer.Option(help="Output file of the tables. Default: standard output.")] = None,
     options: Annotated[BatchOptions, Without("as_json"), Default(concurrency=8)],
 ) -> int:
-    """Compare EdiVal-IF, an LMM alone and CLIP's direction with human labels.
+    """Compare EdiVal-IF, LMMs alone and CLIP's direction with human labels.
 
-    Accuracy by instruction type (Figure 4), and Pearson's correlation, Cohen's kappa and F1 (Table 13).
+    Accuracy by instruction type (Figure 4), and Pearson's correlation, Cohen's kappa and F1 (Table 13). LMMs that were compared
+    earlier with the same --out stay in the table.
 
     Example: editloupe edival baselines runs/edival --human labels.csv --judge openai:gpt-5.1 --clip path/to/clip --out runs/alone
     """
-    from editloupe.evals.edival.baselines import build_blocks, build_tables, find_labelled_edits, score_labelled_edits
+    from editloupe.evals.edival import baselines as comparing
     from editloupe.evals.edival.metrics import PROTOCOL
     from editloupe.evals.report.table_formats import table_to_dict
     from editloupe.evals.stats.scores.run_table import read_run_table
 
     kind = choose_format(format, report, REPORT_FORMATS)
+    rule = cast("RatingRule", check_choice("--ratings", ratings, comparing.RATING_RULES))
     if out.resolve() == run.resolve():
         raise UserError("--out must be another folder than the run: the baselines have a folder of their own")
-    people = find_labelled_edits(read_run_table(run, PROTOCOL, configuration), human)
+    people = comparing.find_labelled_edits(read_run_table(run, PROTOCOL, configuration), human)
     directions = (
         None if clip is None or options.dry_run else _measure_directions(people, clip, clip_download, judge, out)
     )
 
-    def show(alone: Path | None, name: str | None) -> None:
-        comparison = score_labelled_edits(people, alone, name, directions)
-        printed = build_tables(comparison)
+    def show(lmms: Sequence[LmmRun]) -> None:
+        further = [comparing.LmmRun(folder) for folder in lmm or ()]
+        comparison = comparing.score_labelled_edits(people, [*lmms, *further], directions, rule)
+        printed = comparing.build_tables(comparison)
+        drawings = comparing.build_figures(comparison)
+        if figures:
+            _save_figures(drawings, figures)
         facts = {**comparison.model_dump(mode="json"), "tables": [table_to_dict(section) for section in printed]}
-        deliver(render_tables(kind, build_blocks(comparison), facts, printed, dict), report)
+        deliver(render_tables(kind, comparing.build_blocks(comparison), facts, printed, lambda: drawings), report)
 
     if not judge.spec:
-        tell("no LMM given with --judge: the baseline of an LMM alone is left out")
-        show(None, None)
+        if not lmm:
+            tell("no LMM given with --judge: the baseline of an LMM alone is left out")
+        show(())
         return 0
     edits = [section.row.edit for section in people.edits]
     plain = replace(judge, protocol=PROTOCOL, mode="plain")
-    closing = Closing(show=lambda alone, ending: show(alone.folder, ending.configuration))
+    closing = Closing(show=lambda alone, ending: show(comparing.find_other_lmms(alone.folder, ending.configuration)))
     return judge_into_run(
         options.batch(lambda: iter(edits), out / ALONE, plain.open), replace(options, as_json=False), closing
     )

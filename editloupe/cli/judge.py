@@ -79,14 +79,16 @@ def judge(
     )
     with send_spans(otel), options.open() as opened:
         edit = make_type_reader(opened.protocol, tell)(edit)
-        judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
+        judgement, stored = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
     options.announce()
     if as_json:
         print(for_json(as_record(judgement, opened), 2))
     else:
         show(judgement, Console(highlight=False), opened)
-        if out:
-            tell(f"kept in {out}; read the whole story with: {format_trace_command(out, edit.id)}")
+        if out and isinstance(stored, str):
+            tell(f"kept in {out}; read the whole story with: {format_trace_command(out, stored)}")
+    if isinstance(stored, UserError):
+        raise stored
     return 0 if judgement.judged else 3
 
 
@@ -98,18 +100,28 @@ def build_edit(**fields: Any) -> Edit:
         raise UserError(first_error(error).message) from None
 
 
-def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinter | None = None) -> Judgement:
-    """Judge one edit, and store it in a run folder if one is given."""
+def judge_and_keep(
+    judge: Judge, edit: Edit, out: Path | None, steps: StepPrinter | None = None
+) -> tuple[Judgement, str | UserError]:
+    """Judge one edit, and store it in a run folder if one is given.
+
+    Returns:
+        The judgement, and the edit's name in the run. If the judgement could not be stored, the error instead of the name:
+        what was paid for can still be shown.
+    """
     album = Album()
     if out is None:
-        return judge.judge(edit, watcher=steps, strict=True, album=album)
+        return judge.judge(edit, watcher=steps, strict=True, album=album), edit.id
+    from editloupe.evals.runs.run_folder import remove_if_empty_on_error
     from editloupe.evals.runs.store import Run
     from editloupe.evals.runs.writer import save_judgement
 
-    with Run.write(out) as run:
+    with remove_if_empty_on_error(out), Run.write(out) as run:
         judgement = judge.judge(edit, watcher=steps, strict=True, album=album)
-        save_judgement(run, judge, judgement, album)
-    return judgement
+        try:
+            return judgement, save_judgement(run, judge, judgement, album).name
+        except UserError as error:
+            return judgement, error
 
 
 class StepPrinter:

@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import typer
-from pydantic import ValidationError
+from pydantic import ByteSize, ValidationError
 
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, check_choice, find_option
@@ -390,6 +390,7 @@ def split_assignment(text: str) -> tuple[str, str]:
     """Return the key and the value of one `--set`; dashes in the key count as underscores."""
     name, equals, value = (part.strip() for part in text.partition("="))
     key = name.removeprefix("--").replace("-", "_")
+    key = f"{TOOLS}{key}" if key == "max_memory" else key
     if not (name and equals):
         raise UserError("--set takes KEY=VALUE, such as --set max_repairs=3; `editloupe settings` lists the keys")
     if key not in set_keys():
@@ -457,7 +458,7 @@ def _describe_hint(hint: Any, low: float | None = None, high: float | None = Non
     return f"{word}{optional}"
 
 
-_SINGULARS = {bool: "on or off", str: "a text", Path: "a path"}
+_SINGULARS = {bool: "on or off", str: "a text", Path: "a path", ByteSize: "a size such as 4GB"}
 _PLURALS = {int: "whole numbers", float: "numbers", str: "names"}
 
 

@@ -61,10 +61,24 @@ COMMANDS: tuple[Command, ...] = (
         "compare", "editloupe.cli.compare", "compare", "Compare judges or editing models on the same edits.", RESULTS
     ),
     Command(
+        "passport",
+        "editloupe.cli.passport",
+        "passport",
+        "Say whether the scores of two runs can be compared, and why not.",
+        RESULTS,
+    ),
+    Command(
         "export",
         "editloupe.cli.export",
         "export",
         "Export a run's verdicts as JSONL, CSV, Parquet, a datasets folder or an Inspect log.",
+        RESULTS,
+    ),
+    Command(
+        "import",
+        "editloupe.cli.import_scores",
+        "import_command",
+        "Import verdicts that were made elsewhere into a run.",
         RESULTS,
     ),
     Command("run", "editloupe.cli.runs", "app", "Inspect, merge and prune runs.", RESULTS, group=True),
@@ -240,8 +254,10 @@ def run(arguments: list[str]) -> int:
         _discard_output()
         return 0
     except OSError as error:
-        if error.errno not in _NO_SPACE or error.filename is not None:
+        if error.errno not in _NO_SPACE:
             raise
+        if error.filename is not None:
+            return _print_error(f"{error.filename} cannot be written: {error.strerror}")
         _discard_output()
         return _print_error(f"the output cannot be written: {error.strerror}")
     except Exception as error:

@@ -29,7 +29,7 @@ _WAITING = {
 
 
 def pairs(
-    runs: Annotated[list[Path], typer.Argument(help="Judged runs with outputs of at least two editing models.")],
+    runs: Annotated[list[Path], typer.Argument(help="Judged runs with outputs of several editing models.")],
     out: Annotated[Path, typer.Option(help="File of pairs (JSONL). Draws and answers are stored next to it.")],
     dimension: Annotated[
         list[str] | None,
@@ -60,6 +60,14 @@ def pairs(
         typer.Option(min=1, help="Largest number of pairs per source and dimension.", rich_help_panel=WHICH),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw and the order.", rich_help_panel=WHICH)] = 0,
+    within_model: Annotated[
+        bool,
+        typer.Option(
+            "--within-model",
+            help="Pair different outputs of one model for the same case, instead of outputs of two models.",
+            rich_help_panel=WHICH,
+        ),
+    ] = False,
     rationales: Annotated[
         bool,
         typer.Option(
@@ -84,7 +92,9 @@ def pairs(
         ),
     ] = "third",
 ) -> int:
-    """Make preference pairs of several models' outputs for `editloupe reward`, decided by scores, or by people in the studio.
+    """Make preference pairs of models' outputs for `editloupe reward`, decided by scores, or by people in the studio.
+
+    Example: editloupe make pairs runs/eight-seeds --out pairs.jsonl --within-model
 
     Example: editloupe make pairs runs/models --out pairs.jsonl --dimension IA && editloupe studio --pairs pairs.jsonl
     """
@@ -94,6 +104,8 @@ def pairs(
 
     check_choice("--ties", ties, ("keep", "drop"))
     check_choice("--by", by or "scores", ("scores", "people"))
+    if rationales and within_model:
+        raise UserError("--within-model goes without --rationales")
     if rationales and (by == "scores" or criterion):
         raise UserError("rationales have no scores; which one is better is for people to say")
     _check_output(out, open_pairs_file(out))
@@ -105,6 +117,7 @@ def pairs(
         seed=seed,
         people=people,
         rule=check_choice("--agreement", agreement, RULES),
+        within_model=within_model,
     )
     tables = _read_tables(runs, configuration or (), rationales)
     for table in {str(table.folder): table for table in tables}.values():
@@ -135,11 +148,19 @@ def pairs(
     if rationales and written:
         _print_judges(draw.pairs, answers)
     waiting = any(count.states["open"] or count.states["another"] for count in counts.values())
+    outside = ("--allow-outside",) if any(map(_leads_outside, draw.pairs)) else ()
+    if outside:
+        tell(f"some pictures are outside the folder of {out.name}; its readers need --allow-outside")
     if waiting or (decided_by == "scores" and not answered):
-        tell(
-            f"people answer with: {format_command('editloupe', 'studio', '--pairs', out)}; then give this command again"
-        )
+        command = format_command("editloupe", "studio", "--pairs", out, *outside)
+        tell(f"people answer with: {command}; then give this command again")
     return 0
+
+
+def _leads_outside(pair: OpenPair) -> bool:
+    """Return whether a pair has a picture outside the folder of its file."""
+    paths = (pair.source_image, pair.edited, pair.a.picture, pair.b.picture, *pair.references)
+    return any(Path(path).parts[:1] == ("..",) or Path(path).is_absolute() for path in paths if path)
 
 
 def _check_output(out: Path, opened: Path) -> None:

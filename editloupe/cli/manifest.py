@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +20,10 @@ from editloupe.rubrics.registry import get_protocol as find_protocol
 if TYPE_CHECKING:
     from editloupe.evals.manifests.stats import ManifestStats
     from editloupe.evals.report.block_types import Block
+    from editloupe.types import Edit
 
 app = typer.Typer(
-    help="Count a manifest's samples by instruction type and target size.",
+    help="Count a manifest's samples, and write drawn target boxes into it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -48,6 +50,12 @@ def stats(
         typer.Option(help=f"Protocol whose type names are used. Default: the layout's, or {DEFAULT.name}."),
     ] = None,
     allow_outside: Annotated[bool, typer.Option(help="Allow paths outside a manifest's folder.")] = False,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=COLUMN,…", help="Columns that hold an edit's fields under other names. Repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Count samples by instruction type and target size, for one manifest or several side by side.
 
@@ -55,18 +63,25 @@ def stats(
 
     Example: editloupe manifest stats small-objects.jsonl other-benchmark.jsonl --out figures
     """
+    from editloupe.evals.manifests.columns import find_samples, parse_columns
+    from editloupe.evals.manifests.datasets import make_name_checker
     from editloupe.evals.manifests.stats import manifest_stats
     from editloupe.rubrics.registry import make_type_reader
 
     paper = find_paper(check_choice("--layout", layout, layouts.sample_layouts()))
-    naming = paper.fields if paper else None
     # Use the type names that a report of these edits has.
     judged_by = find_protocol(protocol or (paper.name if paper else DEFAULT.name))
-    typing = make_type_reader(judged_by.name)
-    statistics = [
-        manifest_stats(path, naming, allow_outside, name, typing, judged_by.families)
-        for path, name in manifest_names(manifests).items()
-    ]
+    read_type = make_type_reader(judged_by.name)
+    statistics = []
+    for path, name in manifest_names(manifests).items():
+        file, naming = find_samples(path, paper, parse_columns(columns or ()))
+        typing, notes = read_type, list[str]()
+        if layout == layouts.PLAIN:
+            check_names = make_name_checker(judged_by.criteria, notes.append)
+            typing = partial(_read_and_check, read_type, check_names)
+        statistics.append(manifest_stats(file, naming, allow_outside, name, typing, judged_by.families))
+        for note in notes:
+            tell(f"{name}: {note}")
     if out is not None:
         from editloupe.making.export import save_figures
 
@@ -77,6 +92,44 @@ def stats(
     from editloupe.evals.report.text_renderer import as_text
 
     sys.stdout.write(as_text(list(manifest_blocks(statistics)), choose_width(None, 120)))
+
+
+def _read_and_check(read_type: Callable[[Edit], Edit], check_names: Callable[[Edit], Edit], edit: Edit) -> Edit:
+    return read_type(check_names(edit))
+
+
+@app.command()
+def boxes(
+    manifest: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet manifest.")],
+    out: Annotated[Path, typer.Option(help="The new manifest (JSONL), in the same folder.")],
+    labels: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Label file of the studio. Default: NAME.labels.jsonl next to the manifest. Repeatable.",
+        ),
+    ] = None,
+    annotator: Annotated[str | None, typer.Option(help="Take only this annotator's boxes.")] = None,
+) -> None:
+    """Write target boxes that people drew in the studio into a copy of a manifest.
+
+    All lines of a sample (same source, instruction and previous boxes) get them. If annotators drew different boxes for a
+    sample, its lines are unchanged.
+
+    Example: editloupe manifest boxes edits.jsonl --labels runs/gpt/labels.jsonl --out edits-boxes.jsonl
+    """
+    from editloupe.evals.labels.drawn_boxes import write_drawn_boxes
+
+    counts = write_drawn_boxes(manifest, out, labels or (), annotator)
+    for note in counts.notes:
+        tell(note)
+    for ids, what in (
+        (counts.disputed, "keeps its boxes, because annotators drew different ones; choose with --annotator"),
+        (counts.unknown, "has boxes in a label file and is not in the manifest"),
+    ):
+        if ids:
+            some = f"{', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}"
+            tell(f"{number_of(len(ids), 'sample')} ({some}): {what}")
+    tell(f"{counts.changed} of {number_of(counts.lines, 'line')} with drawn boxes in {out}")
 
 
 def manifest_names(manifests: Sequence[Path]) -> dict[Path, str]:

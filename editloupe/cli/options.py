@@ -246,6 +246,17 @@ class ToolOptions:
         ),
     ] = False
 
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--max-memory",
+            metavar="SIZE",
+            help="Memory for pictures, requests and caches, such as 4GB. Default: half of the machine's.",
+            rich_help_panel=LOOKING,
+            hidden=True,
+        ),
+    ] = None
+
     def values(self) -> dict[str, Any]:
         """Return the settings that were set. A named option overrides the same key of `--tool-set`."""
         from editloupe.tools.settings import read_assignments

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from editloupe.agent.prompts import build_system_text
 from editloupe.rubrics.case_pictures import OPTIONAL, name_to_role
-from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
+from editloupe.rubrics.model import OUR_PARTS, Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import get_protocol as find_protocol
 from editloupe.rubrics.registry import protocols as all_protocols
@@ -83,11 +83,18 @@ def _print_texts(protocol: Protocol, console: Console) -> None:
             if rubric.stage:
                 console.print(Text(f"Asked first, {rubric.stage.title}: {rubric.stage.question.strip()}\n"))
             console.print(Text(build_system_text(rubric, mode, (), native=True)))
+        if rubric.ours:
+            console.print(Text("\nNot in the paper, left out with --set our_notes=off:"))
+            console.print(Text("\n".join(f"- {_describe_ours(words)}" for words in rubric.ours)))
     for what, part in protocol.parts.items():
         console.rule(Text(f"{part.title} ({what})"), align="left")
         console.print(
             Text("\n".join((part.setting.strip(), part.question.strip(), *(f"- {note}" for note in part.notes))))
         )
+
+
+def _describe_ours(words: str) -> str:
+    return f"its {words.replace('_', ' ')}" if words in OUR_PARTS else f'"{words.strip()}"'
 
 
 def build_rewording_file(name: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,9 @@ from editloupe.cli.output import REPORT_FORMATS, choose_format, deliver, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
+    from editloupe.evals.labels.human import HumanLabels
     from editloupe.evals.report import Leaderboard, Report
+    from editloupe.evals.report.report_figures import Draw
     from editloupe.evals.stats.scores.run_scores import UnjudgedRule
     from editloupe.evals.stats.scores.run_table import RunTable
     from editloupe.evals.stats.trust.label_queue import LabelQueue
@@ -25,6 +28,14 @@ Human = Annotated[
     list[Path] | None,
     typer.Option(
         "--human", help="File of human labels (JSONL, CSV, Parquet), in addition to the manifest's. Repeatable."
+    ),
+]
+HumanColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        metavar="FIELD=COLUMN,…",
+        help="With --human: columns that hold edit_id, label, a criterion… under other names. Repeatable.",
     ),
 ]
 ProtocolName = Annotated[str | None, typer.Option("--protocol", help="The protocol, if a run has several.")]
@@ -68,6 +79,13 @@ def report(
             help="Manifest column to group by, or several separated by commas for a cross table. Repeatable.",
         ),
     ] = None,
+    where: Annotated[
+        str,
+        typer.Option(
+            "--where",
+            help="Report only edits that match a filter on their fields and columns, in the language of `traces --where`.",
+        ),
+    ] = "",
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Add an interval to every mean of the paper's tables.")
     ] = False,
@@ -77,7 +95,27 @@ def report(
             "--unjudged", help="left_out, or worst (count unjudged edits as the worst answer, a lower bound)."
         ),
     ] = "left_out",
+    absent: Annotated[
+        str | None,
+        typer.Option(
+            "--absent",
+            help="Parts of a benchmark in which a model has no output at all: count (as missing outputs, the default) or "
+            "leave-out (for models that were run on some parts only).",
+        ),
+    ] = None,
+    as_published: Annotated[
+        bool,
+        typer.Option(
+            "--as-published",
+            help="Compute the paper's tables by the rules of its public script, faults included; the notes list them.",
+        ),
+    ] = False,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option("--rule", help="Value of a single rule of the public script, as NAME=VALUE. Repeatable."),
+    ] = None,
     human: Human = None,
+    columns: HumanColumns = None,
     corrected: Annotated[
         bool,
         typer.Option(
@@ -102,37 +140,101 @@ def report(
     """Report a run: scores with intervals, agreement with people, and edits to look at. Several runs make a leaderboard.
 
     Example: editloupe report runs/gpt runs/gemini --format html --out report.html
+
+    Example: editloupe report runs/gpt --by style --where 'instruction_type in ("Change Color", "Change Material")'
     """
     kind = choose_format(format, out, REPORT_FORMATS)
     if unjudged not in ("left_out", "worst"):
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
+    if absent not in (None, "count", "leave-out"):
+        raise UserError(f'--absent is count or leave-out, not "{absent}"')
+    if as_published and (intervals or unjudged == "worst"):
+        raise UserError("--as-published goes without --intervals and --unjudged: the script knows neither")
+    changes = _read_rules(rules or ())
+    from editloupe.evals.labels.human import load_human_labels
     from editloupe.evals.report import build_leaderboard, build_report
     from editloupe.evals.stats.intervals import LEVEL
+    from editloupe.evals.stats.scores.published_tables import check_rules, choose_rules, leave_out_absent
     from editloupe.evals.stats.scores.run_table import read_run_tables
+    from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
+    from editloupe.evals.traces.edit_filter import filter_edits
 
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
     tables = [table for run in dict.fromkeys(runs) for table in read_run_tables(run, protocol, configuration)]
+    whole = tables
+    if where:
+        tables = [filter_edits(table, where) for table in tables]
+    sentences: list[str] = []
+    if absent == "leave-out":
+        kept = [leave_out_absent(table) for table in tables]
+        tables = [table for table, _ in kept]
+        sentences = [sentence for _, own in kept for sentence in own]
     gc.freeze()  # the tables live until the process ends, so later collections need not walk through them
     _check_columns(by or (), tables)
+    check_rules(changes, tables)
     if queue and (not corrected or len(tables) > 1):
         raise UserError(
             "--queue goes with --corrected and one run: it says how the labelled edits of that run were drawn"
         )
     built = []
-    for table in tables:
+    for position, table in enumerate(tables):
+        people: HumanLabels | list[Path] | None = human
+        if columns or table is not whole[position]:
+            # Labels are read for the whole run, so that those of other edits do not count as labels of unknown edits.
+            judged, _ = split_off_reference(whole[position])
+            people = load_human_labels(judged, human, columns=read_label_columns(columns, human)).of_edits(table.names)
         label_queue = _find_queue(table, queue or ()) if corrected else None
         built.append(
-            build_report(table, by or (), rule, human, intervals=intervals, corrected=corrected, queue=label_queue)
+            build_report(
+                table,
+                by or (),
+                rule,
+                people,
+                intervals=intervals,
+                corrected=corrected,
+                queue=label_queue,
+                rules=choose_rules(table, as_published, changes, absent),
+            )
         )
     result: Report | Leaderboard = built[0]
     if len(built) > 1:
         result = build_leaderboard(built, tables, LEVEL if intervals else None)
+        if where:
+            result = result.model_copy(update={"notes": (f"Only edits with {where.strip()}.", *result.notes)})
+    if sentences:
+        printed = tuple(replace(section, notes=(*section.notes, *sentences)) for section in result.tables)
+        result = result.model_copy(update={"notes": (*result.notes, *sentences), "tables": printed})
     if figures is not None:
-        tell(f"{number_of(_save_figures(result, figures), 'figure')} in {figures}")
+        from editloupe.evals.report.report_figures import build_figures
+
+        tell(f"{number_of(save_figures(build_figures(result), figures), 'figure')} in {figures}")
     if kind == "text" and out is None:
         _print(result)
         return
     deliver(_RENDERERS[kind](result, out), out)
+
+
+def read_label_columns(columns: Sequence[str] | None, human: Sequence[Path] | None) -> dict[str, str] | None:
+    """Return the columns of label files by field, from texts FIELD=COLUMN; None if there are none."""
+    if not columns:
+        return None
+    if not human:
+        raise UserError("--columns goes with --human: it names columns of a file of labels")
+    from editloupe.evals.labels.files import FIELDS
+    from editloupe.evals.manifests.columns import parse_columns
+
+    return parse_columns(columns, FIELDS)
+
+
+def _read_rules(texts: Sequence[str]) -> dict[str, str]:
+    """Return the values of rules by name, from texts NAME=VALUE."""
+    changes = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise UserError(f'--rule is NAME=VALUE, not "{text}"')
+        changes[name] = value
+    return changes
 
 
 def _find_queue(table: RunTable, queues: Sequence[Path]) -> LabelQueue | None:
@@ -236,11 +338,10 @@ _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
 }
 
 
-def _save_figures(result: Report | Leaderboard, folder: Path) -> int:
+def save_figures(figures: Mapping[str, Draw], folder: Path) -> int:
+    """Draw figures and write them to a folder in every format; return their number."""
     from editloupe.evals.report.figures import save
-    from editloupe.evals.report.report_figures import build_figures
 
-    figures = build_figures(result)
     for name, draw in figures.items():
         figure = draw()
         for kind in FIGURE_FORMATS:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -104,9 +104,21 @@ def reward(
     instruction: Annotated[
         str | None, typer.Option(help="With --best-of: the instruction of all candidates.", rich_help_panel=BEST)
     ] = None,
-    task: Annotated[
+    instruction_type: Annotated[
         str | None,
         typer.Option("--type", help="With --best-of: the instruction type.", hidden=True, rich_help_panel=BEST),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Task of all pairs that name none, such as ADD.", hidden=True, rich_help_panel=WHAT),
+    ] = None,
+    flags: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which metrics apply to pairs that do not say so, such as WA=false,IC=true. Repeatable.",
+            hidden=True,
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     dimension: Annotated[
         list[str] | None,
@@ -126,6 +138,9 @@ def reward(
         Path | None, typer.Option(help="Write one line of JSON per pair to this file.", hidden=True)
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N pairs.")] = None,
+    allow_outside: Annotated[
+        bool, typer.Option("--allow-outside", help="Allow paths outside the file's folder.", hidden=True)
+    ] = False,
     options: Annotated[BatchOptions, Without("limit")],
 ) -> int:
     """Measure how often a judge, or a reward model's scores, prefers the better of two candidates.
@@ -147,7 +162,8 @@ def reward(
         _print_table(build_table_lines(paths), published, kind)
         return 0
     if best_of:
-        return _judge_best_of(paths, source, instruction, task, Asking.of(judge, DEFAULT.name), out, options)
+        asking = Asking.of(judge, DEFAULT.name)
+        return _judge_best_of(paths, source, instruction, instruction_type, asking, out, options)
     if pairwise and all(map(is_run, paths)):
         if out is not None:
             raise UserError("--out stores what a judge answers; models of a run are ranked by its stored verdicts")
@@ -156,7 +172,7 @@ def reward(
     if len(paths) > 1:
         raise UserError("one file of pairs at a time; --table takes several runs and results")
     if scores:
-        reports = judge_by_score_files(paths[0], scores, limit)
+        reports = judge_by_score_files(paths[0], scores, limit, allow_outside)
         if len(reports) > 1:
             _print_table([count_judge_accuracy(report.judge, report.results) for report in reports], False, kind)
         else:
@@ -164,9 +180,40 @@ def reward(
         return 0 if all(report.overall.judged == report.overall.pairs for report in reports) else 3
     asking = Asking.of(judge)
     if pairwise and _lists_edits(paths[0]):
-        return _judge_models(paths[0], asking, dimension or (), out, limit, options)
+        return _judge_models(paths[0], asking, dimension or (), out, limit, options, allow_outside)
     way: Way = "pairwise" if pairwise else "pointwise"
-    return judge_pairs(paths[0], asking, way, options, out=out, limit=limit, lines=lines)
+    defaults = PairDefaults(task, _read_flags(flags or ()))
+    return judge_pairs(
+        paths[0],
+        asking,
+        way,
+        options,
+        out=out,
+        limit=limit,
+        lines=lines,
+        defaults=defaults,
+        allow_outside=allow_outside,
+    )
+
+
+@dataclass(frozen=True)
+class PairDefaults:
+    """What holds for pairs whose fields do not say it: the task, and booleans of metrics."""
+
+    task: str | None = None
+    flags: Mapping[str, bool] = field(default_factory=dict)
+
+
+def _read_flags(texts: Sequence[str]) -> dict[str, bool]:
+    """Return booleans by name, from texts such as WA=false,IC=true."""
+    values = {"true": True, "false": False}
+    flags: dict[str, bool] = {}
+    for text in ",".join(texts).split(",") if texts else ():
+        name, _, value = text.partition("=")
+        if value.strip().lower() not in values:
+            raise UserError(f'--flags is NAME=true or NAME=false, such as WA=false, not "{text}"')
+        flags[name.strip()] = values[value.strip().lower()]
+    return flags
 
 
 def _check_exclusive(**wanted: bool) -> None:
@@ -194,6 +241,7 @@ def _judge_models(
     out: Path | None,
     limit: int | None,
     options: BatchOptions,
+    allow_outside: bool,
 ) -> int:
     """Ask which of two models' outputs is better, for every two of them, in both orders, and rank the models."""
     if not asking.asks_both_at_once:
@@ -203,7 +251,7 @@ def _judge_models(
     if unknown:
         raise UserError(f'--dimension is one of {", ".join(dimension_names)}, not "{unknown[0]}"')
     wanted = tuple(dict.fromkeys(dimensions)) or dimension_names
-    pairs = build_model_pairs(read_manifest(manifest), wanted, manifest.stem)[:limit]
+    pairs = build_model_pairs(read_manifest(manifest, allow_outside), wanted, manifest.stem)[:limit]
 
     def show(run: Run, ending: Ending) -> None:
         table = read_session_table(run, ending)
@@ -387,11 +435,14 @@ def judge_pairs(
     out: Path | None,
     limit: int | None,
     lines: Path | None,
+    defaults: PairDefaults = PairDefaults(),
+    allow_outside: bool = False,
 ) -> int:
     """Judge a file of pairs and print how often the judge agrees with people."""
     if way == "pairwise" and not asking.asks_both_at_once:
         raise UserError(f"--pairwise goes with --protocol {DEFAULT_FOR_PAIRS.name}")
-    pairs = list(itertools.islice(load_pairs(file, asking.protocol, way), limit))
+    loaded = load_pairs(file, asking.protocol, way, allow_outside, task=defaults.task, flags=defaults.flags)
+    pairs = list(itertools.islice(loaded, limit))
     if not pairs:
         raise UserError(f"{file.name} holds no pairs")
     for sentence in list_assumptions(pairs, asking.protocol) if way == "pointwise" else ():
@@ -406,9 +457,11 @@ def judge_pairs(
     return asking.judge_into_run(edits, out, options, Closing(show=show, report=("reward", "--table")))
 
 
-def judge_by_score_files(file: Path, scores: Sequence[str], limit: int | None) -> list[PairReport]:
+def judge_by_score_files(
+    file: Path, scores: Sequence[str], limit: int | None, allow_outside: bool = False
+) -> list[PairReport]:
     """Hold the numbers of reward models, each given as FILE or NAME=FILE, against a file of pairs."""
-    pairs: list[Pair] = list(itertools.islice(load_pairs(file, way=None), limit))
+    pairs: list[Pair] = list(itertools.islice(load_pairs(file, way=None, allow_outside=allow_outside), limit))
     if not pairs:
         raise UserError(f"{file.name} holds no pairs")
     reports = []

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import expand_options
+from editloupe.cli.options import Visible, expand_options
 from editloupe.servers.reward.settings import DEADLINE, PORT, RewardServerSettings
 from editloupe.types import UserError
 
@@ -17,7 +17,7 @@ SERVING, LIMITS = "The server", "Limits"
 
 @expand_options
 def serve(
-    judge: JudgeOptions,
+    judge: Annotated[JudgeOptions, Visible("max_memory")],
     *,
     host: Annotated[
         str,

@@ -49,6 +49,9 @@ def studio(
         list[Path] | None,
         typer.Option(help="A file of pairs by `make pairs`, for people to answer. Repeatable."),
     ] = None,
+    allow_outside: Annotated[
+        bool, typer.Option("--allow-outside", help="Allow pictures outside the folder of a file of pairs.")
+    ] = False,
     queue: Annotated[
         list[Path] | None,
         typer.Option(
@@ -59,22 +62,48 @@ def studio(
     protocol: Annotated[
         str | None, typer.Option("--protocol", help="For a manifest to label: the protocol whose rubrics are used.")
     ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory for pictures, requests and caches, such as 4GB. Default: half of the machine's.",
+        ),
+    ] = None,
+    rubrics: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--rubric",
+            help="For a manifest to label: own rubric (YAML), or another wording of the protocol's. Repeatable.",
+        ),
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> int:
     """Judge, inspect and label in the browser.
 
     Example: editloupe studio runs/demo
+
+    Example: editloupe studio edits.jsonl --rubric my-wording.yaml
     """
     from editloupe.servers.http.access import new_token
     from editloupe.servers.studio.settings import StudioSettings
 
+    if max_memory is not None:
+        from editloupe.pictures.memory_budget import limit_memory, read_size
+
+        limit_memory(read_size(max_memory, "--max-memory"))
+    if rubrics and not any(path.is_file() for path in runs or ()):
+        raise UserError(
+            "--rubric goes with a manifest to label; a run is labelled by the rubrics that its judge was asked"
+        )
     settings = StudioSettings(
         runs=tuple(runs or ()),
         out=out,
         labels=labels,
         pairs=tuple(pairs or ()),
+        allow_outside=allow_outside,
         queues=_there(queue or ()),
         protocol=protocol,
+        rubrics=tuple(rubrics or ()),
         host=host,
         port=port,
         token=new_token() if token is None else token,

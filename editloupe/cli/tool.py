@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from editloupe._util.files import atomic_write, make_folder
 from editloupe._util.text import for_json, printable
 from editloupe.cli.options import ToolOptions, Visible, Without, expand_options
 from editloupe.pictures.decode import Album
@@ -113,13 +114,11 @@ def _parse_value(text: str) -> Any:
 def _write_pictures(result: ToolResult, name: str, folder: Path | None) -> list[str | None]:
     if folder is None:
         return [None] * len(result.pictures)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / f"{name}_{number}.png" for number in range(1, len(result.pictures) + 1)]
-        for path, picture in zip(paths, result.pictures, strict=True):
-            path.write_bytes(encode(picture.pixels))
-    except OSError as error:
-        raise UserError(f"the pictures cannot be written to {folder}: {error.strerror or error}") from None
+    make_folder(folder)
+    paths = [folder / f"{name}_{number}.png" for number in range(1, len(result.pictures) + 1)]
+    for path, picture in zip(paths, result.pictures, strict=True):
+        with atomic_write(path) as part:
+            part.write_bytes(encode(picture.pixels))
     return [str(path) for path in paths]
 
 

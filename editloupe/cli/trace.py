@@ -24,7 +24,7 @@ from editloupe.cli.output import choose_format, deliver, tell
 from editloupe.evals.forks.fork_store import forks_of, load_fork
 from editloupe.evals.forks.records import Fork, count_labels, find_parting, format_label
 from editloupe.evals.forks.stored_trace import select_units
-from editloupe.evals.runs.configurations import format_list
+from editloupe.evals.runs.configurations import check_has_traces, format_list
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.judge.panels import format_opinions
@@ -66,6 +66,7 @@ def trace(
             raise UserError("a fork is printed on the terminal or as --json; --out is for a trace of the run")
         return show_stored_forks(run, edit_id, criterion, fork, kind == "json")
     with Run.open(run) as opened:
+        check_has_traces(opened.about(), run)
         name = _find_edit_name(opened, edit_id)
         edit = opened.edit(name).edit
         judged, others = select_units(opened, name, configuration)

@@ -24,6 +24,7 @@ from editloupe.tools.models.weights import (
     weights_folder,
 )
 from editloupe.tools.models.weights_fetch import OnProgress, fetch_weights
+from editloupe.types import UserError
 
 app = typer.Typer(no_args_is_help=True, help="List, download and locate the weights of the tools' models.")
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of `editloupe weights list`, or model ids.")]
@@ -53,17 +54,27 @@ def list_weights(
 def fetch(names: Names) -> None:
     """Download weights and check their sha256. Weights that are on this machine are only checked.
 
+    If one cannot be fetched, the others still are, and the exit code is 2.
     An interrupted download is continued. Files placed in the folder by hand are checked and used without a network.
 
     Example: editloupe weights fetch realesrgan-x4plus grounding-dino-tiny
     """
+    failures: list[str] = []
     for model in [get_weights(name) for name in names]:
-        with _progress(model) as on_progress:
-            fetched = fetch_weights(model.name, on_progress)
+        try:
+            with _progress(model) as on_progress:
+                fetched = fetch_weights(model.name, on_progress)
+        except UserError as error:
+            failures.append(str(error))
+            continue
         done = (
             f"downloaded {', '.join(fetched.downloaded)}" if fetched.downloaded else "already on this machine, checked"
         )
         print(f"{model.name}: {done}: {fetched.folder}")
+    for sentence in failures[:-1]:
+        tell(sentence)
+    if failures:
+        raise UserError(failures[-1])
 
 
 @app.command()

@@ -14,7 +14,7 @@ from typing import Any
 
 from PIL import Image
 
-from editloupe._util.files import read_text
+from editloupe._util.files import atomic_write, make_folder, read_text, write_text
 from editloupe.generators import billiards, hull, knapsack, letters, routes, sums
 from editloupe.generators.contract import AnswerCheck, PuzzleKind
 from editloupe.pictures.decode import open_picture
@@ -135,13 +135,12 @@ def _facts(folder: Path) -> list[Mapping[str, Any]]:
 
 
 def save(file: Path, pixels: Pixels) -> None:
-    """Write a picture and create its folder."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(file)
+    """Write a picture atomically and create its folder. Raise UserError if that fails."""
+    make_folder(file.parent)
+    with atomic_write(file) as part:
+        Image.fromarray(pixels).save(part, "PNG")
 
 
 def _write(folder: Path, lines: list[dict[str, Any]], facts: list[dict[str, Any]]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, records in ((MANIFEST, lines), (FACTS, facts)):
-        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        (folder / name).write_text(text, encoding="utf-8")
+    for name, records in ((FACTS, facts), (MANIFEST, lines)):  # a manifest never names what is not there
+        write_text(folder / name, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))

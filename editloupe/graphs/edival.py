@@ -36,16 +36,22 @@ from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph,
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
 from editloupe.rubrics.edival.pools import BASE, KEY, Turn
-from editloupe.rubrics.edival.questions import build_precheck, build_question, compare_text, list_crop_queries
+from editloupe.rubrics.edival.questions import (
+    build_precheck,
+    build_question,
+    compare_text,
+    list_crop_queries,
+    shows_both_crops,
+)
 from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, list_detector_queries
 from editloupe.rubrics.edival.scoring import consistency
 from editloupe.rubrics.edival.settings import EdivalSettings, load_published
-from editloupe.rubrics.edival.tasks import Task, wording
+from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import ToolError
 from editloupe.tools.models.detectors import Finder, WholePictureFinder
 from editloupe.tools.registry import Toolbox
-from editloupe.types import Edit, Outcome, Reason, Sha, Step, Trace, Unjudged, Usage, Verdict
+from editloupe.types import NOT_APPLICABLE, Edit, Outcome, Reason, Sha, Step, Trace, Unjudged, Usage, Verdict
 
 FOLLOWING, CONSISTENCY, QUALITY = "instruction_following", "content_consistency", "visual_quality"
 CRITERIA = (FOLLOWING, CONSISTENCY, QUALITY)
@@ -128,7 +134,7 @@ async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Comman
             goto="conclude",
             update={"followed": [TaskResult(number, None, failure.detail, "detector", failure=failure)]},
         )
-    steps = [detection_step(0, f"{task.type}: {wording(task)}", detections)] if detections else []
+    steps = [detection_step(0, f"{task.type}: {state['turn'].sentence(number)}", detections)] if detections else []
     context.tell(context.heading(state["edit"], FOLLOWING), steps)
     hits = {detection.query: detection.hits for detection in detections}
     return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "seen": hits, "steps": steps}))
@@ -140,12 +146,17 @@ def _detections(context: EdivalContext, state: PictureState, task: Task) -> list
     wanted = list_detector_queries(task, context.rules) or list_crop_queries(
         task, state["turn"].name_after(state["number"])
     )
+    both = not task.by_detector and shows_both_crops(task, context.rules)
     done: list[ObjectDetection] = []
+    found = False
     for query in wanted:
+        if both and found and query.when == "after":
+            continue
         name = SOURCE if query.when == "before" else EDITED
         picture = context.shared.album[state["pictures"][name]]
         done.append(detect(context, query, name, picture, threshold, len(done), show=True))
-        if done[-1].hits and not task.by_detector:
+        found = found or bool(done[-1].hits)
+        if found and not task.by_detector and not both:
             break
     return done
 
@@ -182,7 +193,12 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
     task = state["turn"].tasks[number]
     hit = next((hits[0] for hits in state["seen"].values() if hits), None)
     crop = await asyncio.to_thread(crop_object, context, context.shared.album[state["pictures"][EDITED]], hit)
-    answered = await _ask_lmm(LOOP, context, state, build_question(task, context.worded), {EDITED: crop})
+    pictures = {EDITED: crop}
+    if both := shows_both_crops(task, context.rules):
+        old = next((hits[0] for query, hits in state["seen"].items() if hits and query.when == "before"), hit)
+        source = context.shared.album[state["pictures"][SOURCE]]
+        pictures = {SOURCE: await asyncio.to_thread(crop_object, context, source, old), EDITED: crop}
+    answered = await _ask_lmm(LOOP, context, state, build_question(task, context.worded, both), pictures)
     steps = [*state["steps"], *answered.steps]
     success, why = answered.success, answered.why
     if task.type == "text_change" and answered.given:
@@ -210,8 +226,9 @@ async def _ask_lmm(
     loop: Graph, context: EdivalContext, state: PictureState, rubric: Rubric, pictures: Mapping[str, Sha]
 ) -> LmmAnswer:
     """Run the loop for one question about one task. The node passes the loop, so that LangGraph draws it inside."""
-    edit, task = state["edit"], state["turn"].tasks[state["number"]]
-    about = edit if len(state["turn"].tasks) == 1 else edit.model_copy(update={"instruction": wording(task)})
+    edit, turn = state["edit"], state["turn"]
+    sentence = turn.sentence(state["number"])
+    about = edit if len(turn.tasks) == 1 else edit.model_copy(update={"instruction": sentence})
     case = Case(edit=about, rubric=rubric, mode="tools", pictures=pictures)
     case_context = CaseContext(context.shared, case, context.heading(edit, FOLLOWING))
     start = await asyncio.to_thread(initial_state, case_context)
@@ -237,16 +254,17 @@ async def compare_pictures(state: PictureState, runtime: Runtime[EdivalContext])
     values = consistent.values
     score = consistency(values["object"], values["background"])
     trace = heading.model_copy(update={"steps": consistent.steps, "seconds": time.perf_counter() - started})
-    if values["object_l1"] is None and values["background_l1"] is None:
-        why = "no unchanged object was found in the base picture and the background is not compared"
-        nothing = Unjudged(criterion=CONSISTENCY, reason=Reason.MISSING_INPUT, detail=why, steps=len(consistent.steps))
-        return PictureState(outcomes=[nothing], traces=[trace])
+    label, rationale = None, consistent.steps[-1].observations[0].text
+    if values["object_l1"] is None and values["background_l1"] is None:  # Section O.4: None, left out of means
+        label = NOT_APPLICABLE
+        rationale = f"No unchanged object was found in the base picture and the background is not compared. {rationale}"
     verdict = Verdict(
         criterion=CONSISTENCY,
+        label=label,
         score=score,
         score_100=None if score is None else 100 * score,
         values=values,
-        rationale=consistent.steps[-1].observations[0].text,
+        rationale=rationale,
         steps=len(consistent.steps),
     )
     return PictureState(outcomes=[verdict], traces=[trace])

@@ -14,6 +14,7 @@ import numpy as np
 
 from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.pictures.decode import Picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.edival.questions import enlarge
 from editloupe.rubrics.edival.rules import DetectorQuery, Hit, filter_usable
 from editloupe.rubrics.edival.settings import EdivalSettings
@@ -217,7 +218,7 @@ def compare(
         "background": None,
         "background_l1": None,
         "objects": objects,
-        "square": base.size[0] == base.size[1],
+        "square": is_square(base.pixels),
         "not_found": [name for name in unchanged if name not in objects],
         "not_masked": [],
     }
@@ -253,6 +254,34 @@ def compare(
     )
     steps.append(Step(index=1, thought="Compare what should have stayed.", calls=(call,), observations=(observation,)))
     return ContentConsistency(values, tuple(steps))
+
+
+BLACK = 16
+"""Largest value of a channel in a black bar; JPEG leaves a little noise in it."""
+UNEVEN = 2
+"""Pixels by which two bars of a letterboxed picture, or the sides of what is between them, may differ."""
+
+
+def is_square(pixels: Pixels) -> bool:
+    """Return whether a picture is square. Two equal black bars at opposite edges are its frame (Tables 23 and 24).
+
+    >>> wide = np.zeros((512, 512, 3), np.uint8)
+    >>> wide[100:412] = 200
+    >>> is_square(wide), is_square(np.full((512, 512, 3), 200, np.uint8)), is_square(wide[100:412])
+    (False, True, False)
+    """
+    height, width = pixels.shape[:2]
+    dark = pixels.max(2) <= BLACK
+    for axis in (1, 0):
+        lit = np.flatnonzero(~dark.all(axis))
+        length = int(pixels.shape[1 - axis])
+        if not len(lit):
+            continue
+        before, after = int(lit[0]), length - 1 - int(lit[-1])
+        if min(before, after) > 0 and abs(before - after) <= UNEVEN:
+            inside = length - before - after
+            return abs(inside - int(pixels.shape[axis])) <= UNEVEN
+    return bool(width == height)
 
 
 def measure(context: EdivalContext, base: Picture, current: Picture) -> tuple[dict[str, float | None], Step]:

@@ -71,9 +71,9 @@ class CaseContext(LiveContext):
         for name, sha in self.case.pictures.items():
             picture = self.shared.album[sha]
             frames[name] = Frame(picture.size, picture.wire(self.shared.wire).size, self.shared.chat.profile.per_mille)
-        return View(
-            self.shared.album, self.case.pictures, self.case.edit.instruction, frames, self.shared.toolbox.memory
-        )
+        named = self.shared.toolbox.settings.pictures
+        pictures = {name: sha for name, sha in self.case.pictures.items() if named is None or name in named}
+        return View(self.shared.album, pictures, self.case.edit.instruction, frames, self.shared.toolbox.memory)
 
     @cached_property
     def tools(self) -> list[Tool]:
@@ -151,7 +151,13 @@ def initial_state(context: CaseContext) -> LoopState:
         blocks.append(text_block(task))
     structured = context.schema() is not None
     system = build_system_text(
-        case.rubric, case.mode, schemas, profile.native_tools, structured, structured and not profile.reasons
+        case.rubric,
+        case.mode,
+        schemas,
+        profile.native_tools,
+        structured,
+        structured and not profile.reasons,
+        context.shared.toolbox.not_offered,
     )
     return LoopState(
         messages=[SystemMessage(system), HumanMessage(blocks)],
@@ -334,7 +340,7 @@ def _conclude(state: LoopState, context: CaseContext, update: LoopState) -> Loop
 def _make_failure(problem: str | None, cut: IncompleteReply | None, text: str, *, spent: bool, empty: bool) -> Failure:
     """Return the failure if this reply is the last: truncated, no answer, or an unreadable one."""
     if cut:
-        return Failure(Reason.TRUNCATED if cut.truncated else Reason.UNREADABLE, cut.detail, text)
+        return Failure(cut.reason, cut.detail, text)
     if spent:
         return Failure(Reason.NO_ANSWER, "the judge used up its turns without giving an answer", text)
     if empty:

@@ -38,7 +38,8 @@ from editloupe.judge.question_key import QuestionSpec
 from editloupe.judge.settings import JudgeSettings, Setup, build_protocol, find_setup
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
-from editloupe.pictures.pixel_budget import reserve_pixels
+from editloupe.pictures.memory_budget import reserve_pictures
+from editloupe.rubrics.case_pictures import check_tool_pictures
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import DEFAULT
@@ -123,6 +124,7 @@ class Judge(BaseJudge):
         """Whether criteria were named. The score of an edit is their mean then: a protocol's formula needs all of its own."""
         if looking.offered == () and self.uses_tools:
             raise UserError(f"{self.mode} mode of {self._protocol.title} uses tools, and none is offered")
+        check_tool_pictures(looking.pictures, [rubric.modes[self.mode] for rubric in self._rubrics])
         self.toolbox = build_toolbox(looking)
         """The tools of this judge."""
         self._chats = open_chats(self.plan, self.settings, replies, traffic)
@@ -219,7 +221,7 @@ class Judge(BaseJudge):
     async def _end(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool) -> JudgeAnswers:
         """Return the outcomes of an edit. Without `strict`, every criterion has one even if judging fails."""
         try:
-            async with reserve_pixels(edit.paths):
+            async with reserve_pictures(edit.paths):
                 if isinstance(self.plan, SingleJudge):
                     return await self._lifecycle.until_closed(ask(self.plan, criteria, repeat, ""))
                 return await self._lifecycle.until_closed(self._ask_together(self.plan, edit, criteria, repeat, ask))
@@ -264,7 +266,7 @@ class Judge(BaseJudge):
         pictures = Album() if album is None else album
         context = self._context(self.plan, (criterion,), repeat, "", pictures, watcher, strict=True)
         rubric = self._rubric_for(edit, criterion)
-        async with reserve_pixels(edit.paths):
+        async with reserve_pictures(edit.paths):
             judged = await self._lifecycle.until_closed(fork_edit(context, edit, rubric, target, plan))
         return self._judgement(edit, [decide_criterion([judged], context.min_confidence)], [judged.trace], [criterion])
 

@@ -15,7 +15,18 @@ from math import log
 
 from editloupe._util.median import lower_median
 from editloupe.judge.plans import Cascade, CascadeStage, Panel, Plan, SingleJudge
-from editloupe.types import SERVER_REASONS, Opinion, Outcome, Reason, Served, Trace, Unjudged, Usage, Verdict
+from editloupe.types import (
+    NOT_APPLICABLE,
+    SERVER_REASONS,
+    Opinion,
+    Outcome,
+    Reason,
+    Served,
+    Trace,
+    Unjudged,
+    Usage,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)
@@ -331,7 +342,7 @@ def _choose(verdicts: Sequence[Verdict], judges: int) -> tuple[Verdict | None, f
     if not verdicts:
         return None, 0.0
     numbers = [verdict for verdict in verdicts if verdict.score_100 is not None]
-    if all(verdict.label is None for verdict in verdicts) and 2 * len(numbers) >= len(verdicts):
+    if all(verdict.label in (None, NOT_APPLICABLE) for verdict in verdicts) and 2 * len(numbers) >= len(verdicts):
         middle = middle_verdict(numbers)
         if middle is not None and middle.score_100 is not None:
             near = sum(1 - abs(float(verdict.score_100 or 0) - middle.score_100) / 100 for verdict in numbers)

@@ -18,9 +18,9 @@ from editloupe.graphs.context import Differences
 from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.model import Rubric, TargetCrop, Telling
 from editloupe.rubrics.protocol import Protocol, drop_our_notes, override_crops, override_tells
-from editloupe.rubrics.registry import DEFAULT
+from editloupe.rubrics.registry import DEFAULT, find_paper
 from editloupe.rubrics.registry import get_protocol as find_protocol
-from editloupe.rubrics.rewording import Notes, reword_modes
+from editloupe.rubrics.rewording import Notes, PartWords, check_wording, reword_modes, reword_parts
 from editloupe.rubrics.rubric_files import load_bundled_yaml, read_yaml
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.settings import ToolSettings, read_settings
@@ -30,6 +30,7 @@ DEFAULT_SETUP = "default"
 PRESETS = files("editloupe.judge") / "presets"
 """The folder of the bundled presets, one YAML file each."""
 OF_THE_MACHINE = (
+    "max_memory",
     "memory_bytes",
     "cache_folder",
     "cache_bytes",
@@ -94,6 +95,15 @@ class Setup(Record):
     """Settings of the rules of `protocol`, if it has rules of its own."""
     mode_notes: Mapping[str, Mapping[Mode, Notes]] = Field(default_factory=dict)
     """Notes per criterion and mode of `protocol`: changes of single notes, or a list that replaces all of them."""
+    wording: Mapping[str, Any] = Field(default_factory=dict)
+    """Replacements of the sentences around the rubrics of `protocol`, by field of `Wording`."""
+    parts: Mapping[str, PartWords] = Field(default_factory=dict)
+    """Replacements in questions of `protocol` about parts of an edit, by name."""
+
+    @field_validator("wording")
+    @classmethod
+    def _check_wording(cls, wording: Mapping[str, Any]) -> Mapping[str, Any]:
+        return check_wording(wording)
 
     @field_validator("tools")
     @classmethod
@@ -110,8 +120,8 @@ class Setup(Record):
             self.rule_settings()
         except UserError as error:
             raise ValueError(str(error)) from None
-        if self.protocol is None and (self.mode_notes or self.rules):
-            raise ValueError("mode_notes and rules need a protocol, and none is named")
+        if self.protocol is None and (self.mode_notes or self.rules or self.wording or self.parts):
+            raise ValueError("mode_notes, wording, parts and rules need a protocol, and none is named")
         return self
 
     def judge_settings(self, settings: JudgeSettings | None = None) -> JudgeSettings:
@@ -133,13 +143,25 @@ class Setup(Record):
         return replace(ToolSettings(), **{**self.tools, **changed})
 
     def rule_settings(self) -> Record | None:
-        """Return the settings of the protocol's rules; None if the preset sets none."""
+        """Return the settings of the protocol's rules; None if the preset sets none.
+
+        Rules of the paper's public script are only validated here: they change reports, or what is asked (`reword`).
+        """
         if not self.rules or self.protocol is None:
             return None
-        protocol = find_protocol(self.protocol)
+        protocol, paper = find_protocol(self.protocol), find_paper(self.protocol)
+        script = paper.published if paper else None
+        reported = {name: value for name, value in self.rules.items() if script and script.find(name)}
+        if script:
+            script.choose(reported)  # raises for a wrong value
+        asked = {name: value for name, value in self.rules.items() if name not in reported}
+        if not asked:
+            return None
         if protocol.rule_settings is None:
+            if script:
+                script.choose(asked)  # raises, and lists the rules
             raise UserError(f"{protocol.title} has no rules that can be set")
-        return protocol.rule_settings(self.rules)
+        return protocol.rule_settings(asked)
 
     def with_settings(self, *, judging: Mapping[str, Any], tools: Mapping[str, Any]) -> Setup:
         """Return the preset with some settings changed. Raise UserError if a value is wrong."""
@@ -153,8 +175,13 @@ class Setup(Record):
         return self.with_settings(judging={}, tools={"cache_folder": folder})
 
     def reword(self, protocol: Protocol) -> Protocol:
-        """Return the protocol with the notes of this preset. A protocol other than its own stays unchanged."""
-        if protocol.name != self.protocol or not self.mode_notes:
+        """Return the protocol with the rules, notes and words of this preset. A protocol other than its own stays unchanged."""
+        if protocol.name != self.protocol:
+            return protocol
+        paper = find_paper(self.protocol)
+        if paper and paper.published:
+            protocol = paper.published.reword(protocol, self.rules)
+        if not (self.mode_notes or self.wording or self.parts):
             return protocol
         for criterion in self.mode_notes:
             protocol.rubric(criterion)  # raises for an unknown criterion
@@ -162,16 +189,20 @@ class Setup(Record):
         for rubric in protocol.rubrics:
             try:
                 modes = reword_modes(rubric, {}, self.mode_notes.get(rubric.criterion, {}))
+                parts = reword_parts(protocol.parts, self.parts)
             except ValueError as error:
                 raise UserError(f"the set-up {self.name}: {error}") from None
-            rubrics.append(rubric.model_copy(update={"modes": modes}))
+            wording = rubric.wording.model_copy(update=dict(self.wording))
+            rubrics.append(rubric.model_copy(update={"modes": modes, "wording": wording, "parts": parts}))
         return replace(protocol, rubrics=tuple(rubrics))
 
     def describe(self) -> dict[str, Any]:
-        """Return the preset for a run's description. Its notes are left out: the rubrics there contain them."""
+        """Return the preset for a run's description. Its notes and words are left out: the rubrics there contain them."""
         tools = {name: value for name, value in self.tools.items() if name not in OF_THE_MACHINE}
         own = self.model_copy(update={"tools": tools})
-        description: dict[str, Any] = own.model_dump(mode="json", exclude={"mode_notes"}, exclude_defaults=True)
+        description: dict[str, Any] = own.model_dump(
+            mode="json", exclude={"mode_notes", "wording", "parts"}, exclude_defaults=True
+        )
         settings = self.judge_settings()
         judging = settings.model_dump(mode="json", include=set(self.judging))  # without secrets
         return {**description, "judging": judging} if judging else description
@@ -232,21 +263,25 @@ def reword_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setu
     worded = [rubric.model_copy(update={"wording": drop_default_words(rubric.wording)}) for rubric in protocol.rubrics]
     if setup is not None and setup.protocol == protocol.name:
         usual = find_protocol(protocol.name)
-        by_name = {
-            mine.name: (mine, theirs) for mine, theirs in zip(usual.rubrics, setup.reword(usual).rubrics, strict=True)
-        }
-        worded = [merge_modes(rubric, *by_name[rubric.name]) if rubric.name in by_name else rubric for rubric in worded]
+        own = {rubric.name: rubric for rubric in setup.reword(usual).rubrics}
+        by_name = {rubric.name: (rubric, own[rubric.name]) for rubric in usual.rubrics if rubric.name in own}
+        worded = [merge_words(rubric, *by_name[rubric.name]) if rubric.name in by_name else rubric for rubric in worded]
     return replace(protocol, rubrics=tuple(worded))
 
 
-def merge_modes(rubric: Rubric, usual: Rubric, other: Rubric) -> Rubric:
-    """Return a rubric that takes the fields of its modes from another wording, if they are the usual ones."""
-    modes = {}
-    for mode, text in rubric.modes.items():
-        changed = {
-            field: getattr(other.modes[mode], field)
-            for field in type(text).model_fields
-            if getattr(text, field) == getattr(usual.modes[mode], field)
-        }
-        modes[mode] = text.model_copy(update=changed)
-    return rubric.model_copy(update={"modes": modes})
+def merge_words(rubric: Rubric, usual: Rubric, other: Rubric) -> Rubric:
+    """Return a rubric that takes the fields of another wording, also of its modes and sentences, if they are the usual ones."""
+    words = _find_words(rubric, usual, other)
+    words["modes"] = {
+        mode: text.model_copy(update=_find_words(text, usual.modes[mode], other.modes[mode]))
+        for mode, text in rubric.modes.items()
+    }
+    words["wording"] = rubric.wording.model_copy(update=_find_words(rubric.wording, usual.wording, other.wording))
+    words["parts"] = {**other.parts, **rubric.parts}
+    return rubric.model_copy(update=words)
+
+
+def _find_words(own: Record, usual: Record, other: Record) -> dict[str, Any]:
+    """Return the fields of another record for those that have the usual value."""
+    names = type(own).model_fields
+    return {name: getattr(other, name) for name in names if getattr(own, name) == getattr(usual, name)}

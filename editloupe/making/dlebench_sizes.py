@@ -20,7 +20,8 @@ from editloupe._util.files import atomic_text_file, make_folder, safe_file_name
 from editloupe._util.text import for_json, quote_lines
 from editloupe.agent.asker import Asker
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
-from editloupe.evals.manifests.datasets import Naming, build_edit
+from editloupe.evals.manifests.columns import Naming
+from editloupe.evals.manifests.datasets import build_edit
 from editloupe.evals.manifests.readers import Row, find_reader
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
 from editloupe.evals.runs.unit_rows import timestamp

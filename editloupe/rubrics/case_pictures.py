@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.case import SOURCE, Case
-from editloupe.rubrics.model import Rubric, TargetCrop
+from editloupe.rubrics.model import ModeText, Rubric, TargetCrop
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.types import Box, Edit, Mode, Sha
+from editloupe.types import Box, Edit, Mode, Sha, UserError
 
 ROLES: Mapping[str, str] = {
     "Source Image": "source",
@@ -78,6 +78,22 @@ def open_pictures(edit: Edit, wanted: Sequence[str], album: Album) -> dict[str, 
         for label, path in zip(_number_names(name, len(paths)), paths, strict=True):
             shas[label] = album.open(path).sha
     return shas
+
+
+def check_tool_pictures(names: Collection[str] | None, modes: Iterable[ModeText]) -> None:
+    """Raise UserError if tools would take none of the pictures that a mode shows.
+
+    Args:
+        names: The pictures that tools take; None for all.
+        modes: The texts of a mode, one per rubric.
+    """
+    for mode in modes:
+        images = [image.removesuffix(OPTIONAL) for image in mode.images]
+        singles = tuple(image.removesuffix("s") if image.endswith(" Images") else image for image in images)
+        if names is not None and mode.tools and not any(name.startswith(singles) for name in names):
+            raise UserError(
+                f"tools.pictures names none of the pictures that the judge sees; these are: {', '.join(images)}"
+            )
 
 
 def _number_names(name: str, count: int) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -409,6 +409,19 @@ class PartText(Record):
     setting: str
     shape: str | None = None
     """Short description of the expected text; None if the answer is not a text."""
+    tells: tuple[Telling, ...] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Texts of the edit that the judge is shown; None for those of the usual question."""
+    ours: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """Notes that are not in the paper: `notes` for all of them, or words of single ones."""
+
+    def without_ours(self) -> PartText:
+        """Return the text without the notes that are not in the paper."""
+        kept = () if "notes" in self.ours else (n for n in self.notes if not any(words in n for words in self.ours))
+        return self.model_copy(update={"notes": tuple(kept), "ours": ()}) if self.ours else self
+
+
+OUR_PARTS = ("steps", "notes", "type_notes", "examples")
+"""Parts of a rubric that `Rubric.ours` may name as a whole."""
 
 
 class Rubric(Record):
@@ -433,8 +446,8 @@ class Rubric(Record):
     notes: tuple[str, ...] = ()
     type_notes: Mapping[str, str] = Field(default_factory=dict)
     """Notes by instruction type. The prompt has the note of the edit's type, or all of them if the type is unknown."""
-    ours: tuple[Literal["steps", "notes", "type_notes", "examples"], ...] = ()
-    """Parts that are not in the paper and can be left out."""
+    ours: tuple[str, ...] = ()
+    """What is not in the paper and can be left out: names of parts (`OUR_PARTS`), and words of single texts."""
     answer: Answer
     """Kind of answer and how it is scored."""
     examples: tuple[Example, ...] = ()
@@ -455,5 +468,39 @@ class Rubric(Record):
         return f"{self.criterion}/{self.variant}" if self.variant else self.criterion
 
     def without_ours(self) -> Rubric:
-        """Return the rubric without the parts that are not in its paper."""
-        return self.model_copy(update={part: {} if part == "type_notes" else () for part in self.ours})
+        """Return the rubric without what is not in its paper. A text of which nothing is left is removed."""
+        parts = [part for part in self.ours if part in OUR_PARTS]
+        rubric = self.model_copy(update={part: {} if part == "type_notes" else () for part in parts})
+        excerpts = [words for words in self.ours if words not in OUR_PARTS]
+        if not excerpts:
+            return rubric
+        return Rubric.model_validate({**_remove_words(rubric.model_dump(), excerpts), "ours": parts})
+
+    def texts_with(self, words: str) -> set[str]:
+        """Return the texts of the rubric that contain these words."""
+        return {text for text in _iter_texts(self.model_dump(exclude={"ours"})) if words in text}
+
+
+def _iter_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _iter_texts(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _iter_texts(inner)
+
+
+def _remove_words(value: Any, excerpts: Sequence[str]) -> Any:
+    """Return a dumped record without these words. Items of a list that consist of nothing else are removed."""
+    if isinstance(value, str):
+        for words in excerpts:
+            value = value.replace(words, "")
+        return value
+    if isinstance(value, Mapping):
+        return {name: _remove_words(inner, excerpts) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        pairs = ((inner, _remove_words(inner, excerpts)) for inner in value)
+        return [left for inner, left in pairs if left == inner or not isinstance(left, str) or left.strip()]
+    return value

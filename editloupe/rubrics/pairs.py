@@ -24,6 +24,8 @@ class PairRules:
     """Further fields of a pair that are copied to its edits because the choice of rubrics depends on them."""
     flags: tuple[str, ...] = ()
     """Boolean fields of a pair that say which criteria are asked. They are copied to its edits as well."""
+    tasks: tuple[str, ...] = ()
+    """Names of the tasks; empty if any name is accepted."""
     same: float = 1e-5
     """Scores that differ by less than this count as equal."""
     table: str = "share of pairs put in people's order"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from editloupe.rubrics.benchmark import Benchmark
 from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.published import Published
 from editloupe.rubrics.tables import Layout, PrintedTable
 from editloupe.types import Edit
 
@@ -29,6 +31,19 @@ class Scored:
     scores: Mapping[str, float]
     total: float | None
     missing: bool = False
+
+
+@dataclass(frozen=True)
+class SampleFolder:
+    """How a benchmark is published as a folder: a file of samples, and folders of pictures next to it.
+
+    Args:
+        file: Name of the file of samples.
+        pictures: Fields of a manifest to the folders in which their pictures are.
+    """
+
+    file: str
+    pictures: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,10 @@ class Paper:
     """
     fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Renames the fields of one sample of the benchmark's file to those of a manifest (`--layout NAME`)."""
+    guessed_boxes: tuple[str, ...] = ()
+    """Normalized names of columns that `fields` takes for target boxes although the paper does not document them."""
+    folder: SampleFolder | None = None
+    """How the file of samples is published, if `--layout NAME` accepts its folder as it is; goes with `fields`."""
     layouts: Callable[[Sequence[Edit], Sequence[str]], Iterable[Layout]] | None = None
     """Returns the layouts of the paper's tables with one row per model, for the edits and criteria of a run."""
     tables: Callable[[Sequence[Scored]], Iterable[PrintedTable]] | None = None
@@ -70,6 +89,11 @@ class Paper:
     """Instruction type per type of question, for benchmarks that derive edits from questions about a picture."""
     missing_output: str | None = None
     """Label of the verdict by which the protocol settles an edit without an output; None leaves such edits unjudged."""
+    published: Published | None = None
+    """The rules and tables of the paper's public script (`editloupe report --as-published`)."""
+
+    read_results: Callable[[Path], Iterator[tuple[str, Mapping[str, Any]]]] | None = None
+    """Reads results of the paper's public script for `editloupe import`: yields where a row is, and its columns."""
 
     @property
     def name(self) -> str:

@@ -260,8 +260,13 @@ def override_crops(protocol: Protocol, crop: TargetCrop) -> Protocol:
 
 
 def drop_our_notes(protocol: Protocol) -> Protocol:
-    """Return the protocol without the parts of its rubrics that are not in the paper."""
-    return replace(protocol, rubrics=tuple(rubric.without_ours() for rubric in protocol.rubrics))
+    """Return the protocol without what is not in the paper, in its rubrics and in questions about parts of an edit."""
+    rubrics = []
+    for rubric in protocol.rubrics:
+        texts = {**protocol.parts, **rubric.parts}
+        parts = {name: text.without_ours() for name, text in texts.items() if text.ours or name in rubric.parts}
+        rubrics.append(rubric.without_ours().model_copy(update={"parts": parts}))
+    return replace(protocol, rubrics=tuple(rubrics))
 
 
 def find_worst_label(rubric: Rubric, labels: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, field_validator
 
 from editloupe.rubrics.model import (
+    OUR_PARTS,
     Answer,
     ChecksAnswer,
     Example,
@@ -110,6 +111,8 @@ class PartWords(Record):
     notes: tuple[str, ...] | None = None
     setting: str | None = None
     shape: str | None = None
+    tells: tuple[Telling, ...] | None = None
+    """Texts of the edit that the judge is shown."""
 
 
 def _holds_text(words: object) -> bool:
@@ -215,19 +218,28 @@ def reword_rubric(rubric: Rubric, rewording: Rewording, parts: Mapping[str, Part
     plain = {name: value for name in names if (value := getattr(rewording, name)) is not None}
     answer = _replace_findings(_reword_answer(rubric.answer, rewording.meanings), rewording.findings)
     answer = _replace_shape(_rename_bands(answer, rewording.band_names), rewording.answer_shape)
-    # Reworded parts belong to the user and stay if the parts that are not in the paper are left out.
-    ours = tuple(part for part in rubric.ours if getattr(rewording, part) in (None, getattr(rubric, part)))
-    return rubric.model_copy(
+    reworded = rubric.model_copy(
         update={
             **plain,
-            "ours": ours,
             "answer": answer,
             "modes": reword_modes(rubric, rewording.settings, rewording.mode_notes),
             "stage": _reword_stage(rubric, rewording.stage),
             "wording": rubric.wording.model_copy(update=dict(rewording.wording)),
-            "parts": {**rubric.parts, **_reword_parts(parts, rewording.parts)},
+            "parts": {**rubric.parts, **reword_parts(parts, rewording.parts)},
         }
     )
+    return reworded.model_copy(update={"ours": tuple(_unchanged_ours(rubric, reworded))})
+
+
+def _unchanged_ours(rubric: Rubric, reworded: Rubric) -> Iterator[str]:
+    """Yield what is still ours. Reworded texts belong to the user and stay if what is not in the paper is left out."""
+    for part in rubric.ours:
+        if part in OUR_PARTS:
+            unchanged = getattr(rubric, part) == getattr(reworded, part)
+        else:
+            unchanged = rubric.texts_with(part) <= reworded.texts_with(part)
+        if unchanged:
+            yield part
 
 
 def reword_modes(
@@ -293,14 +305,20 @@ def _replace_shape(answer: Answer, shape: str | None) -> Answer:
     return answer.model_copy(update={"shape": shape})
 
 
-def _reword_parts(own: Mapping[str, PartText], changes: Mapping[str, PartWords]) -> dict[str, PartText]:
-    """Return the questions about parts whose text differs from the protocol's."""
+def reword_parts(own: Mapping[str, PartText], changes: Mapping[str, PartWords]) -> dict[str, PartText]:
+    """Return the questions about parts whose text differs from the protocol's. Replaced notes are no longer ours.
+
+    Raises:
+        ValueError: If there is no such question.
+    """
     if changes and not own:
         raise ValueError("parts: this rubric has no questions about parts of an edit")
     _check_names(changes, list(own), "parts")
-    changed = {
-        name: own[name].model_copy(update=words.model_dump(exclude_none=True)) for name, words in changes.items()
-    }
+    changed = {}
+    for name, words in changes.items():
+        kept = words.notes in (None, own[name].notes)
+        update = {**words.model_dump(exclude_none=True), "ours": own[name].ours if kept else ()}
+        changed[name] = own[name].model_copy(update=update)
     return {name: text for name, text in changed.items() if text != own[name]}
 
 
@@ -328,7 +346,9 @@ def list_words(rubric: Rubric, parts: Mapping[str, PartText] = NO_PARTS) -> dict
         stage = {name: getattr(rubric.stage, name) for name in StageWords.model_fields}
         words["stage"] = {name: list(text) if isinstance(text, tuple) else text for name, text in stage.items()}
     if parts:
-        words["parts"] = {name: part.model_dump(mode="json", exclude_none=True) for name, part in parts.items()}
+        words["parts"] = {
+            name: part.model_dump(mode="json", exclude_none=True, exclude={"ours"}) for name, part in parts.items()
+        }
     return words
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from editloupe._util.errors import first_error
 from editloupe._util.files import read_text
 from editloupe._util.json_safe import sanitize_text
-from editloupe.rubrics.model import ModeText, Rubric
+from editloupe.rubrics.model import OUR_PARTS, ModeText, Rubric
 from editloupe.types import UserError
 
 MAX_BYTES = 300_000
@@ -147,9 +147,15 @@ def load_rubric(file: Traversable | Path) -> Rubric:
         UserError: If the file cannot be read, is not YAML, or a field is missing, unknown or invalid.
     """
     try:
-        return Rubric.model_validate(read_yaml(file))
+        rubric = Rubric.model_validate(read_yaml(file))
     except ValidationError as error:
         raise UserError(f"{file.name}: {describe_validation_error(error)}") from None
+    for words in rubric.ours:
+        if words not in OUR_PARTS and not rubric.texts_with(words):
+            raise UserError(
+                f'{file.name}: ours: "{words}" is neither in a text of the rubric nor one of {", ".join(OUR_PARTS)}'
+            )
+    return rubric
 
 
 def load_bundled_rubric(file: Traversable) -> Rubric:

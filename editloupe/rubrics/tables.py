@@ -111,6 +111,8 @@ class Layout:
     """Further measures, by name."""
     scale: Callable[[float], float] | None = None
     """Converts criteria and TOTAL from 0 to 100 to the paper's scale; `measures` must already be on that scale."""
+    across: bool = False
+    """Whether a row holds everything of a model, such as its edits in all languages, even if these are reported apart."""
     spread: bool = False
     """Whether each mean is printed with its standard deviation over repeats."""
     notes: tuple[str, ...] = ()

@@ -25,6 +25,8 @@ from editloupe.rubrics.wording import Wording
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
 WORD = r"^[a-z][a-z0-9_]*$"
+UNKNOWN_QUESTION = "(not known: the verdicts were made elsewhere)"
+"""The question of a criterion whose verdicts were imported without a rubric."""
 MARKS = " \t\r\n*_`#>\"'“”‘’"
 
 
@@ -271,6 +273,23 @@ def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: s
     rubrics = _build_rubrics(contents, name)
     fields = {"default_mode": "plain", "make_cases": build_own_cases, "case_facts": collect_own_facts, **more}
     return Protocol(name=name, title=title, source=source, rubrics=rubrics, **fields)
+
+
+def build_scale_protocol(criteria: Sequence[str], answer: Answer) -> Protocol:
+    """Build a protocol of criteria whose wording is not known, all with the same answer, for verdicts made elsewhere.
+
+    Raises:
+        UserError: If a name is not a word of lower-case letters, digits and underscores.
+    """
+    rubrics = []
+    for name in criteria:
+        try:
+            rubrics.append(
+                (Path(name), OwnRubric.model_validate({"name": name, "question": UNKNOWN_QUESTION, "answer": answer}))
+            )
+        except ValidationError as error:
+            raise UserError(f'"{name}" cannot be a criterion: {describe_validation_error(error)}') from None
+    return _build_own_protocol(rubrics)
 
 
 def _build_own_protocol(own: Sequence[tuple[Path, OwnRubric]]) -> Protocol:

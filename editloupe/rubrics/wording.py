@@ -95,6 +95,8 @@ class Wording(Record):
     """Text of a result, by tool; {said} is the tool's own sentence."""
     tool_captions: Mapping[str, str] = _empty_mapping()
     """Line before each picture that a tool returns, by tool; {said} is the tool's own line."""
+    reminder: str = _default_sentence("")
+    """Text after the results of all calls of a turn."""
     tool_error: str = _default_sentence("{said}")
     """Text of the result if a call fails; {said} is the error."""
     not_carried_out: str = _default_sentence("Not carried out.")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from editloupe._util.text import quote_line
+from editloupe.pictures.memory_budget import limit_memory, memory_shares
 from editloupe.tools.compare.difference import PictureComparer
 from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DEPENDS_ON, DetectObject
@@ -52,7 +53,7 @@ BUILT_IN: tuple[BuiltIn, ...] = (
         "a region of a picture from its original pixels, or of two pictures side by side",
         lambda settings, enhancer: ZoomInImage(enhancer, settings.zoom_smallest, settings.zoom_both),
         enlarges=True,
-        also_depends_on=("zoom_smallest", "zoom_both"),
+        also_depends_on=("pictures", "zoom_smallest", "zoom_both"),
     ),
     BuiltIn(
         "localize_differences",
@@ -60,18 +61,21 @@ BUILT_IN: tuple[BuiltIn, ...] = (
         lambda settings, enhancer: _build_localizer(settings, enhancer),
         enlarges=True,
         depends_on=("max_regions", "overview", "read_text", "comparison", "pixel_threshold"),
+        also_depends_on=("pictures",),
     ),
     BuiltIn(
         "detect_object",
         "boxes round an object that the instruction names; Grounding DINO",
         lambda settings, enhancer: DetectObject(settings),
         depends_on=DEPENDS_ON,
+        also_depends_on=("pictures",),
     ),
     BuiltIn(
         "read_text",
         "the text in a picture or a region of it; rapidocr",
         lambda settings, enhancer: ReadText(settings),
         depends_on=("read_text",),
+        also_depends_on=("pictures",),
     ),
 )
 
@@ -142,6 +146,11 @@ class Toolbox:
     def names(self) -> tuple[str, ...]:
         """The tools that can run on this machine."""
         return tuple(self._tools)
+
+    @property
+    def not_offered(self) -> frozenset[str]:
+        """The built-in tools that are not offered, because of the settings or because they cannot run here."""
+        return frozenset(tool.name for tool in BUILT_IN if tool.name not in self._tools)
 
     @property
     def withheld(self) -> dict[str, str]:
@@ -284,7 +293,11 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
     for name in settings.offered or ():
         if name not in taken and name not in failed:
             raise UserError(f'unknown tool "{name}"; the tools are: {", ".join(sorted(taken))}')
-    memory = ToolResultCache(settings.memory_bytes, settings.cache_folder, settings.cache_bytes)
+    if settings.max_memory is not None:
+        limit_memory(settings.max_memory)
+    memory = ToolResultCache(
+        min(settings.memory_bytes, memory_shares().caches), settings.cache_folder, settings.cache_bytes
+    )
     notes = (note, *(tool.note() for tool in tools if isinstance(tool, ReadText)))
     return Toolbox(tuple(tools), settings, memory, enhancer, tuple(filter(None, notes)), failed)
 

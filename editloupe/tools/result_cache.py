@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -138,7 +139,14 @@ class DiskResultCache:
         return CachedResult(data, pictures)
 
     def write(self, key: str, value: CachedResult) -> None:
-        """Write a result atomically, and delete the least recently used ones beyond the limit."""
+        """Write a result atomically, and delete the least recently used ones beyond the limit.
+
+        If the disk is full or cannot be written, the result is not stored; the tool's call is not affected.
+        """
+        with suppress(OSError):
+            self._write(key, value)
+
+    def _write(self, key: str, value: CachedResult) -> None:
         buffer = io.BytesIO()
         data = np.frombuffer(json.dumps(dict(value.data)).encode(), np.uint8)
         pictures = {f"p{i}": np.frombuffer(encode(picture), np.uint8) for i, picture in enumerate(value.pictures)}
@@ -146,9 +154,14 @@ class DiskResultCache:
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            file.write(buffer.getbuffer())
-        os.replace(temporary, path)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(buffer.getbuffer())
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
         with self._lock:
             self._bytes = (self._bytes if self._bytes is not None else self._measure()) + len(buffer.getbuffer())
             if self._bytes > self._limit:

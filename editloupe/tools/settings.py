@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from editloupe._util.errors import first_error
 from editloupe.types import UserError
@@ -28,6 +29,7 @@ ComparisonMode = Literal["registered", "pixels"]
 GROUNDING_DINO = "IDEA-Research/grounding-dino-tiny"
 """Swin-T, for which the thresholds were published (EdiVal-Agent, Section O); `grounding-dino-base` is the larger Swin-B."""
 READ_TEXT = "read_text"
+DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu|npu|hpu|vulkan)(:\d{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class ToolSettings:
 
     offered: tuple[str, ...] | None = None
     """The tools a judge may call, by name. None offers all, an empty tuple none."""
+    pictures: tuple[str, ...] | None = None
+    """The pictures that tools take, by name, such as `Source Image`. None: all that the judge sees."""
     enhancer: EnhancerName = "auto"
     """`auto` is Real-ESRGAN if a GPU can run it, else the fast classical enhancer."""
     enhancer_weights: Path | None = None
@@ -85,8 +89,11 @@ class ToolSettings:
     """Threads of a model on the CPU. Default: the choice of each model."""
     workers: int | None = None
     """Concurrent tool calls. Default: one per core, at most eight, and sixteen searches of the detector."""
+    max_memory: ByteSize | None = None
+    """Memory limit of the process for pictures, requests and caches, such as 4GB. Default: half of the machine's or
+    container's memory. Models are not counted."""
     memory_bytes: int = 512 * 2**20
-    """Size limit of the cache in memory."""
+    """Size limit of the cache in memory; at most an eighth of `max_memory` is used."""
     cache_folder: Path | None = None
     """Folder of the cache on disk. Without it, nothing is written."""
     cache_bytes: int = 2 * 2**30
@@ -108,6 +115,8 @@ class ToolSettings:
             if getattr(self, name) not in get_args(choices):
                 listed = ", ".join(get_args(choices))
                 raise UserError(f'"{getattr(self, name)}" is not a value of {name}; use one of {listed}')
+        if not DEVICE.fullmatch(self.device):
+            raise UserError(f'"{self.device}" is not a device; use auto, cpu, cuda, cuda:N, mps, xpu or vulkan:N')
         for name in ("box_threshold", "text_threshold", "network_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
@@ -115,6 +124,10 @@ class ToolSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name} must be at least 1, not {value}")
+        if self.max_memory is not None:
+            from editloupe.pictures.memory_budget import check_limit  # loads the picture libraries
+
+            check_limit(self.max_memory, "max_memory")
         for name in ("memory_bytes", "cache_bytes"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must be at least 0, not {getattr(self, name)}")
@@ -224,7 +237,7 @@ def _read(name: str, value: Any) -> Any:
     try:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
-        why = first_error(error).message
+        why = "write a size such as 4GB" if ByteSize in (hint, *get_args(hint)) else first_error(error).message
         raise UserError(f"the tool setting {name} cannot be {value!r}: {why}") from None
 
 

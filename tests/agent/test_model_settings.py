@@ -63,6 +63,7 @@ def test_openai_is_sent_what_was_set(
     assert {name: body_sent.get(name) for name in body} == body
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("parameters", "where", "value"),
     [
@@ -124,6 +125,7 @@ def test_the_flex_tier_is_waited_for_unless_a_timeout_was_set() -> None:
     assert JudgeSettings().patience == JudgeSettings().timeout
 
 
+@pytest.mark.long
 def test_every_parameter_is_part_of_what_was_asked(edit: Edit) -> None:
     parameters: list[dict[str, Any]] = [
         {},
@@ -152,6 +154,7 @@ def test_another_key_in_a_header_asks_nothing_anew(edit: Edit) -> None:
     assert len(keys) == 1
 
 
+@pytest.mark.long
 def test_the_run_records_parameters_and_no_secret(
     scripted: StartServer, edit: Edit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -217,7 +217,7 @@ def test_the_table_comes_in_every_format(
         ("mode=plain", VC),
     ]
     assert (rows[2]["Δ mean"], rows[2]["exact"], rows[2]["judged"]) == ("-50.0", "0.25", "4")
-    assert "|  | judged | mean | ρ | exact | MAE |" in printed["md"]
+    assert "|  | judged | mean | ρ | r | exact | MAE |" in printed["md"]
     assert printed["latex"].count(r"\begin{table}") == 2
     assert re.search(r"B +plain", printed["text"])
 

@@ -80,8 +80,23 @@ def test_what_failed_is_told_apart_from_what_the_judge_left_open(
     assert run(command(scripted(answers), manifest, tmp_path / "run")) == 3
     told = capsys.readouterr().err
     assert "2 unjudged (bad_image)" in told
-    assert "run the same command again to retry what failed" in told
+    assert "correct what these edits lack in the manifest or its pictures, then run the same command again" in told
+    assert "retry what failed" not in told
     assert "--retry-unjudged" not in told
+
+
+def test_a_label_that_its_criterion_does_not_have_is_refused_before_anything_is_asked(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, manifest = scripted(answers), write_manifest(tmp_path, 2)
+    rows = [json.loads(line) for line in manifest.read_text().splitlines()]
+    rows[1]["human"] = {"instruction_following": ["wrong action", "", "Wrong Acton"], "beauty": "any"}
+    manifest.write_text("\n".join(map(json.dumps, rows)))
+    assert run(command(server, manifest, tmp_path / "run")) == 2
+    told = capsys.readouterr().err
+    assert 'edit "e1": "Wrong Acton" is not an answer to instruction_following; its labels are Localization' in told
+    assert server.served == 0
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.long

@@ -54,7 +54,7 @@ def test_the_stored_table_is_up_to_date() -> None:
         ("editloupe batch --setup dle", ["dlebench-paper"]),
         ("editloupe batch --mode or", ["oracle"]),
         ("editloupe batch --set max_t", ["max_turns="]),
-        ("editloupe settings tools.max", ["tools.max_regions"]),
+        ("editloupe settings tools.max", ["tools.max_regions", "tools.max_memory"]),
         ("editloupe tool zoom", ["zoom_in_image"]),
         ("editloupe report runs/gp", ["runs/gpt"]),
         ("editloupe report ru", ["runs/"]),

@@ -67,16 +67,32 @@ def test_the_lmm_alone_is_judged_and_set_against_people(tmp_path: Path, judged: 
     told = capsys.readouterr()
     facts = json.loads(told.out)
     assert facts["methods"] == ["EdiVal-IF", "LMM alone"]
-    assert (facts["labelled"], facts["compared"]) == (5, 5), "on the sixth, one says yes and one says no"
+    assert (facts["ratings"], facts["labelled"], facts["compared"]) == ("each", 6, 6)
     overall = {one["method"]: one for one in facts["agreements"] if one["kind"] == "overall"}
-    assert overall["EdiVal-IF"]["accuracy"] == 1
-    assert overall["EdiVal-IF"]["kappa"] == pytest.approx(1)
-    assert overall["LMM alone"]["accuracy"] == pytest.approx(3 / 5)
-    assert overall["LMM alone"]["f1"] == pytest.approx(3 / 4)
+    assert overall["EdiVal-IF"]["ratings"] == 12
+    assert overall["EdiVal-IF"]["accuracy"] == pytest.approx(11 / 12), "on the sixth edit one says yes and one says no"
+    assert overall["LMM alone"]["accuracy"] == pytest.approx(7 / 12)
     assert facts["people"] == pytest.approx(5 / 6)
-    assert any("as many people say yes as no" in note for note in facts["notes"])
+    assert any("1 edit with as many yes as no is left out" in note for note in facts["notes"])
     assert any("several instructions" in note for note in facts["notes"])
-    assert "5 judged" in told.err
+    assert "6 judged" in told.err
+    assert command(tmp_path, "--ratings", "majority", "--format", "json") == 0
+    (agreed,) = (one for one in json.loads(capsys.readouterr().out)["agreements"] if one["kind"] == "overall")
+    assert (agreed["edits"], agreed["accuracy"], agreed["kappa"]) == (5, 1, pytest.approx(1))
+
+
+@pytest.mark.long
+def test_several_lmms_share_a_table_and_a_bar_chart(tmp_path: Path, judged: str, capsys: Any) -> None:
+    """One LMM after another with the same folder, and a run of its own that `batch` made."""
+    assert command(tmp_path, *lmm(judged)) == 0
+    capsys.readouterr()
+    other = ["--judge", "openai:gpt-5.1", "--base-url", judged, "-q"]
+    charts = tmp_path / "charts"
+    assert command(tmp_path, *other, "--figures", str(charts), "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["methods"] == ["EdiVal-IF", "gpt-4.1", "gpt-5.1"]
+    assert "agreement with people" in (charts / "agreement-with-people.svg").read_text()
+    assert command(tmp_path, "--lmm", str(tmp_path / "alone/lmm"), "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["methods"] == ["EdiVal-IF", "LMM alone"], "the newest of that run"
 
 
 @pytest.mark.long
@@ -98,7 +114,7 @@ def test_a_second_time_nobody_is_asked_and_the_tables_are_the_same(tmp_path: Pat
     assert command(tmp_path, *lmm(judged)) == 0
     again = capsys.readouterr()
     assert again.out == first.out
-    assert "5 held before" in again.err
+    assert "6 held before" in again.err
     assert "Figure 4" in first.out
     assert "Table 13" in first.out
 
@@ -129,9 +145,9 @@ def test_clips_direction_is_measured_once_and_kept(
     assert command(tmp_path, "--clip", weights, "--device", "cpu", "--format", "json") == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["methods"] == ["EdiVal-IF", "CLIP_dir"]
-    assert facts["compared"] == 5
+    assert facts["compared"] == 6
     kept = (tmp_path / "alone/clip.jsonl").read_text().splitlines()
-    assert len(kept) == 5
+    assert len(kept) == 6
     monkeypatch.setattr(ClipEncoder, "direction", lambda *_: pytest.fail("it was measured already"))
     assert command(tmp_path, "--clip", weights, "--device", "cpu", *lmm(judged), "--format", "json") == 0
     both = json.loads(capsys.readouterr().out)
@@ -150,6 +166,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, judged: str, capsys: Any) -> 
         ([folder, "--human", str(tmp_path / "none.csv"), "--out", "x"], "has no label for an edit"),
         ([str(tmp_path), "--human", labels, "--out", "x"], "is not a run"),
         ([folder, "--human", labels, "--out", "x", "--format", "pdf"], "--format is one of"),
+        ([folder, "--human", labels, "--out", "x", "--ratings", "most"], "--ratings is one of each, majority"),
         ([folder, "--human", labels, "--out", "x", "--clip", str(tmp_path)], "CLIP cannot be used"),
     ):
         assert run(["edival", "baselines", *arguments]) == 2

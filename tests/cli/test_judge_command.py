@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -63,6 +64,7 @@ def test_a_reply_that_was_cut_off_exits_with_3_and_says_what_to_do(
     assert run([*given, "--max-output-tokens", "0"]) == 2
 
 
+@pytest.mark.long
 def test_an_unreadable_judge_exits_with_3(
     pair: tuple[str, str], scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,6 +187,16 @@ def test_out_keeps_the_trace_and_trace_tells_it(
     assert steps[0]["sent"][0]["size"] == [160, 120]
     for file in kept.rglob("*"):
         assert not file.is_file() or b"verysecret" not in file.read_bytes()
+
+
+@pytest.mark.long
+def test_the_hint_names_the_edit_that_was_stored_if_its_id_is_taken(
+    pair: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = str(tmp_path / "run")
+    for instruction, name in ((INSTRUCTION, "after"), ("Remove the sky", "after~2"), (INSTRUCTION, "after")):
+        assert run(["judge", *pair, instruction, "--judge", "rules", "--out", kept, "--quiet"]) in (0, 3)
+        assert f"editloupe trace {kept} {quote(name)}" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_the_embedded_judge_is_announced_and_needs_nothing(

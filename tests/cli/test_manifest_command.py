@@ -121,3 +121,18 @@ def test_types_go_by_the_names_of_a_report_and_by_the_papers_families(
     ]
     assert run(["manifest", "stats", str(path), "--protocol", "vibe"]) == 2
     assert "does not say which task of VIBE it is" in capsys.readouterr().err
+
+
+def test_misspelt_columns_are_listed(tmp_path: Path, capsys: Any) -> None:
+    lines = [
+        sample(n, [0, 0, 4, 5], instruction_typ="Change Color", human={"instruction_folowing": "x"}) for n in range(2)
+    ]
+    assert run(["manifest", "stats", str(write(tmp_path, lines, "a.jsonl"))]) == 0
+    told = capsys.readouterr().err
+    assert (
+        told.count(
+            "a: not fields of an edit, kept as further columns: instruction_typ (did you mean instruction_type?)"
+        )
+        == 1
+    )
+    assert "human labels on instruction_folowing (did you mean instruction_following?)" in told

@@ -101,7 +101,7 @@ def test_figures_are_saved_for_a_paper(run: Path, tmp_path: Path) -> None:
 def test_several_runs_make_a_leaderboard(run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path / "other", [Line(f"e{n}", 4) for n in range(5)])
     data = json.loads(told("report", run, other, "--format", "json"))
-    assert [entry["run"] for entry in data["leaderboard"]] == ["other", "run"]
+    assert [(entry["run"], entry["rank"]) for entry in data["leaderboard"]] == [("run", 1), ("other", 1)]
 
 
 def test_agree_has_every_measure_under_its_criterion(run: Path, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_mistakes_are_one_sentence(run: Path, tmp_path: Path) -> None:
         (("report", run, "--format", "pdf"), "--format is one of text, md, html, json"),
         (("report", run, "--unjudged", "best"), "--unjudged is left_out or worst"),
         (("report", tmp_path / "nowhere"), "is not a run"),
-        (("agree", run, "--format", "html"), "--format is one of text, json"),
+        (("agree", run, "--format", "html"), "--format is one of text, md, json, latex, csv"),
         (("agree", run, "--human", tmp_path / "none.csv"), "was not found"),
         (("compare", run, tmp_path / "nowhere"), "is not a run"),
         (("report", run, "--out", run / "run.sqlite" / "x.html"), "cannot be written"),

@@ -38,6 +38,7 @@ LEFT_OUT = {
         "--overview",
         "--read-text",
         "--tools",
+        "--max-memory",
     },
 }
 PARTS = {
@@ -77,7 +78,7 @@ PARTS = {
         "--tool-set",
     },
     "demo": {"--judge", "--base-url", "--mode", "--set"},
-    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview", "--tool-set"},
+    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview", "--tool-set", "--max-memory"},
 }
 OWN_MEANING = {
     ("fork", "--criterion"),
@@ -113,8 +114,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_thirty_nine_of_them() -> None:
-    assert len(about_a_judge()) == 39
+def test_there_are_forty_of_them() -> None:
+    assert len(about_a_judge()) == 40
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
@@ -138,7 +139,7 @@ def test_the_defaults_are_those_of_the_settings() -> None:
 
 
 def test_an_evaluation_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--untouched"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--columns", "--untouched"}
     batch, evaluate = options("batch"), options("edival evaluate")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--model", "--help"}
     assert shared <= set(evaluate)
@@ -149,7 +150,7 @@ def test_an_evaluation_offers_everything_a_batch_does() -> None:
 
 
 def test_a_reward_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model", "--untouched"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--columns", "--model", "--untouched"}
     batch, reward = options("batch"), options("reward")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--help", "--out", "--limit"}
     assert {"--max-cost", "--retry-unjudged", "--executor", "--quiet"} <= shared <= set(reward)

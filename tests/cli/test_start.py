@@ -45,6 +45,7 @@ def test_help_and_version_load_neither_records_nor_pictures_nor_a_model_stack(op
     assert loaded_by(option) & {*STACK, *HEAVY, "pydantic", "editloupe.types", "editloupe.judge"} == set()
 
 
+@pytest.mark.long
 def test_version_draws_nothing() -> None:
     assert loaded_by("--version") & {"rich.console", "typer.rich_utils"} == set()
 

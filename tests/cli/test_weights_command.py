@@ -9,6 +9,8 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.tools.models.weights import get_weights, load_table
+from editloupe.tools.models.weights_fetch import FetchedWeights
+from editloupe.types import UserError
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +51,24 @@ def test_where_prints_the_folder_or_ends_with_2(capsys: pytest.CaptureFixture[st
             out.truncate(file.bytes or 1)
     assert run(["weights", "where", "dinov2-base", "facebook/dinov2-base"]) == 0
     assert capsys.readouterr().out == f"{model.folder}\n" * 2
+
+
+def test_weights_that_cannot_be_fetched_do_not_stop_the_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(name: str, on_progress: object) -> FetchedWeights:
+        if name == "dinov2-base":
+            return FetchedWeights(Path("there"), ())
+        raise UserError(f"{name} cannot be reached")
+
+    monkeypatch.setattr("editloupe.cli.weights.fetch_weights", fetch)
+    assert run(["weights", "fetch", "nanodet", "dinov2-base", "realesrgan-x4plus"]) == 2
+    told = capsys.readouterr()
+    assert told.out == "dinov2-base: already on this machine, checked: there\n"
+    assert told.err.splitlines()[-2:] == [
+        "editloupe: nanodet cannot be reached",
+        "editloupe: realesrgan-x4plus cannot be reached",
+    ]
 
 
 def test_a_wrong_name_downloads_nothing_and_lists_the_names(

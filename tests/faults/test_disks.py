@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,10 +14,13 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
+from editloupe.demo import demo_manifest
 from editloupe.evals.runs import unit_rows
 from editloupe.evals.runs.store import Run
+from editloupe.pictures.decode import open_picture
 from editloupe.servers.studio.annotation.label_file import LabelFile
 from editloupe.types import UserError
+from tests.drawn_pictures import edit_pair
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.samples import judgement
 
@@ -79,6 +83,64 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_no_half_one(
             path.rmdir() if path.is_dir() else path.unlink()
 
 
+def makers(run: Path, pictures: tuple[Path, Path], disk: Path) -> Iterator[list[str]]:
+    source, edited = map(str, pictures)
+    rules = ["--judge", "rules", "--mode", "plain"]
+    yield ["judge", source, edited, "Remove it", *rules, "--out", str(disk / "new"), "--quiet"]
+    yield ["demo", "--out", str(disk / "new")]
+    yield ["run", "merge", str(run), str(run.parent / "other"), "--out", str(disk / "new")]
+    yield ["make", "billiards", str(disk / "new"), "--count", "1"]
+    yield ["make", "Knapsack", str(disk / "new"), "--count", "1"]
+    yield ["tool", "localize_differences", source, edited, "--out", str(disk / "new")]
+    yield ["trace", str(run), "e0", "--format", "html", "--out", str(disk / "new.html")]
+    yield ["label-queue", str(run), "--budget", "10", "--out", str(disk / "new.jsonl")]
+    yield ["traces", str(run), "--format", "json", "--out", str(disk / "new.json")]
+    yield ["manifest", "stats", str(demo_manifest()), "--out", str(disk / "new")]
+
+
+@pytest.mark.long
+def test_commands_that_make_something_new_leave_nothing_half_written_on_a_full_disk(
+    small_disk: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = many(tmp_path / "run", 300)
+    many(tmp_path / "other", 3)
+    before = (run / "run.sqlite").read_bytes()
+    for room in (0, 5):
+        for arguments in makers(run, edit_pair(tmp_path), small_disk):
+            with (small_disk / "filling").open("wb", buffering=0) as file:
+                file.write(bytes(65536 - 4096 * room))
+            code = command(arguments)
+            told = capfd.readouterr().err
+            assert "Traceback" not in told
+            if not room or code:  # a small file may fit
+                assert code == 2, (arguments, told)
+                assert re.search("No space left on device|disk is full|disk I/O error", told.splitlines()[-1]), told
+            whole = [path for path in small_disk.rglob("*") if path.is_file() and path.name != "filling"]
+            assert not [path for path in whole if path.name.endswith(".part")], arguments
+            for path in whole:
+                if path.suffix == ".png":
+                    open_picture(path)
+            for path in sorted(small_disk.rglob("*"), reverse=True):
+                path.rmdir() if path.is_dir() else path.unlink()
+    assert (run / "run.sqlite").read_bytes() == before
+
+
+def test_a_verdict_that_cannot_be_stored_is_still_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise UserError("the disk is full")
+
+    monkeypatch.setattr("editloupe.evals.runs.writer.save_judgement", fail)
+    source, edited = map(str, edit_pair(tmp_path))
+    out = tmp_path / "run"
+    given = ["judge", source, edited, "Make the rectangle red.", "--judge", "rules", "--mode", "plain", "--quiet"]
+    assert command([*given, "--out", str(out)]) == 2
+    told = capsys.readouterr()
+    assert "Instruction Following: " in told.out
+    assert told.err.splitlines() == ["editloupe: the disk is full"]
+
+
 @pytest.mark.long
 def test_output_that_goes_to_a_full_disk_ends_in_a_sentence(tmp_path: Path) -> None:
     run = many(tmp_path / "run")
@@ -95,6 +157,7 @@ def test_output_that_goes_to_a_full_disk_ends_in_a_sentence(tmp_path: Path) -> N
         assert "No space left on device" in done.stderr
 
 
+@pytest.mark.long
 def test_a_device_is_written_and_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = many(tmp_path / "run", 3)
     before = os.stat("/dev/full").st_rdev

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,17 @@ from editloupe import Edit, Judge
 from editloupe.evals.batch.local_executor import judge_job
 from editloupe.evals.batch.planner import Planner
 from editloupe.evals.runs.store import Run
+from editloupe.pictures import memory_budget
 from editloupe.pictures.decode import Album, Picture, declared_pixels, decode, hash_file, open_picture
 from editloupe.pictures.encode import EncodingLimits
-from editloupe.pictures.pixel_budget import PixelBudget, pixel_budget
+from editloupe.pictures.memory_budget import (
+    MemoryBudget,
+    limit_memory,
+    machine_memory,
+    memory_limit,
+    memory_shares,
+    picture_budget,
+)
 from editloupe.pictures.pixels import ImageError
 from editloupe.types import Reason, Unjudged, UserError
 from tests.conftest import StartServer
@@ -90,7 +99,7 @@ def test_edits_with_hostile_pictures_are_judged_or_unjudged_with_a_reason(count:
     assert Reason.INTERNAL not in reasons
     assert Reason.BAD_IMAGE in reasons
     assert peak < 400_000_000
-    assert pixel_budget().used == 0
+    assert picture_budget().used == 0
 
 
 def _special(folder: Path, kind: str) -> Path:
@@ -266,7 +275,7 @@ def test_the_largest_picture_allowed_takes_bounded_memory(depth: int, colour: in
 
 
 async def test_pixels_beyond_the_budget_wait_their_turn_and_none_is_lost() -> None:
-    budget = PixelBudget(10)
+    budget = MemoryBudget(10)
     most = under_way = finished = 0
 
     async def one(pixels: int) -> None:
@@ -293,7 +302,7 @@ async def test_pixels_beyond_the_budget_wait_their_turn_and_none_is_lost() -> No
 
 
 def test_threads_and_event_loops_share_one_budget() -> None:
-    budget = PixelBudget(10)
+    budget = MemoryBudget(10)
     finished: list[int] = []
 
     def in_thread(number: int) -> None:
@@ -319,13 +328,52 @@ def test_threads_and_event_loops_share_one_budget() -> None:
     assert budget.used == 0
 
 
-def test_a_wrong_budget_in_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EDITLOUPE_MEGAPIXELS", "lots")
-    pixel_budget.cache_clear()
-    with pytest.raises(UserError, match="EDITLOUPE_MEGAPIXELS is a number of megapixels"):
-        pixel_budget()
-    monkeypatch.delenv("EDITLOUPE_MEGAPIXELS")
-    pixel_budget.cache_clear()
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("lots", 'EDITLOUPE_MAX_MEMORY is a size such as 4GB, not "lots"'), ("4", "must be at least 512 MB")],
+)
+def test_a_wrong_limit_in_the_environment_is_told(text: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_budget, "_chosen", None)
+    monkeypatch.setenv("EDITLOUPE_MAX_MEMORY", text)
+    with pytest.raises(UserError, match=sentence):
+        memory_limit()
+
+
+@pytest.fixture
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget the limit that a test sets."""
+    monkeypatch.setattr(memory_budget, "_chosen", None)
+    yield
+    monkeypatch.undo()
+    picture_budget.cache_clear()
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_all_shares_together_stay_below_the_limit_and_it_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EDITLOUPE_MAX_MEMORY", raising=False)
+    assert memory_limit() == machine_memory() // 2
+    for size in (10**9, 4 * 10**9, 64 * 10**9):
+        limit_memory(size)
+        pictures, requests, caches, previews = memory_shares()
+        used = memory_budget.PROGRAM_BYTES + pictures + caches + previews
+        assert 0.99 * size < used + requests * memory_budget.COPIES_OF_REQUEST <= size
+        assert picture_budget().total == pictures
+    with pytest.raises(UserError, match="max_memory must be at least 512 MB"):
+        limit_memory(1000)
+
+
+def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
+    def write(path: str, text: str) -> None:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    write("proc/self/cgroup", "0::/job/step\n")
+    write("sys/fs/cgroup/job/step/memory.max", "max\n")
+    write("sys/fs/cgroup/job/memory.max", "2000000000\n")
+    assert list(memory_budget._group_limits(tmp_path)) == [2_000_000_000]
+    write("proc/self/cgroup", "4:cpu,cpuacct:/x\n3:memory:/docker/abc\nnonsense\n")
+    write("sys/fs/cgroup/memory/memory.limit_in_bytes", "3000000000\n")
+    assert list(memory_budget._group_limits(tmp_path)) == [3_000_000_000]
 
 
 def test_a_picture_swapped_after_hashing_is_not_filed_under_the_old_key(tmp_path: Path) -> None:

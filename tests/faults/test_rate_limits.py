@@ -244,6 +244,7 @@ async def test_a_reward_server_judges_everything_a_limited_server_admits(scripte
     assert all(score.score is not None for score in scores)
 
 
+@pytest.mark.long
 async def test_a_reward_server_answers_at_its_deadline_although_requests_pause(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -259,6 +260,7 @@ async def test_a_reward_server_answers_at_its_deadline_although_requests_pause(
     assert "not judged within 0.5 s" in str(scores[0].why)
 
 
+@pytest.mark.long
 def test_no_pause_outlasts_the_deadline_of_an_edit(scripted: StartServer, tmp_path: Path) -> None:
     began = time.monotonic()
     ending = judge_batch(batch(scripted(always(LIMITED)), tmp_path, 2, ENDLESS, deadline=0.5), quiet=True)

@@ -68,6 +68,7 @@ LIMITS = [
 ]
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("sentence", LIMITS, ids=["openai", "gemini"])
 def test_a_limit_by_the_minute_is_waited_for_as_long_as_its_sentence_says(

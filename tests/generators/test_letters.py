@@ -60,6 +60,7 @@ def test_a_puzzle_is_made_from_the_words_it_is_given_and_says_which(known: lette
     assert puzzle.facts.get("longest_proven") is (False if "Longest" in known.name else None)
 
 
+@pytest.mark.long
 def test_another_word_of_an_unproven_puzzle_is_undecided_and_of_a_proven_one_wrong() -> None:
     known, blank = find_task("Longest_Word"), np.full((1, 1, 3), 255, np.uint8)
     for proven, outcome in ((False, None), (True, False)):

@@ -169,6 +169,7 @@ def with_cell(
     return changed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["Longest_Word", "Global_Word", "Maximum_Submatrix", "Maximum_Bonus"])
 def test_one_cell_too_many_or_too_few_is_wrong_and_half_a_cell_is_undecided(name: str) -> None:
     known = find_task(name)

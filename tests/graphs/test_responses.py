@@ -57,6 +57,7 @@ def test_endless_calls_are_forbidden_at_last_on_the_same_interface(scripted: Sta
     assert not server.refused
 
 
+@pytest.mark.long
 def test_an_incomplete_reply_is_truncated_and_the_limit_is_sent(scripted: StartServer, edit: Edit) -> None:
     server = scripted(lambda _: final("Flawless Execution").but(finish="length"))
     outcome = outcome_of(server, edit, settings=JudgeSettings(max_output_tokens=555))

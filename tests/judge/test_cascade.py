@@ -155,6 +155,7 @@ def test_the_file_that_calibrate_writes_is_a_cascade_of_one_stage(scripted: Star
         assert any("at least 90 %" in note for note in judge.notes)
 
 
+@pytest.mark.long
 def test_a_calibration_of_another_judge_mode_or_wording_is_refused(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(Wavering())
     trust = tmp_path / "trust.yaml"

@@ -275,6 +275,7 @@ def test_the_embedded_judge_is_not_asked_anew_for_words_it_does_not_read(edit: E
     assert changed != key(Judge("openai:gpt-4.1"), edit)
 
 
+@pytest.mark.long
 def test_the_type_of_an_instruction_is_told_only_where_that_is_asked_for(edit: Edit, scripted: StartServer) -> None:
     server = scripted(labelled)
     typed = edit.model_copy(update={"instruction_type": "Change Material"})

@@ -60,8 +60,21 @@ def test_a_change_elsewhere_is_no_matter_by_the_prompts_and_decides_by_the_annot
         assert NOT_ELSEWHERE not in annotators
         assert ELSEWHERE in annotators
         assert "are not judged" not in annotators
-        assert "are no Over Modification" not in annotators
+        assert "clearly recognisable as what was asked for; one that is not is Over Modification" in annotators
     assert str(ANNOTATORS.relative_to(ROOT)) in PROTOCOLS
+
+
+def test_another_time_of_day_is_a_global_change_by_the_prompts_and_a_collapse_by_the_annotators_rule(
+    edit: Edit, scripted: StartServer
+) -> None:
+    server = scripted(answers)
+    for mode in ("tools", "oracle", "plain"):
+        prompts = systems(server, edit, mode=mode)[VC]
+        assert "time of day" not in prompts
+        assert "brightness have no say in this check" in prompts
+        annotators = systems(server, edit, mode=mode, rubrics=[ANNOTATORS])[VC]
+        assert "the time of day turned into another" in annotators
+        assert "brightness have no say" not in annotators
 
 
 def test_the_users_words_go_before_the_set_ups_and_leave_the_rest_of_it(edit: Edit, scripted: StartServer) -> None:

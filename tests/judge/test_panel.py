@@ -26,6 +26,7 @@ def divided(request: Request) -> Answer:
     return final(BAD if "large" in request.model else GOOD)
 
 
+@pytest.mark.long
 def test_a_panel_speaks_to_several_providers_and_the_majority_stands(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from editloupe.judge.panels import panel_outcome
-from editloupe.types import Outcome, Reason, Served, Unjudged, Usage, Verdict
+from editloupe.types import NOT_APPLICABLE, Outcome, Reason, Served, Unjudged, Usage, Verdict
 
 
 def label(name: str, score: float, **more: object) -> Verdict:
@@ -44,6 +44,15 @@ def test_of_numbers_the_middle_one_stands_and_of_two_the_lower() -> None:
     assert isinstance(four, Verdict)
     assert (three.score, four.score) == (7, 3)
     assert three.confidence == pytest.approx((0.5 + 0.8 + 1) / 3)
+
+
+def test_not_applicable_is_a_vote_beside_numbers() -> None:
+    nothing = Verdict(criterion="c", label=NOT_APPLICABLE, score=None, score_100=None)
+    most, few = panel(nothing, number(9), nothing), panel(nothing, number(9), number(7))
+    assert isinstance(most, Verdict)
+    assert isinstance(few, Verdict)
+    assert (most.label, most.score) == (NOT_APPLICABLE, None)
+    assert (few.label, few.score) == (None, 7)
 
 
 def test_a_judge_without_a_verdict_is_said_and_counts_as_one_that_does_not_agree() -> None:

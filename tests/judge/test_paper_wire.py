@@ -201,6 +201,9 @@ def _second_request(request: Request, edit: Edit) -> None:
         assert line[0] > 180
         assert line[1:].max() < 80, "a red line between the two"
     assert "not enlarged" not in request.messages[-1].text
+    *_, reminder = request.messages[-1].texts
+    assert reminder.startswith("Think first."), "Tables 8, 11 and 12"
+    assert all(tag in reminder for tag in ("</Start Thinking>", "</tool_call>", "</Start Final Answer>"))
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -215,7 +218,8 @@ def test_oracle_mode_shows_crops_without_tools_and_white_targets_with_them(
     assert [image.pixels for image in follows.images] == [(220, 160)] * 3, "λ is 6 for a side of 30, cut at the border"
     assert set(told_tools(consistent)) == {"zoom_in_image", "localize_differences"}, "the detector has no weights here"
     enum = told_tools(consistent)["zoom_in_image"]["parameters"]["properties"]["target_image"]["enum"]
-    assert enum == ["Source Image", "Edited Image", "Reference Image"]
+    assert enum == ["Source Image", "Edited Image"], "Table 16; the reference is looked at and not called by name"
+    assert "detect_object" not in consistent.system, "a tool that is not offered is not named"
     for image in consistent.images:
         assert image.pixels == (320, 240)
         assert (pixels(image)[45:65, 65:95] > 240).all()

@@ -53,7 +53,8 @@ def looking(request: Request) -> Any:
 
 
 def test_there_are_ours_and_one_a_paper_that_differs() -> None:
-    assert setup_names() == ("default", "dlebench-paper", "edival-paper")
+    papers = ("dlebench-paper", "edit-compass-published", "edival-paper", "vibe-published", "wiseedit-published")
+    assert setup_names() == ("default", *papers)
     assert find_setup(None) == find_setup("default")
     assert find_setup("default").judge_settings() == JudgeSettings()
     assert find_setup("default").tool_settings() == ToolSettings.from_environment()
@@ -222,6 +223,31 @@ def test_a_set_up_changes_single_notes_or_all_of_them(tmp_path: Path) -> None:
         assert changed.rubric("instruction_following") == find_protocol("dlebench").rubric("instruction_following")
 
 
+def test_a_set_up_words_the_sentences_around_a_rubric_where_a_file_does_not(tmp_path: Path) -> None:
+    setup, words = tmp_path / "mine.yaml", tmp_path / "words.yaml"
+    setup.write_text("protocol: dlebench\nwording: {reminder: Mind the form., judge: 'Label {title}.'}\n")
+    words.write_text("extends: dlebench/visual_consistency\nwording: {judge: 'Answer on {title}.'}\n")
+    with Judge("rules", setup=setup, rubrics=[words]) as judge:
+        wordings = {name: judge.rubric(name).wording for name in judge.criteria}
+    assert {name: (own.reminder, own.judge) for name, own in wordings.items()} == {
+        "instruction_following": ("Mind the form.", "Label {title}."),
+        "visual_consistency": ("Mind the form.", "Answer on {title}."),
+    }
+    setup.write_text("protocol: dlebench\nwording: {remind: Mind the form.}\n")
+    with pytest.raises(UserError, match=r'wording: .*there is no sentence "remind"'):
+        find_setup(setup)
+
+
+def test_a_tool_that_is_not_offered_is_named_nowhere(edit: Edit, scripted: StartServer) -> None:
+    server = scripted(lambda request: final("Single Anomaly" if "Scene Collapse" in request.system else "Wrong Action"))
+    for offered in (("zoom_in_image",), ("localize_differences",)):
+        with Judge("openai:gpt-4.1", base_url=server.openai_url, tools=ToolSettings(offered=offered)) as judge:
+            assert judge.judge(edit).judged
+        for request in server.requests[-2:]:
+            named = {name for name in ("zoom_in_image", "localize_differences") if name in request.system}
+            assert named == set(offered)
+
+
 @pytest.mark.parametrize("name", setup_names())
 def test_a_bundled_set_up_changes_single_notes_only(name: str) -> None:
     given = [notes for modes in find_setup(name).mode_notes.values() for notes in modes.values()]
@@ -239,6 +265,13 @@ def test_no_tools_at_all_is_plain_mode_where_there_is_one() -> None:
         assert judge.mode == "plain"
     with pytest.raises(UserError, match="tools mode of DLEBench uses tools, and none is offered"):
         Judge("rules", mode="tools", tools=none)
+
+
+def test_tools_take_at_least_one_of_the_pictures(edit: Edit) -> None:
+    with pytest.raises(UserError, match="names none of the pictures that the judge sees; these are: Source Image, Ed"):
+        Judge("rules", tools=ToolSettings(pictures=("Source",)))
+    Judge("rules", tools=ToolSettings(pictures=("Source",)), mode="plain").close()
+    Judge("rules", tools=ToolSettings(pictures=("Edited Image",))).close()
 
 
 def test_a_set_up_of_a_program_needs_no_file(edit: Edit) -> None:

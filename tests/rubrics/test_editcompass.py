@@ -88,7 +88,9 @@ def test_unedited_regions_are_asked_in_two_stages_and_nothing_else_is() -> None:
         ("Move", {IF: 5, URC: 3, IC: 4, VQ: 4}, 4.145980),  # 5^.4 · 3.5^.4 · 4^.2
         ("Chemical", {IF: 5, WA: 2, URC: 4, VQ: 4}, 3.741657),  # 3.5^.5 · 4^.3 · 4^.2
         ("Knapsack", {IF: 2, WA: 3, URC: 5, VQ: 4}, 3.154786),  # 2.5^.6 · 5^.2 · 4^.2
+        ("Knapsack", {IF: 5, WA: 4, URC: 3, VQ: 4}, 4.052880),  # 4.5^.6 · 3^.2 · 4^.2
         ("Style_Transfer", {IF: 5, VQ: 3}, 4.289586),  # 5^.7 · 3^.3
+        ("Style_Transfer", {IF: 4, VQ: 3}, 3.669259),  # 4^.7 · 3^.3
         ("Virtual_Try_On", {IF: 1, URC: 5, VQ: 5}, 1.0),
         ("Chemical", {IF: 1, WA: 1, URC: 5, VQ: 5}, 1.0),
         ("Chemical", {IF: 1, WA: 2, URC: 5, VQ: 5}, 2.738613),  # IA = 1.5 is above 1, so the weights apply
@@ -102,6 +104,32 @@ def test_an_items_overall_score_by_hand(kind: str, metrics: dict[str, float], by
     found = score_item(edit(kind, **flags), scores)
     assert found is not None
     assert to_five(found) == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_the_failure_check_of_the_script_is_on_single_metrics() -> None:
+    metrics = {IF: 4, WA: 1, URC: 5, VQ: 5}
+    assert score_overall(metrics, "Chemical") == pytest.approx(3.535534)
+    assert score_overall(metrics, "Chemical", "metrics") == 1
+    assert score_overall({IF: 4, URC: 1, VQ: 5}, "Style_Transfer", "metrics") == pytest.approx(4**0.7 * 5**0.3)
+
+
+@pytest.mark.parametrize(
+    ("task", "dimensions", "printed", "least"),
+    [
+        ("Knapsack", (1.57, 4.33, 4.44), 1.33, 1.53),  # DeepGen 1.0, Visual Reasoning: Tables 3 and 9
+        ("Chemical", (2.60, 3.55, 3.33), 1.86, 2.26),  # EMU3.5, World Knowledge: Tables 3 and 10
+    ],
+)
+def test_the_printed_averages_are_below_what_a_check_on_dimensions_can_give(
+    task: str, dimensions: tuple[float, float, float], printed: float, least: float
+) -> None:
+    """At the printed mean of VC and VQ the average is least if IA is 1 or 5 on every item."""
+    ia, vc, vq = dimensions
+    share = (ia - 1) / 4
+    full = score_overall({IF: 5, WA: 5, URC: vc, VQ: vq}, task)
+    assert full is not None
+    assert 1 - share + share * full == pytest.approx(least, abs=0.006)
+    assert printed < least
 
 
 def test_unedited_regions_belong_to_visual_consistency() -> None:

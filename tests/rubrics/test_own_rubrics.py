@@ -39,6 +39,7 @@ def test_the_page_has_three_rubrics_and_one_rewording() -> None:
     assert read[3]["extends"] == "dlebench/visual_consistency"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("mode", ["plain", "tools"])
 def test_an_example_of_the_page_works_as_it_is_printed(
@@ -54,6 +55,20 @@ def test_an_example_of_the_page_works_as_it_is_printed(
     (request,) = server.requests
     assert rubric.question.strip() in request.system
     assert len(request.images) == (3 if number == 2 else 2)
+
+
+def test_the_quality_question_of_edivals_appendix_n_sees_the_edited_picture_alone(
+    tmp_path: Path, scripted: StartServer
+) -> None:
+    server = scripted(say('{"reason": "over-exposed", "score": 40}'))
+    rubric = Path(__file__).parents[2] / "examples" / "vlm_visual_quality.yaml"
+    judge = Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=[rubric], mode="plain")
+    (verdict,) = judge.judge(edit_for(tmp_path)).verdicts
+    assert isinstance(verdict, Verdict)
+    assert (verdict.score, verdict.score_100) == (40, 40)
+    (request,) = server.requests
+    assert len(request.images) == 1
+    assert "Editing instruction:" not in request.text
 
 
 def test_bands_labels_and_gates_come_through_in_full(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import yaml
 from editloupe.judge.settings import build_protocol, find_setup, setup_names
 from editloupe.rubrics.edival.settings import load_sources
 from editloupe.rubrics.edival.tasks import prompts
-from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
+from editloupe.rubrics.model import OUR_PARTS, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import get_protocol
 
@@ -26,6 +27,10 @@ FOLDERS = {
 """Protocols whose judge is an LMM with the paper's prompts; EdiVal-Agent's, mostly a detector, has a list of another form."""
 
 
+PLACEHOLDER = re.compile(r"\\\{[a-z_]+\\\}")
+"""A field of a task in an escaped text, which is filled in where a question is asked."""
+
+
 class Condition(NamedTuple):
     """One line of a paper: where it stands, the part of the rubric that covers it, a word there, and the line in our words."""
 
@@ -33,12 +38,26 @@ class Condition(NamedTuple):
     part: str
     word: str
     says: str
-    words_by_setup: Mapping[str, str] = {}
-    """The word to look for under a preset that replaces the note."""
+    words_by_setup: Mapping[str, str | None] = {}
+    """The word to look for under a preset that replaces the note; None if the preset drops the condition on purpose."""
 
-    def find_word(self, setup: str) -> str:
-        """Return the word that covers the condition under a preset, on one line and in small letters."""
-        return " ".join(self.words_by_setup.get(setup, self.word).split()).casefold()
+    def find_word(self, setup: str) -> str | None:
+        """Return the word that covers the condition under a preset, on one line and in small letters; None if dropped."""
+        word = self.words_by_setup.get(setup, self.word)
+        return None if word is None else " ".join(word.split()).casefold()
+
+    def check(self, setup: str, text: str) -> None:
+        """Fail unless a text has the word of a preset, or lacks the usual one if the preset drops the condition."""
+        word = self.find_word(setup)
+        if word is None:
+            usual = " ".join(self.word.split()).casefold()
+            assert not _pattern(usual).search(text.casefold()), f"{self} is not dropped"
+        else:
+            assert _pattern(word).search(text.casefold()), self
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    return re.compile(PLACEHOLDER.sub(".+?", re.escape(word)))
 
 
 def conditions(folder: str) -> dict[str, list[Condition]]:
@@ -49,11 +68,9 @@ def conditions(folder: str) -> dict[str, list[Condition]]:
     }
 
 
-def setups_of(name: str) -> Iterator[str]:
-    """Yield the presets under which a protocol may be asked."""
-    for setup in setup_names():
-        if find_setup(setup).protocol in (None, name):
-            yield setup
+def setups_of(name: str) -> list[str]:
+    """Return the presets under which a protocol may be asked."""
+    return [setup for setup in setup_names() if find_setup(setup).protocol in (None, name)]
 
 
 def asked_protocol(name: str, setup: str) -> Protocol:
@@ -107,7 +124,7 @@ def test_a_condition_of_the_paper_stands_in_a_named_part_of_the_rubric(
 ) -> None:
     (rubric,) = [rubric for rubric in own_rubrics(name, setup) if rubric.name == rubric_name]
     assert condition.part.partition("/")[0] not in rubric.ours
-    assert condition.find_word(setup) in part_of(rubric, condition.part).casefold()
+    condition.check(setup, part_of(rubric.without_ours(), condition.part))
 
 
 def test_other_words_of_a_condition_are_those_of_a_preset_of_its_protocol() -> None:
@@ -115,6 +132,15 @@ def test_other_words_of_a_condition_are_those_of_a_preset_of_its_protocol() -> N
         for lines in conditions(folder).values():
             for one in lines:
                 assert set(one.words_by_setup) <= set(setups_of(name)) - {"default"}
+
+
+def test_a_condition_that_a_preset_drops_on_purpose_is_absent_there_and_present_elsewhere() -> None:
+    condition = Condition("Table 1", "notes", "never {verb}", "no guesses", {"mine": None})
+    condition.check("mine", "Look twice.")
+    condition.check("default", "Look twice, never guess.")
+    for setup, text in (("mine", "Look twice, never {verb}."), ("default", "Look twice.")):
+        with pytest.raises(AssertionError):
+            condition.check(setup, text)
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -146,15 +172,36 @@ OF_EDIVAL = [
 @pytest.mark.long
 @pytest.mark.parametrize(("setup", "name", "condition"), OF_EDIVAL)
 def test_a_condition_of_edival_stands_in_a_named_part(setup: str, name: str, condition: Condition) -> None:
-    assert condition.find_word(setup) in edival_texts(setup)[name][condition.part].casefold()
+    condition.check(setup, edival_texts(setup)[name][condition.part])
 
 
 def test_every_question_and_prompt_of_edival_has_its_list() -> None:
     assert set(conditions("edival")) == set(edival_texts())
 
 
-def test_what_is_ours_can_be_left_out() -> None:
-    for rubric in get_protocol("dlebench").rubrics:
-        assert rubric.ours == ("type_notes",)
-        assert rubric.type_notes
-        assert not rubric.without_ours().type_notes
+OURS = {
+    "dlebench": {"instruction_following": 3, "visual_consistency": 4},
+    "wiseedit": {
+        "instruction_following/multi": 1,
+        "knowledge_fidelity/single": 1,
+        "knowledge_fidelity/multi": 1,
+        "creative_fusion/single": 1,
+        "creative_fusion/multi": 1,
+    },
+    "vibe": {"contextual_preservation/marks": 1},
+    "edit-compass": {"unedited_region_consistency/complex_paint": 1},
+}
+"""How many things of each rubric are ours. More may be marked, but none of these forgotten."""
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_what_is_ours_is_in_the_rubric_and_can_be_left_out(name: str) -> None:
+    for rubric in own_rubrics(name):
+        assert len(rubric.ours) >= OURS.get(name, {}).get(rubric.name, 0), rubric.name
+        left, parts = rubric.without_ours(), [part for part in rubric.ours if part in OUR_PARTS]
+        assert not any(getattr(left, part) for part in parts)
+        for words in set(rubric.ours) - set(parts):
+            assert rubric.texts_with(words), f'{rubric.name}: "{words}" is in no text'
+            assert not left.texts_with(words)
+        assert "" not in (*left.steps, *left.notes), "a text of which nothing is left is removed"
+        assert left.without_ours() == left

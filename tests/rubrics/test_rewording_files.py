@@ -28,6 +28,7 @@ from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, Rubric
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.rubrics.registry import get_protocol as find_protocol
+from editloupe.rubrics.rubric_files import load_rubric
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -83,6 +84,21 @@ def test_a_set_up_words_what_a_file_leaves_as_it_is(tmp_path: Path) -> None:
     ) as judge:
         assert judge.rubric("instruction_following").modes["tools"].notes == ("Look twice.",)
         assert "strictly pixel by pixel" in " ".join(judge.rubric("visual_consistency").modes["tools"].notes)
+
+
+def test_a_reworded_text_belongs_to_the_user_and_stays_without_our_notes(tmp_path: Path) -> None:
+    content = yaml.safe_load(build_rewording_file("wiseedit"))
+    (words,) = [one for one in content["rewordings"] if one["extends"] == "wiseedit/knowledge_fidelity/single"]
+    words["notes"] = ["Style plays no part, nor does damage elsewhere in the picture."]
+    rubrics = {r.name: r.without_ours() for r in reword_protocol("wiseedit", [written(tmp_path, content)]).rubrics}
+    assert list(rubrics["knowledge_fidelity/single"].notes) == words["notes"]
+    assert rubrics["knowledge_fidelity/multi"].notes == ("Style and beauty play no part.",)
+
+
+def test_words_of_ours_that_are_in_no_text_are_refused_with_their_file(tmp_path: Path) -> None:
+    content = find_protocol("wiseedit").rubrics[0].model_dump(mode="json")
+    with pytest.raises(UserError, match=r'words.yaml: ours: "type_note" is neither in a text of the rubric nor one of'):
+        load_rubric(written(tmp_path, {**content, "ours": ["type_note"]}))
 
 
 def test_a_file_that_is_left_as_it_is_leaves_a_tool_its_other_form(tmp_path: Path, scripted: StartServer) -> None:

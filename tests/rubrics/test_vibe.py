@@ -64,7 +64,10 @@ def test_metrics_are_means_of_their_checks() -> None:
     assert total("instruction_adherence", localization="1", operation="1", action="0") == pytest.approx(2 / 3)
     assert total("contextual_preservation", "marks", preserved="1") == 1
     assert total("visual_coherence", style="1", seams="0", artifacts="0") == pytest.approx(1 / 3)
-    assert total("orientation_alignment", yaw="1", pitch="1", roll="0") == pytest.approx(2 / 3)
+    axes = {"yaw": "1", "pitch": "1", "roll": "0"}
+    for flag in ("yes", "no"):  # which axes needed modification is reported and not scored (Table 26, step 5)
+        flags = {f"{axis}_needs_modification": flag for axis in axes}
+        assert total("orientation_alignment", **axes, **flags) == pytest.approx(2 / 3)
     assert total("reorientation_preservation", identity="1", integrity="0") == 0.5
     assert total("body_identity_context", body="1", identity="1", context="0") == pytest.approx(2 / 3)
 

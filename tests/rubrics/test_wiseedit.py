@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from editloupe.agent.replies.answers import parse_reply
 from editloupe.rubrics.model import NumberAnswer
 from editloupe.rubrics.wiseedit import WISEEDIT
-from editloupe.rubrics.wiseedit.scoring import METRICS, MISSING, average_metrics, find_task, settle_missing
+from editloupe.rubrics.wiseedit.scoring import METRICS, MISSING, find_task, settle_missing
 from editloupe.types import Edit
 
 PUBLISHED = """
@@ -77,10 +77,10 @@ def test_the_bands_are_the_papers() -> None:
 
 def test_a_cases_average_is_the_mean_of_its_tasks_metrics() -> None:
     scores = {"instruction_following": 100.0, "detail_preserving": 50.0, "visual_quality": 75.0}
-    assert average_metrics(
+    assert WISEEDIT.score_of(
         edit("Awareness"), {**scores, "knowledge_fidelity": 0.0, "creative_fusion": 9.0}
     ) == pytest.approx(56.25)
-    assert average_metrics(edit("Imagination"), {**scores, "knowledge_fidelity": 0.0}) is None
+    assert WISEEDIT.score_of(edit("Imagination"), {**scores, "knowledge_fidelity": 0.0}) is None
 
 
 @pytest.mark.parametrize("line", PUBLISHED.strip().splitlines())
@@ -88,7 +88,7 @@ def test_published_task_averages_come_out(line: str) -> None:
     name, *_ = line.split()
     for task, part in zip(("Awareness", "Imagination"), line.removeprefix(name).split("|"), strict=True):
         *metrics, published = (float(number) for number in re.findall(r"[\d.]+", part))
-        mean = average_metrics(edit(task), dict(zip(METRICS[task], metrics, strict=True)))
+        mean = WISEEDIT.score_of(edit(task), dict(zip(METRICS[task], metrics, strict=True)))
         assert mean == pytest.approx(published, abs=0.08), (name, task)
 
 
@@ -96,11 +96,11 @@ def test_published_task_averages_come_out(line: str) -> None:
 @given(st.lists(st.floats(0, 100), min_size=5, max_size=5), st.sampled_from(list(METRICS)), st.floats(0, 100))
 def test_an_average_is_bounded_and_grows_with_every_metric(values: list[float], task: str, more: float) -> None:
     scores = dict(zip(METRICS["WiseEdit-Complex"], values, strict=True))
-    mean = average_metrics(edit(task), scores)
+    mean = WISEEDIT.score_of(edit(task), scores)
     assert mean is not None
     assert 0 <= mean <= 100
     for name in METRICS[task]:
-        raised = average_metrics(edit(task), {**scores, name: max(more, scores[name])})
+        raised = WISEEDIT.score_of(edit(task), {**scores, name: max(more, scores[name])})
         assert raised is not None
         assert raised >= mean - 1e-9
 

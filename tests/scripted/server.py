@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import ssl
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -38,7 +39,7 @@ class Refusal:
 
 
 class ScriptedServer:
-    """Serves both wires on 127.0.0.1 until closed; also a context manager.
+    """Serves both wires on 127.0.0.1, or another address, until closed; also a context manager.
 
     The script is a list of replies, used up in the order in which requests arrive; or one reply, given every time; or
     a function of the request, plain or `async`. A plain function runs on the server's only thread: calls never overlap,
@@ -56,6 +57,8 @@ class ScriptedServer:
         keys: Iterable[str] | None = None,
         models: Iterable[str] | None = None,
         headers: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.requests: list[Request] = []
         """All requests to a model, by arrival; empty with `log=False`, which keeps large bodies out of memory."""
@@ -63,6 +66,8 @@ class ScriptedServer:
         self.errors: list[ScriptError] = []
         self.served = 0
         """How many requests came, logged or not."""
+        self.connections = 0
+        """How many connections were accepted; with TLS, after the handshake."""
         self.in_flight = 0
         self.peak = 0
         """The most requests that were being served at one time."""
@@ -82,12 +87,13 @@ class ScriptedServer:
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
+        self._host, self._tls = host, tls
         self.port = 0
 
     @property
     def url(self) -> str:
         """The root, which is Gemini's `base_url`."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://{self._host}:{self.port}"
 
     @property
     def gemini_url(self) -> str:
@@ -120,10 +126,15 @@ class ScriptedServer:
         """Listen on a free port and serve from a thread of its own."""
         self._thread = threading.Thread(target=self._loop.run_forever, name="scripted-server", daemon=True)
         self._thread.start()
-        opening = asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_READ_AHEAD, backlog=512)
+        opening = asyncio.start_server(self._accept, self._host, 0, limit=_READ_AHEAD, backlog=512, ssl=self._tls)
         self._listening = asyncio.run_coroutine_threadsafe(opening, self._loop).result(timeout=10)
         self.port = self._listening.sockets[0].getsockname()[1]
         return self
+
+    def cut_connections(self) -> None:
+        """End every open connection; called by a script."""
+        for task in self._tasks:
+            task.cancel()
 
     def close(self) -> None:
         """Stop at once, cutting open connections; raise the first error of the script, if any."""
@@ -166,6 +177,7 @@ class ScriptedServer:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self.connections += 1
         try:
             while await self._exchange(reader, writer):
                 pass

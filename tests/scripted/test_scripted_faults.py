@@ -114,6 +114,7 @@ def test_a_timeout_is_classified_by_openai_and_raw_from_gemini(scripted: StartSe
     assert type(_raised(scripted(hang(30)), "gemini", timeout=0.2)) is httpx.ReadTimeout
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("content_type", ["text/html", "application/json"])
 def test_a_body_that_is_not_json_is_a_value_error(scripted: StartServer, provider: str, content_type: str) -> None:

@@ -266,6 +266,16 @@ def test_the_tool_runs_on_the_real_model(tiny_detector: Path, photo: Pixels, mak
     assert len(result.pictures) == 1
 
 
+def test_a_device_that_is_not_there_is_named_and_the_weights_are_not_blamed(tiny_detector: Path, photo: Pixels) -> None:
+    model = GroundingDino(replace(settings(tiny_detector), device="cuda:99"))
+    for _ in range(2):
+        with pytest.raises(ToolError) as raised:
+            model.detect(photo, "cup")
+        assert "the device cuda:99 cannot be used: torch " in str(raised.value)
+        assert "weights" not in str(raised.value)
+    assert model.loads == 0
+
+
 def test_damaged_weights_are_a_sentence_and_not_tried_again(
     tiny_detector: Path, tmp_path: Path, photo: Pixels, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,17 @@ from editloupe.tools.result_cache import ToolResultCache, key
 
 def picture(value: int, kilobytes: int = 100) -> CachedResult:
     return CachedResult({"value": value}, (np.full((10, kilobytes * 100 // 3, 3), value, np.uint8),))
+
+
+def test_a_cache_on_a_full_disk_does_not_fail_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cache = ToolResultCache(0, tmp_path)
+    monkeypatch.setattr("os.replace", full)
+    value = CachedResult({"n": 1}, ())
+    assert cache.get(key("zoom", 1), lambda: value) is value
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_the_same_key_is_computed_once() -> None:

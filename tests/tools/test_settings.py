@@ -64,9 +64,10 @@ def test_lists_and_numbers_of_yaml_are_read_too() -> None:
     ("text", "sentence"),
     [
         ("max_regions", "is not KEY=VALUE"),
-        ("magic=1", '"magic" is not a tool setting; the settings are: offered, enhancer'),
+        ("magic=1", '"magic" is not a tool setting; the settings are: offered, pictures'),
         ("extra_tools=x", "is not a tool setting"),
         ("max_regions=many", "tool setting max_regions cannot be 'many'"),
+        ("max_memory=much", "max_memory cannot be 'much': write a size such as 4GB"),
         ("max_regions=0", "max_regions must be at least 1"),
         ("network_share=1.5", "network_share must be between 0 and 1"),
         ("network_share=nan", "network_share must be between 0 and 1"),
@@ -74,6 +75,8 @@ def test_lists_and_numbers_of_yaml_are_read_too() -> None:
         ("pixel_threshold=255", "pixel_threshold must be from 0 to 254 grey levels"),
         ("enhancer=spandrel", 'the enhancer "spandrel" was removed: use realesrgan'),
         ("enhancer_precision=bfloat16", "enhancer_precision cannot be 'bfloat16'"),
+        ("device=gpu", '"gpu" is not a device; use auto, cpu, cuda, cuda:N, mps, xpu or vulkan:N'),
+        ("device=cuda:x", '"cuda:x" is not a device'),
         ("comparison=loose", '"loose" is not a value of comparison; use one of registered, pixels'),
     ],
 )

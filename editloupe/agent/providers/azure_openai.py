@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.providers import openai
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening
@@ -35,6 +35,15 @@ def hide_address(plain: type[AzureChatOpenAI]) -> type[AzureChatOpenAI]:
             """Name what LangChain keeps out of traces."""
             hidden = {"openai_api_base": ADDRESS, "azure_endpoint": ADDRESS}
             return {**super().lc_secrets, **hidden}
+
+        def _create_chat_result(self, response: Any, generation_info: dict[str, Any] | None = None) -> Any:
+            """Return a filtered reply too, whose finish reason says so. AzureChatOpenAI raises, and it would be asked again."""
+            try:
+                return super()._create_chat_result(response, generation_info)
+            except ValueError as error:
+                if "content filter" not in str(error):
+                    raise
+                return super(plain, self)._create_chat_result(response, generation_info)  # type: ignore[misc]
 
     return ShownAzureChatOpenAI
 

@@ -10,6 +10,8 @@ An answer is given once, outside any thought, quotation or code example, at the 
 - A sentence that merely mentions an example makes the following answer an example only if another answer comes later.
 - A JSON object alone in a code fence counts, because models write them so; a label alone in a fence if the fence ends the reply.
 - An object within a sentence, without punctuation before it, is mentioned rather than given.
+- What is clearly given is read: a whole number as a text ("8") or with a point (8.), a comma before the closing brace. A number
+  between two of the scale, outside it, or in prose is not an answer.
 - An answer form that was copied without being filled in is not an answer.
 - A reply that was cut off is never read.
 
@@ -43,13 +45,15 @@ from editloupe.rubrics.model import (
     TextAnswer,
     YesNoAnswer,
 )
-from editloupe.types import ToolCall
+from editloupe.types import NOT_APPLICABLE, ToolCall
 
 LONGEST_REPLY = 1_000_000
 """Characters; a longer reply is not parsed."""
 _MARKS = " \t\r\n*_`#>\"'“”‘’"
 _NOT_FILLED_IN = re.compile(r"\s*+(?:<[^<>]*+>|…|\.\.\.)\s*+")
 _LONGEST_LABEL = 400
+_WHOLE_NUMBER = re.compile(r"\s*+-?[0-9]{1,9}+\s*+")
+"""A number that was written as a text, which some models do although the form has a number."""
 
 
 @dataclass(frozen=True)
@@ -230,9 +234,9 @@ def _parse_fields(
     if isinstance(answer, ChecksAnswer):
         choices = _checks(item, answer)
         total = answer.total(choices)
-        return ParsedAnswer(
-            text, score=total, score_100=None if total is None else total * 100, values=choices, reason=reason
-        )
+        if total is None:
+            return ParsedAnswer(text, label=NOT_APPLICABLE, values=choices, reason=reason)
+        return ParsedAnswer(text, score=total, score_100=total * 100, values=choices, reason=reason)
     if isinstance(answer, YesNoAnswer):
         word = normalize_label(_string(item, answer.key)).casefold()
         if word not in ("yes", "no"):
@@ -306,12 +310,13 @@ def _check_end(parts: Sequence[ReplyPart], index: int, what: str) -> None:
 
 def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
     value = _require(item, answer.key)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool) and answer.low <= value <= answer.high
-    if not number or value != int(value):
+    number = int(value) if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value) else value
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if not is_number or not answer.low <= number <= answer.high or number != int(number):
         raise Malformed(
             f'"{answer.key}" must be a whole number from {answer.low} to {answer.high}, not {shorten(json.dumps(value))}.'
         )
-    return float(value)
+    return float(number)
 
 
 def _checks(item: Mapping[str, Any], answer: ChecksAnswer) -> dict[str, str]:

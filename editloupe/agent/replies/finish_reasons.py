@@ -20,6 +20,8 @@ CUT_OFF = ("length", "max_tokens", "max_output_tokens", "model_length", "model_c
 """Finish reasons that mean the reply reached the length limit."""
 BROKEN_OFF = ("incomplete", "failed", "cancelled", "abort", "aborted", "error", "other", "insufficient_system_resource")
 """Finish reasons that mean the reply ended early for another reason."""
+FAILED = ("failed", "error", "insufficient_system_resource")
+"""Those of `BROKEN_OFF` that mean the server or the model behind it failed."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class IncompleteReply:
     """The message for the model."""
     detail: str
     """The message for the user."""
-    truncated: bool = True
-    """True if the length limit was reached."""
+    reason: Reason = Reason.TRUNCATED
+    """The reason of an edit that gets no other reply."""
 
 
 def read_reply_facts(message: AIMessage, provider: Provider) -> ReplyFacts:
@@ -80,6 +82,6 @@ def find_incomplete(finish: str) -> IncompleteReply | None:
         return IncompleteReply(
             f"Your reply broke off (finish reason: {finish}), so nothing in it counts.",
             f"the judge's reply broke off (finish reason: {finish})",
-            truncated=False,
+            Reason.MODEL_ERROR if finish.lower() in FAILED else Reason.UNREADABLE,
         )
     return None

@@ -89,6 +89,39 @@ def _no_constants(name: str) -> Any:
 
 DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_pairs, parse_constant=_no_constants)
 """Strict JSON decoder: no duplicate keys, no NaN, no Infinity. Newlines and tabs in strings are accepted."""
+_SLIP = re.compile(
+    r'(?P<string>"(?:[^"\\]|\\.)*+"?+)|(?P<brace>[{}])|(?<=[0-9])(?P<point>\.)(?=\s*+[,}\]])|(?P<comma>,)(?=\s*+[}\]])',
+    re.DOTALL,
+)
+"""Slips that leave the meaning clear: a point without decimals after a number, a comma before a closing bracket. Strings and
+braces are matched to find the slips outside strings and the end of the object."""
+
+
+def decode_object(text: str, start: int) -> tuple[Any, int]:
+    """Return the JSON object that begins at a position, and the position after it; `8.` is read as 8, and `8,}` as `8}`.
+
+    Raises:
+        ValueError: It is not an object even without these slips.
+
+    >>> decode_object('{"score": 8.,}', 0)
+    ({'score': 8}, 14)
+    """
+    try:
+        return DECODER.raw_decode(text, start)
+    except ValueError as error:
+        parts, done, depth = [], start, 0
+        for match in _SLIP.finditer(text, start):
+            if match["point"] or match["comma"]:
+                parts.append(text[done : match.start()])
+                done = match.end()
+            elif match["brace"]:
+                depth += 1 if match["brace"] == "{" else -1
+            if not depth:
+                if not parts:
+                    raise error
+                value, _ = DECODER.raw_decode("".join((*parts, text[done : match.end()])))
+                return value, match.end()
+        raise error
 
 
 def has_content(text: str) -> bool:
@@ -291,7 +324,7 @@ class _Scanner:
         if start < self.spoilt:
             return start + 1
         try:
-            value, end = DECODER.raw_decode(self.text, start)
+            value, end = decode_object(self.text, start)
         except (ValueError, RecursionError) as error:
             self._spoil(start, str(error))
             return start + 1

@@ -72,7 +72,9 @@ NAMES: tuple[str, ...] = tuple(BASIC)
 
 def to_lab(pixels: Pixels) -> Lab:
     """Return RGB pixels in CIELAB."""
-    return cast(Lab, cv2.cvtColor(pixels.astype(np.float32) / np.float32(255), cv2.COLOR_RGB2LAB))
+    rgb = pixels.astype(np.float32)
+    rgb /= np.float32(255)
+    return cast(Lab, cv2.cvtColor(rgb, cv2.COLOR_RGB2LAB))
 
 
 def colour_of(words: str) -> str | None:

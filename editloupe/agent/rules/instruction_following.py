@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +18,9 @@ from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 
 Numbers = dict[str, float]
 
+_MEASURING = threading.BoundedSemaphore(os.cpu_count() or 1)
+"""Limits how many cases are measured at once: each takes some ten times its pictures, and more threads are not faster."""
+
 
 def knows_target(case: Case) -> bool:
     """Return True if the case has crops around an annotated target and a reference."""
@@ -26,9 +31,10 @@ def measure_crops(case: Case, album: Album, request: ChangeRequest, reading: Tex
     """Measure the target in its crops."""
     source, edited, reference = (album[case.pictures[name]].pixels for name in (SOURCE, EDITED, REFERENCE))
     boxes = [_rect(box) for box in case.target_boxes[SOURCE]]
-    if request.kind == "count":
-        return compare_counts(counting.measure(source, edited, reference, boxes), request)
-    return crops.measure(source, edited, reference, boxes[0]) | reading.numbers()
+    with _MEASURING:
+        if request.kind == "count":
+            return compare_counts(counting.measure(source, edited, reference, boxes), request)
+        return crops.measure(source, edited, reference, boxes[0]) | reading.numbers()
 
 
 def compare_counts(counts: Mapping[str, float], request: ChangeRequest) -> Numbers:
@@ -114,8 +120,11 @@ def measure_regions(
     places: Sequence[Mapping[str, Any]] = () if differences["whole_scene"] else differences["regions"][:MOST]
     if not places:
         return ()
-    look = regions.build_scene(*(album[case.pictures[name]].pixels for name in (SOURCE, EDITED)))
-    measured = [regions.measure(look, region["box"], float(region["significance"]), request) for region in places]
+    pictures = [album[case.pictures[name]].pixels for name in (SOURCE, EDITED)]
+    with _MEASURING:
+        look = regions.build_scene(*pictures)
+        measured = [regions.measure(look, region["box"], float(region["significance"]), request) for region in places]
+        del look
     return tuple(
         regions.MeasuredRegion(r.box, dict(r.numbers) | {"fits": score_fit(request, r.numbers)}) for r in measured
     )

@@ -30,10 +30,14 @@ from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.tools.compare.difference import compare
+from editloupe.tools.contract import ResultCache
+from editloupe.tools.result_cache import ToolResultCache, key
 from editloupe.types import Reason, Usage
 
 LOCALIZE, ZOOM, READ, DETECT = "localize_differences", "zoom_in_image", "read_text", "detect_object"
 CRITERIA = ("instruction_following", "visual_consistency")
+KEPT_BYTES = 2**18
+"""Size limit of what was measured, by the estimate of the cache: some hundred edits, far more than are judged at once."""
 
 
 RulesReply = tuple[AIMessage, ReplyFacts]
@@ -50,6 +54,10 @@ class RulesJudge:
     profile = RULES_PROFILE
     notes: tuple[str, ...] = ()
 
+    def __init__(self) -> None:
+        self._memory = ToolResultCache(KEPT_BYTES)
+        """What was measured and read for the edits under way; each of their replies asks for the same."""
+
     async def reply(self, request: ChatRequest) -> Reply:
         """Decide from measured evidence, in a worker thread."""
         return await asyncio.to_thread(self.decide, request)
@@ -60,7 +68,7 @@ class RulesJudge:
             raise TypeError("the embedded judge decides cases, and this request has none")
         started = time.perf_counter()
         offered = [str(tool["function"]["name"]) for tool in request.tools] if request.may_call else []
-        message, facts = _Turn(request.case, request.album, request.messages, offered).reply()
+        message, facts = _Turn(request.case, request.album, request.messages, offered, self._memory).reply()
         return Reply(message, Usage(), time.perf_counter() - started, facts=facts)
 
     async def aclose(self) -> None:
@@ -73,8 +81,10 @@ class RulesJudge:
 class _Turn:
     """One reply of the judge."""
 
-    def __init__(self, case: Case, album: Album, messages: Sequence[AnyMessage], offered: Sequence[str]) -> None:
-        self.case, self.album, self.messages, self.offered = case, album, messages, offered
+    def __init__(
+        self, case: Case, album: Album, messages: Sequence[AnyMessage], offered: Sequence[str], memory: ResultCache
+    ) -> None:
+        self.case, self.album, self.messages, self.offered, self.memory = case, album, messages, offered, memory
         self.seen = _observations(messages)
         self.asked = {call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
 
@@ -95,7 +105,9 @@ class _Turn:
         return self._consistency(request)
 
     def _follow_crops(self, request: ChangeRequest) -> RulesReply:
-        text = reading.read_edited(self.case, self.album, request) if request.kind == "text" else reading.TextReading()
+        text = reading.TextReading()
+        if request.kind == "text":
+            text = reading.read_edited(self.case, self.album, request, memory=self.memory)
         numbers = instruction_following.measure_crops(self.case, self.album, request, text)
         start = [
             f"Asked: {request.say()}. The target's place and a reference are known, so the three crops are measured."
@@ -182,12 +194,18 @@ class _Turn:
         places = self.seen.get(LOCALIZE, {}).get("texts", ())
         if READ in self.seen:
             return reading.read_tool_result(request, self.seen[READ], places=places)
-        return reading.read_edited(self.case, self.album, request, places)
+        return reading.read_edited(self.case, self.album, request, places, self.memory)
 
     def _measure_whole(
         self, request: ChangeRequest, differences: Mapping[str, Any], text: reading.TextReading
     ) -> instruction_following.WholeEvidence:
-        measured = instruction_following.measure_regions(self.case, self.album, request, differences)
+        places = [(list(region["box"]), region["significance"]) for region in differences["regions"]]
+        pictures = [self.case.pictures[name] for name in (SOURCE, EDITED)]
+        # Another edit's album of the same pictures may be cleared while they are measured, so albums share nothing.
+        named = key("regions", id(self.album), pictures, request, differences["whole_scene"], places)
+        measured = self.memory.get(
+            named, lambda: instruction_following.measure_regions(self.case, self.album, request, differences)
+        )
         if spotted := instruction_following.find_detected(self.seen.get(DETECT, {}), request):
             measured = tuple(region for region in measured if any(is_attached(region.box, box, 0.1) for box in spotted))
         return instruction_following.choose_region(

@@ -12,7 +12,7 @@ from typing import Any
 from editloupe.agent.rules.instructions import ChangeRequest
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, Case
-from editloupe.tools.contract import ToolError, View
+from editloupe.tools.contract import NoResultCache, ResultCache, ToolError, View
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
@@ -97,14 +97,27 @@ def _on(line: Sequence[float], target: Box) -> bool:
 
 
 def read_edited(
-    case: Case, album: Album, request: ChangeRequest, places: Sequence[Mapping[str, Any]] = ()
+    case: Case,
+    album: Album,
+    request: ChangeRequest,
+    places: Sequence[Mapping[str, Any]] = (),
+    memory: ResultCache | None = None,
 ) -> TextReading:
-    """Read the edited picture without a tool call, as a model that sees it would; not `done` without a reader."""
+    """Read the edited picture without a tool call, as a model that sees it would; not `done` without a reader.
+
+    Args:
+        case: The case.
+        album: Its pictures.
+        request: The requested change.
+        places: See `read_tool_result`.
+        memory: A cache of what was read.
+    """
     reader = _reader()
     if reader.unavailable():
         return TextReading()
     try:
-        result = reader.run({"target_image": EDITED}, View(album, case.pictures, case.edit.instruction))
+        view = View(album, case.pictures, case.edit.instruction, memory=memory or NoResultCache())
+        result = reader.run({"target_image": EDITED}, view)
     except ToolError:
         return TextReading()
     return read_tool_result(request, result.data, case.target_boxes.get(EDITED, ()), places)

@@ -202,7 +202,7 @@ def _retry_after(chain: list[BaseException], form: ErrorForm) -> float | None:
         headers = getattr(response, "headers", None) or form.headers(error) or {}
         for name, unit in _WAITS:
             value = headers.get(name) if hasattr(headers, "get") else None
-            seconds = _seconds(str(value).strip()) if value else None
+            seconds = _seconds(str(value).strip(), headers.get("date")) if value else None
             if seconds is not None:
                 return seconds * unit
         delay = re.search(r"'?\"?retryDelay'?\"?:\s*'?\"?(\d+(?:\.\d+)?)s", str(error))
@@ -212,15 +212,27 @@ def _retry_after(chain: list[BaseException], form: ErrorForm) -> float | None:
     return next((wait for error in chain if (wait := find_wait(str(error))) is not None), None)
 
 
-def _seconds(text: str) -> float | None:
-    """Parse a Retry-After value, which is a number of seconds or a date."""
+def _seconds(text: str, sent: Any = None) -> float | None:
+    """Parse a Retry-After value, which is a number of seconds or a date.
+
+    Args:
+        text: The value.
+        sent: The Date header of the response. The wait is counted from it, so that a wrong clock of this machine has no effect.
+    """
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
-    try:
-        date = parsedate_to_datetime(text)
-    except ValueError:
+    moment = _timestamp(text)
+    if moment is None:
         return None
-    return max(0.0, date.timestamp() - time.time())
+    now = _timestamp(str(sent))
+    return max(0.0, moment - (time.time() if now is None else now))
+
+
+def _timestamp(text: str) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _bodies(error: BaseException, form: ErrorForm) -> Iterator[Any]:

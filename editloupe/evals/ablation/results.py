@@ -30,7 +30,7 @@ from editloupe.judge.settings import find_setup
 from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Edit, Record, Usage, UserError
 
-MEASURES = ("spearman", "accuracy", "mae")
+MEASURES = ("spearman", "pearson", "accuracy", "mae")
 """The agreement measures that an ablation reports."""
 
 

@@ -13,7 +13,7 @@ from editloupe.evals.report.table_formats import HIGH, LOW
 from editloupe.evals.stats.intervals import Estimate
 from editloupe.rubrics.tables import Cell, PrintedTable
 
-TITLES = {"spearman": "ρ", "accuracy": "exact", "mae": "MAE"}
+TITLES = {"spearman": "ρ", "pearson": "r", "accuracy": "exact", "mae": "MAE"}
 EFFORT = ("tool calls", "remembered", "seconds", "cost")
 SHORT = ("calls", "shared", "seconds", "cost")
 """The same for narrow terminals."""

@@ -21,6 +21,8 @@ from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged
 
 LOOK_AHEAD = 16
 """Jobs planned at a time in a worker thread. The first is planned alone, so that judging begins at once."""
+TICK = 1.0
+"""Seconds after which the progress display moves if no job is done."""
 
 
 class Runner:
@@ -79,7 +81,7 @@ class Runner:
                         break
                     under_way.add(asyncio.create_task(self._do(job)))
                     self.tally.under_way = len(under_way)
-                    if len(under_way) >= self._executor.capacity:
+                    while len(under_way) >= self._executor.capacity and not forced.done():
                         await self._some_done(under_way, forced)
             while under_way and not forced.done():
                 await self._some_done(under_way, forced)
@@ -110,8 +112,8 @@ class Runner:
         return asyncio.create_task(asyncio.to_thread(self._planner.next_jobs, jobs, count))
 
     async def _some_done(self, under_way: set[asyncio.Task[None]], forced: asyncio.Task[None]) -> None:
-        """Wait until a job is done, at most a second, so that the progress display moves."""
-        done, _ = await asyncio.wait({*under_way, forced}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+        """Wait until a job is done, at most `TICK` seconds, so that the progress display moves."""
+        done, _ = await asyncio.wait({*under_way, forced}, timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
         self._tick()
         if self._writer.failure:
             raise self._writer.failure

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from editloupe.evals.edival.files import file_key
 from editloupe.evals.edival.metrics import PROTOCOL
 from editloupe.evals.labels.human import load_human_labels
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
-from editloupe.evals.report.block_types import Block, Heading, Points
+from editloupe.evals.report.block_types import Block, Drawing, Heading, Points
+from editloupe.evals.report.report_figures import Draw
+from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement import coefficients as st
 from editloupe.evals.stats.intervals import Bools, Floats
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
@@ -34,12 +36,18 @@ CLIP_FILE = "clip.jsonl"
 """File of CLIP's directions in the folder of the baselines."""
 
 
+RatingRule = Literal["each", "majority"]
+RATING_RULES: tuple[RatingRule, ...] = get_args(RatingRule)
+"""How several ratings of an edit count: each one, or the majority of them with ties left out."""
+
+
 class Labelled(NamedTuple):
-    """A picture that people labelled, with its majority label."""
+    """A picture that people labelled."""
 
     row: RunRow
     turn: Turn
-    followed: bool
+    ratings: tuple[float, ...]
+    """1 for yes and 0 for no, one per person; an adjudicated label stands alone."""
 
 
 class People(NamedTuple):
@@ -52,17 +60,17 @@ class People(NamedTuple):
 
 
 def find_labelled_edits(table: RunTable, files: Sequence[Path]) -> People:
-    """Return the pictures with a single instruction that a majority of people labelled yes or no.
+    """Return the pictures with a single instruction that people labelled yes or no.
 
     Raises:
         UserError: If there is no such picture.
     """
     human = load_human_labels(table, files)
     edits: list[Labelled] = []
-    tied = several = alike = pairs = 0
+    several = alike = pairs = 0
     for row in table.rows:
-        scores = human.counting_scores((row.name, FOLLOWING))
-        if not scores:
+        ratings = human.counting_scores((row.name, FOLLOWING))
+        if not ratings:
             continue
         try:
             turn = read_turn(row.edit)
@@ -74,45 +82,66 @@ def find_labelled_edits(table: RunTable, files: Sequence[Path]) -> People:
         labels = list(human.given.get((row.name, FOLLOWING), {}).values())
         pairs += len(labels) * (len(labels) - 1) // 2
         alike += sum(first == second for first, second in combinations(labels, 2))
-        share = sum(scores) / len(scores)
-        if share == 0.5:
-            tied += 1
-        else:
-            edits.append(Labelled(row, turn, share > 0.5))
+        edits.append(Labelled(row, turn, tuple(ratings)))
     if not edits:
         raise UserError(f"no picture with a single instruction in {table.name} has a label yes or no")
     notes = [*human.notes]
-    if tied:
-        notes.append(
-            f"{number_of(tied, 'edit')} {verb(tied, 'is', 'are')} left out because as many people say yes as no."
-        )
     if several:
         notes.append(f"{several} labelled pictures carry several instructions and are left out.")
     return People(tuple(edits), alike / pairs if pairs else None, tuple(notes))
 
 
+class LmmRun(NamedTuple):
+    """A run, or one configuration of it, in which an LMM alone judged the edits."""
+
+    folder: Path
+    configuration: str | None = None
+
+
+def find_other_lmms(folder: Path, current: str | None) -> list[LmmRun]:
+    """Return the configurations of a run of LMMs alone: the current one, and others that judged as many edits."""
+    with Run.open(folder) as run:
+        every = run.configurations(PROTOCOL)
+    most = max((own.units for own in every if own.name == current), default=0)
+    return [LmmRun(folder, own.name) for own in every if own.units >= most]
+
+
 def score_labelled_edits(
-    people: People, alone: Path | None, configuration: str | None, directions: Mapping[str, float | None] | None
+    people: People,
+    lmms: Sequence[LmmRun],
+    directions: Mapping[str, float | None] | None,
+    rule: RatingRule = "each",
 ) -> BaselineTable:
     """Compare EdiVal-IF and its baselines with people.
 
     Args:
         people: The labelled edits.
-        alone: Folder of a run that the LMM judged alone, or None.
-        configuration: Configuration of that run.
+        lmms: Runs that LMMs judged alone; each is a method of its own.
         directions: CLIP's direction by name of the edit, or None.
+        rule: How several ratings of an edit count.
     """
-    lmm = _verdicts(read_run_table(alone, PROTOCOL, configuration)) if alone else None
+    by_lmm = _read_lmms(lmms)
     edits = []
-    for row, turn, followed in people.edits:
+    for row, turn, ratings in people.edits:
         outcomes = {EDIVAL_IF: _score(row)}
-        if lmm is not None:
-            outcomes[LMM] = lmm.get(_picture(row))
+        outcomes |= {name: verdicts.get(_picture(row)) for name, verdicts in by_lmm.items()}
         if directions is not None:
             outcomes[CLIP_DIR] = directions.get(row.name)
-        edits.append(LabelledEdit(turn.tasks[0].type, followed, outcomes))
-    methods = [EDIVAL_IF, *([LMM] if lmm is not None else []), *([CLIP_DIR] if directions is not None else [])]
-    return compare_methods(edits, methods, people.agreement, people.notes)
+        edits.append(LabelledEdit(turn.tasks[0].type, ratings, outcomes))
+    methods = [EDIVAL_IF, *by_lmm, *([CLIP_DIR] if directions is not None else [])]
+    return compare_methods(edits, methods, people.agreement, people.notes, rule)
+
+
+def _read_lmms(lmms: Sequence[LmmRun]) -> dict[str, dict[tuple[str, ...], float | None]]:
+    """Return the verdicts of every LMM by name. A single LMM is called `LMM alone`; several are called by their models."""
+    named: dict[str, dict[tuple[str, ...], float | None]] = {}
+    for folder, configuration in lmms:
+        table = read_run_table(folder, PROTOCOL, configuration)
+        with Run.open(folder) as run:
+            short = {own.name: own.short_name for own in run.configurations(PROTOCOL)}
+        name = short.get(table.configuration, table.judges[0]).removesuffix("/plain") if len(lmms) > 1 else LMM
+        named[name if name not in named else f"{name} ({folder.name})"] = _verdicts(table)
+    return named
 
 
 def _verdicts(table: RunTable) -> dict[tuple[str, ...], float | None]:
@@ -174,6 +203,7 @@ class ClipDirections:
 
 EDIVAL_IF, LMM, CLIP_DIR = "EdiVal-IF", "LMM alone", "CLIP_dir"
 OVERALL = "overall"
+FIGURE = "agreement-with-people"
 MEASURES = ("accuracy", "plcc", "kappa", "f1")
 TUNED = (
     "CLIP_dir's threshold is tuned for each type on these very labels, as in the paper: its figures are the best that any "
@@ -183,11 +213,11 @@ TUNED = (
 
 @dataclass(frozen=True)
 class LabelledEdit:
-    """One picture with a single instruction, its label by people and the outcome of each method."""
+    """One picture with a single instruction, people's ratings and the outcome of each method."""
 
     kind: str
-    followed: bool
-    """Label by the majority of people."""
+    ratings: tuple[float, ...]
+    """1 for yes and 0 for no, one per person."""
     said: Mapping[str, float | None]
     """Outcome by method: 1 or 0, or CLIP's direction; None if the method has no outcome."""
 
@@ -198,6 +228,8 @@ class MethodAgreement(Record):
     kind: str
     method: str
     edits: int
+    ratings: int
+    """Ratings that the measures are computed from; with the majority one per edit."""
     accuracy: float | None
     plcc: float | None
     kappa: float | None
@@ -210,6 +242,8 @@ class BaselineTable(Record):
     """Agreement of every method with people, on the edits for which all methods have an outcome."""
 
     methods: tuple[str, ...]
+    ratings: RatingRule
+    """How several ratings of an edit count."""
     labelled: int
     compared: int
     left_out: Mapping[str, int]
@@ -225,14 +259,61 @@ def compare_methods(
     methods: Sequence[str],
     people: float | None = None,
     notes: Sequence[str] = (),
+    rule: RatingRule = "each",
 ) -> BaselineTable:
-    """Compare methods on the edits that all of them judged, by type and overall."""
+    """Compare methods on the edits that all of them judged, by type and overall.
+
+    Section 2.5 calls people's own agreement the best that any method can reach, which holds only if every rating counts. So
+    that is the default. The overall accuracy by the other rule is stated in a note.
+    """
     left = {method: sum(edit.said.get(method) is None for edit in edits) for method in methods}
     both = [edit for edit in edits if all(edit.said.get(method) is not None for method in methods)]
-    kinds = np.array([edit.kind for edit in both], str)
-    human = np.array([edit.followed for edit in both], float)
+    agreements = _compute_agreements(both, methods, rule)
+    return BaselineTable(
+        methods=tuple(methods),
+        ratings=rule,
+        labelled=len(edits),
+        compared=len(both),
+        left_out=left,
+        agreements=agreements,
+        people=people,
+        notes=(*_describe_ratings(both, methods, rule), *notes, *((TUNED,) if CLIP_DIR in methods else ())),
+    )
+
+
+def _describe_ratings(both: Sequence[LabelledEdit], methods: Sequence[str], rule: RatingRule) -> list[str]:
+    """Return how ratings count, and what the other rule gives if edits have several ratings."""
+    tied = sum(_find_majority(edit) is None for edit in both)
+    ties = f"{number_of(tied, 'edit')} with as many yes as no {verb(tied, 'is', 'are')} left out"
+    counts = {"each": "Every rating counts.", "majority": f"The majority of people counts; {ties}."}
+    if all(len(edit.ratings) < 2 for edit in both):
+        return [counts["each"]]
+    other: RatingRule = "majority" if rule == "each" else "each"
+    overall = [item for item in _compute_agreements(both, methods, other) if item.kind == OVERALL]
+    listed = ", ".join(f"{item.method} {100 * item.accuracy:.1f} %" for item in overall if item.accuracy is not None)
+    by = f"By the majority of people, where {ties}" if other == "majority" else "With every rating counting"
+    return [counts[rule], f"{by}, the overall accuracy is: {listed}."]
+
+
+def _find_majority(edit: LabelledEdit) -> float | None:
+    share = sum(edit.ratings) / len(edit.ratings)
+    return None if share == 0.5 else float(share > 0.5)
+
+
+def _compute_agreements(
+    both: Sequence[LabelledEdit], methods: Sequence[str], rule: RatingRule
+) -> tuple[MethodAgreement, ...]:
+    """Compare every method with people by type and overall, with one row per rating or per edit with a majority."""
+    rated: list[tuple[int, LabelledEdit, float]] = []
+    for number, edit in enumerate(both):
+        majority = _find_majority(edit)
+        ratings = edit.ratings if rule == "each" else () if majority is None else (majority,)
+        rated += [(number, edit, rating) for rating in ratings]
+    numbers = np.array([number for number, _, _ in rated], np.int64)
+    kinds = np.array([edit.kind for _, edit, _ in rated], str)
+    human = np.array([rating for _, _, rating in rated], float)
     ordered = [kind for kind in TYPES if kind in kinds] + sorted(set(kinds) - set(TYPES))
-    outcomes = {method: np.array([edit.said[method] for edit in both], float) for method in methods}
+    outcomes = {method: np.array([edit.said[method] for _, edit, _ in rated], float) for method in methods}
     thresholds: dict[str, float] = {}
     masks: dict[str, Bools] = {kind: kinds == kind for kind in ordered}
     if CLIP_DIR in outcomes:
@@ -240,36 +321,32 @@ def compare_methods(
             scores = outcomes[CLIP_DIR][mask]
             thresholds[kind] = find_best_threshold(scores, human[mask])
             outcomes[CLIP_DIR][mask] = scores >= thresholds[kind]
-    masks[OVERALL] = np.ones(len(both), bool)
-    agreements = [
-        _agreement(
-            kind, method, outcomes[method][mask], human[mask], thresholds.get(kind) if method == CLIP_DIR else None
+    masks[OVERALL] = np.ones(len(rated), bool)
+    return tuple(
+        MethodAgreement(
+            kind=kind,
+            method=method,
+            edits=len(set(numbers[mask].tolist())),
+            ratings=int(mask.sum()),
+            threshold=_finite(thresholds.get(kind)) if method == CLIP_DIR else None,
+            **_measure(outcomes[method][mask], human[mask]),
         )
         for kind, mask in masks.items()
         for method in methods
-    ]
-    return BaselineTable(
-        methods=tuple(methods),
-        labelled=len(edits),
-        compared=len(both),
-        left_out=left,
-        agreements=tuple(agreements),
-        people=people,
-        notes=(*notes, *((TUNED,) if CLIP_DIR in methods else ())),
     )
 
 
-def _agreement(kind: str, method: str, judged: Floats, human: Floats, threshold: float | None) -> MethodAgreement:
-    return MethodAgreement(
-        kind=kind,
-        method=method,
-        edits=len(judged),
-        accuracy=st.accuracy(judged, human)[0],
-        plcc=st.pearson(judged, human)[0],
-        kappa=st.kappa(judged, human, np.array([0.0, 1.0]))[0],
-        f1=f1_score(judged, human),
-        threshold=threshold if threshold is None or np.isfinite(threshold) else None,
-    )
+def _measure(judged: Floats, human: Floats) -> dict[str, float | None]:
+    return {
+        "accuracy": st.accuracy(judged, human)[0],
+        "plcc": st.pearson(judged, human)[0],
+        "kappa": st.kappa(judged, human, np.array([0.0, 1.0]))[0],
+        "f1": f1_score(judged, human),
+    }
+
+
+def _finite(threshold: float | None) -> float | None:
+    return threshold if threshold is None or np.isfinite(threshold) else None
 
 
 def f1_score(judged: Floats, human: Floats) -> float | None:
@@ -304,14 +381,22 @@ def build_tables(comparison: BaselineTable) -> list[PrintedTable]:
     accuracy: list[tuple[Cell, ...]] = []
     for kind in kinds:
         own = [by[kind, method] for method in comparison.methods]
-        accuracy.append((kind, own[0].edits, *(None if item.accuracy is None else 100 * item.accuracy for item in own)))
+        accuracy.append(
+            (
+                kind,
+                own[0].edits,
+                own[0].ratings,
+                *(None if item.accuracy is None else 100 * item.accuracy for item in own),
+            )
+        )
     measures: list[tuple[Cell, ...]] = [
         (item.kind, item.method, *map(_cell, (item.plcc, item.kappa, item.f1, item.threshold)))
         for item in comparison.agreements
     ]
-    columns = ("type", "edits", *comparison.methods)
+    columns = ("type", "edits", "ratings", *comparison.methods)
+    title, notes = "Figure 4: agreement with people, %", _build_coverage_notes(comparison)
     return [
-        PrintedTable("Figure 4: agreement with people, %", columns, tuple(accuracy), _build_coverage_notes(comparison)),
+        PrintedTable(title, columns, tuple(accuracy), notes, figure=FIGURE),
         PrintedTable("Table 13: further measures", ("type", "method", "PLCC", "κ", "F1", "threshold"), tuple(measures)),
     ]
 
@@ -330,9 +415,23 @@ def build_blocks(comparison: BaselineTable) -> list[Block]:
     blocks: list[Block] = [Heading("EdiVal-IF and its baselines against people", 1)]
     for table in build_tables(comparison):
         blocks += [Heading(table.title, 2), table]
+        if table.figure:
+            blocks.append(Drawing(table.figure, "Agreement with people by type; dashed lines: all edits (Figure 4)"))
         if table.notes:
             blocks.append(Points(table.notes))
     return blocks
+
+
+def build_figures(comparison: BaselineTable) -> dict[str, Draw]:
+    """Return functions that draw the figures of the comparison, by name."""
+
+    def draw() -> Any:
+        from editloupe.evals.edival.plots import draw_agreement_bars  # matplotlib is slow to load
+
+        accuracy = {(item.kind, item.method): item.accuracy for item in comparison.agreements}
+        return draw_agreement_bars(accuracy, comparison.methods, OVERALL)
+
+    return {FIGURE: draw}
 
 
 def _cell(value: float | None) -> str | None:

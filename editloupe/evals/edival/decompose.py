@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from editloupe.agent.asker import Asker
 from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
 from editloupe.evals.edival.files import SceneFile, file_key, load_if_current, relative_name, write_bytes, write_json
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode
+from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.edival.rules import Hit, filter_usable, is_grounded
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, join_object_names, read_listing
 from editloupe.rubrics.edival.settings import EdivalSettings
@@ -100,17 +103,24 @@ class Decomposer:
         return True
 
     def ground(self, picture: Picture, objects: Sequence[SceneObject]) -> tuple[GroundedObject, ...]:
-        """Return the objects that the detector finds and whose boxes are all small enough (Algorithm 1)."""
-        side, settings = self.settings.decompose_side, self.settings
-        small = resize(picture.pixels, (side, side))
+        """Return the objects that the detector finds and whose boxes are all small enough (Algorithm 1).
+
+        The detector sees the picture letterboxed with black bars, as the released pictures are (Section O.1, Appendix P). People
+        are dropped.
+        """
+        settings = self.settings
+        frame = Letterbox.around(picture.size, settings.decompose_side)
+        padded = frame.pad(picture.pixels)
         grounded = []
         for item in objects:
-            detections = self.finder.find(small, item.name)
-            hits = [_hit(f.box, f.score, f.label, side) for f in detections]
+            if item.is_person:
+                continue
+            detections = self.finder.find(padded, item.name)
+            hits = [_hit(f.box, f.score, f.label, frame.side) for f in detections]
             # The large-box filter of the evaluation does not apply here: a box that is too large drops its object.
             hits = filter_usable(hits, settings.decompose_threshold, 1.0)
             if is_grounded(hits, settings.decompose_max_side, settings.decompose_max_area):
-                grounded.append(GroundedObject(**item.model_dump(), hits=tuple(hits)))
+                grounded.append(GroundedObject(**item.model_dump(), hits=tuple(map(frame.unpad, hits))))
         return tuple(grounded)
 
     def key(self, picture: Picture) -> str:
@@ -125,6 +135,42 @@ class Decomposer:
                 "settings": {name: getattr(self.settings, name) for name in names},
             }
         )
+
+
+class Letterbox(NamedTuple):
+    """A square frame in which a picture is centered between black bars."""
+
+    side: int
+    size: tuple[int, int]
+    """Width and height of the picture inside the frame."""
+
+    @classmethod
+    def around(cls, size: tuple[int, int], side: int) -> Letterbox:
+        """Return the frame of a picture of this size."""
+        width, height = (max(1, round(length * side / max(size))) for length in size)
+        return cls(side, (width, height))
+
+    @property
+    def _corner(self) -> tuple[int, int]:
+        return (self.side - self.size[0]) // 2, (self.side - self.size[1]) // 2
+
+    def pad(self, pixels: Pixels) -> Pixels:
+        """Return the picture resized into its frame."""
+        (x, y), (width, height) = self._corner, self.size
+        framed = np.zeros((self.side, self.side, 3), np.uint8)
+        framed[y : y + height, x : x + width] = resize(pixels, self.size)
+        return framed
+
+    def unpad(self, hit: Hit) -> Hit:
+        """Return a hit in shares of the frame as a hit in shares of the picture."""
+        (x, y), (width, height) = self._corner, self.size
+        shares = {
+            "x1": (hit.x1 * self.side - x) / width,
+            "y1": (hit.y1 * self.side - y) / height,
+            "x2": (hit.x2 * self.side - x) / width,
+            "y2": (hit.y2 * self.side - y) / height,
+        }
+        return hit.model_copy(update={name: min(1.0, max(0.0, share)) for name, share in shares.items()})
 
 
 def render_boxes(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:

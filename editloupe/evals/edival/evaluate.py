@@ -147,7 +147,7 @@ def estimate_tokens(edit: Edit, criterion: str, description: Mapping[str, Any]) 
     checked = description.get("rules", {}).get("precheck", ())
     questions = [build_question(task) for task in tasks if not task.by_detector]
     prechecks = [build_precheck(task) for task in tasks if task.type in checked]
-    pictures = len(questions) + 2 * len(prechecks)
+    pictures = len(questions) * (2 if description.get("rules", {}).get("crops") == "both" else 1) + 2 * len(prechecks)
     questions += prechecks
     texts = sum(len(rubric.model_dump_json()) for rubric in questions) / CHARACTERS_PER_TOKEN
     return {

@@ -14,14 +14,14 @@ from editloupe.agent.open_model import open_chat
 from editloupe.agent.transport.attachments import wire_limits
 from editloupe.agent.transport.rate_limits import RateLimiter
 from editloupe.graphs.context import LoopLimits, SharedContext
-from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
+from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, FOLLOWING, QUALITY
 from editloupe.graphs.edival_observations import EdivalContext
 from editloupe.judge.base_judge import BaseJudge, JudgeLifecycle
 from editloupe.judge.question_key import QuestionSpec
 from editloupe.judge.settings import JudgeSettings
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
-from editloupe.pictures.pixel_budget import reserve_pixels
+from editloupe.pictures.memory_budget import reserve_pictures
 from editloupe.rubrics.edival import ASKED, PRECHECKS
 from editloupe.rubrics.edival.pools import KEY, read_turn
 from editloupe.rubrics.edival.questions import build_precheck, build_question
@@ -179,7 +179,7 @@ class EdivalJudge(BaseJudge):
                 raise
             outcomes = [Unjudged(criterion=c, reason=Reason.MISSING_INPUT, detail=str(error)) for c in wanted]
             return self._judgement(edit, outcomes, [], CRITERIA)
-        async with reserve_pixels(edit.paths):
+        async with reserve_pictures(edit.paths):
             end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=context)
         return self._judgement(edit, end["outcomes"], end.get("traces", []), CRITERIA)
 
@@ -240,7 +240,10 @@ class EdivalJudge(BaseJudge):
         if any(path not in hashes for path in edit.paths):
             return None
         pictures = {role: [hashes[path] for path in paths] for role, paths in edit.files.items()}
-        return content_key({"pictures": pictures, "instruction": edit.instruction, KEY: edit.extra.get(KEY)})
+        turn = edit.extra.get(KEY)
+        if criterion != FOLLOWING and isinstance(turn, Mapping):  # only questions quote the chain's sentences
+            turn = {name: value for name, value in turn.items() if name != "sentences"}
+        return content_key({"pictures": pictures, "instruction": edit.instruction, KEY: turn})
 
     def further_parameters(self) -> dict[str, Any]:
         """Return the rules, the fingerprints of the instruments and the questions."""

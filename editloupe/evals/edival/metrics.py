@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
+
+from pydantic import Field
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.edival.results import MODES
@@ -16,10 +19,12 @@ from editloupe.evals.stats.scores.run_table import choose_configuration
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
 from editloupe.rubrics.edival.pools import KEY, read_turn
 from editloupe.rubrics.edival.scoring import (
+    Alpha,
     Missing,
     Rate,
     TurnScore,
     chain_success,
+    chain_success_by_type,
     consistency,
     count_turns,
     marginal_success,
@@ -31,7 +36,7 @@ from editloupe.rubrics.edival.scoring import (
     type_success,
 )
 from editloupe.rubrics.edival.tasks import TYPES
-from editloupe.types import Edit, Record, UserError, Verdict
+from editloupe.types import NOT_APPLICABLE, Edit, Record, UserError, Verdict
 
 
 class TurnFigures(Record):
@@ -40,7 +45,9 @@ class TurnFigures(Record):
     turn: int
     pictures: int
     chain: Rate
-    """EdiVal-IF: chains in which every edit up to this turn succeeded."""
+    """Chains in which every edit up to this turn succeeded."""
+    following: float | None = None
+    """EdiVal-IF: the share of these chains, or its mean over instruction types."""
     marginal: Rate
     """Success of this turn's instruction alone."""
     tasks: Rate
@@ -94,11 +101,14 @@ class EdivalFigures(Record):
         judge: Names of the judges.
         configurations: Configuration that was read of each run, if one was chosen.
         missing: Rule for incomplete chains.
+        alpha: Rule for EdiVal-IF of a turn.
         turns: Number of turns.
+        types: Number of instructions of each type at every turn (Table 2).
         models: Measures per model and mode.
         square: The same for square base pictures alone, if there are both kinds.
         oblong: The same for other base pictures.
         unjudged: Number of units without a verdict, by reason.
+        not_applicable: Number of verdicts without anything to judge, by criterion.
         notes: Sentences for the report.
     """
 
@@ -106,11 +116,14 @@ class EdivalFigures(Record):
     judge: str
     configurations: tuple[str, ...] = ()
     missing: Missing
+    alpha: Alpha = "share"
     turns: int
+    types: Mapping[str, tuple[int, ...]] = Field(default_factory=dict)
     models: tuple[ModelFigures, ...]
     square: tuple[ModelFigures, ...] = ()
     oblong: tuple[ModelFigures, ...] = ()
     unjudged: Mapping[str, int]
+    not_applicable: Mapping[str, int] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def of(self, mode: str) -> tuple[ModelFigures, ...]:
@@ -132,22 +145,24 @@ def _sort_key(value: float | None) -> float:
     return 1.0 if value is None else -value
 
 
-def group_by_model(scores: Iterable[TurnScore], turns: int, missing: Missing) -> tuple[ModelFigures, ...]:
+def group_by_model(
+    scores: Iterable[TurnScore], turns: int, missing: Missing, alpha: Alpha = "share"
+) -> tuple[ModelFigures, ...]:
     """Compute the measures of every model and mode."""
     groups: dict[tuple[str, str], list[TurnScore]] = {}
     for score in scores:
         groups.setdefault((score.model, score.mode), []).append(score)
     expected = len({score.image for group in groups.values() for score in group})
     return tuple(
-        _model(model, mode, group, turns, missing, expected) for (model, mode), group in sorted(groups.items())
+        _model(model, mode, group, turns, missing, expected, alpha) for (model, mode), group in sorted(groups.items())
     )
 
 
 def _model(
-    model: str, mode: str, scores: Sequence[TurnScore], turns: int, missing: Missing, expected: int
+    model: str, mode: str, scores: Sequence[TurnScore], turns: int, missing: Missing, expected: int, alpha: Alpha
 ) -> ModelFigures:
     counted = count_turns(scores, turns, missing)
-    by_turn = tuple(compute_turn(counted, turn) for turn in range(1, turns + 1))
+    by_turn = tuple(compute_turn(counted, turn, alpha) for turn in range(1, turns + 1))
     return ModelFigures(
         model=model,
         mode=mode,
@@ -155,14 +170,15 @@ def _model(
         counted=len({score.image for score in counted}),
         expected=expected,
         turns=by_turn,
-        overall=overall(mean(t.chain.value for t in by_turn), mean(t.consistency for t in by_turn)),
+        overall=overall(mean(t.following for t in by_turn), mean(t.consistency for t in by_turn)),
     )
 
 
-def compute_turn(scores: Sequence[TurnScore], turn: int) -> TurnFigures:
+def compute_turn(scores: Sequence[TurnScore], turn: int, alpha: Alpha = "share") -> TurnFigures:
     """Compute the measures of one turn of one model and mode."""
     of_turn = [score for score in scores if score.turn == turn]
     chain = chain_success(scores, turn)
+    following = chain_success_by_type(scores, turn) if alpha == "types" else chain.value
     parts = {name: mean(getattr(s, name) for s in of_turn) for name in ("object_similarity", "background_similarity")}
     pixels = {name: mean(getattr(s, name) for s in of_turn) for name in ("object_l1", "background_l1")}
     alike = mean_consistency(scores, turn)
@@ -170,6 +186,7 @@ def compute_turn(scores: Sequence[TurnScore], turn: int) -> TurnFigures:
         turn=turn,
         pictures=len(of_turn),
         chain=chain,
+        following=following,
         marginal=marginal_success(scores, turn),
         tasks=task_success(scores, turn),
         types={kind: type_success(scores, turn, kind) for kind in TYPES},
@@ -177,7 +194,7 @@ def compute_turn(scores: Sequence[TurnScore], turn: int) -> TurnFigures:
         **pixels,
         consistency=alike,
         consistency_l1=consistency(pixels["object_l1"], pixels["background_l1"]),
-        overall=overall(chain.value, alike),
+        overall=overall(following, alike),
         quality=mean(s.quality for s in of_turn),
         quality_change=quality_change(scores, turn),
         p99=mean(s.p99 for s in of_turn),
@@ -214,11 +231,16 @@ class RunOfChains:
     scores: list[TurnScore] = field(default_factory=list)
     unjudged: dict[str, int] = field(default_factory=dict)
     """Number of units without a verdict, by reason."""
+    not_applicable: dict[str, int] = field(default_factory=dict)
+    """Number of verdicts without anything to judge, by criterion."""
     notes: list[str] = field(default_factory=list)
 
 
 def compute_figures(
-    runs: Path | Sequence[Path], missing: Missing = "complete", configuration: str | None = None
+    runs: Path | Sequence[Path],
+    missing: Missing = "complete",
+    configuration: str | None = None,
+    alpha: Alpha = "share",
 ) -> EdivalFigures:
     """Compute all measures of runs of `editloupe edival evaluate`.
 
@@ -227,6 +249,8 @@ def compute_figures(
         missing: Rule for incomplete chains: `complete` counts chains with all turns, as in the paper; `per_turn` counts at
             each turn the chains with all turns up to it.
         configuration: Name of the configuration to read. Required if a run judged a criterion in several ways.
+        alpha: Rule for EdiVal-IF of a turn: the `share` of all pictures, as in Tables 3 and 16, or the mean over instruction
+            `types`, as Section O.4 words it.
 
     Returns:
         The measures per model, mode and turn.
@@ -241,22 +265,31 @@ def compute_figures(
     both = {True, False} <= {score.square for score in scores}
     many = len(read) > 1
     notes = [*_differences(read), *(f"{run.name}: {note}" if many else note for run in read for note in run.notes)]
-    unjudged: dict[str, int] = {}
+    unjudged, not_applicable = Counter[str](), Counter[str]()
     for run in read:
-        for reason, count in run.unjudged.items():
-            unjudged[reason] = unjudged.get(reason, 0) + count
+        unjudged.update(run.unjudged)
+        not_applicable.update(run.not_applicable)
     return EdivalFigures(
         run=", ".join(run.name for run in read),
         judge=", ".join(dict.fromkeys(judge for run in read for judge in run.judges)),
         configurations=tuple(run.configuration for run in read if run.configuration),
         missing=missing,
+        alpha=alpha,
         turns=turns,
-        models=group_by_model(scores, turns, missing),
-        square=group_by_model([s for s in scores if s.square], turns, missing) if both else (),
-        oblong=group_by_model([s for s in scores if s.square is False], turns, missing) if both else (),
-        unjudged=unjudged,
+        types=_count_types(scores, turns),
+        models=group_by_model(scores, turns, missing, alpha),
+        square=group_by_model([s for s in scores if s.square], turns, missing, alpha) if both else (),
+        oblong=group_by_model([s for s in scores if s.square is False], turns, missing, alpha) if both else (),
+        unjudged=dict(unjudged),
+        not_applicable=dict(not_applicable),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _count_types(scores: Iterable[TurnScore], turns: int) -> dict[str, tuple[int, ...]]:
+    """Return the number of instructions of each type at every turn, each chain counted once for all models and modes."""
+    asked = Counter((kind, turn) for _, turn, kind in {(score.image, score.turn, score.types[-1]) for score in scores})
+    return {kind: tuple(asked[kind, turn] for turn in range(1, turns + 1)) for kind in TYPES}
 
 
 def read_run(folder: Path, configuration: str | None = None) -> RunOfChains:
@@ -279,7 +312,13 @@ def read_run(folder: Path, configuration: str | None = None) -> RunOfChains:
             chosen = own.name
             read = _Verdicts(run.units(configuration=chosen), edits)
         about = [entry for entry in run.about()["configurations"] if chosen in (None, entry.get("name"))]
-        chains = RunOfChains(run.folder.resolve().name, tuple(read.judges), chosen, unjudged=read.unjudged)
+        chains = RunOfChains(
+            run.folder.resolve().name,
+            tuple(read.judges),
+            chosen,
+            unjudged=read.unjudged,
+            not_applicable=read.not_applicable,
+        )
         _add_scores(chains, run, edits, read)
         chains.notes += [
             *notes,
@@ -299,7 +338,7 @@ class _Verdicts:
         """Values of all verdicts by edit; empty for an edit without a verdict."""
         self.ended: dict[str, str] = {}
         self.judges: dict[str, None] = {}
-        self.unjudged: dict[str, int] = {}
+        self.unjudged, self.not_applicable = Counter[str](), Counter[str]()
         ways: dict[str, set[str]] = {}
         for unit in units:
             if unit.repeat or unit.protocol != PROTOCOL or unit.name not in edits:
@@ -310,9 +349,10 @@ class _Verdicts:
             own = self.values.setdefault(unit.name, {})
             if isinstance(unit.outcome, Verdict):
                 own |= {name: unit.outcome.values.get(name) for name in FIGURES.get(unit.criterion, ())}
+                if unit.outcome.label == NOT_APPLICABLE:
+                    self.not_applicable[unit.criterion] += 1
             else:
-                reason = unit.outcome.reason.value
-                self.unjudged[reason] = self.unjudged.get(reason, 0) + 1
+                self.unjudged[unit.outcome.reason.value] += 1
         self.ambiguous = any(len(asked) > 1 for asked in ways.values())
 
 

@@ -178,6 +178,37 @@ def draw_multi_against_complex(last: Mapping[str, Mapping[str, float | None]], t
     return figure
 
 
+def draw_agreement_bars(
+    accuracy: Mapping[tuple[str, str], float | None], methods: Sequence[str], overall: str
+) -> Figure:
+    """Draw the agreement of every method with people by instruction type, dashed lines for all types (Figure 4).
+
+    Args:
+        accuracy: Share of agreement, 0 to 1, by type and method.
+        methods: Methods in the order of their bars.
+        overall: Name under which `accuracy` has all types together.
+    """
+    kinds = [kind for kind in dict.fromkeys(kind for kind, _ in accuracy) if kind != overall]
+    width = 0.8 / max(1, len(methods))
+    with use_style():
+        figure, (axes,) = new_figure(3.6)
+        for number, method in enumerate(methods):
+            values = [to_percent(accuracy[kind, method]) for kind in kinds]
+            places = np.arange(len(kinds)) + (number - (len(methods) - 1) / 2) * width
+            colour = SERIES[number % len(SERIES)]
+            heights = [nan if value is None else value for value in values]
+            axes.bar(places, heights, width * 0.92, color=colour, label=escape_text(shorten_names([method], 30)[0]))
+            if (mean := to_percent(accuracy.get((overall, method)))) is not None:
+                axes.axhline(mean, color=colour, linestyle="--", linewidth=1)
+        axes.set_xticks(range(len(kinds)), [SHORT.get(kind, kind) for kind in kinds], rotation=30, ha="right")
+        axes.set_ylim(0, 100)
+        axes.set_ylabel("agreement with people, %")
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(methods)), fontsize=8)
+    return figure
+
+
 def draw_pareto_panels(panels: Mapping[tuple[str, str], Mapping[str, Point]], title: str) -> Figure:
     """Draw one panel per pair of measures, with models as numbered points and the front as a line (Figure 10)."""
     names = list(dict.fromkeys(name for points in panels.values() for name in points))

@@ -7,7 +7,13 @@ from types import ModuleType
 
 from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.edival.results import MULTI
-from editloupe.evals.edival.tables import build_mode_tables, build_tables_across_modes, select_last_turn
+from editloupe.evals.edival.tables import (
+    NO_LATENCY,
+    build_mode_tables,
+    build_tables_across_modes,
+    build_type_table,
+    select_last_turn,
+)
 from editloupe.evals.report.block_types import Block, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.report_figures import Draw
 from editloupe.evals.report.table_formats import NONE
@@ -21,11 +27,18 @@ _RULES = {
 }
 
 
-def build_blocks(figures: EdivalFigures) -> list[Block]:
-    """Return the blocks of the report: coverage, the tables of every mode, and multi-turn against complex."""
+def build_blocks(figures: EdivalFigures, latency: Mapping[str, float] = NO_LATENCY) -> list[Block]:
+    """Return the blocks of the report: coverage, the tables of every mode, and multi-turn against complex.
+
+    Args:
+        figures: The measures.
+        latency: Seconds per picture, by model.
+    """
     blocks: list[Block] = [Heading(f"EdiVal-Agent: {figures.run}", 1), *_coverage_blocks(figures)]
+    if figures.types:
+        blocks += _table_blocks([build_type_table(figures)])
     for mode in figures.modes:
-        blocks += _mode_blocks(figures, mode)
+        blocks += _mode_blocks(figures, mode, latency)
     if across := build_tables_across_modes(figures):
         blocks += [Heading("Multi-turn against complex", 2), *_table_blocks(across)]
     return blocks
@@ -55,6 +68,9 @@ def _coverage_blocks(figures: EdivalFigures) -> Iterator[Block]:
     if figures.unjudged:
         counts = ", ".join(f"{count} {reason}" for reason, count in figures.unjudged.items())
         yield Paragraph(f"Unjudged units of all criteria: {counts}.", "warning")
+    if figures.not_applicable:
+        counts = ", ".join(f"{count} of {name.replace('_', ' ')}" for name, count in figures.not_applicable.items())
+        yield Paragraph(f"Not applicable, so complete and left out of means: {counts}.")
     if figures.notes:
         yield Points(figures.notes)
 
@@ -63,11 +79,11 @@ def _count_unjudged(model: ModelFigures) -> tuple[int, int]:
     return sum(turn.marginal.unjudged for turn in model.turns), model.last.chain.unjudged
 
 
-def _mode_blocks(figures: EdivalFigures, mode: str) -> Iterator[Block]:
+def _mode_blocks(figures: EdivalFigures, mode: str, latency: Mapping[str, float]) -> Iterator[Block]:
     models = figures.of(mode)
     what = "turn" if mode == MULTI else "instructions in one prompt"
     yield Heading(f"{mode}: by {what}", 2)
-    yield from _table_blocks(build_mode_tables(figures, mode))
+    yield from _table_blocks(build_mode_tables(figures, mode, latency))
     if len(models) > 1:
         yield Heading("Pareto fronts (Figures 10, 14 and 15)", 3)
         yield _build_front_table(models, figures.turns)
@@ -104,7 +120,7 @@ def list_points(
 
 
 def _axes(turn: TurnFigures) -> Mapping[str, float | None]:
-    return {"EdiVal-IF": turn.chain.value, "EdiVal-CC": turn.consistency, "EdiVal-VQ": turn.quality}
+    return {"EdiVal-IF": turn.following, "EdiVal-CC": turn.consistency, "EdiVal-VQ": turn.quality}
 
 
 def build_figures(figures: EdivalFigures) -> dict[str, Draw]:

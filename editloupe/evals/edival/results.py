@@ -127,6 +127,8 @@ def build_edits(results: Iterable[Result], chains: Iterable[ChainFile], chain_fo
             tasks = [t.task for t in chain.turns[:turn]]
             instruction = chain.complex[find_connector(mode)][turn - 1]
         entry = _read_turn(chain, turn, mode) if chain.pools_given else build_turn(pools, tasks, mode, image)
+        if len(entry.tasks) > 1:
+            entry = entry.with_sentences([step.instruction for step in chain.turns[:turn]])
         yield Edit(
             id=f"{model}/{mode}/{image}/{turn}",
             source=before,

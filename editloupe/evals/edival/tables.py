@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.edival.results import MODES, MULTI
-from editloupe.rubrics.edival.scoring import Rate
+from editloupe.rubrics.edival.scoring import Alpha, Rate
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.rubrics.tables import Cell, PrintedTable
 from editloupe.types import UserError
 
 Pick = Callable[[TurnFigures], float | Rate | None]
+NO_LATENCY: Mapping[str, float] = MappingProxyType({})
+LEAST_CONSISTENCY, LEAST_QUALITY = 90.0, 6.0
+"""Thresholds of Figure 1."""
 SHORT = {
     "subject_add": "add",
     "subject_remove": "remove",
@@ -26,11 +30,23 @@ SHORT = {
 }
 
 
-def build_tables(figures: EdivalFigures) -> list[PrintedTable]:
-    """Return all tables of the judged results."""
-    return [table for mode in figures.modes for table in build_mode_tables(figures, mode)] + build_tables_across_modes(
-        figures
-    )
+def build_tables(figures: EdivalFigures, latency: Mapping[str, float] = NO_LATENCY) -> list[PrintedTable]:
+    """Return all tables of the judged results.
+
+    Args:
+        figures: The measures.
+        latency: Seconds per picture, by model; a column of Table 3 if it is not empty.
+    """
+    by_mode = [table for mode in figures.modes for table in build_mode_tables(figures, mode, latency)]
+    counts = [build_type_table(figures)] if figures.types else []
+    return [*counts, *by_mode, *build_tables_across_modes(figures)]
+
+
+def build_type_table(figures: EdivalFigures) -> PrintedTable:
+    """Return the number of instructions by type and turn (Table 2)."""
+    columns = ("type", *(f"T{turn}" for turn in range(1, figures.turns + 1)), "total")
+    rows: tuple[tuple[Cell, ...], ...] = tuple((kind, *counts, sum(counts)) for kind, counts in figures.types.items())
+    return PrintedTable("Table 2: instructions by type and turn", columns, rows, numbers=("2",))
 
 
 def choose_tables(tables: Sequence[PrintedTable], wanted: Sequence[str]) -> list[PrintedTable]:
@@ -46,7 +62,9 @@ def choose_tables(tables: Sequence[PrintedTable], wanted: Sequence[str]) -> list
     return [table for table in tables if not wanted or set(table.numbers) & set(wanted)]
 
 
-def build_mode_tables(figures: EdivalFigures, mode: str) -> Iterator[PrintedTable]:
+def build_mode_tables(
+    figures: EdivalFigures, mode: str, latency: Mapping[str, float] = NO_LATENCY
+) -> Iterator[PrintedTable]:
     """Yield the tables of one mode. Modes that are not in the paper have tables without numbers."""
     models, multi = figures.of(mode), mode == MULTI
 
@@ -56,7 +74,8 @@ def build_mode_tables(figures: EdivalFigures, mode: str) -> Iterator[PrintedTabl
         head = f"Table{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)}: " if numbers else ""
         return PrintedTable(f"{head}{title}, {mode}", tuple(columns), tuple(rows), notes, numbers=numbers)
 
-    yield table("3", "", "following, consistency and overall", *_overall(models))
+    yield table("3", "", "following, consistency and overall", *_overall(models, figures.alpha, latency))
+    yield table("", "", "Figure 1: consistency and quality above its thresholds", *_thresholds(models))
     rates: Mapping[str, Pick] = {
         "all so far": lambda t: t.chain,
         "tasks": lambda t: t.tasks,
@@ -95,21 +114,46 @@ def _in_mode(models: Sequence[ModelFigures], mode: str) -> tuple[ModelFigures, .
     return tuple(model for model in models if model.mode == mode)
 
 
-def _overall(models: Sequence[ModelFigures]) -> tuple[tuple[str, ...], _Rows, str]:
+def _thresholds(models: Sequence[ModelFigures]) -> tuple[tuple[str, ...], _Rows]:
+    """Return whether CC and VQ of every turn reach the thresholds of Figure 1."""
+    picks: Mapping[str, Callable[[TurnFigures], bool | None]] = {
+        f"CC ≥ {LEAST_CONSISTENCY:g}": lambda t: _reaches(to_percent(t.consistency), LEAST_CONSISTENCY),
+        f"VQ ≥ {LEAST_QUALITY:g}": lambda t: _reaches(t.quality, LEAST_QUALITY),
+    }
+    columns = [f"{name} T{turn.turn}" for name in picks for turn in models[0].turns]
+    rows = []
+    for model in models:
+        cells = (pick(turn) for pick in picks.values() for turn in model.turns)
+        rows.append((model.model, *(None if cell is None else "yes" if cell else "no" for cell in cells)))
+    return ("model", *columns), rows
+
+
+def _reaches(value: float | None, least: float) -> bool | None:
+    return None if value is None else value >= least
+
+
+def _overall(
+    models: Sequence[ModelFigures], alpha: Alpha, latency: Mapping[str, float]
+) -> tuple[tuple[str, ...], _Rows, str]:
     turns = range(len(models[0].turns))
     names = [f"{name} T{n + 1}" for name in ("IF", "CC", "O") for n in turns]
-    picks: tuple[Pick, ...] = (lambda t: t.chain, lambda t: t.consistency, lambda t: t.overall)
+    picks: tuple[Pick, ...] = (lambda t: t.following, lambda t: t.consistency, lambda t: t.overall)
     rows: list[tuple[Cell, ...]] = []
     ends = [model.last.overall for model in models]
     for model in models:
         cells = [to_percent(pick(model.turns[n])) for pick in picks for n in turns]
         rank = ends.index(model.last.overall) + 1 if model.last.overall is not None else None
-        rows.append((model.model, *cells, to_percent(model.overall), rank, model.last.chain.judged, model.expected))
+        seconds = (latency.get(model.model),) if latency else ()
+        rows.append(
+            (model.model, *seconds, *cells, to_percent(model.overall), rank, model.last.chain.judged, model.expected)
+        )
     note = (
         "Rank by EdiVal-O at the last turn; equal scores share a rank. O without a turn is √(mean IF · mean CC) over the turns. "
         "Judged: chains with a known outcome at the last turn. Expected: base pictures of the run."
     )
-    return ("model", *names, "O", "rank", "judged", "expected"), rows, note
+    if alpha == "types":
+        note += " IF is the mean over instruction types (Section O.4), not the share of all pictures."
+    return ("model", *(("latency, s",) if latency else ()), *names, "O", "rank", "judged", "expected"), rows, note
 
 
 def _types(models: Sequence[ModelFigures], number: int) -> tuple[tuple[str, ...], _Rows]:

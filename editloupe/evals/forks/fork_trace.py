@@ -15,6 +15,7 @@ from editloupe.evals.forks.fork_judge import JudgeChange, reopen_judge
 from editloupe.evals.forks.fork_store import ForkReplies, count_made, keep_fork
 from editloupe.evals.forks.records import Fork, fork_identity
 from editloupe.evals.forks.stored_trace import StoredTrace, find_trace
+from editloupe.evals.runs.configurations import check_has_traces
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.forking import ForkPlan, StepChange, StoredStep
@@ -122,6 +123,7 @@ def fork(
         raise UserError(f"a fork is made at least once, not {times} times")
     with ExitStack() as stack:
         source = stack.enter_context(Run.open(run))
+        check_has_traces(source.about(), source.folder)
         trace = find_trace(
             source,
             edit,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +14,22 @@ import numpy as np
 from editloupe._util.json_safe import sanitize_text
 from editloupe._util.text import number_of, one_line, verb
 from editloupe.evals.labels.merge import LabelEntry, LabelSource, is_on_scale
+from editloupe.evals.labels.wordings import WORDING
+from editloupe.evals.manifests.columns import check_columns, rename_columns
 from editloupe.evals.manifests.jsonl_log import read_log_rows
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
 from editloupe.evals.runs.run_folder import LABELS
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
-from editloupe.types import UserError
+from editloupe.types import Edit, UserError
 
 ADJUDICATED = "adjudicated"
 """The column that marks, with `true`, a label that settles a disagreement between annotators."""
 RATER = ("rater", "annotator")
 """Columns with the annotator's name."""
+FIELDS = ("edit_id", "id", "name", "model", "criterion", "label", *RATER, ADJUDICATED)
+"""Fields of a file of labels, in addition to criteria."""
+OVERALL = "score"
+"""What a person's rating of an edit as a whole is called; 0 to 100."""
 _IDS = ("edit_id", "id", "name")
 _YES_NO = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 Answers = Mapping[str, Answer | None]
@@ -45,12 +52,20 @@ class LabelReader:
         edits: The edits that can be labelled.
         answers: The criteria that can be labelled, each with its kind of answer.
         refuse: Called with the error of each row that cannot be read. If None, the error is raised.
+        wordings: Keys of the wordings that the judge was asked, by criterion. Labels that were given under another wording
+            are counted.
     """
 
     def __init__(
-        self, edits: Iterable[EditName], answers: Answers, refuse: Callable[[UserError], None] | None = None
+        self,
+        edits: Iterable[EditName],
+        answers: Answers,
+        refuse: Callable[[UserError], None] | None = None,
+        wordings: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._answers = answers
+        self._wordings = wordings or {}
+        self._other_wording: dict[tuple[str, str, str | None], bool] = {}
         self._report = refuse
         self._edits = edits
         self._unused: dict[str, int] = {}
@@ -85,8 +100,16 @@ class LabelReader:
                     self._leave_out(criterion)
         return LabelSource("the manifest", entries, whole=True)
 
-    def read_file(self, path: Path, notes: list[str], origin: str = "") -> LabelSource:
+    def read_file(
+        self, path: Path, notes: list[str], origin: str = "", columns: Mapping[str, str] | None = None
+    ) -> LabelSource:
         """Read a file with rows of `edit_id, criterion, label`, or with one column per criterion.
+
+        Args:
+            path: The file.
+            notes: Gets sentences on rows that could not be used.
+            origin: A name of the file for messages.
+            columns: Fields and criteria to the columns that hold them, if the columns have other names.
 
         `rater` or `annotator` names the annotator. `model`, or the run's own `name` of an edit, selects one of several
         edits with the same id. `adjudicated` marks a label that settles a disagreement.
@@ -98,7 +121,11 @@ class LabelReader:
         entries: list[LabelEntry] = []
         unknown: dict[str, None] = {}
         may_skip = path.suffix.lower() == ".csv"
-        for row in read_log_rows(path, notes) if reader is read_jsonl else reader(path):
+        rows = read_log_rows(path, notes) if reader is read_jsonl else reader(path)
+        if columns:
+            check_columns(path, columns)
+            rows = (Row(row.where, rename_columns(row.values, columns)) for row in rows)
+        for row in rows:
             try:
                 name = self._edit(row)
                 for criterion, label in self._cells(row, may_skip):
@@ -106,6 +133,7 @@ class LabelReader:
                         unknown[_describe_edit(row)] = None
                     else:
                         settles = str(row.values.get(ADJUDICATED, "")).casefold() in ("true", "1", "yes")
+                        self._note_wording(row, name, criterion)
                         entries += self._build_entries(row, (name, criterion), find_rater(row.values), label, settles)
             except UserError as error:
                 self._refuse(error)
@@ -120,11 +148,26 @@ class LabelReader:
 
     def unused(self) -> list[str]:
         """Say which labels that were read are on something the run was not asked, such as a criterion that is misspelt."""
-        criteria = ", ".join(self._answers)
+        criteria = ", ".join(name for name in self._answers if name != OVERALL)
         return [
             f'{number_of(count, "label")} on "{name}" {verb(count, "is", "are")} not used: the run was asked {criteria}.'
             for name, count in self._unused.items()
         ]
+
+    def list_other_wordings(self) -> list[str]:
+        """Say how many labels were given under another wording of a rubric than the judge was asked."""
+        counts = Counter(criterion for (_, criterion, _), other in self._other_wording.items() if other)
+        return [
+            f"{number_of(count, 'label')} on {criterion} {verb(count, 'was', 'were')} given under another wording of its "
+            "rubric than the judge was asked: people and judge answered different questions."
+            for criterion, count in counts.items()
+        ]
+
+    def _note_wording(self, row: Row, name: str, criterion: str) -> None:
+        """Note whether a label names another wording; a later label of the annotator replaces an earlier one."""
+        shown, asked = row.values.get(WORDING), self._wordings.get(criterion)
+        if isinstance(shown, str) and asked:
+            self._other_wording[name, criterion, find_rater(row.values)] = shown not in asked
 
     def _leave_out(self, criterion: object) -> None:
         name = one_line(str(criterion))
@@ -181,7 +224,7 @@ class LabelReader:
     def _is_nearly_asked(self, column: str) -> bool:
         if column not in self._nearly:
             self._nearly[column] = column not in self._answers and bool(
-                get_close_matches(column.casefold(), self._answers, cutoff=0.8)
+                get_close_matches(column.casefold(), [name for name in self._answers if name != OVERALL], cutoff=0.8)
             )
         return self._nearly[column]
 
@@ -206,7 +249,7 @@ class LabelReader:
             return None
         score = parse_label(self._answers[criterion], text)
         if score is None:
-            raise row.error(f'"{text}" is not an answer to {criterion}; {_describe_scale(self._answers[criterion])}')
+            raise row.error(f'"{text}" is not an answer to {criterion}; {describe_scale(self._answers[criterion])}')
         return score
 
 
@@ -243,6 +286,22 @@ def list_label_files(folder: Path, studio: Path | None = None, files: Iterable[s
     return {path: path.name if names.count(path.name) == 1 else str(path) for path in paths.values()}
 
 
+def check_manifest_labels(edit: Edit, answers: Mapping[str, Sequence[Answer]]) -> None:
+    """Raise UserError if a manifest's label is an answer to none of the rubrics of its criterion.
+
+    Args:
+        edit: The edit with its labels.
+        answers: The kinds of answer of each criterion's rubrics. Labels of other criteria are not checked.
+    """
+    for criterion, label in edit.human.items() if edit.human else ():
+        for text in (" ".join(part.split()) for part in (label if isinstance(label, tuple) else (label,))):
+            kinds = answers.get(criterion, ()) if text else ()
+            if kinds and all(parse_label(answer, text) is None for answer in kinds):
+                raise UserError(
+                    f'edit "{edit.id}": "{text}" is not an answer to {criterion}; {describe_scale(kinds[0])}'
+                )
+
+
 def parse_label(answer: Answer | None, text: str) -> float | None:
     """Return the score of a label's name in any case, or of a number on the scale; None if a text is not on the scale.
 
@@ -267,7 +326,8 @@ def _parse_number(text: str) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _describe_scale(answer: Answer | None) -> str:
+def describe_scale(answer: Answer | None) -> str:
+    """Return what a criterion takes for an answer, for an error message."""
     if isinstance(answer, LabelAnswer):
         return f"its labels are {', '.join(label.name for label in answer.labels)}"
     if isinstance(answer, NumberAnswer):

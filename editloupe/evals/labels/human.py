@@ -12,14 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.labels.files import Answers, EditName, LabelReader, find_rater, list_label_files
+from editloupe.evals.labels.files import OVERALL, Answers, EditName, LabelReader, find_rater, list_label_files
 from editloupe.evals.labels.merge import Consensus, LabelKey, find_consensus, merge_sources, select_counting_scores
+from editloupe.evals.labels.wordings import find_wording_keys
 from editloupe.evals.runs.configurations import read_answer_kind, rubric_records
-from editloupe.rubrics.model import Answer
+from editloupe.rubrics.model import Answer, NumberAnswer
 from editloupe.types import Edit, UserError
 
 LabelFiles = str | Path | Iterable[str | Path] | None
 """A file of labels, several, or none."""
+RATING = NumberAnswer(low=0, high=100)
+"""The answer of a person who rates an edit as a whole."""
 ManifestLabels = Iterable[tuple[str, Mapping[str, Any], str | None]]
 """Labels of a manifest: an edit's name, its `human` column, and the annotator."""
 
@@ -57,6 +60,15 @@ class HumanLabels:
     def counting_scores(self, key: LabelKey) -> list[float]:
         """Return the scores of an edit and criterion that count: the adjudicated one alone, else those of all annotators."""
         return select_counting_scores(self.given.get(key, {}).values(), self.adjudicated.get(key))
+
+    def of_edits(self, names: Iterable[str]) -> HumanLabels:
+        """Return the labels of some edits."""
+        wanted = set(names)
+        return replace(
+            self,
+            given={key: labels for key, labels in self.given.items() if key[0] in wanted},
+            adjudicated={key: score for key, score in self.adjudicated.items() if key[0] in wanted},
+        )
 
     def consensus(self, answers: Answers) -> Iterator[tuple[LabelKey, Consensus]]:
         """Yield the consensus of people on every edit and criterion that has labels."""
@@ -97,6 +109,8 @@ def merge_labels(
     manifest: ManifestLabels,
     files: Mapping[Path, str],
     refuse: Callable[[UserError], None] | None = None,
+    wordings: Mapping[str, Collection[str]] | None = None,
+    columns: Mapping[Path, Mapping[str, str]] | None = None,
 ) -> HumanLabels:
     """Read the labels of a manifest and of files, and merge them by the rules of `labels.merge`.
 
@@ -106,16 +120,18 @@ def merge_labels(
         manifest: The labels of the manifest.
         files: Files of labels, each with its name for messages.
         refuse: Called with the error of each label or file that cannot be read. If None, the first error is raised.
+        wordings: Keys of the wordings that the judge was asked, by criterion; see `find_wording_keys`.
+        columns: Per file, fields and criteria to the columns that hold them, if the columns have other names.
 
     Returns:
         The merged labels.
     """
-    reader = LabelReader(edits, answers, refuse)
+    reader = LabelReader(edits, answers, refuse, wordings)
     notes: list[str] = []
     sources, empty = [reader.read_manifest(manifest)], []
     for path, origin in files.items():
         try:
-            sources.append(reader.read_file(path, notes, origin))
+            sources.append(reader.read_file(path, notes, origin, (columns or {}).get(path)))
         except UserError as error:
             if refuse is None:
                 raise
@@ -133,6 +149,7 @@ def merge_labels(
             *merge_notes,
             *_adjudication_notes(adjudicated),
             *_unknown_scale_notes((*scores, *adjudicated), answers),
+            *reader.list_other_wordings(),
         ),
         adjudicated,
         tuple(reader.unused()),
@@ -195,13 +212,31 @@ class LabelledTable(Protocol):
         """The criteria that were asked."""
         ...
 
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Contents of run.json."""
+        ...
+
+    @property
+    def protocol(self) -> str:
+        """The protocol."""
+        ...
+
+    @property
+    def configuration(self) -> str:
+        """Name of the configuration."""
+        ...
+
     def answer(self, criterion: str) -> Answer | None:
         """Return the kind of answer a criterion takes."""
         ...
 
 
 def load_human_labels(
-    table: LabelledTable, files: HumanLabels | LabelFiles = None, studio: Path | None = None
+    table: LabelledTable,
+    files: HumanLabels | LabelFiles = None,
+    studio: Path | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> HumanLabels:
     """Load the labels that count for a run: those of its manifest, of the studio, and of the given files.
 
@@ -209,6 +244,7 @@ def load_human_labels(
         table: The run, as `read_run_table` returns it.
         files: Files of labels. Labels that were loaded before are returned as they are.
         studio: The studio's file of labels if it is not in the run's folder.
+        columns: Fields and criteria to the columns of the given files that hold them, if the columns have other names.
 
     Returns:
         The merged labels.
@@ -221,9 +257,11 @@ def load_human_labels(
     paths = list_files(files)
     human = merge_labels(
         (EditName(row.name, row.edit.id, row.edit.model) for row in table.rows),
-        {criterion: table.answer(criterion) for criterion in table.criteria},
+        {OVERALL: RATING, **{criterion: table.answer(criterion) for criterion in table.criteria}},
         ((row.name, row.edit.human, find_rater(row.edit.extra)) for row in table.rows if row.edit.human),
         list_label_files(table.folder, studio, paths),
+        wordings=find_wording_keys(table.about, table.protocol, table.configuration),
+        columns=dict.fromkeys(paths, columns) if columns else None,
     )
     resolved = {path.resolve() for path in paths}
     if useless := next((path for path in human.empty if path.resolve() in resolved), None):

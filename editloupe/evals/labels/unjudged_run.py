@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from editloupe.evals.labels.files import EditName, find_rater
-from editloupe.evals.labels.human import merge_labels
+from editloupe.evals.labels.human import HumanLabels, merge_labels
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.edit_rows import NewEdit
 from editloupe.evals.runs.run_folder import LABELS
@@ -17,6 +17,7 @@ from editloupe.pictures.decode import Album
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import get_protocol as protocol_named
+from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import Edit, Judgement, Reason, Unjudged, UserError
 
 NO_JUDGE = "nobody"
@@ -29,6 +30,43 @@ def read_manifest_edits(manifest: Path) -> list[tuple[str, Edit]]:
     with tempfile.TemporaryDirectory(prefix="editloupe-") as folder, Run.write(Path(folder) / "run") as run:
         _store_edits(run, manifest, None)
         return [(stored.name, stored.edit) for stored in run.edits()]
+
+
+def load_manifest_labels(
+    manifest: Path,
+    edits: Sequence[tuple[str, Edit]],
+    protocol: str | None = None,
+    files: Iterable[Path] = (),
+    columns: Mapping[str, str] | None = None,
+) -> HumanLabels:
+    """Load people's labels of a manifest's edits: from the manifest, the studio's file next to it, and the given files.
+
+    Args:
+        manifest: The manifest's file.
+        edits: The edits, as `read_manifest_edits` returns them.
+        protocol: The protocol whose criteria are labelled; the default protocol if None.
+        files: Files of human labels.
+        columns: Fields and criteria to the columns of these files that hold them, if the columns have other names.
+
+    Raises:
+        UserError: A label cannot be read.
+    """
+    files = list(files)
+    rules = protocol_named(protocol) if protocol else DEFAULT
+    answers = {criterion: rules.rubric(criterion).answer for criterion in rules.criteria}
+    studio = manifest.with_name(f"{manifest.stem}.{LABELS}")
+    paths = {path.resolve(): path for path in (*([studio] if studio.is_file() else []), *files)}
+    try:
+        return merge_labels(
+            (EditName(name, edit.id, edit.model) for name, edit in edits),
+            answers,
+            ((name, edit.human, find_rater(edit.extra)) for name, edit in edits if edit.human),
+            {path: path.name for path in paths.values()},
+            columns=dict.fromkeys(files, columns) if columns else None,
+        )
+    except UserError as error:
+        hint = "" if protocol else f" (read as labels of {rules.name}; --protocol names another protocol)"
+        raise UserError(f"{error}{hint}") from None
 
 
 def find_labelled_edits(
@@ -51,19 +89,7 @@ def find_labelled_edits(
         UserError: A label cannot be read.
     """
     rules = protocol_named(protocol) if protocol else DEFAULT
-    answers = {criterion: rules.rubric(criterion).answer for criterion in rules.criteria}
-    studio = manifest.with_name(f"{manifest.stem}.{LABELS}")
-    paths = {path.resolve(): path for path in (*([studio] if studio.is_file() else []), *files)}
-    try:
-        people = merge_labels(
-            (EditName(name, edit.id, edit.model) for name, edit in edits),
-            answers,
-            ((name, edit.human, find_rater(edit.extra)) for name, edit in edits if edit.human),
-            {path: path.name for path in paths.values()},
-        )
-    except UserError as error:
-        hint = "" if protocol else f" (read as labels of {rules.name}; --protocol names another protocol)"
-        raise UserError(f"{error}{hint}") from None
+    people = load_manifest_labels(manifest, edits, protocol, files)
     complete, partly = [], 0
     for name, edit in edits:
         labelled = [bool(people.counting_scores((name, criterion))) for criterion in _list_criteria(edit, rules)]
@@ -82,21 +108,38 @@ def _list_criteria(edit: Edit, protocol: Protocol) -> tuple[str, ...]:
 
 
 def write_unjudged_run(
-    manifest: Path, folder: Path, protocol: str | None = None, only: Collection[str] | None = None
+    manifest: Path,
+    folder: Path,
+    protocol: str | None = None,
+    only: Collection[str] | None = None,
+    rubrics: Sequence[Path] = (),
 ) -> None:
-    """Write a run in which every edit of a manifest waits for people; `only` are names of edits, the others get no questions.
+    """Write a run in which every edit of a manifest waits for people.
 
     Pictures are copied into the run's folder, so that a page can show them by their hashes.
+
+    Args:
+        manifest: The manifest's file.
+        folder: The new run's folder.
+        protocol: The protocol whose criteria are labelled; the default protocol, or that of the rubrics, if None.
+        only: Names of edits; the others get no questions.
+        rubrics: Files with own rubrics, or other wordings of the protocol's. The run records them.
     """
-    rules = protocol_named(protocol) if protocol else DEFAULT
+    rules = with_files(protocol, rubrics) if rubrics else protocol_named(protocol) if protocol else DEFAULT
     with Run.write(folder) as run:
+        configuration = None
+        if rubrics:
+            texts = {rubric.name: rubric.model_dump(mode="json") for rubric in rules.rubrics}
+            about = {"judge": NO_JUDGE, "protocol": rules.name, "mode": "plain", "rubrics": texts}
+            configuration = run.configure(about)
         _store_edits(run, manifest, rules.name)
         if strange := set(only or ()) - {stored.name for stored in run.edits()}:
             raise UserError(f"{manifest.name} has no edit {min(strange)}: the queue was drawn from another manifest")
         for position, stored in enumerate(list(run.edits())):
             if only is None or stored.name in only:
                 album = Album()
-                run.save_all([JudgementRecord(_build_unjudged(stored.edit, rules), album=album, position=position)])
+                waiting = _build_unjudged(stored.edit, rules)
+                run.save_all([JudgementRecord(waiting, album=album, position=position, configuration=configuration)])
 
 
 def _store_edits(run: Run, manifest: Path, protocol: str | None) -> None:

@@ -12,17 +12,13 @@ from pydantic import ValidationError
 from editloupe._util.errors import first_error
 from editloupe._util.json_safe import sanitize_text
 from editloupe.evals.manifests.cases import IdSet
+from editloupe.evals.manifests.columns import FIELDS, NEAR, Naming, format_columns
 from editloupe.evals.manifests.outputs import OutputNames, detect_output_names
 from editloupe.evals.manifests.readers import REQUIRED, Row, find_reader
 from editloupe.types import Edit, UserError
 
-Naming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Renames the fields of a row to those of `Edit`."""
 Typing = Callable[[Edit], Edit]
 """Spells an edit's type as a protocol does; raises UserError if the protocol has no such type."""
-FIELDS = frozenset(Edit.model_fields) - {"extra"}
-NEAR = 0.75
-"""How similar a name must be to a known one (`difflib` ratio) to be taken for a misspelling."""
 LISTED = 8
 """The most columns that one sentence lists."""
 
@@ -172,14 +168,18 @@ def build_edit(row: Row, folder: Path, allow_outside: bool = False, output: Path
         if name == "edited" and output is not None:
             continue
         if values.get(name) in (None, ""):
-            raise row.error(f'"{name}" is missing')
+            near = get_close_matches(name, [column for column in values if column not in FIELDS], n=1, cutoff=NEAR)
+            hint = f'; "{near[0]}" may be a misspelling of it' if near else ""
+            if name == "edited" and not near:
+                hint = "; --results MODEL=FOLDER names the outputs of a model"
+            raise row.error(f'"{name}" is missing; this row has {format_columns(values) or "nothing"}{hint}')
     fields = {name: value for name, value in values.items() if name in FIELDS and value is not None}
     fields["id"] = _id(row)
     if output is not None:
         fields["edited"] = output
     for name in ("source", "edited", "reference"):
         if name in fields and not (name == "edited" and output is not None):
-            fields[name] = _path(row, name, fields[name], folder, allow_outside)
+            fields[name] = resolve_picture(row, name, fields[name], folder, allow_outside)
     if "human" in fields:
         fields["human"] = _labels(row, fields["human"])
     if "more_images" in fields:
@@ -204,7 +204,22 @@ def _id(row: Row) -> str:
     return sanitize_text(str(value))
 
 
-def _path(row: Row, name: str, value: Any, folder: Path, allow_outside: bool) -> Path:
+def resolve_picture(
+    row: Row, name: str, value: Any, folder: Path, allow_outside: bool, whose: str = "manifest"
+) -> Path:
+    """Return the absolute path of a picture that a row names.
+
+    Args:
+        row: The row, for errors.
+        name: The field that holds the path.
+        value: The path, relative to the folder.
+        folder: The folder of the row's file, with links resolved.
+        allow_outside: Allow paths outside the folder.
+        whose: What the folder belongs to, for errors.
+
+    Raises:
+        UserError: The value is not a path, or leads outside the folder, also by links.
+    """
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.strip() or "\0" in value:
@@ -216,7 +231,7 @@ def _path(row: Row, name: str, value: Any, folder: Path, allow_outside: bool) ->
     except (OSError, RuntimeError, ValueError):  # too long, links in a circle, half a character
         raise row.error(f'"{name}" is not a valid path: {value}') from None
     if not allow_outside and not resolved.is_relative_to(folder):
-        raise row.error(f'"{name}" leads outside the manifest\'s folder ({value}); --allow-outside permits that')
+        raise row.error(f'"{name}" leads outside the {whose}\'s folder ({value}); --allow-outside permits that')
     return resolved
 
 
@@ -239,7 +254,9 @@ def _more_images(row: Row, value: Any, folder: Path, allow_outside: bool) -> dic
     if not isinstance(value, Mapping):
         raise row.error('"more_images" must map a role to a path or a list of paths')
     return {
-        str(role): tuple(_path(row, f"more_images.{role}", item, folder, allow_outside) for item in _as_list(paths))
+        str(role): tuple(
+            resolve_picture(row, f"more_images.{role}", item, folder, allow_outside) for item in _as_list(paths)
+        )
         for role, paths in value.items()
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe._util.text import number_of, verb
+from editloupe.evals.manifests.columns import Columns, Naming, find_missing_fields, find_samples, format_columns
 from editloupe.evals.manifests.datasets import Manifest, make_name_checker
 from editloupe.evals.manifests.outputs import (
     BenchmarkParts,
@@ -22,10 +23,16 @@ from editloupe.evals.manifests.outputs import (
 )
 from editloupe.rubrics.benchmark import LANGUAGES, Benchmark
 from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.protocol import normalize_name
 from editloupe.rubrics.registry import Note, find_paper, find_protocol, make_type_reader, papers
 from editloupe.types import Edit, UserError
 
 PLAIN = "editloupe"
+NEEDED_BY_PAPERS = {
+    "target_boxes": "target boxes, which oracle mode needs",
+    "instruction_type": "the instruction type, by which scores are grouped",
+}
+"""Fields that a paper's samples have, and what they are for."""
 Results = str | Path | Mapping[str, str | Path] | Sequence[str | Path]
 """Outputs of models: `MODEL=FOLDER`, a folder, several of these, or folders by model."""
 
@@ -72,19 +79,21 @@ def load_manifest(
     layout: str = PLAIN,
     protocol: str | None = None,
     note: Note | None = None,
+    columns: Columns | None = None,
 ) -> Iterator[Edit]:
     """Stream the edits of a manifest.
 
     Pictures are not opened. Fields that `Edit` does not have go to `Edit.extra`.
 
     Args:
-        path: A `.jsonl`, `.csv` or `.parquet` file, or a folder with `sources/`, `edits/` and `instructions.txt`. Paths in it
-            are relative to its folder.
+        path: A `.jsonl`, `.csv` or `.parquet` file, a folder with `sources/`, `edits/` and `instructions.txt`, or the published
+            folder of the layout's paper. Paths in it are relative to its folder.
         allow_outside: Allow paths that lead outside the manifest's folder, also by links.
         layout: `editloupe`, or a paper whose field names the manifest uses.
         protocol: The protocol whose spelling of instruction types is used; by default the layout's own.
-        note: Called with a sentence for every type that the protocol does not know, and on columns and criteria that may be
-            misspelt.
+        note: Called with a sentence for every type that the protocol does not know, on columns and criteria that may be
+            misspelt, and on fields of a paper's layout that the file does not have.
+        columns: Fields of an edit to the columns that hold them, if the columns have other names.
 
     Returns:
         An iterator over the edits, in the manifest's order. Rows are read as it advances.
@@ -93,19 +102,45 @@ def load_manifest(
         UserError: There is no such manifest or layout, or a row has a mistake; the message names file and line. Mistakes in rows
             are raised while iterating.
     """
-    return _manifest(path, allow_outside, layout, protocol, note).edits()
+    return _manifest(Path(path), allow_outside, layout, protocol, note, columns or {}).edits()
 
 
-def _manifest(path: str | Path, allow_outside: bool, layout: str, protocol: str | None, note: Note | None) -> Manifest:
+def _manifest(
+    path: Path, allow_outside: bool, layout: str, protocol: str | None, note: Note | None, columns: Columns
+) -> Manifest:
     if layout not in (layouts := sample_layouts()):
         raise UserError(f'a manifest cannot have the layout "{layout}"; use one of: {", ".join(layouts)}')
-    fields = next((paper.fields for paper in papers() if paper.name == layout), None)
+    paper = next((paper for paper in papers() if paper.name == layout and paper.fields), None)
+    path, naming = find_samples(path, paper, columns)
     typed = make_type_reader(protocol or layout, note)
-    if note is None or layout != PLAIN:
-        return Manifest(Path(path), allow_outside, fields, typed)
+    if note is None:
+        return Manifest(path, allow_outside, naming, typed)
+    if layout != PLAIN:
+        guessed = paper.guessed_boxes if paper and "target_boxes" not in columns else ()
+        _note_fields(path, naming, guessed, note)
+        return Manifest(path, allow_outside, naming, typed)
     rules = find_protocol(protocol)
     checked = make_name_checker(rules.criteria if rules else (), note)
-    return Manifest(Path(path), allow_outside, fields, lambda edit: typed(checked(edit)))
+    return Manifest(path, allow_outside, naming, lambda edit: typed(checked(edit)))
+
+
+def _note_fields(path: Path, naming: Naming | None, guessed: Sequence[str], note: Note) -> None:
+    """Report fields of a paper's samples that are under none of the known names, and a name that is guessed to hold boxes.
+
+    A column is never guessed from its values.
+    """
+    missing, columns = find_missing_fields(path, naming, NEEDED_BY_PAPERS)
+    for field in missing if columns else ():
+        note(
+            f"{path.name}: no column has a known name of {NEEDED_BY_PAPERS[field]}; the columns are {format_columns(columns)}. "
+            f"If one holds them, name it with --columns {field}=NAME"
+        )
+    by_name = {normalize_name(column): column for column in columns}
+    if column := next((by_name[name] for name in guessed if name in by_name), None):
+        note(
+            f'{path.name}: target boxes are read from the column "{column}", as x1, y1, x2, y2 in pixels; '
+            f"--columns target_boxes=NAME names another column"
+        )
 
 
 def load_benchmark(
@@ -141,6 +176,7 @@ def load_outputs(
     models: Sequence[str] = (),
     protocol: str | None = None,
     allow_outside: bool = False,
+    columns: Columns | None = None,
 ) -> LoadedOutputs:
     """Find the outputs of models for a benchmark or a manifest. All outputs are looked up before the first edit is read.
 
@@ -156,6 +192,7 @@ def load_outputs(
         models: Only these models.
         protocol: The protocol whose spelling of instruction types is used; by default the layout's own.
         allow_outside: Allow paths that lead outside the manifest's folder.
+        columns: Fields of an edit to the columns of a manifest that hold them, if the columns have other names.
 
     Raises:
         UserError: The layout, a language, a model or an output folder is not known.
@@ -165,7 +202,9 @@ def load_outputs(
         raise UserError(f'the languages are {" and ".join(LANGUAGES)}, not "{wrong[0]}"')
     sentences: dict[str, None] = {}
     paper = find_paper(layout)
-    read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, sentences.setdefault)
+    read, part, naming = _reading(
+        Path(data), layout, paper, languages, allow_outside, protocol, sentences.setdefault, columns or {}
+    )
     folders = _parse_folders(results)
     _check_folders(folders)
     judged_by = find_paper(protocol or layout)
@@ -209,18 +248,21 @@ def _reading(
     allow_outside: bool,
     protocol: str | None,
     note: Note,
+    columns: Columns,
 ) -> tuple[Read, PartOf, Callable[[Path, str], Iterator[str]]]:
     """Return functions that read edits with a model's outputs, find the part of an edit, and note how outputs are named."""
     if paper and paper.read and (not paper.fields or data.is_dir()):
         read, typed = paper.read, make_type_reader(protocol or layout, note)
         if not data.is_dir():
             raise UserError(f"{data} is not a folder")
+        if columns:
+            raise UserError(f"--columns goes with a manifest; --layout {layout} has its own files")
 
         def with_results(folder: Path, model: str) -> Iterator[Edit]:
             return map(typed, read(Benchmark(data, folder, languages, model, note)))
 
         return with_results, paper.part or (lambda edit: ()), lambda folder, model: iter(())
-    manifest = _manifest(data, allow_outside, layout, protocol, note)
+    manifest = _manifest(data, allow_outside, layout, protocol, note, columns)
 
     def naming(folder: Path, model: str) -> Iterator[str]:
         names = manifest.output_names(folder)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from editloupe.evals.manifests.readers import read_jsonl
+from editloupe.evals.manifests.datasets import resolve_picture
+from editloupe.evals.manifests.readers import Row, read_jsonl
 from editloupe.rubrics.benchmark import read_json_list
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.registry import find_pair_rules, find_protocol
@@ -96,30 +97,46 @@ class Pair(Record):
         )
 
 
-def load_pairs(file: str | Path, protocol: str | None = None, way: Way | None = "pointwise") -> Iterator[Pair]:
+def load_pairs(
+    file: str | Path,
+    protocol: str | None = None,
+    way: Way | None = "pointwise",
+    allow_outside: bool = False,
+    *,
+    task: str | None = None,
+    flags: Mapping[str, bool] | None = None,
+) -> Iterator[Pair]:
     """Stream pairs from a JSON list or a JSONL file; paths are relative to the file.
 
     Args:
         file: The file.
         protocol: The protocol that defines the dimensions of pairs; by default that of `editloupe reward`.
         way: `pointwise` judges candidates one by one, `pairwise` both at once; None if scores come from elsewhere.
+        allow_outside: Allow pictures outside the file's folder.
+        task: Task of pairs of which neither a field nor a path names one.
+        flags: Booleans of pairs that lack them, which say whether a metric applies.
 
     Raises:
         UserError: The file or a pair has a mistake, or a pointwise pair lacks a field that its question needs.
     """
     file, rules = Path(file), find_pair_rules(protocol)
     own = find_protocol(protocol)
+    usual = _check_defaults(task, flags or {}, rules)
     own_rules = protocol is None or (own is not None and own.pairs is not None)
     if not file.is_file():
         raise UserError(f"{file} does not exist")
-    items: Iterable[tuple[str, Mapping[str, Any]]]
+    rows: Iterable[Row]
     if file.suffix.lower() in LINES:
-        items = ((row.where, row.values) for row in read_jsonl(file))
+        rows = read_jsonl(file)
     else:
-        items = ((f"{file.name}, pair {index}", item) for index, item in enumerate(read_json_list(file), start=1))
+        rows = (Row(f"{file.name}, pair {index}", item) for index, item in enumerate(read_json_list(file), start=1))
     places: dict[str, str] = {}
-    for number, (where, item) in enumerate(items, start=1):
-        pair = _pair(item, number, where, file, rules)
+    for number, row in enumerate(rows, start=1):
+        where = row.where
+        item = {**row.values, **{name: value for name, value in usual.items() if row.values.get(name) is None}}
+        if task and rules.task_of(item) is None:
+            item["task"] = task
+        pair = _pair(Row(where, item), number, file, rules, allow_outside)
         if not own_rules and (own is None or pair.task not in own.types):
             # A task derived from folder names is unknown to another protocol.
             pair = pair.model_copy(update={"task": item.get("task")})
@@ -129,6 +146,16 @@ def load_pairs(file: str | Path, protocol: str | None = None, way: Way | None = 
         if way == "pointwise" and own_rules:
             _check(pair, where, rules)
         yield pair
+
+
+def _check_defaults(task: str | None, flags: Mapping[str, bool], rules: PairRules) -> Mapping[str, bool]:
+    """Return the booleans; raise UserError if the task or a boolean does not exist."""
+    if task is not None and rules.tasks and rules.task_of({"task": task}) not in rules.tasks:
+        raise UserError(f'--task: there is no task "{task}"; there are: {", ".join(rules.tasks)}')
+    for name in flags:
+        if name not in rules.flags:
+            raise UserError(f'--flags: there is no "{name}"; there are: {", ".join(rules.flags)}')
+    return flags
 
 
 def merge_pair_edits(edits: Iterable[Edit], by_dimension: bool) -> list[Edit]:
@@ -165,7 +192,8 @@ def _check(pair: Pair, where: str, rules: PairRules) -> None:
         raise UserError(f"{where}: {unknown}")
 
 
-def _pair(item: Mapping[str, Any], number: int, where: str, file: Path, rules: PairRules) -> Pair:
+def _pair(row: Row, number: int, file: Path, rules: PairRules, allow_outside: bool) -> Pair:
+    where, item, folder = row.where, row.values, file.parent.resolve()
     for name in ("source_image", "prompt", "winner", "loser", "dimension"):
         if not str(item.get(name) or "").strip():
             raise UserError(f'{where}: "{name}" is missing')
@@ -179,11 +207,8 @@ def _pair(item: Mapping[str, Any], number: int, where: str, file: Path, rules: P
         if item.get(name) is not None and not isinstance(item[name], bool):
             raise UserError(f'{where}: "{name}" is {json.dumps(item[name])}, not true or false')
 
-    def path(value: Any) -> Path:
-        try:
-            return (file.parent / str(value)).resolve()
-        except (OSError, RuntimeError, ValueError):
-            raise UserError(f"{where}: {value!r} is not a valid path") from None
+    def path(name: str, value: Any) -> Path:
+        return resolve_picture(row, name, value, folder, allow_outside, "file")
 
     references = item.get("reference_image_path") or ()
     if not isinstance(references, (str, list, tuple)):
@@ -192,20 +217,21 @@ def _pair(item: Mapping[str, Any], number: int, where: str, file: Path, rules: P
     try:
         pair = Pair(
             id=str(item.get("id") or f"pair_{number:05d}"),
-            source=path(item["source_image"]),
+            source=path("source_image", item["source_image"]),
             instruction=str(item["prompt"]),
-            winner=path(item["winner"]),
-            loser=path(item["loser"]),
+            winner=path("winner", item["winner"]),
+            loser=path("loser", item["loser"]),
             dimension=str(item["dimension"]),
             label=label,
             task=rules.task_of(item),
             references=tuple(
-                path(reference) for reference in ([references] if isinstance(references, str) else references)
+                path("reference_image_path", reference)
+                for reference in ([references] if isinstance(references, str) else references)
             ),
-            unmarked=path(unmarked) if unmarked else None,
+            unmarked=path("unmarked", unmarked) if unmarked else None,
             hint=str(item.get("hints") or "").strip() or None,
             file=file.stem,
-            root=file.parent.resolve(),
+            root=folder,
             extra={name: item[name] for name in (*rules.kept, *rules.flags) if item.get(name) is not None},
         )
         pair.candidate("winner")  # validates the edit here, where the location is known

@@ -16,7 +16,8 @@ from pydantic import Field
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import IdSet
-from editloupe.evals.manifests.datasets import Naming, build_edit
+from editloupe.evals.manifests.columns import Naming
+from editloupe.evals.manifests.datasets import build_edit
 from editloupe.evals.manifests.readers import Row, find_reader
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.memory import require_path

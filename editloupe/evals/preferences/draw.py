@@ -41,6 +41,7 @@ class DrawSettings:
         seed: Seed of the draw.
         people: Number of people to ask per pair.
         rule: How their answers decide.
+        within_model: Pair different outputs of one model, instead of outputs of two models.
     """
 
     dimensions: Sequence[str] = ()
@@ -54,6 +55,8 @@ class DrawSettings:
     seed: int = 0
     people: int = 2
     rule: DecisionRule = "third"
+    within_model: bool = False
+    """Pair different outputs of one model, as a reward model compares them in training."""
 
 
 @dataclass
@@ -66,6 +69,8 @@ class DrawnPairs:
     silent: int = 0
     """Pairs with a judge that gave no rationale."""
     same_picture: int = 0
+    repeated: int = 0
+    """Pairs of two pictures that another pair has already, because several outputs are the same picture."""
     no_picture: int = 0
     """Pairs with a picture that cannot be found."""
     marked: int = 0
@@ -80,7 +85,8 @@ class DrawnPairs:
         sentences = {
             "one output has no score in the dimension": self.unscored,
             "a judge gave no verdict, or no rationale for it": self.silent,
-            "both models gave the same picture": self.same_picture,
+            "both outputs are the same picture": self.same_picture,
+            "another pair has the same two pictures": self.repeated,
             "a picture is no longer there": self.no_picture,
             "marks on the source are part of the instruction": self.marked,
             "beyond --per-source": self.beyond,
@@ -94,7 +100,7 @@ class DrawnPairs:
 
 
 def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path) -> DrawnPairs:
-    """Draw pairs of two editing models' outputs from one run or several.
+    """Draw pairs of two editing models' outputs, or of one model's different outputs, from one run or several.
 
     Ids depend on the pictures, the instruction and the dimension only, so answers stay valid after a second draw.
 
@@ -111,27 +117,22 @@ def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path)
     """
     if len({(table.protocol, table.judges) for table in tables}) > 1:
         raise UserError("the runs were judged by different judges or protocols; their scores make no pairs together")
-    models = split_by_model(tables)
-    models.pop(NOTHING_EDITED, None)
     named = " and ".join(dict.fromkeys(table.name for table in tables))
-    if len(models) < 2:
-        raise UserError(f"{named} holds outputs of only one editing model ({', '.join(models)}), so there is no pair")
+    groups = (_group_within_models if settings.within_model else _group_across_models)(tables, named)
     scored_by = _find_criteria(tables, settings, named)
-    cases: dict[Hashable, dict[str, list[RunRow]]] = {}
-    for model, rows in models.items():
-        for row in rows:
-            cases.setdefault(row.case, {}).setdefault(model, []).append(row)
-    shared = [by_model for by_model in cases.values() if len(by_model) > 1]
-    if not shared:
-        raise UserError(f"no two models of {named} have an output for the same source and instruction")
     files = PictureFiles(tables, folder)
     used = {name for criteria in scored_by.values() for name in criteria}
     has = dict.fromkeys(name for table in tables for name in table.criteria)
     drawn = DrawnPairs(unused=() if settings.dimensions else tuple(name for name in has if name not in used))
     by_source: dict[tuple[str, str], list[OpenPair]] = {}
-    for by_model in shared:
+    ids: set[str] = set()
+    for outputs in groups:
         for dimension, criteria in scored_by.items():
-            for pair in _build_output_pairs(by_model, dimension, criteria, settings, files, drawn):
+            for pair in _build_output_pairs(outputs, dimension, criteria, settings, files, drawn):
+                if pair.id in ids:
+                    drawn.repeated += 1
+                    continue
+                ids.add(pair.id)
                 by_source.setdefault((dimension, pair.source), []).append(pair)
     for (dimension, source), listed in by_source.items():
         sampled = sample_source_pairs(listed, settings, f"{settings.seed}:{dimension}:{source}")
@@ -139,6 +140,39 @@ def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path)
         drawn.pairs += sampled
     drawn.pairs = shuffle_pairs(settings.seed, drawn.pairs)
     return drawn
+
+
+def _group_across_models(tables: Sequence[RunTable], named: str) -> list[list[tuple[str, RunRow]]]:
+    """Return the outputs of every case that at least two models have, each with its model."""
+    models = split_by_model(tables)
+    models.pop(NOTHING_EDITED, None)
+    if len(models) < 2:
+        raise UserError(
+            f"{named} holds outputs of only one editing model ({', '.join(models)}), so there is no pair of two models; "
+            "--within-model pairs different outputs of one"
+        )
+    cases: dict[Hashable, list[tuple[str, RunRow]]] = {}
+    for model, rows in models.items():
+        for row in rows:
+            cases.setdefault(row.case, []).append((model, row))
+    groups = [outputs for outputs in cases.values() if len({model for model, _ in outputs}) > 1]
+    if not groups:
+        raise UserError(f"no two models of {named} have an output for the same source and instruction")
+    return groups
+
+
+def _group_within_models(tables: Sequence[RunTable], named: str) -> list[list[tuple[str, RunRow]]]:
+    """Return the outputs of one model for one case, if it has several. Outputs without a model's name are grouped by run."""
+    groups: dict[Hashable, list[tuple[str, RunRow]]] = {}
+    for table in tables:
+        for row in table.rows:
+            if row.model != NOTHING_EDITED:
+                model = row.edit.model or table.name
+                groups.setdefault((row.case, model), []).append((model, row))
+    several = [outputs for outputs in groups.values() if len({edited_picture_key(row) for _, row in outputs}) > 1]
+    if not several:
+        raise UserError(f"no model of {named} has two different outputs for the same source and instruction")
+    return several
 
 
 def _find_criteria(tables: Sequence[RunTable], settings: DrawSettings, named: str) -> dict[str, dict[str, str]]:
@@ -172,16 +206,15 @@ def _find_criteria(tables: Sequence[RunTable], settings: DrawSettings, named: st
 
 
 def _build_output_pairs(
-    by_model: Mapping[str, Sequence[RunRow]],
+    outputs: Sequence[tuple[str, RunRow]],
     dimension: str,
     criteria: Mapping[str, str],
     settings: DrawSettings,
     files: PictureFiles,
     drawn: DrawnPairs,
 ) -> Iterator[OpenPair]:
-    outputs = [(model, row) for model, rows in by_model.items() for row in rows]
     for (first_model, first), (second_model, second) in combinations(outputs, 2):
-        if first_model == second_model:
+        if (first_model == second_model) != settings.within_model:
             continue
         scores = (_mean_score(first, criteria), _mean_score(second, criteria))
         pictures = (files.of(first, "edited"), files.of(second, "edited"), files.of(first, "source"))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from editloupe._util.files import atomic_text_file, make_folder
 from editloupe._util.hashing import content_key
@@ -87,7 +87,7 @@ class OpenPair(Record):
     b: PairSide
     by_scores: str | None = None
     """The key of the better one, `tie` or `unclear`; None if the pair was not scored."""
-    people: int = 2
+    people: Annotated[int, Field(ge=1)] = 2
     rule: DecisionRule = "third"
     fields: Mapping[str, Any] = {}
     """Further fields of the line in `pairs.jsonl`: task, flags, hints."""
@@ -101,7 +101,8 @@ class OpenPair(Record):
     @property
     def references(self) -> tuple[str, ...]:
         """Further input pictures, relative to the file of pairs."""
-        return tuple(self.fields.get("reference_image_path", ()))
+        paths = self.fields.get("reference_image_path") or ()
+        return tuple(paths) if isinstance(paths, (list, tuple)) else (paths,)
 
     def side(self, key: str) -> PairSide:
         """Return the side of a key."""

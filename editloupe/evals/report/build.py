@@ -22,13 +22,15 @@ from editloupe.evals.report.table_formats import HIGH, LOW
 from editloupe.evals.report.trust_blocks import corrected_table
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import describe_silent_members
+from editloupe.evals.stats.agreement.edit_scores import measure_score_agreement
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_models_by_slice
 from editloupe.evals.stats.comparison.run_comparison import is_same_judge
-from editloupe.evals.stats.intervals import LEVEL, format_level
+from editloupe.evals.stats.intervals import LEVEL, Estimate, format_level
 from editloupe.evals.stats.scores import unedited_baseline as ref
 from editloupe.evals.stats.scores.distribution import compute_area_trend, count_answers
 from editloupe.evals.stats.scores.paper_tables import build_paper_tables
+from editloupe.evals.stats.scores.passport import build_passport, compare_passports
 from editloupe.evals.stats.scores.run_scores import Score, Scores, UnjudgedRule, compute_scores
 from editloupe.evals.stats.scores.run_table import BASELINE_NOTE, RunRow, RunTable, format_version_notes, read_run_table
 from editloupe.evals.stats.scores.score_matrix import (
@@ -49,6 +51,13 @@ if TYPE_CHECKING:
     from editloupe.evals.stats.trust.label_queue import LabelQueue
 
 
+SAME_SCORE = 1e-9
+"""Scores that differ by less are equal but for rounding errors."""
+RULES_NOTE = (
+    "The paper's tables follow the rules listed below them; all other scores of this report follow the paper's text."
+)
+
+
 def build_report(
     run: Run | RunTable | str | Path,
     by: Sequence[str] = (),
@@ -60,6 +69,7 @@ def build_report(
     corrected: bool = False,
     queue: LabelQueue | None = None,
     tables: bool = True,
+    rules: Mapping[str, str] | None = None,
 ) -> Report:
     """Build the report of one run. Scores are always grouped by editing model.
 
@@ -74,6 +84,7 @@ def build_report(
         corrected: Whether scores corrected by human labels are added.
         queue: The label queue that the labelled edits were drawn from; its weights enter the corrected scores.
         tables: Whether the paper's tables are computed.
+        rules: The value of every rule of the paper's public script, from `choose_rules`. The tables then follow the script.
 
     Raises:
         UserError: The run cannot be read, or has several protocols and none was chosen.
@@ -88,10 +99,13 @@ def build_report(
     agreement = measure_agreement(table, people, level) if people.given else None
     absent = [field for field in by if field not in scores.by]
     notes = [*_note_missing_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
+    notes += [RULES_NOTE] if rules is not None else []
     try:
         fill = 0.0 if unjudged == "worst" else None
         sections = (
-            build_paper_tables(table, level=level if intervals else None, fill=fill, parts=[parts]) if tables else ()
+            build_paper_tables(table, level=level if intervals else None, fill=fill, parts=[parts], rules=rules)
+            if tables
+            else ()
         )
     except UserError as error:
         sections = ()
@@ -104,11 +118,8 @@ def build_report(
     if corrected_scores is not None:
         printed = (*printed, replace(corrected_table(corrected_scores, table.titles), protocol=table.protocol))
     version_sentences = format_version_notes(table.versions)
-    printed = (
-        tuple(replace(section, notes=(*section.notes, *version_sentences)) for section in printed)
-        if version_sentences
-        else printed
-    )
+    passport = build_passport(table, scores.coverage, unjudged, rules)
+    printed = tuple(replace(section, notes=(*section.notes, *version_sentences, passport.line)) for section in printed)
     areas = {name: trend for name in table.criteria if (trend := compute_area_trend(table, name)) is not None}
     return Report(
         **{
@@ -136,9 +147,12 @@ def build_report(
         version_notes=version_sentences,
         titles=table.titles,
         agreement=agreement,
+        score_agreement=None if agreement is None else measure_score_agreement(table, people, level),
         corrected=corrected_scores,
         rankings=rankings,
         tables=printed,
+        rules=rules or {},
+        passport=passport,
         distributions={name: count_answers(table, name) for name in table.criteria},
         areas=areas,
         instructive=find_notable_edits(table, people),
@@ -151,7 +165,7 @@ def build_report(
 def build_leaderboard(
     reports: Sequence[Report], tables: Sequence[RunTable] = (), intervals: float | None = None
 ) -> Leaderboard:
-    """Rank several reports by overall score within each protocol. Runs of the same name are named by their folders.
+    """Rank several reports by overall score among those with the same passport. Runs of the same name are named by their folders.
 
     Args:
         reports: The reports of the runs.
@@ -159,19 +173,34 @@ def build_leaderboard(
             paper's tables.
         intervals: Level of the intervals in the paper's tables; None for no intervals.
     """
-    rankings = rank_runs(tables)
-    ranks = find_open_ranks(rankings, tables)
+    groups = dict.fromkeys(report.passport.key for report in reports)
+    rankings: tuple[ModelComparison, ...] = ()
+    ranks: dict[tuple[str, tuple[str, ...]], tuple[int, int]] = {}
+    for key in groups:
+        same = [table for report, table in zip(reports, tables, strict=False) if report.passport.key == key]
+        compared = rank_runs(same)
+        rankings += compared
+        ranks |= find_open_ranks(compared, same)
     names = [report.run for report in reports]
     reports = [
         report.model_copy(update={"run": report.folder}) if names.count(report.run) > 1 else report
         for report in reports
     ]
-    ordered = sorted(reports, key=lambda report: (report.protocol, -_sort_value(report.overall), report.run))
+    first = {key: number for number, key in enumerate(groups)}
+    ordered = sorted(reports, key=lambda report: (first[report.passport.key], -_sort_value(report.overall), report.run))
     lines = [(report, label, part) for report in ordered for label, part in report.parts.items()]
     entries: list[LeaderboardEntry] = []
-    for report, label, part in sorted(lines, key=lambda line: (line[0].protocol, -_sort_value(line[2].overall))):
+    for report, label, part in sorted(
+        lines, key=lambda line: (first[line[0].passport.key], -_sort_value(line[2].overall))
+    ):
         ranked = part.overall.value is not None
-        above = [entry for entry in entries if entry.protocol == report.protocol]
+        # Runs with equal scores share a rank, and the next one counts them all.
+        above = [
+            entry
+            for entry in entries
+            if entry.passport == report.passport.key
+            and _sort_value(entry.overall) > _sort_value(part.overall) + SAME_SCORE
+        ]
         agreed = report.agreement.criteria if report.agreement else {}
         entries.append(
             LeaderboardEntry(
@@ -182,24 +211,21 @@ def build_leaderboard(
                 judge=report.judge,
                 mode=report.mode,
                 protocol=report.protocol,
+                passport=report.passport.key,
                 overall=part.overall,
                 criteria=part.overall.criteria,
                 coverage=part.coverage,
                 agreement={name: measures.spearman for name, measures in agreed.items()},
+                pearson={name: measures.pearson for name, measures in agreed.items()},
             )
         )
     notes = [f"{report.run}: {report.baseline}" for report in ordered if report.baseline]
     notes += [f"{report.run}: {note}" for report in ordered for note in report.version_notes]
-    if len({report.protocol for report in reports}) > 1:
-        notes.append("The runs follow different protocols; scores compare within a protocol only.")
-    elif len({(report.judge, report.mode) for report in reports}) > 1:
-        notes.append(
-            "Where two judges or modes were given the same edits, `editloupe compare` sets them against each other."
-        )
+    notes += _explain_groups(ordered)
     if len({report.unjudged_rule for report in reports}) == 1 and reports[0].unjudged_rule == "worst":
         notes.append("Pessimistic bounds: unjudged verdicts count as the worst answer.")
     return Leaderboard(
-        answer=summarize_ranking(rankings) if rankings else _summarize_leader(entries),
+        answer=_summarize_board(rankings, entries),
         rankings=rankings,
         leaderboard=tuple(entries),
         tables=tuple(_merge_paper_tables(reports, [split_off_reference(table)[0] for table in tables], intervals)),
@@ -214,27 +240,51 @@ def _merge_paper_tables(
     """Yield the paper's tables per protocol, with the models of all its runs as rows."""
     fill = 0.0 if reports[0].unjudged_rule == "worst" else None
     for protocol in dict.fromkeys(table.protocol for table in tables):
-        own = [table for table in tables if table.protocol == protocol]
-        with suppress(UserError):  # the run's own report has a note on it
-            yield from (
-                replace(section, protocol=protocol) for section in build_paper_tables(*own, level=intervals, fill=fill)
-            )
+        own = [
+            (table, dict(report.rules))
+            for report, table in zip(reports, tables, strict=False)
+            if table.protocol == protocol
+        ]
+        for rules in {tuple(sorted(rules.items())): rules for _, rules in own}.values():
+            same = [table for table, others in own if others == rules]
+            with suppress(UserError):  # the run's own report has a note on it
+                yield from (
+                    replace(section, protocol=protocol)
+                    for section in build_paper_tables(*same, level=intervals, fill=fill, rules=rules or None)
+                )
 
 
-def _sort_value(score: Score) -> float:
+def _sort_value(score: Estimate) -> float:
     return -1.0 if score.value is None else score.value
+
+
+def _explain_groups(reports: Sequence[Report]) -> Iterator[str]:
+    """Yield why some runs are ranked apart from the first one."""
+    base = reports[0].passport
+    groups: dict[str, list[Report]] = {}
+    for report in reports:
+        groups.setdefault(report.passport.key, []).append(report)
+    groups.pop(base.key)
+    for others in groups.values():
+        reasons = " ".join(compare_passports(base, others[0].passport))
+        yield f"Ranked apart from {reports[0].run}: {', '.join(report.run for report in others)}. {reasons}"
+    if groups:
+        yield "`editloupe compare` compares two runs on the edits they share, `editloupe passport` says what differs."
+
+
+def _summarize_board(rankings: Sequence[ModelComparison], entries: Sequence[LeaderboardEntry]) -> str:
+    groups = len({entry.passport for entry in entries})
+    if groups > 1:
+        ranked = summarize_ranking(rankings)
+        return f"The runs form {groups} groups that are ranked apart, because their scores cannot be compared. {ranked}".strip()
+    return summarize_ranking(rankings) if rankings else _summarize_leader(entries)
 
 
 def _summarize_leader(entries: Sequence[LeaderboardEntry]) -> str:
     best = entries[0]
     if best.overall.value is None:
         return "None of the runs has an overall score."
-    rivals = [e for e in entries[1:] if e.protocol == best.protocol and e.overall.value is not None]
-    if len({(e.judge, e.mode) for e in (best, *rivals)}) > 1:
-        return (
-            f"{best.run} has the highest overall score, {best.overall.format(1)}; the runs differ in judge or mode, so their "
-            "order says nothing about editing models."
-        )
+    rivals = [entry for entry in entries[1:] if entry.overall.value is not None]
     sentence = f"{best.run} leads with {best.overall.format(1)}"
     close = [e.run for e in rivals if (e.overall.high or 0.0) >= (best.overall.low or 0.0)]
     if not rivals:

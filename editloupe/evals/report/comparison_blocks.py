@@ -9,15 +9,18 @@ from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.report_blocks import (
     assign_short_names,
     build_agreement_tables,
+    build_annotators_table,
     build_field_tables,
     build_measures_table,
     build_models_table,
+    collect_people,
     explain_missing_intervals,
     format_p_value,
     people_blocks,
 )
 from editloupe.evals.stats.agreement.coefficients import PRIMARY, TITLES
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Confusion
+from editloupe.evals.stats.agreement.people import PeopleAgreement
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, ModelDifference, ModelPair
 from editloupe.evals.stats.comparison.paired_differences import OVERALL
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, ScoreDifference
@@ -51,7 +54,41 @@ def agreement_blocks(agreement: Agreement, titles: dict[str, str]) -> Iterator[B
         if len(measures.by_type) > 1:
             yield build_measures_table(f"{titles.get(criterion, criterion)}, by type", measures.by_type)
     yield from build_field_tables(agreement, titles)
-    yield from people_blocks(agreement, titles)
+    yield from people_blocks(collect_people(agreement), titles)
+
+
+def manifest_blocks(agreement: PeopleAgreement, titles: Mapping[str, str]) -> Iterator[Block]:
+    """Yield the blocks on how well people agree on a manifest: α of all criteria in one table, then each criterion."""
+    yield Heading(f"{agreement.manifest}: people among themselves · {agreement.protocol}", 1)
+    counts = ", ".join(f"{name}: {number_of(count, 'label')}" for name, count in agreement.annotators.items())
+    yield Paragraph(f"Labels from {agreement.origin} ({counts}).")
+    if agreement.notes:
+        yield Points(agreement.notes)
+    people = {name: own.people for name, own in agreement.criteria.items() if own.people is not None}
+    if not people:
+        yield Paragraph("No edit has labels of two annotators on a criterion, so there is no agreement to measure.")
+        return
+    kinds = list(dict.fromkeys(kind for own in people.values() for kind in own.by_type))
+    rows = [
+        (
+            kind,
+            *(own.by_type[kind].krippendorff_alpha.format() if kind in own.by_type else "–" for own in people.values()),
+        )
+        for kind in kinds
+    ]
+    rows.append(("all types", *(own.krippendorff_alpha.format() for own in people.values())))
+    shown = [part.krippendorff_alpha for own in people.values() for part in (own, *own.by_type.values())]
+    yield PrintedTable(
+        "",
+        ("Krippendorff α", *(titles.get(name, name) for name in people)),
+        tuple(rows),
+        ("α is ordinal, from the edits that at least two annotators labelled.", *explain_missing_intervals(shown)),
+    )
+    yield from people_blocks(people, titles)
+    for name, own in agreement.criteria.items():
+        for column, values in own.by.items():
+            words = " and ".join(part.strip().replace("_", " ") for part in column.split(","))
+            yield build_annotators_table(f"{titles.get(name, name)}, by {words}", values)
 
 
 def summarize_agreement(agreement: Agreement, titles: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.secrets import redact_url
+from editloupe.evals.runs.configurations import IMPORTED
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement
 from editloupe.evals.stats.intervals import MIN_SOURCES, format_level
 from editloupe.evals.stats.scores.run_scores import Scores
@@ -46,6 +47,11 @@ def _describe_judging(table: RunTable, configurations: list[Mapping[str, Any]]) 
     paper = f"{protocol.title} ({protocol.source})" if protocol else table.protocol
     criteria = _join_words([table.title_of(name) for name in table.criteria])
     times = f", each {len(table.repeats)} times" if len(table.repeats) > 1 else ""
+    if any(configuration.get(IMPORTED) for configuration in configurations):
+        return (
+            f"Verdicts of {judges} on {_format_count(len(table.rows), 'edit')}, for {criteria}{times}, were made elsewhere and "
+            f"imported into EditLoupe, by the protocol of {paper}. Their settings are not recorded."
+        )
     return (
         f"We judged {_format_count(len(table.rows), 'edit')} on {criteria}{times} "
         f"with EditLoupe{f' {version}' if version else ''}, "
@@ -62,6 +68,8 @@ def _format_judge(name: str) -> str:
 def _describe_settings(table: RunTable, configurations: list[Mapping[str, Any]], unrecorded: bool) -> list[str]:
     sentences = []
     for number, configuration in enumerate(configurations, start=1):
+        if configuration.get(IMPORTED):
+            continue
         settings, profile = configuration.get("settings", {}), configuration.get("profile", {})
         parts = [
             _format_setting(settings, "max_turns", "at most {} replies a case"),

@@ -11,10 +11,11 @@ from editloupe.evals.report.report_records import Leaderboard, Report
 from editloupe.evals.report.table_formats import merge_intervals
 from editloupe.evals.report.trust_blocks import CORRECTED, corrected_blocks
 from editloupe.evals.stats.agreement.coefficients import TITLES
-from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Measures, RaterAgreement
+from editloupe.evals.stats.agreement.edit_scores import ScoreAgreement
+from editloupe.evals.stats.agreement.judge_vs_human import Agreement, AnnotatorAgreement, Measures, RaterAgreement
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
 from editloupe.evals.stats.intervals import MIN_SOURCES, Estimate
-from editloupe.evals.stats.scores.distribution import SizeTrend
+from editloupe.evals.stats.scores.distribution import WINDOW, SizeTrend
 from editloupe.evals.stats.scores.run_scores import Score
 from editloupe.evals.stats.scores.score_matrix import SEPARATOR
 from editloupe.evals.stats.scores.unedited_baseline import UneditedReference
@@ -33,7 +34,7 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
     for note in report.version_notes:
         yield Paragraph(note, "warning")
     yield Heading("How sure is that?", level + 1)
-    yield Points((*report.certainty, *report.notes))
+    yield Points((*report.certainty, *report.notes, report.passport.line))
     corrected = corrected_blocks(report.corrected, report.titles, level + 1) if report.corrected else ()
     for block in (*_score_blocks(report, level + 1), *corrected, *_agreement_blocks(report, level + 1)):
         if isinstance(block, Drawing):
@@ -120,16 +121,17 @@ def _describe_size_trend(report: Report, criterion: str) -> str:
     trend = report.areas[criterion]
     if len(trend.models) > 1:
         correlations = "; ".join(f"{model} {_format_correlation(own)}" for model, own in trend.models.items())
-        return f"{report.titles[criterion]}: Pearson r with log area, {correlations}."
-    return (
-        f"{report.titles[criterion]}: Pearson r with log area {_format_correlation(next(iter(trend.models.values())))}."
-    )
+        return f"{report.titles[criterion]}: Pearson r of edits with log area, {correlations}."
+    correlation = _format_correlation(next(iter(trend.models.values())))
+    return f"{report.titles[criterion]}: Pearson r of edits with log area {correlation}."
 
 
 def _format_correlation(trend: SizeTrend) -> str:
     if trend.r is None or trend.p is None:
         return f"none ({trend.why})"
-    return f"{trend.r:.2f}, {'p < 0.001' if trend.p < 0.001 else f'p = {trend.p:.3f}'}, {number_of(trend.n, 'edit')}"
+    windows = "" if trend.window_r is None else f" (of means of {WINDOW} neighbours {trend.window_r:.2f})"
+    p = "p < 0.001" if trend.p < 0.001 else f"p = {trend.p:.3f}"
+    return f"{trend.r:.2f}, {p}, {number_of(trend.n, 'edit')}{windows}"
 
 
 def _build_score_table(report: Report, lines: Mapping[str, Score], head: str) -> PrintedTable:
@@ -268,6 +270,9 @@ def _agreement_blocks(report: Report, level: int) -> Iterator[Block]:
     counts = ", ".join(f"{name}: {number_of(count, 'label')}" for name, count in report.agreement.annotators.items())
     yield Paragraph(f"Labels from {report.agreement.origin} ({counts}). {report.agreement.consensus}")
     yield from build_agreement_tables(report.agreement.criteria, report.titles)
+    if report.score_agreement is not None:
+        yield build_score_table(report.score_agreement)
+        yield Drawing("agreement_of_scores", "Score of each edit by people and by the judge; dashed: equal scores.")
     yield Drawing("confusion", "Labels of people (rows) and of the judge (columns).")
     yield Heading("Agreement by type", level + 1)
     for criterion, measures in report.agreement.criteria.items():
@@ -278,7 +283,7 @@ def _agreement_blocks(report: Report, level: int) -> Iterator[Block]:
         yield Drawing(
             "agreement_by_model", "Spearman ρ with people, by editing model; dashed: one annotator against the others."
         )
-    yield from people_blocks(report.agreement, report.titles, level + 1)
+    yield from people_blocks(collect_people(report.agreement), report.titles, level + 1)
     yield Drawing(
         "agreement_by_type", "Spearman ρ with people; dashed: one annotator against the others, with interval."
     )
@@ -336,27 +341,54 @@ def build_field_tables(agreement: Agreement, titles: Mapping[str, str]) -> Itera
                 yield build_measures_table(f"{titles.get(criterion, criterion)}, by {words}", lines)
 
 
-def people_blocks(agreement: Agreement, titles: Mapping[str, str], level: int = 2) -> Iterator[Block]:
-    """Yield tables of the agreement among annotators per criterion: overall, by type, and by pairs of annotators."""
-    people_by_criterion = {
-        criterion: measures.people for criterion, measures in agreement.criteria.items() if measures.people is not None
+def build_score_table(score: ScoreAgreement) -> PrintedTable:
+    """Build a table of the agreement on the scores of edits: overall, by editing model and by type."""
+    models = score.by_model if len(score.by_model) > 1 else {}
+    lines = {"score": score, **models, **(score.by_type if len(score.by_type) > 1 else {})}
+    measures = ("spearman", "pearson", "mae")
+    rows = [(name, *(getattr(line, m).format() for m in measures), str(line.n)) for name, line in lines.items()]
+    origin = {
+        "formula": "The protocol's formula over the judge's verdicts and over people's labels, from 0 to 100.",
+        "ratings": "The protocol's formula over the judge's verdicts, and people's ratings of whole edits, from 0 to 100.",
     }
+    return PrintedTable(
+        "",
+        ("score of an edit", *(TITLES[name] for name in measures), "edits"),
+        tuple(rows),
+        (
+            origin[score.people],
+            *score.notes,
+            *explain_missing_intervals(getattr(line, m) for line in lines.values() for m in measures),
+        ),
+    )
+
+
+def collect_people(agreement: Agreement) -> dict[str, AnnotatorAgreement]:
+    """Return the agreement among people by criterion, of criteria on which some edit has two labels."""
+    return {name: measures.people for name, measures in agreement.criteria.items() if measures.people is not None}
+
+
+def people_blocks(
+    people_by_criterion: Mapping[str, AnnotatorAgreement], titles: Mapping[str, str], level: int = 2
+) -> Iterator[Block]:
+    """Yield tables of the agreement among annotators per criterion: overall, by type, and by pairs of annotators."""
     if people_by_criterion:
         yield Heading("People among themselves", level)
     for criterion, people in people_by_criterion.items():
         title = titles.get(criterion, criterion)
-        lines = [
-            _annotator_row("all types", people),
-            *(_annotator_row(name, part) for name, part in people.by_type.items()),
-        ]
-        note = "same label: share of equal labels among all pairs of labels of the same edit."
-        shown = [e for part in (people, *people.by_type.values()) for e in (part.krippendorff_alpha, part.exact)]
-        notes = (note, *explain_missing_intervals(shown))
-        yield PrintedTable("", (title, *_ANNOTATOR_COLUMNS), tuple(lines), notes)
+        yield build_annotators_table(title, {"all types": people, **people.by_type})
         if people.raters > 2:
             left = f"{people.pairs_left_out} more pairs share fewer edits." if people.pairs_left_out else ""
             pairs = [_annotator_row(" and ".join(pair.names), pair) for pair in people.pairs]
             yield PrintedTable("", (f"{title}, two by two", *_ANNOTATOR_COLUMNS), tuple(pairs), (left,))
+
+
+def build_annotators_table(title: str, lines: Mapping[str, RaterAgreement]) -> PrintedTable:
+    """Build a table of the agreement among annotators with one row per group."""
+    shown = [estimate for part in lines.values() for estimate in (part.krippendorff_alpha, part.exact)]
+    note = "α is ordinal. same label: share of equal labels among all pairs of labels of the same edit."
+    rows = tuple(_annotator_row(name, part) for name, part in lines.items())
+    return PrintedTable("", (title, *_ANNOTATOR_COLUMNS), rows, (note, *explain_missing_intervals(shown)))
 
 
 _ANNOTATOR_COLUMNS = ("Krippendorff α", "same label", "annotators", "edits")
@@ -395,11 +427,12 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
     if any(entry.agreement for entry in board.leaderboard):
         yield Heading("Agreement with people")
         labelled = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
-        lines = [
-            (entry.run, *(entry.agreement[name].format() if name in entry.agreement else "–" for name in labelled))
-            for entry in board.leaderboard
-        ]
-        yield PrintedTable("", ("Spearman ρ with people", *(titles[name] for name in labelled)), tuple(lines))
+        for title, measure in (("Spearman ρ with people", "agreement"), ("Pearson r with people", "pearson")):
+            lines = []
+            for entry in board.leaderboard:
+                values: Mapping[str, Estimate] = getattr(entry, measure)
+                lines.append((entry.run, *(values[name].format() if name in values else "–" for name in labelled)))
+            yield PrintedTable("", (title, *(titles[name] for name in labelled)), tuple(lines))
         yield Drawing(
             "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
         )

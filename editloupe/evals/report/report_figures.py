@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from editloupe.evals.report.report_records import Leaderboard, Report
-from editloupe.evals.stats.agreement.judge_vs_human import CriterionAgreement, Measures
+from editloupe.evals.stats.agreement.edit_scores import ScoreAgreement
+from editloupe.evals.stats.agreement.judge_vs_human import Agreement, CriterionAgreement, Measures
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
 from editloupe.evals.stats.intervals import Estimate
 from editloupe.evals.stats.scores.distribution import AreaTrend
@@ -49,17 +50,34 @@ def _build_report_figures(report: Report) -> dict[str, Draw]:
     for name, trend in report.areas.items():
         draw_by_name[f"target_sizes_{name}"] = _draw_target_sizes(report, name, trend)
     if report.agreement:
-        agreed = report.agreement.criteria
-        matrices = {titles[name]: agreement.confusion for name, agreement in agreed.items() if agreement.confusion}
-        if matrices:
-            draw_by_name["confusion"] = lambda: figures.confusion_matrix(matrices)
-        labelled = {name: agreement for name, agreement in agreed.items() if agreement.by_type and agreement.n}
-        if labelled:
-            draw_by_name["agreement_by_type"] = lambda: _draw_agreement_by_type(labelled, titles)
-        if len(by_model := report.agreement.by.get("model", {})) > 1 and any(
-            agreement.n for agreement in agreed.values()
-        ):
-            draw_by_name["agreement_by_model"] = lambda: _draw_agreement_by_model(by_model, agreed, titles)
+        draw_by_name |= build_agreement_figures(report.agreement, report.score_agreement, titles)
+    return draw_by_name
+
+
+def build_agreement_figures(
+    agreement: Agreement, score: ScoreAgreement | None, titles: Mapping[str, str]
+) -> dict[str, Draw]:
+    """Return functions that draw the figures of agreement with people, by name.
+
+    Args:
+        agreement: The agreement on every criterion.
+        score: The agreement on the scores of edits.
+        titles: Criteria to their titles.
+    """
+    from editloupe.evals.report import figures
+
+    draw_by_name: dict[str, Draw] = {}
+    agreed = agreement.criteria
+    matrices = {titles[name]: measures.confusion for name, measures in agreed.items() if measures.confusion}
+    if matrices:
+        draw_by_name["confusion"] = lambda: figures.confusion_matrix(matrices)
+    if score is not None and score.points:
+        draw_by_name["agreement_of_scores"] = lambda: figures.scores_against_people(score)
+    labelled = {name: measures for name, measures in agreed.items() if measures.by_type and measures.n}
+    if labelled:
+        draw_by_name["agreement_by_type"] = lambda: _draw_agreement_by_type(labelled, titles)
+    if len(by_model := agreement.by.get("model", {})) > 1 and any(measures.n for measures in agreed.values()):
+        draw_by_name["agreement_by_model"] = lambda: _draw_agreement_by_model(by_model, agreed, titles)
     return draw_by_name
 
 

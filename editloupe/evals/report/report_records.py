@@ -9,10 +9,12 @@ from pydantic import Field, PlainSerializer
 
 from editloupe.evals.report.notable_edits import NotableEdit
 from editloupe.evals.report.table_formats import table_to_dict
+from editloupe.evals.stats.agreement.edit_scores import ScoreAgreement
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
 from editloupe.evals.stats.intervals import Estimate, Number
 from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
+from editloupe.evals.stats.scores.passport import Passport
 from editloupe.evals.stats.scores.run_scores import Coverage, Scores
 from editloupe.evals.stats.scores.run_table import ServedVersion
 from editloupe.evals.stats.trust.corrected_scores import CorrectedScores
@@ -64,6 +66,8 @@ class Report(Scores):
     titles: Mapping[str, str]
     """Criteria to their titles."""
     agreement: Agreement | None
+    score_agreement: ScoreAgreement | None = None
+    """Agreement on the scores of whole edits; None if no edit has a score by people."""
     """None without human labels."""
     corrected: CorrectedScores | None = None
     """Scores corrected by human labels, if requested."""
@@ -72,6 +76,10 @@ class Report(Scores):
     separate, usually one."""
     tables: tuple[ReportTable, ...]
     """The paper's tables, and tables for groupings by several fields."""
+    rules: Mapping[str, str] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    """The rules of the paper's public script that its tables follow; empty if they follow the paper's text."""
+    passport: Passport
+    """What decides whether these scores can be compared with others."""
     distributions: Mapping[str, Distribution]
     areas: Mapping[str, AreaTrend]
     instructive: tuple[NotableEdit, ...]
@@ -94,11 +102,15 @@ class LeaderboardEntry(Record):
     judge: str
     mode: str
     protocol: str
+    passport: str
+    """Key of the passport; rows are ranked only among those with the same one."""
     overall: Estimate
     criteria: Mapping[str, Estimate]
     coverage: Coverage
     agreement: Mapping[str, Estimate] = Field(default_factory=dict)
     """Spearman's ρ with people by criterion."""
+    pearson: Mapping[str, Estimate] = Field(default_factory=dict)
+    """Pearson's r with people by criterion."""
 
 
 class Leaderboard(Record):

@@ -56,14 +56,15 @@ def _has_corrected_type(part: CorrectedSlice) -> bool:
 
 def _explain_missing_types(part: CorrectedSlice) -> Paragraph:
     """Explain once why no type has its own corrected score."""
-    labels = ", ".join(f"{name} {score.labels}" for name, score in part.by_type.items())
-    reasons = [
-        f" {name}: {score.why}." for name, score in part.by_type.items() if score.why and score.labels >= MIN_LABELS
+    start = "No type has a corrected score of its own"
+    few = [f"{name} {score.labels}" for name, score in part.by_type.items() if score.labels < MIN_LABELS]
+    if len(few) == len(part.by_type):
+        return Paragraph(f"{start}: at least {MIN_LABELS} labels are needed for each ({', '.join(few)}).")
+    others = [
+        f" {name}: {score.why}." for name, score in part.by_type.items() if score.labels >= MIN_LABELS and score.why
     ]
-    return Paragraph(
-        f"No type has a corrected score of its own: at least {MIN_LABELS} labels are needed for each ({labels})."
-        + "".join(reasons)
-    )
+    fewer = f" With fewer than {MIN_LABELS} labels: {', '.join(few)}." if few else ""
+    return Paragraph(f"{start}.{''.join(others)}{fewer}")
 
 
 def _describe_gain(scores: CorrectedScores) -> Iterator[str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from editloupe._util.files import read_text
+from editloupe._util.text import for_json
 from editloupe.evals.batch.planner import EditFiles
 from editloupe.evals.manifests.pairs import Pair, Way, merge_pair_edits
 from editloupe.evals.reward.edit_rewards import rewards
@@ -141,43 +144,75 @@ def is_run(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
+@dataclass(frozen=True)
+class _TableLine:
+    """A row of the table of reward models, and what can tell it from rows with the same name."""
+
+    line: JudgeAccuracy
+    place: str
+    """Name of its run or file."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Parameters that were sent to the model, such as `reasoning_effort`."""
+    differs: str = ""
+    """How its configuration differs from an earlier one of the run."""
+
+
 def build_table_lines(paths: Sequence[Path]) -> list[JudgeAccuracy]:
     """Return the rows of the table of reward models: one per configuration and way of each run, and one per result file.
 
-    Rows with the same name also get the name of their run or file, and their configuration if that is not enough.
+    Rows of the same judge are named by the settings in which they differ, such as `reasoning_effort=high`; then by their run
+    or file, and by what else their configuration asks differently, if that is not enough.
     """
-    sourced_lines: list[tuple[JudgeAccuracy, str, Path]] = []
+    rows: list[_TableLine] = []
     for path in paths:
-        entries = _read_run_lines(path) if is_run(path) else [(_read_result_line(path), "")]
-        sourced_lines += [(line, configuration, path) for line, configuration in entries]
-    names = Counter(line.name for line, _, _ in sourced_lines)
-    places = Counter((line.name, path.stem) for line, _, path in sourced_lines)
-    lines = []
-    for line, configuration, path in sourced_lines:
-        more = [path.stem] if names[line.name] > 1 else []
-        more += [configuration[:8]] if places[line.name, path.stem] > 1 else []
-        lines.append(line._replace(name=" · ".join((line.name, *more))))
-    return lines
-
-
-def _read_run_lines(folder: Path) -> list[tuple[JudgeAccuracy, str]]:
-    """Return a line per configuration and way, with the configuration's name."""
-    with Run.open(folder) as run:
-        tables = [
-            read_run_table(run, configuration.protocol, configuration.name) for configuration in run.configurations()
+        rows += _read_run_lines(path) if is_run(path) else [_TableLine(_read_result_line(path), path.stem)]
+    names = [row.line.name for row in rows]
+    for more in (_list_settings(rows), [row.place for row in rows], [row.differs for row in rows]):
+        taken = Counter(names)
+        names = [
+            f"{name} · {word}" if taken[name] > 1 and word else name for name, word in zip(names, more, strict=True)
         ]
+    return [row.line._replace(name=name) for row, name in zip(rows, names, strict=True)]
+
+
+def _list_settings(rows: Sequence[_TableLine]) -> list[str]:
+    """Return for each row the settings that differ between rows of its name, without those that it does not set."""
+    words = []
+    for row in rows:
+        others = [other.settings for other in rows if other.line.name == row.line.name]
+        differing = [name for name in row.settings if any(other.get(name) != row.settings[name] for other in others)]
+        words.append(", ".join(f"{name}={row.settings[name]}" for name in sorted(differing)))
+    return words
+
+
+def _read_run_lines(folder: Path) -> list[_TableLine]:
+    """Return a line per configuration and way."""
+    with Run.open(folder) as run:
+        listed = run.configurations()
+        tables = [read_run_table(run, own.protocol, own.name) for own in listed]
+        with run.reader() as reader:
+            keys = dict(reversed(reader.questions_by_configuration()))
+            settings = [_flatten(reader.question_facts(keys[own.name]).get("sampling", {})) for own in listed]
     lines = []
-    for table in tables:
+    for table, own, values in zip(tables, listed, settings, strict=True):
         members = (member for row in table.rows for member in score_pair_members(table.protocol, row, table.criteria))
         results = decide_pairs(members, find_pair_rules(table.protocol))
         judge = " + ".join(table.judges)
         lines += [
-            (count_judge_accuracy(_format_name(judge, way), own), table.configuration)
-            for way, own in group_by_way(results).items()
+            _TableLine(count_judge_accuracy(_format_name(judge, way), results_of_way), folder.stem, values, own.differs)
+            for way, results_of_way in group_by_way(results).items()
         ]
     if not lines:
         raise UserError(f"the run {folder} holds no preference pairs; `editloupe reward PAIRS --out RUN` judges some")
     return lines
+
+
+def _flatten(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings by the name of the innermost value, such as `enable_thinking` in a request's extra body."""
+    values: dict[str, str] = {}
+    for name, value in settings.items():
+        values |= _flatten(value) if isinstance(value, Mapping) else {name: for_json(value)}
+    return {name: value.strip('"') for name, value in values.items()}
 
 
 def _read_result_line(file: Path) -> JudgeAccuracy:

@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,8 @@ ALL = "all"
 MOST_LISTED = 8
 """Configurations that a sentence names."""
 PLANNED = "planned_repeats"
+IMPORTED = "imported"
+"""Marks a configuration whose verdicts were made elsewhere."""
 _PROVIDER = re.compile(r"^\w+:(?=\S+$)")
 """The provider of a single model's name, such as `openai:`; the names of panels contain spaces."""
 _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
@@ -107,11 +109,13 @@ def list_configurations(connection: sqlite3.Connection, protocol: str | None = N
 
     A configuration whose verdicts are all used by another one is left out.
     """
+    # Rows of `units` are long. These queries read indexes instead; an older run without them is read in full.
     query = (
-        "SELECT own.name, judge, mode, protocol, own.held, own.last FROM "
-        "(SELECT configuration AS name, sum(count) AS held, min(first) AS first, max(last) AS last FROM configurations "
-        "JOIN (SELECT answers.asked, count(*) AS count, min(answers.unit) AS first, max(units.finished_at) AS last "
-        "FROM answers JOIN units ON units.unit = answers.unit GROUP BY answers.asked) USING (asked) "
+        "SELECT own.name, judge, mode, protocol, own.held, (SELECT finished_at FROM units WHERE EXISTS "
+        "(SELECT 1 FROM answers JOIN configurations USING (asked) WHERE unit = units.unit AND configuration = own.name) "
+        "ORDER BY finished_at DESC LIMIT 1) FROM "
+        "(SELECT configuration AS name, sum(count) AS held, min(first) AS first FROM configurations "
+        "JOIN (SELECT asked, count(*) AS count, min(unit) AS first FROM answers GROUP BY asked) USING (asked) "
         "GROUP BY configuration) AS own JOIN units ON units.unit = own.first ORDER BY own.first"
     )
     every = [
@@ -233,6 +237,26 @@ def planned_repeats(about: Mapping[str, Any], name: str) -> int:
     return 0
 
 
+def is_imported(about: Mapping[str, Any], name: str | None = None) -> bool:
+    """Return whether the verdicts of a run, or of one of its configurations, were made elsewhere and imported."""
+    return any(entry.get(IMPORTED) for entry in about.get("configurations", ()) if name in (None, entry.get("name")))
+
+
+def check_has_traces(about: Mapping[str, Any], folder: Path) -> None:
+    """Raise UserError if the verdicts of a run were imported: such verdicts have no traces."""
+    if is_imported(about):
+        raise UserError(
+            f"{folder} holds imported verdicts, which have no traces; report, agree and compare can use them"
+        )
+
+
+def check_same_origin(about: Mapping[str, Any], description: Mapping[str, Any], folder: Path) -> None:
+    """Raise UserError if a judge would write into a run of imported verdicts, or an import into a run that was judged here."""
+    if about.get("configurations") and is_imported(about) != bool(description.get(IMPORTED)):
+        kept = "imported verdicts" if is_imported(about) else "verdicts that were judged here"
+        raise UserError(f"{folder} holds {kept}; judged and imported verdicts are kept apart, so name another folder")
+
+
 def add_descriptions(about: dict[str, Any], entries: Iterable[Mapping[str, Any]]) -> bool:
     """Add missing configurations of another run's run.json; return whether anything changed."""
     names = {entry["name"] for entry in about["configurations"]}
@@ -269,12 +293,21 @@ def read_about(path: Path) -> dict[str, Any]:
 def recorded_rubrics(about: Mapping[str, Any], protocol: str | None = None) -> dict[str, Mapping[str, Any]]:
     """Return the rubrics recorded in run.json by criterion, each in its first wording; all, or those of a protocol."""
     recorded: dict[str, Mapping[str, Any]] = {}
-    for entry in about.get("configurations", ()):
-        rubrics = entry.get("rubrics", {}) if protocol in (None, entry.get("protocol")) else {}
-        for rubric in rubrics.values() if isinstance(rubrics, Mapping) else ():
-            if isinstance(rubric, Mapping) and "criterion" in rubric:
-                recorded.setdefault(str(rubric["criterion"]), rubric)
+    for rubric in list_recorded_rubrics(about, protocol):
+        recorded.setdefault(str(rubric["criterion"]), rubric)
     return recorded
+
+
+def list_recorded_rubrics(
+    about: Mapping[str, Any], protocol: str | None = None, configuration: str | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the rubrics recorded in run.json in all their wordings; all, or those of a protocol or a configuration."""
+    for entry in about.get("configurations", ()):
+        if protocol in (None, entry.get("protocol")) and configuration in (None, entry.get("name")):
+            rubrics = entry.get("rubrics", {})
+            for rubric in rubrics.values() if isinstance(rubrics, Mapping) else ():
+                if isinstance(rubric, Mapping) and "criterion" in rubric:
+                    yield rubric
 
 
 def rubric_records(about: Mapping[str, Any], protocol: str) -> dict[str, Mapping[str, Any]]:

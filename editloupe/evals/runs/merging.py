@@ -147,9 +147,16 @@ def _lock_merge(part: Path, out: Path) -> Iterator[None]:
 
 def _merge_all(runs: Sequence[Path], folder: Path) -> MergeResult:
     merged, numbers = MergeResult(), list[dict[EditReference, int]]()
+    origins = set[bool]()
     with Run.write(folder) as target:
         for path in runs:
             with Run.open(path) as source:
+                if (about := source.about()).get("configurations"):
+                    origins.add(configurations.is_imported(about))
+                if len(origins) > 1:
+                    raise UserError(
+                        "judged and imported verdicts are kept apart; merge only runs of one of the two kinds"
+                    )
                 numbers.append(_merge_run(source, target, merged))
         with target.reader() as reader:
             rows = reader.connection.execute("SELECT edit, name, edit_id, model FROM edits").fetchall()

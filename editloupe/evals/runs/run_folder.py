@@ -102,6 +102,9 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _has_rows(folder: Path) -> bool:
+    log = folder / f"{FILE}-wal"
+    if not (folder / FILE).stat().st_size and not (log.exists() and log.stat().st_size):
+        return False  # the disk was full before the tables were made
     with closing(schema.connect_to_read(folder / FILE)) as reader:
         return any(reader.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in _CONTENT_TABLES)
 
@@ -121,13 +124,26 @@ class PictureFolder:
     def __contains__(self, sha: object) -> bool:
         return isinstance(sha, str) and self.find(sha) is not None
 
+    def measure(self) -> tuple[int, int]:
+        """Return how many pictures there are, and their size in bytes."""
+        sizes = []
+        for letters in (f"{number:02x}" for number in range(256)):
+            with suppress(OSError), os.scandir(self.folder / letters) as files:
+                sizes += [file.stat().st_size for file in files if file.is_file()]
+        return len(sizes), sum(sizes)
+
     def keep_bytes(self, sha: Sha, suffix: str, data: bytes) -> Path:
         """Write an encoded picture under its hash, atomically."""
         path = self._path(sha, suffix)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-        part.write_bytes(data)
-        part.replace(path)
+        try:
+            part.write_bytes(data)
+            part.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink()
+            raise
         return path
 
     def _path(self, sha: Sha, suffix: str) -> Path:

@@ -95,6 +95,8 @@ CREATE TABLE units (
     finished_at      TEXT NOT NULL,
     UNIQUE (shown, asked, repeat)
 );
+CREATE INDEX units_by_time ON units (finished_at);
+CREATE INDEX units_unjudged ON units (unit) WHERE status <> 'judged';
 CREATE TABLE answers (
     answer     INTEGER PRIMARY KEY,
     edit       INTEGER NOT NULL,
@@ -106,6 +108,7 @@ CREATE TABLE answers (
     UNIQUE (edit, asked, repeat)
 );
 CREATE INDEX answers_of_a_unit ON answers (unit);
+CREATE INDEX answers_to_a_question ON answers (asked, edit, repeat, unit);
 CREATE TABLE traces (
     trace    INTEGER PRIMARY KEY,
     unit     INTEGER NOT NULL,

@@ -159,7 +159,11 @@ class Run:
         Args:
             description: What `describe` of the judge returns; stored in run.json.
             specs: The judge's questions.
+
+        Raises:
+            UserError: The run holds imported verdicts and the judge's are not, or the other way round.
         """
+        configurations.check_same_origin(self.about(), description, self.folder)
         name = content_key({"description": self._canonical(description)})[:16]
         if specs:
             with self.transaction() as connection:
@@ -239,6 +243,15 @@ class Run:
         """Insert edits or bring them up to date with a manifest; return their numbers."""
         with self.transaction() as connection:
             return [upsert_edit(connection, entry, self._without_secrets) for entry in entries]
+
+    def holds_units(self, keys: Iterable[tuple[str, str, int]]) -> bool:
+        """Return whether, for each question key, inputs hash and repeat, a unit answers an edit; a replaced unit does not."""
+        query = (
+            "SELECT 1 FROM units JOIN answers ON answers.unit = units.unit "
+            "WHERE units.asked = ? AND units.shown = ? AND units.repeat = ?"
+        )
+        with self._turn:
+            return all(self._connection.execute(query, key).fetchone() for key in keys)
 
     def add_answers(self, answers: Iterable[Answer]) -> None:
         """Link existing units to edits that they answer too."""

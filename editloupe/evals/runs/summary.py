@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,34 +68,29 @@ def run_info(folder: Path) -> RunInfo:
     """Count what a run contains."""
     with Run.open(folder) as run, run.reader() as reader:
         usage, cost = run.read_spending()
-        models = (
-            "SELECT CAST(model AS TEXT), count(*) FROM edits WHERE model IS NOT NULL GROUP BY model ORDER BY min(edit)"
-        )
-        paths = run.pictures.folder.glob("[0-9a-f][0-9a-f]/*") if run.pictures.folder.is_dir() else ()
-        sizes = [path.stat().st_size for path in paths if path.is_file()]
+        models = reader.connection.execute("SELECT model FROM edits WHERE model IS NOT NULL ORDER BY edit")
+        pictures, picture_bytes = run.pictures.measure()
         return RunInfo(
             folder=str(folder),
             schema_version=schema.read_version(reader.connection),
             created=run.about().get("created"),
             edits=reader.connection.execute("SELECT count(*) FROM edits").fetchone()[0],
-            models={str(name): count for name, count in reader.connection.execute(models)},
+            models=Counter(str(name) for (name,) in models),
             configurations=tuple(
                 _configuration_info(run, reader, configuration) for configuration in reader.configurations()
             ),
             usage=usage,
             cost=cost,
-            pictures=len(sizes),
-            picture_bytes=sum(sizes),
+            pictures=pictures,
+            picture_bytes=picture_bytes,
             file_bytes=(folder / FILE).stat().st_size,
         )
 
 
 def _configuration_info(run: Run, reader: RunReader, configuration: Configuration) -> ConfigurationInfo:
-    query = (
-        f"SELECT CAST(criterion AS TEXT), count(DISTINCT repeat) FROM verdicts WHERE {OF_CONFIGURATION} "
-        "GROUP BY criterion ORDER BY min(answer)"
-    )
-    rows = reader.connection.execute(query, (configuration.name,)).fetchall()
+    repeats: dict[str, set[int]] = {}
+    for criterion, repeat in _find_repeats(reader, configuration):
+        repeats.setdefault(criterion, set()).add(repeat)
     completion = count_completion(run, reader, configuration)
     return ConfigurationInfo(
         name=configuration.name,
@@ -104,12 +100,24 @@ def _configuration_info(run: Run, reader: RunReader, configuration: Configuratio
         differs=configuration.differs,
         protocol=configuration.protocol,
         mode=configuration.mode,
-        criteria=tuple(str(row[0]) for row in rows),
+        criteria=tuple(repeats),
         judged=completion.judged,
         unjudged=completion.unjudged,
         not_yet=completion.not_yet,
-        repeats=max((row[1] for row in rows), default=0),
+        repeats=max(map(len, repeats.values()), default=0),
     )
+
+
+def _find_repeats(reader: RunReader, configuration: Configuration) -> list[tuple[str, int]]:
+    """Return every pair of a criterion and a repeat with answers; criteria in the order of their first answer."""
+    query = (
+        "SELECT CAST(criterion AS TEXT), repeat FROM (SELECT DISTINCT asked, repeat FROM answers "
+        f"WHERE {OF_CONFIGURATION}) AS own JOIN asked USING (asked) ORDER BY "
+        "(SELECT answer FROM answers WHERE answers.asked = own.asked ORDER BY answer LIMIT 1)"
+    )
+    return [
+        (str(criterion), int(repeat)) for criterion, repeat in reader.connection.execute(query, (configuration.name,))
+    ]
 
 
 # Completion
@@ -143,18 +151,22 @@ class Completion:
 
 def count_completion(run: Run, reader: RunReader, configuration: Configuration) -> Completion:
     """Count the units that a configuration has judged, and those it is expected to judge."""
+    values = (configuration.name,)
+    query = "SELECT count(DISTINCT criterion) < count(*) FROM asked JOIN configurations USING (asked) WHERE configuration = ?"
+    has_variants = reader.connection.execute(query, values).fetchone()[0]
+    column = "criterion" if has_variants else "asked"  # the latter is in an index
     query = (
-        "SELECT count(*), total(status = 'judged'), count(DISTINCT criterion), max(repeat) FROM verdicts "
-        f"WHERE {OF_CONFIGURATION} GROUP BY edit"
+        f"SELECT total(units), count(*), total(criteria) FROM (SELECT count(*) AS units, count(DISTINCT {column}) AS criteria "
+        f"FROM answers WHERE {OF_CONFIGURATION} GROUP BY edit)"
     )
-    units = judged = answered = edits = 0
-    repeats = planned_repeats(run.about(), configuration.name)
-    for count, good, criteria, last in reader.connection.execute(query, (configuration.name,)):
-        units, judged, answered, edits = units + count, judged + int(good), answered + criteria, edits + 1
-        repeats = max(repeats, int(last) + 1)
-    criteria_query = f"SELECT DISTINCT criterion FROM verdicts WHERE {OF_CONFIGURATION}"
-    names = {str(name) for (name,) in reader.connection.execute(criteria_query, (configuration.name,))}
-    waiting = _find_waiting(reader, configuration)
+    units, edits, answered = map(int, reader.connection.execute(query, values).fetchone())
+    query = f"SELECT count(*) FROM answers WHERE {OF_CONFIGURATION} AND unit IN (SELECT unit FROM units WHERE status <> 'judged')"
+    unjudged = int(reader.connection.execute(query, values).fetchone()[0])
+    found = _find_repeats(reader, configuration)
+    names = {criterion for criterion, _ in found}
+    repeats = max((planned_repeats(run.about(), configuration.name), *(repeat + 1 for _, repeat in found)))
+    total = int(reader.connection.execute("SELECT count(*) FROM edits").fetchone()[0])
+    waiting = _find_waiting(reader, configuration) if edits < total else set()
     expected = expected_units(
         configuration.protocol,
         names,
@@ -164,7 +176,7 @@ def count_completion(run: Run, reader: RunReader, configuration: Configuration) 
         waiting_edits=(stored.edit for stored in run.edits() if stored.name in waiting),
         repeats=repeats,
     )
-    return Completion(judged, units - judged, max(units, expected), edits)
+    return Completion(units - unjudged, unjudged, max(units, expected), edits)
 
 
 def expected_units(

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from editloupe.evals.runs.edit_rows import find_same_edit, hash_content, stored_model
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.judge.base_judge import BaseJudge
@@ -111,8 +112,16 @@ def _settle(written: asyncio.Future[frozenset[str]], criteria: frozenset[str], e
         written.set_exception(error)
 
 
-def save_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Album) -> int:
-    """Store a single judgement and return the repeat it is stored as."""
+class StoredAs(NamedTuple):
+    """What identifies a stored judgement in its run."""
+
+    name: str
+    """The edit's unique name; differs from its id if another edit has the same id."""
+    repeat: int
+
+
+def save_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Album) -> StoredAs:
+    """Store a single judgement and return the name and repeat it is stored as."""
     configuration = run.configure(judge.describe(), judge.question_specs())
     edit, hashes = judgement.edit, _hashes(judgement, album)
     questions = {
@@ -120,7 +129,10 @@ def save_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Albu
     }
     repeat = _next_repeat(run, questions.values())
     run.save_all([JudgementRecord(judgement, repeat, album, questions=questions, configuration=configuration)])
-    return repeat
+    with run.reader() as reader:
+        records = reader.edits_with_id(edit.id)
+    same = find_same_edit(records, stored_model(edit), hash_content(edit, hashes))
+    return StoredAs(same.name if same is not None else edit.id, repeat)
 
 
 def _hashes(judgement: Judgement, album: Album) -> dict[PictureSource, Sha]:

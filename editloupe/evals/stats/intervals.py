@@ -234,7 +234,7 @@ def _find_ends(
     if shape == "share":
         return _wilson_interval(value, n, spread, level)
     if not spread.varies(value):
-        low, high = _bound_unseen(value, limits)
+        low, high = _bound_unseen(value, (-1.0, 1.0) if shape == "correlation" else limits)
         if not math.isfinite(high - low):
             return None
         # Nothing varied, so no variance says how far it could: bound the share of source pictures that may differ.

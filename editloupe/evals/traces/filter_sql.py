@@ -165,6 +165,25 @@ def fts_query(words: str, column: str) -> str | None:
     return f"{{{column}}} : ({phrase})" if column else phrase
 
 
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Add the functions that the SQL of filters uses."""
+    connection.create_function("folded", 1, _fold, deterministic=True)
+    connection.create_function("as_number", 1, _to_number, deterministic=True)
+
+
+def _fold(value: Any) -> str | None:
+    return None if value is None else str(value).casefold()
+
+
+def _to_number(value: Any) -> float | None:
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
 class _Writer:
     def __init__(self, names: FilterNames) -> None:
         self._names = names

@@ -17,6 +17,7 @@ from typing import Any
 from zlib import crc32
 
 from editloupe.evals.runs.reader import VerdictRecord
+from editloupe.evals.traces.filter_sql import add_functions
 from editloupe.types import UserError
 
 FILE = "trace_index.sqlite"
@@ -154,8 +155,7 @@ def _open(file: str) -> sqlite3.Connection:
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=60)
     try:
         connection.row_factory = sqlite3.Row
-        connection.create_function("folded", 1, _fold, deterministic=True)
-        connection.create_function("as_number", 1, _as_number, deterministic=True)
+        add_functions(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")  # it can be built again
         connection.execute("PRAGMA cache_size = -32000")
@@ -203,16 +203,3 @@ def stamp(*files: Path) -> list[list[int] | None]:
         except OSError:
             stamps.append(None)
     return stamps
-
-
-def _fold(value: Any) -> str | None:
-    return None if value is None else str(value).casefold()
-
-
-def _as_number(value: Any) -> float | None:
-    if isinstance(value, (int, float)):
-        return value
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None

@@ -1,30 +1,76 @@
 """The field names of DLEBench's sample files, and the layouts of its Tables 1 and 4.
 
-The paper lists the keys of its metadata (Table 15). Its files were not available when this was written, so the other spellings
-are guesses. If the published files use other names, change only the tables below.
+The paper lists the keys of its metadata (Table 15). The published folder (`SPUH/DLEBench` on the Hugging Face hub) documents
+`image`, `reference_image`, `edit_operation` (the instruction), `prompt_clean` and `prompt_adv`. The other names are guesses.
+All are compared without case and underscores; `--columns` names a column that has another name.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from editloupe.rubrics.dlebench import DLEBENCH, TYPES
-from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.paper import Paper, SampleFolder
 from editloupe.rubrics.protocol import normalize_name
 from editloupe.rubrics.tables import Average, Column, Layout, Mean, Value, average_column
 from editloupe.types import Edit, UserError
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "sample_id", "index", "idx"),
-    "source": ("source", "source_image", "source_image_path", "input_image", "image"),
+    "source": ("source", "source_image", "source_image_path", "input_image", "image", "image_path"),
     "edited": ("edited", "edited_image", "edited_image_path", "output_image"),
-    "instruction": ("instruction", "edit_instruction", "editing_instruction"),
-    "instruction_type": ("instruction_type", "edit_type", "task_type", "type"),
-    "target_boxes": ("target_boxes", "target_bboxes", "bboxes", "bbox", "target_box"),
+    "instruction": ("instruction", "edit_instruction", "editing_instruction", "edit_prompt", "edit_operation"),
+    "instruction_type": (
+        "instruction_type",
+        "instruction_category",
+        "edit_type",
+        "edit_category",
+        "edit_task",
+        "edit_operation_type",
+        "editing_type",
+        "editing_category",
+        "operation_type",
+        "change_type",
+        "task_type",
+        "task_name",
+        "task",
+        "type",
+        "category",
+    ),
+    "target_boxes": (
+        "target_boxes",
+        "target_bboxes",
+        "target_bbox",
+        "target_box",
+        "bboxes",
+        "bbox",
+        "boxes",
+        "box",
+        "bbox_2d",
+        "bounding_boxes",
+        "bounding_box",
+        "bbox_xyxy",
+        "target_object_bboxes",
+        "target_object_bbox",
+        "target_bbox_2d",
+        "object_bboxes",
+        "object_bbox",
+        "object_boxes",
+        "object_box",
+        "edit_bboxes",
+        "edit_bbox",
+        "edit_box",
+        "gt_bboxes",
+        "gt_bbox",
+        "gt_box",
+    ),
     "reference": ("reference", "reference_image", "reference_image_path"),
 }
 """Manifest field to the names it may have in a sample; the first that is present is used."""
+_SPELLINGS = {field: tuple(map(normalize_name, names)) for field, names in FIELDS.items()}
 QUESTIONS: Mapping[str, str] = {
     "material": "Change Material",
     "color": "Change Color",
@@ -61,12 +107,11 @@ def rename_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     renamed: dict[str, Any] = {}
     used: set[str] = set()
-    for ours, spellings in FIELDS.items():
-        for theirs in spellings:
-            if values.get(theirs) is not None:
-                renamed[ours] = values[theirs]
-                used.add(theirs)
-                break
+    by_name = {normalize_name(name): name for name, value in values.items() if value is not None}
+    for ours, spellings in _SPELLINGS.items():
+        if theirs := next((by_name[name] for name in spellings if name in by_name), None):
+            renamed[ours] = values[theirs] if ours != "target_boxes" else _read_boxes(theirs, values[theirs])
+            used.add(theirs)
     for ours in ("instruction", "instruction_type"):
         if ours in renamed:
             renamed[ours] = _first_value(ours, renamed[ours])
@@ -74,10 +119,34 @@ def rename_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     other |= {name: _unwrap_list(other[name]) for name in PIPELINE if name in other}
     if not renamed.get("instruction_type") and (kind := _infer_type(other)):
         renamed["instruction_type"] = kind
-    boxes = renamed.get("target_boxes")
-    if isinstance(boxes, (list, tuple)) and boxes and isinstance(boxes[0], (int, float)):
-        renamed["target_boxes"] = [boxes]
+    if "id" not in renamed and "edited" not in renamed and isinstance(reference := renamed.get("reference"), str):
+        # The published samples have no id, and several may share a source picture; each has its own reference.
+        renamed["id"] = PurePosixPath(reference).stem
     return {**renamed, **other}
+
+
+def _read_boxes(column: str, value: Any) -> list[Any]:
+    """Return the boxes of a column that has a known name; a single box becomes a list.
+
+    Raises:
+        UserError: The value is not a list, or holds shares of the picture. Neither is guessed to be something else.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
+    if not isinstance(value, (list, tuple)):
+        raise UserError(f'"{column}" must be a box [x1, y1, x2, y2] in pixels, or a list of such boxes')
+    boxes = [value] if value and isinstance(value[0], (int, float)) else list(value)
+    numbers = [number for box in boxes if isinstance(box, (list, tuple)) for number in box]
+    if any(isinstance(number, float) for number in numbers) and all(
+        isinstance(number, (int, float)) and 0 <= number <= 1 for number in numbers
+    ):
+        raise UserError(
+            f'"{column}" has numbers from 0 to 1; a box is [x1, y1, x2, y2] in pixels of the source picture'
+        )
+    return boxes
 
 
 def _unwrap_list(value: Any) -> Any:
@@ -94,7 +163,7 @@ def _first_value(name: str, value: Any) -> Any:
 
 def _infer_type(values: Mapping[str, Any]) -> str | None:
     """Return the instruction type from `q_type` or `edit_ops`. An unknown value is returned unchanged."""
-    question, operations = values.get("q_type"), values.get("edit_ops")
+    question, operations = values.get("q_type") or values.get("question_type"), values.get("edit_ops")
     if question:
         question = _first_value("q_type", question)
         return QUESTIONS.get(normalize_name(str(question)), str(question))
@@ -130,4 +199,11 @@ def _build_layout(title: str, types: Sequence[str], values: Sequence[Value]) -> 
     return Layout(title, (*columns, average_column(AVERAGE, values)), kind=lambda edit: edit.instruction_type)
 
 
-PAPER = Paper(DLEBENCH, fields=rename_fields, layouts=build_layouts, question_types=QUESTIONS)
+PAPER = Paper(
+    DLEBENCH,
+    fields=rename_fields,
+    guessed_boxes=tuple(name for name in _SPELLINGS["target_boxes"] if name != "targetboxes"),
+    folder=SampleFolder("data.jsonl", {"source": "Source_Images", "reference": "Reference_Images"}),
+    layouts=build_layouts,
+    question_types=QUESTIONS,
+)

@@ -20,14 +20,16 @@ from editloupe.rubrics.benchmark import (
     read_json_list,
 )
 from editloupe.rubrics.editcompass import EDIT_COMPASS
+from editloupe.rubrics.editcompass.published import PUBLISHED
 from editloupe.rubrics.editcompass.scoring import DIMENSIONS, score_dimension, to_five
 from editloupe.rubrics.editcompass.tasks import (
+    MULTI_IMAGE,
     PART_NAMES,
     PARTS,
     TASKS,
     find_part_number,
     find_task,
-    find_unmarked,
+    find_unmarked_source,
     is_asked,
 )
 from editloupe.rubrics.paper import Paper
@@ -35,7 +37,9 @@ from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean, Measure
 from editloupe.types import Edit, UserError
 
 PROMPTS = ("prompt_en", "prompt_cn")
-READ = re.compile(r"save_id|source_image|reference_image_path|prompt_en|prompt_cn|hints")
+FOR_THE_JUDGE = "_2"
+"""Suffix of the fields with the instruction of a multi-image item as the public script tells the judge."""
+READ = re.compile(r"save_id|source_image|reference_image_path|prompt_en|prompt_cn|prompt_en_2|prompt_cn_2|hints")
 """Fields of an item that become fields of an edit. All others, such as the booleans, are stored in `extra`."""
 
 
@@ -78,9 +82,13 @@ def _build_edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, A
     references = tuple(benchmark.path(name) for name in _list_files(item.get("reference_image_path")))
     more = {"references": references}
     source = benchmark.path(source_name)
-    if clean := find_unmarked(source_name):
+    if clean := find_unmarked_source({**item, "task": task}):
         more["annotated"] = (source,)
         source = benchmark.path(clean)
+    extra = {**further_columns(item, READ), "part": PART_NAMES[part], "language": language}
+    told = str(item.get(f"prompt_{language}{FOR_THE_JUDGE}") or "").strip() if part == MULTI_IMAGE else ""
+    if told and told != instruction:
+        extra["editor_instruction"], instruction = instruction, told
     return make_edit(
         where,
         id=f"{language}/{part}/{task}/{number}",
@@ -91,7 +99,7 @@ def _build_edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, A
         hint=str(item.get("hints") or "").strip() or None,
         model=benchmark.model_name,
         more_images={role: paths for role, paths in more.items() if paths},
-        extra={**further_columns(item, READ), "part": PART_NAMES[part], "language": language},
+        extra=extra,
     )
 
 
@@ -108,6 +116,20 @@ BY_TASK: Mapping[str, tuple[str, ...]] = {
     "Table 11": ("Part5", "Part6"),
 }
 """Tables, and the parts whose tasks they show."""
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    **PARTS,
+    "Part1": (
+        *("ADD", "Remove", "Replace", "Change_Material", "Change_color_size", "Style_Transfer", "Extract"),
+        *("Change_Background", "Visual_Text_EN", "Visual_Text_CN"),
+    ),
+    "Part2": ("Move", "Swap", "Object_Interaction", "Action", "Emotion_Change"),
+    "Part3": ("Temporal", "Casual", "Chemical", "Math", "Game"),
+    "Part4": (
+        *("Longest_Word", "Global_Longest_Word", "Knapsack", "Optimal_Path", "Convex_Hull", "Maximum_Submatrix"),
+        *("Maximum_Bonus", "Number_Link", "Word", "Global_Word"),
+    ),
+}
+"""Tasks per part in the order of Tables 8 to 11."""
 HEADS: Mapping[str, str] = {
     "Part1": "General",
     "Part2": "Dynamic Manipulation",
@@ -142,7 +164,7 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
 
 
 def _tasks(part: str) -> list[Column]:
-    columns = [Column(task, Mean(TOTAL, (task,))) for task in PARTS[part]]
+    columns = [Column(task, Mean(TOTAL, (task,))) for task in COLUMNS[part]]
     return [*columns, Column(f"{PART_NAMES[part]} AVG", Mean(TOTAL, _items(part)))]
 
 
@@ -186,4 +208,4 @@ def _has_language(language: object) -> Callable[[Edit], bool]:
     return lambda edit: edit.extra.get("language") == language
 
 
-PAPER = Paper(EDIT_COMPASS, read=read_benchmark, part=find_part, layouts=build_layouts)
+PAPER = Paper(EDIT_COMPASS, read=read_benchmark, part=find_part, layouts=build_layouts, published=PUBLISHED)

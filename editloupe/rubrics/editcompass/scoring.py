@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from editloupe.rubrics.editcompass.tasks import (
     IC,
@@ -17,6 +18,7 @@ from editloupe.rubrics.editcompass.tasks import (
 )
 from editloupe.types import Edit
 
+Gate = Literal["dimensions", "metrics"]
 LOW, HIGH = 1.0, 5.0
 BASE = (0.4, 0.4, 0.2)
 WEIGHTS: Mapping[str, tuple[float, float, float]] = {
@@ -43,24 +45,29 @@ def score_dimension(name: str, metrics: Mapping[str, float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def score_overall(metrics: Mapping[str, float], task: str | None = None) -> float | None:
+def score_overall(metrics: Mapping[str, float], task: str | None = None, gate: Gate = "dimensions") -> float | None:
     """Return an item's overall score, 1 to 5, or None if a dimension of its task is missing.
+
+    Args:
+        metrics: Score per metric that applies, 1 to 5.
+        task: The item's task; None for a general edit.
+        gate: What a score of 1 is looked for in: the three dimensions (Appendix D) or the single metrics (public script).
 
     >>> round(score_overall({"instruction_following": 4, "unedited_region_consistency": 5, "visual_quality": 3}), 4)
     4.1289
     """
-    ia, vc, vq = (score_dimension(name, metrics) for name in DIMENSIONS)
+    weights: Mapping[str, float] = dict(zip(DIMENSIONS, WEIGHTS[find_part_number(task)], strict=True))
     if task == STYLE_TRANSFER:
-        parts, weights = (ia, vq), STYLE_WEIGHTS
-    else:
-        parts, weights = (ia, vc, vq), WEIGHTS[find_part_number(task)]  # type: ignore[assignment]
-    values = [part for part in parts if part is not None]
-    if len(values) < len(parts):
+        weights = dict(zip(("IA", "VQ"), STYLE_WEIGHTS, strict=True))
+    values = [value for name in weights if (value := score_dimension(name, metrics)) is not None]
+    if len(values) < len(weights):
         return None
-    if min(values) <= LOW:
-        return min(values)
+    single = [metrics[metric] for name in weights for metric in DIMENSIONS[name] if metric in metrics]
+    lowest = min(single if gate == "metrics" else values)
+    if lowest <= LOW:
+        return lowest
     total = 1.0
-    for value, weight in zip(values, weights, strict=True):
+    for value, weight in zip(values, weights.values(), strict=True):
         total *= value**weight
     return min(max(values), max(min(values), total))  # rounding must not move it beyond its parts
 

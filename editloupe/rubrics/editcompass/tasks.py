@@ -47,6 +47,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "Part6": ("Complex_Instruction", "Complex_Paint_en", "Complex_Paint_cn"),
 }
 """Tasks per part, spelt as the folders of the data set."""
+MULTI_IMAGE = "Part5"
 PART_NAMES: Mapping[str, str] = {
     "Part1": "General",
     "Part2": "Dynamic Manipulation",
@@ -129,9 +130,13 @@ def find_unmarked(path: str) -> str | None:
 
 
 def find_unmarked_source(item: Mapping[str, Any]) -> str | None:
-    """Return the path of the source without marks for an item of a paint task, or None for other items."""
+    """Return the path of the source without marks for an item of a paint task, or None for other items.
+
+    Only these tasks have marked copies: `EN/` and `CN/` in other paths are the languages of lettering.
+    """
     task = find_task_of_item(item) or ""
-    return find_unmarked(str(item.get("source_image") or "")) if task.startswith(PAINT) else None
+    is_paint = task.startswith(PAINT) or _key(str(item.get("edit_type") or "")) == _key(PAINT)
+    return find_unmarked(str(item.get("source_image") or "").strip()) if is_paint else None
 
 
 def find_part_number(task: str | None) -> str:
@@ -165,15 +170,17 @@ def find_family(edit: Edit) -> str:
     task = find_task(edit)
     if _key(str(edit.extra.get("edit_type", ""))) == _key(PAINT) or (task or "").startswith(PAINT):
         return "complex_paint"
-    if find_part_number(task) == "Part5" or (task is None and edit.more_images.get("references")):
+    if find_part_number(task) == MULTI_IMAGE or (task is None and edit.more_images.get("references")):
         return "multi_image"
     return "complex_instruction" if task == "Complex_Instruction" else "other"
 
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Return the variant of the item's family, or the one for other items; None if the criterion does not apply."""
-    if not is_asked(edit, variants[0].criterion):
-        return None
-    family = find_family(edit)
+    return find_variant(variants, find_family(edit)) if is_asked(edit, variants[0].criterion) else None
+
+
+def find_variant(variants: Sequence[Rubric], family: str) -> Rubric:
+    """Return the variant of a family, or the one for other items."""
     by_name = {rubric.variant: rubric for rubric in variants}
     return by_name.get(family) or by_name.get("other") or variants[0]

@@ -7,6 +7,7 @@ from importlib.resources import files
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.editcompass import EDIT_COMPASS
 from editloupe.rubrics.editcompass.tasks import TASKS, find_task
+from editloupe.rubrics.editreward.published import PUBLISHED
 from editloupe.rubrics.editreward.scoring import PAIRS, choose_variant, score_candidate
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol
@@ -47,5 +48,5 @@ EDITREWARD_COMPASS = Protocol(
     pairs=PAIRS,
 )
 
-PAPER = Paper(EDITREWARD_COMPASS)
+PAPER = Paper(EDITREWARD_COMPASS, published=PUBLISHED)
 """Pairs are judged by `editloupe reward`. Table 5 has one row of accuracies per judge."""

@@ -49,9 +49,33 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     if criterion in PAIRWISE.values():
         wanted = [PAIRWISE[dimension]] if dimension else list(PAIRWISE.values())
         return variants[0] if is_pair(edit) and criterion in wanted else None
-    if is_pair(edit) or (dimension and criterion not in compass.DIMENSIONS[dimension]):
+    if is_pair(edit) or criterion not in list_metrics(edit, dimension):
         return None
-    return tasks.choose_variant(edit, variants)
+    return tasks.find_variant(variants, "other" if find_lacking(edit) else tasks.find_family(edit))
+
+
+def list_metrics(edit: Edit, dimension: str | None) -> list[str]:
+    """Return the metrics of a candidate in a dimension, or in all if none is named.
+
+    People compared the candidates of a pair in its dimension. If none of its metrics applies to the task, such as those of VC
+    to style transfer, the first is asked, unless the pair's boolean rules it out.
+    """
+    names = compass.DIMENSIONS[dimension] if dimension else tuple(tasks.FLAGS)
+    metrics = [name for name in names if tasks.is_asked(edit, name)]
+    return metrics or [name for name in names[:1] if edit.extra.get(tasks.FLAGS[name]) is not False]
+
+
+PICTURES: Mapping[str, str] = {"complex_paint": "annotated", "multi_image": "references"}
+"""Families of wordings that show further pictures, and the role of these."""
+
+
+def find_lacking(edit: Edit) -> str | None:
+    """Return the role of pictures that a candidate's wordings show and its pair does not have, or None.
+
+    The public script shows source and candidate alone (EditReward-Compass/eval.py), so its files need not have others.
+    """
+    role = PICTURES.get(tasks.find_family(edit))
+    return role if role and not edit.more_images.get(role) and not (role == "references" and edit.reference) else None
 
 
 def score_candidate(edit: Edit, scores: Mapping[str, float]) -> float | None:
@@ -62,7 +86,7 @@ def score_candidate(edit: Edit, scores: Mapping[str, float]) -> float | None:
         return sum(judged) / len(judged) if judged else None
     if dimension is None:
         return compass.score_item(edit, scores)
-    wanted = [name for name in compass.DIMENSIONS[dimension] if tasks.is_asked(edit, name)]
+    wanted = list_metrics(edit, dimension)
     if not wanted or not all(name in scores for name in wanted):
         return None
     return sum(scores[name] for name in wanted) / len(wanted)
@@ -81,20 +105,28 @@ def find_unknown(edit: Edit) -> str | None:
     flags = " and ".join(f'"{tasks.FLAGS[name]}"' for name in open_)
     return (
         f'it is unknown which metrics of {dimension} apply: add its "task", or {flags} as true or false, '
-        "or use paths with the task's folder, such as Part3/Chemical/1.png"
+        "or use paths with the task's folder, such as Part3/Chemical/1.png; --task and --flags hold for all pairs that lack it"
     )
 
 
 def find_assumption(edit: Edit) -> str | None:
-    """Return a sentence if Identity Consistency is assumed not to apply, else None.
+    """Return a sentence on metrics and wordings that are assumed for a candidate, or None if nothing is.
 
-    The paper names two tasks that it applies to and leaves the others to a boolean per item (Appendix D).
+    Identity Consistency is assumed not to apply: the paper names two tasks that it applies to and leaves the others to a
+    boolean per item (Appendix D). Without the further pictures of its task, a candidate is judged by source and instruction.
     """
-    flag, task = edit.extra.get(tasks.FLAGS[tasks.IC]), tasks.find_task(edit)
-    if find_dimension(edit) != "VC" or isinstance(flag, bool) or task in tasks.IDENTITY_TASKS:
-        return None
-    named = " and ".join(tasks.IDENTITY_TASKS)
-    return f'identity is not judged: "IC" is missing and {task} is not a task that the paper names for it ({named})'
+    flag, task, sentences = edit.extra.get(tasks.FLAGS[tasks.IC]), tasks.find_task(edit), []
+    dimension = find_dimension(edit)
+    if dimension == "VC" and not isinstance(flag, bool) and task not in tasks.IDENTITY_TASKS:
+        named = " and ".join(tasks.IDENTITY_TASKS)
+        sentences.append(
+            f'identity is not judged: "IC" is missing and {task} is not a task that the paper names for it ({named})'
+        )
+    if dimension and (metrics := list_metrics(edit, dimension)) and not tasks.is_asked(edit, metrics[0]):
+        sentences.append(f"{dimension} of {task} is judged by {metrics[0]}, which is not asked of that task elsewhere")
+    if dimension != "VQ" and (role := find_lacking(edit)):
+        sentences.append(f"{task} without {role} pictures is judged by source and instruction, as in the public script")
+    return "; ".join(sentences) or None
 
 
 PAIRS = PairRules(
@@ -104,6 +136,7 @@ PAIRS = PairRules(
     },
     kept=("edit_type", "sub_type"),
     flags=tuple(tasks.FLAGS.values()),
+    tasks=tasks.TASKS,
     same=1e-5,
     table="EditReward-Compass, Table 5: share of pairs put in people's order",
     titles={"IA": "Instruction Awareness", "VC": "Visual Consistency", "VQ": "Visual Quality"},

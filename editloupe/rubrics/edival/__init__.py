@@ -42,6 +42,8 @@ def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Ca
 
 __all__ = ["ASKED", "EDIVAL", "PAPER", "PRECHECKS"]
 
+UNLISTED = "crops"
+"""A setting that is younger than the notes. Its default adds nothing to them, so that keys stay the same."""
 ASKED = (
     Task(type="color_alter", object="OBJECT", color="COLOR"),
     Task(type="material_alter", object="OBJECT", material="MATERIAL"),
@@ -69,7 +71,9 @@ def add_checks(rubric: Rubric) -> Rubric:
     `editloupe protocols show edival` prints them, and they are hashed into a verdict's key like any text of a rubric.
     """
     mode = rubric.modes["tools"]
-    numbers = [f"{name}: {entry['value']} ({entry['source']})" for name, entry in load_sources().items()]
+    numbers = [
+        f"{name}: {entry['value']} ({entry['source']})" for name, entry in load_sources().items() if name != UNLISTED
+    ]
     questions = [
         " ".join((f"{task.type}:", build_question(task).question.strip(), *build_question(task).notes))
         for task in ASKED

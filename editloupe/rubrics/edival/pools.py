@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from editloupe._util.errors import describe_error
 from editloupe.rubrics.edival.scene import SceneObject
-from editloupe.rubrics.edival.tasks import Task, TaskType
+from editloupe.rubrics.edival.tasks import Task, TaskType, wording
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Edit, Record
 
@@ -176,6 +176,8 @@ class Turn(Record):
     all: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     background: bool = True
+    sentences: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """The chain's sentence of each task, if there are several tasks and the sentences are not `wording(task)`."""
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Turn:
@@ -183,7 +185,18 @@ class Turn(Record):
             raise ValueError("a turn has at least one task")
         if self.names_after and len(self.names_after) != len(self.tasks):
             raise ValueError("names_after needs one entry per task")
+        if self.sentences and len(self.sentences) != len(self.tasks):
+            raise ValueError("sentences needs one entry per task")
         return self
+
+    def sentence(self, number: int) -> str:
+        """Return the sentence of a task, as the editing model was given it."""
+        return self.sentences[number] if self.sentences else wording(self.tasks[number])
+
+    def with_sentences(self, sentences: Sequence[str]) -> Turn:
+        """Return the turn with the chain's sentences, unless they are those that `sentence` returns anyway."""
+        usual = tuple(wording(task) for task in self.tasks)
+        return self.model_copy(update={"sentences": tuple(sentences) if tuple(sentences) != usual else ()})
 
     def name_after(self, number: int) -> str | None:
         """Return the new name of a task's object after the edit, or None if it does not change."""

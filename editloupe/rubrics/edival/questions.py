@@ -9,9 +9,10 @@ from importlib.resources import files
 from typing import Any
 
 from editloupe._util.text import quote_line
+from editloupe.rubrics.case import EDITED, SOURCE
 from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.tasks import CJK, Task, add_article
+from editloupe.rubrics.edival.tasks import CJK, Task, add_article, texts
 from editloupe.rubrics.model import PartText, Rubric, TextAnswer
 from editloupe.rubrics.rubric_files import load_bundled_rubric
 from editloupe.rubrics.wording import fill_in
@@ -44,6 +45,7 @@ def build_parts() -> Mapping[str, PartText]:
             title=rubric.title,
             question=fill_in(rubric.question, where=_WHERE.get(name, ""), asked=_CONFIRMED.get(name, "")),
             notes=rubric.notes,
+            ours=rubric.ours,
             setting=rubric.modes["tools"].setting,
             shape=rubric.answer.shape if isinstance(rubric.answer, TextAnswer) else None,
         )
@@ -51,12 +53,18 @@ def build_parts() -> Mapping[str, PartText]:
     }
 
 
-def build_question(task: Task, worded: Rubric | None = None) -> Rubric:
+def shows_both_crops(task: Task, settings: EdivalSettings) -> bool:
+    """Return whether a question is asked with the crops before and after. A text is only read off the picture after."""
+    return settings.crops == "both" and task.type != "text_change"
+
+
+def build_question(task: Task, worded: Rubric | None = None, both: bool = False) -> Rubric:
     """Return the rubric of a task that an LMM decides.
 
     Args:
         task: The task; its fields are inserted into the question.
         worded: A reworded rubric whose texts replace the usual ones.
+        both: Whether the crop before the edit is shown as well.
 
     Raises:
         ValueError: If boxes decide tasks of this type.
@@ -64,7 +72,11 @@ def build_question(task: Task, worded: Rubric | None = None) -> Rubric:
     if task.by_detector:
         raise ValueError(f"{task.type} is decided by boxes")
     name = TEXT_ANYWHERE if task.type == "text_change" and not task.object else task.type
-    return _fill_in(name, task, worded)
+    rubric = _fill_in(name, task, worded)
+    if not both:
+        return rubric
+    words = {"setting": texts()["both_crops"], "images": (SOURCE, EDITED)}
+    return rubric.model_copy(update={"modes": {"tools": rubric.modes["tools"].model_copy(update=words)}})
 
 
 def build_precheck(task: Task, worded: Rubric | None = None) -> Rubric:
@@ -90,11 +102,15 @@ def _fill_in(name: str, task: Task, worded: Rubric | None) -> Rubric:
         fields["new_object"] = quote_line(add_article(task.new_object))
     rubric = _text(_FILES[name])
     mode = rubric.modes["tools"].model_copy(update={"setting": words.setting})
+    tells = rubric.tells if words.tells is None else words.tells
     changes: dict[str, Any] = {
         "title": words.title,
         "question": fill_in(words.question, **fields),
         "notes": tuple(fill_in(note, **fields) for note in words.notes),
         "modes": {"tools": mode},
+        # What a question holds back, such as the asked text, stays held back whatever the rubric tells.
+        "tells": tuple(name for name in tells if worded is None or name in worded.tells),
+        "ours": (),
         **({"wording": worded.wording} if worded else {}),
     }
     if isinstance(rubric.answer, TextAnswer) and words.shape is not None:

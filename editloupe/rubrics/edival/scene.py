@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 
 from editloupe.rubrics.edival.rules import Hit
@@ -13,23 +14,13 @@ ALL_OBJECTS = "All Objects"
 FIELDS = ("object", "color", "material", "text", "count", "foreground")
 PEOPLE = frozenset(
     (
-        "person",
-        "people",
-        "human",
-        "man",
-        "woman",
-        "men",
-        "women",
-        "boy",
-        "girl",
-        "child",
-        "children",
-        "baby",
-        "lady",
-        "face",
+        *("person", "persons", "people", "human", "humans", "pedestrian", "officer"),
+        *("man", "men", "gentleman", "guy", "guys", "woman", "women", "lady", "ladies"),
+        *("boy", "boys", "girl", "girls", "child", "children", "kid", "kids", "baby", "babies", "toddler", "infant"),
     )
 )
-"""Words for people, who are never listed as objects; what they wear or carry may be."""
+"""Words for people, who are never edited; what they wear or carry may be."""
+_AFTER_HEAD = frozenset(("with", "in", "on", "of", "at", "by", "wearing", "holding", "carrying", "riding"))
 _NOTHING = frozenset(("null", "none", "unknown", "n/a", ""))
 
 
@@ -48,6 +39,21 @@ class SceneObject(Record):
     text: str | None = None
     count: int = 1
     foreground: bool = True
+
+    @property
+    def is_person(self) -> bool:
+        """Whether the object is a person, by its head noun alone.
+
+        >>> [SceneObject(name=n, object=n).is_person for n in ("tall man", "woman with a hat", "human face")]
+        [True, True, True]
+        >>> [SceneObject(name=n, object=n).is_person for n in ("face mask", "baby stroller", "clock face", "human hand")]
+        [False, False, False, False]
+        """
+        words = self.object.lower().split()
+        head = list(takewhile(lambda word: word not in _AFTER_HEAD, words)) or words
+        if head[-1] in ("face", "faces"):
+            return len(head) == 1 or bool(PEOPLE & {word.removesuffix("'s") for word in head})
+        return head[-1] in PEOPLE
 
     def with_changes(self, **changes: Any) -> SceneObject:
         """Return the object with some attributes changed and its name updated.
@@ -120,8 +126,6 @@ def _read_object(name: str, value: Any) -> SceneObject:
     kind = strings["object"]
     if kind is None:
         raise BadListing(f'"object" of "{name}" must say what it is.')
-    if PEOPLE & set(kind.lower().split()):
-        raise BadListing(f'"{name}" is a person; list what people wear or carry, never themselves.')
     count, foreground = value["count"], value["foreground"]
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise BadListing(f'"count" of "{name}" must be a whole number from 1.')

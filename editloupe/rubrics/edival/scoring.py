@@ -17,6 +17,10 @@ Missing = Literal["complete", "per_turn"]
 """Pictures that a table counts: those with all turns (as in the paper), or at each turn those with all turns up to it."""
 
 
+Alpha = Literal["share", "types"]
+"""EdiVal-IF of a turn: the share of all pictures (Tables 3 and 16), or the mean over instruction types (Section O.4)."""
+
+
 class TurnScore(Record):
     """The scores of one model's picture of one turn, or of one level in complex mode."""
 
@@ -105,13 +109,29 @@ def chain_success(scores: Iterable[TurnScore], turn: int) -> Rate:
 
     Pictures without this turn are left out. In complex mode a single picture has all instructions, so its outcomes are joined.
     """
+    return compute_rate(_find_chain_outcomes(scores, turn).values())
+
+
+def chain_success_by_type(scores: Sequence[TurnScore], turn: int) -> float | None:
+    """Return the mean over instruction types of the share of pictures for which every edit up to this turn succeeded.
+
+    Section O.4 words α_t in this way; a picture belongs to the type of the turn's own instruction. Table 16 does not do so.
+    """
+    kinds = {score.image: score.types[-1] for score in scores if score.turn == turn}
+    by_type: dict[str, list[bool | None]] = {}
+    for image, outcome in _find_chain_outcomes(scores, turn).items():
+        by_type.setdefault(kinds[image], []).append(outcome)
+    return mean(compute_rate(outcomes).value for outcomes in by_type.values())
+
+
+def _find_chain_outcomes(scores: Iterable[TurnScore], turn: int) -> dict[str, bool | None]:
     chains: dict[str, list[bool | None]] = {}
     for score in scores:
         if score.mode == "multi" and score.turn <= turn:
             chains.setdefault(score.image, []).append(score.last)
         elif score.mode != "multi" and score.turn == turn:
             chains.setdefault(score.image, []).extend(score.follows)
-    return compute_rate(all_succeed(outcomes) for outcomes in chains.values() if len(outcomes) == turn)
+    return {image: all_succeed(outcomes) for image, outcomes in chains.items() if len(outcomes) == turn}
 
 
 def marginal_success(scores: Iterable[TurnScore], turn: int) -> Rate:

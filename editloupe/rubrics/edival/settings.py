@@ -40,6 +40,7 @@ class EdivalSettings(Record):
     small_box: Share
     enlarged_box: Share
     least_crop: Annotated[int, Field(ge=1)]
+    crops: Literal["current", "both"] = Field(default="current", exclude_if=lambda value: value == "current")
     replace_rule: Literal["overlap", "absent"]
     precheck: tuple[TaskType, ...]
     background_features: Literal["patches", "painted"]

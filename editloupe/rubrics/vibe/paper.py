@@ -1,7 +1,8 @@
 """The reader of VIBE's benchmark and the layouts of its tables.
 
-The benchmark is in `Tasks/<Level>/<Task>/*.json`, a model's results are in `<Level>/<Task>/`. The tables are tasks, levels and
-overall (1), spread over repeats (3), several tasks at once (2), and styles (4 and 5).
+The benchmark is in `Tasks/<Level>/<Task>/*.json`, a model's results are in `<Level>/<Task>/`. Samples of several tasks at once
+are in `Multi-Tasks/`. The tables are tasks, levels and overall (1), spread over repeats (3), several tasks at once (2), and
+styles (4 and 5).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from editloupe.rubrics.benchmark import Benchmark, further_columns, make_edit, p
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean, Value, average_column
 from editloupe.rubrics.vibe import VIBE
-from editloupe.rubrics.vibe.scoring import LEVELS, NAMES, find_task
+from editloupe.rubrics.vibe.published import PUBLISHED
+from editloupe.rubrics.vibe.scoring import LEVELS, NAMES, SEVERAL, count_tasks, find_task
 from editloupe.types import Edit, UserError
 
 FOLDERS: Mapping[str, tuple[str, ...]] = {
@@ -31,30 +33,46 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
     "BI": ("Billiards",),
 }
 """Names of the tasks' folders in the data and in results."""
+MULTI = "Multi-Tasks"
+"""Folder of the multi-task samples, one file for two and one for three tasks."""
 READ = re.compile("id|file_paths|text_prompt|style")
 """Fields of a sample that become fields of an edit. All others are stored in `extra`."""
 
 
 def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
-    """Yield the samples of every task of the benchmark."""
+    """Yield the samples of every task of the benchmark, then those of several tasks at once."""
     has_tasks = False
-    folder_names = {name for names in FOLDERS.values() for name in names}
+    folder_names = {MULTI, *(name for names in FOLDERS.values() for name in names)}
     for path in sorted(benchmark.data.glob("Tasks/*/*")):
         if path.name not in folder_names and next(path.glob("*.json"), None):
             benchmark.note(f"{path} is skipped; it is not one of the tasks ({', '.join(sorted(folder_names))})")
-    for task in FOLDERS:
-        if (data := _folder(benchmark.data, task)) is None:
+    for task, names in FOLDERS.items():
+        if (data := _folder(benchmark.data, names)) is None:
             continue
         files = [file for file in sorted(data.glob("*.json")) if "_results" not in file.name]
         if not files:
             raise UserError(f"{data} has no JSON file with the task's samples")
         has_tasks = True
-        results = _folder(benchmark.results, task) or benchmark.results / data.parent.name / data.name
-        saved = _find_saved(results)
-        for item in read_json_list(files[0]):
-            yield _build_edit(benchmark, task, data, results, item, saved)
+        yield from _read_task(benchmark, task, names, data, files[0], "*_results.json")
+    if data := _folder(benchmark.data, (MULTI,)):
+        for task in SEVERAL.values():
+            if (file := data / f"{task}.json").is_file():
+                has_tasks = True
+                yield from _read_task(benchmark, task, (MULTI,), data, file, f"{task}_results.json")
     if not has_tasks:
         raise UserError(f"{benchmark.data} and {benchmark.results} have no task folder in common, such as */Addition")
+
+
+def _read_task(
+    benchmark: Benchmark, task: str, names: Sequence[str], data: Path, file: Path, listing: str
+) -> Iterator[Edit]:
+    """Yield the samples of a file. `listing` is a pattern for the file that lists the results."""
+    results = _folder(benchmark.results, names) or benchmark.results / data.parent.name / data.name
+    if (own := results / f"{benchmark.model_name}_run_v1").is_dir():  # as the benchmark's example of a generator saves
+        results = own
+    saved = _find_saved(results, listing)
+    for item in read_json_list(file):
+        yield _build_edit(benchmark, task, data, results, item, saved)
 
 
 def find_part(edit: Edit) -> tuple[str, ...]:
@@ -63,16 +81,16 @@ def find_part(edit: Edit) -> tuple[str, ...]:
     return (NAMES.get(kind, kind),)
 
 
-def _folder(root: Path, task: str) -> Path | None:
-    for name in FOLDERS[task]:
+def _folder(root: Path, names: Iterable[str]) -> Path | None:
+    for name in names:
         for pattern in (name, f"*/{name}", f"Tasks/*/{name}"):
             if folder := next((path for path in sorted(root.glob(pattern)) if path.is_dir()), None):
                 return folder
     return None
 
 
-def _find_saved(results: Path) -> dict[str, str]:
-    file = next(iter(sorted(results.glob("*_results.json"))), None)
+def _find_saved(results: Path, listing: str) -> dict[str, str]:
+    file = next(iter(sorted(results.glob(listing))), None)
     items = read_json_list(file) if file else []
     return {str(item.get("id")): str(item["saved_image_path"]) for item in items if item.get("saved_image_path")}
 
@@ -97,7 +115,7 @@ def _build_edit(
     style = str(item.get("style") or "") or next((name for name in sorted(STYLES) if name in source.parts), None)
     return make_edit(
         where,
-        id=number if number.startswith(tuple(FOLDERS[task])) else f"{task}/{number}",
+        id=number if number.startswith(FOLDERS.get(task, (task,))) else f"{task}/{number}",
         source=source,
         edited=_output(results, number, saved.get(number)),
         instruction=str(text.get("input_prompt") or "").strip() or "Edit this image as marked.",
@@ -139,7 +157,7 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
         yield Layout("VIBE, Table 1", (*columns, average_column("Overall", levels)), kind=_task, notes=(RULE,))
         single = tuple(Column(task, Mean(TOTAL, (task,))) for task in NAMES)
         yield Layout("VIBE, Table 3: mean and standard deviation over repeats", single, kind=_task, spread=True)
-    several = {n: tuple(kind for kind in kinds if kind and kind.count("+") == n - 1) for n in (2, 3)}
+    several = {n: tuple(kind for kind in kinds if kind and count_tasks(kind) == n) for n in (2, 3)}
     if any(several.values()):
         more = [Column(ONCE[n], Mean(TOTAL, several[n])) for n in (2, 3)]
         yield Layout("VIBE, Table 2: single and several tasks", (Column(ONCE[1], levels[0]), *more), kind=_task)
@@ -162,4 +180,4 @@ def _style(edit: Edit) -> str:
     return str(edit.extra.get("style") or "").lower()
 
 
-PAPER = Paper(VIBE, read=read_benchmark, part=find_part, layouts=build_layouts)
+PAPER = Paper(VIBE, read=read_benchmark, part=find_part, layouts=build_layouts, published=PUBLISHED)

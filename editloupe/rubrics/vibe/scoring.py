@@ -40,18 +40,28 @@ FORMULAS: Mapping[str, str] = {
     "BI": "billiards",
 }
 """Equations 2 to 7. Each name is a metric from 0 to 1. Billiards is a single question whose rubric has the formula."""
-WORDINGS: Mapping[str, Mapping[str, str]] = {"LC": {"contextual_preservation": "light"}}
-"""Variant of a metric by task and metric; all others use `marks`."""
+WORDINGS: Mapping[str, Mapping[str, str]] = {
+    "LC": {"contextual_preservation": "light"},
+    "AD": {"visual_coherence": "addition"},
+    "DI": {"instruction_adherence": "draft"},
+}
+"""Variant of a metric by task and metric, if the protocol has it; all others use `marks`."""
+SEVERAL = {"2": "2-Tasks", "3": "3-Tasks"}
+"""Multi-task edits of the benchmark's own files, which do not name the tasks (Section 4.2), by the number of tasks."""
 
 
 def find_task(edit: Edit) -> str:
     """Return the two-letter code of a sample's task, or several codes joined by + for multi-task edits (Section 4.2).
+
+    Multi-task edits that do not name their tasks are `2-Tasks` or `3-Tasks`.
 
     >>> from pathlib import Path
     >>> find_task(Edit(source=Path("a"), edited=Path("b"), instruction="x", instruction_type="Removal + Addition"))
     'AD+RM'
     """
     name = str(edit.instruction_type or edit.extra.get("task") or "")
+    if (number := name.strip()[:1]) in SEVERAL and _letters(name) in ("task", "tasks"):
+        return SEVERAL[number]
     by_name = {_letters(title): code for code, title in NAMES.items()} | {code.lower(): code for code in NAMES}
     codes = [by_name.get(_letters(part)) for part in name.split("+")]
     tasks = sorted({code for code in codes if code}, key=list(NAMES).index)
@@ -59,7 +69,8 @@ def find_task(edit: Edit) -> str:
         other = f' ("{name}" is not one of them)' if name else ""
         raise MissingInput(
             f"edit {edit.id} does not say which task of VIBE it is{other}; its instruction type must be one of: "
-            f"{', '.join(NAMES)}, or two or three of {', '.join(LEVELS['Deictic'])} joined by +"
+            f"{', '.join(NAMES)}, or two or three of {', '.join(LEVELS['Deictic'])} joined by +, or "
+            f"{' or '.join(SEVERAL.values())}"
         )
     if len(tasks) > 1 and not set(tasks) <= set(LEVELS["Deictic"]):
         raise MissingInput(f"edit {edit.id}: only {', '.join(LEVELS['Deictic'])} can be joined in one edit")
@@ -72,7 +83,16 @@ def _letters(text: str) -> str:
 
 def find_formula(task: str) -> str:
     """Return the formula of a task. Multi-task edits have the formula of their parts."""
-    return FORMULAS[task.split("+")[0]]
+    return FORMULAS.get(task.split("+")[0], MARKED)
+
+
+def count_tasks(task: str) -> int:
+    """Return how many tasks a sample has.
+
+    >>> count_tasks("AD"), count_tasks("AD+RM"), count_tasks("3-Tasks")
+    (1, 2, 3)
+    """
+    return next((int(number) for number, name in SEVERAL.items() if name == task), task.count("+") + 1)
 
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
@@ -80,8 +100,9 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     task, criterion = find_task(edit), variants[0].criterion
     if criterion not in formula.list_names(find_formula(task)):
         return None
-    wanted = WORDINGS.get(task, {}).get(criterion, "marks")
-    return next(rubric for rubric in variants if rubric.variant in (wanted, ""))
+    by_variant = {rubric.variant: rubric for rubric in variants}
+    wanted = WORDINGS.get(task, {}).get(criterion, "")
+    return by_variant.get(wanted) or by_variant.get("marks") or by_variant[""]
 
 
 def apply_gates(scores: Mapping[str, float]) -> dict[str, float]:

@@ -19,7 +19,6 @@ from editloupe.rubrics.wiseedit.scoring import (
     KF,
     METRICS,
     VQ,
-    average_metrics,
     choose_variant,
     find_task,
     settle_missing,
@@ -38,13 +37,12 @@ WISEEDIT = Protocol(
     type_of=find_task,
     choose=choose_variant,
     settle=settle_missing,
-    edit_score=average_metrics,
     apart=("language",),
     levels=((AWARENESS, INTERPRETATION, IMAGINATION),),
     arithmetic=(
-        "A number s (1 to 10) counts (s − 1) / 9 × 100; a case's AVG is the mean of its task's metrics; a case without an "
-        "output counts 0 on every metric; the overall score is the mean of the Awareness, Interpretation and Imagination "
-        "averages, and WiseEdit-Complex is reported apart."
+        "A number s (1 to 10) counts (s − 1) / 9 × 100; a task's AVG is the mean of its metrics' means over cases; a case "
+        "without an output counts 0 on every metric; the overall score is the mean of the Awareness, Interpretation and "
+        "Imagination averages, and WiseEdit-Complex is reported apart."
     ),
     formulas={task: f"mean({', '.join(ABBREVIATIONS[name] for name in names)})" for task, names in METRICS.items()}
     | {"overall": f"mean({AWARENESS}, {INTERPRETATION}, {IMAGINATION}); {COMPLEX} apart"},

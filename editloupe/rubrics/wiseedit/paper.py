@@ -10,8 +10,7 @@ import csv
 import io
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,9 @@ from editloupe.rubrics.benchmark import (
 )
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
-from editloupe.rubrics.tables import NO_MODEL, TOTAL, Column, Layout, Mean, average_column
+from editloupe.rubrics.tables import NO_MODEL, Average, Column, Layout, Mean, average_column
 from editloupe.rubrics.wiseedit import WISEEDIT
+from editloupe.rubrics.wiseedit.published import ENGLISH, PUBLISHED
 from editloupe.rubrics.wiseedit.scoring import (
     ABBREVIATIONS,
     AWARENESS,
@@ -64,7 +64,7 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
 
 def find_part(edit: Edit) -> tuple[str, ...]:
     """Return the language and the subset of a case."""
-    return edit.extra["language"], edit.extra["subset"]
+    return str(edit.extra.get("language") or ""), str(edit.extra.get("subset") or "")
 
 
 def find_absent_part(edit: Edit) -> tuple[str, ...]:
@@ -132,6 +132,11 @@ def _build_edit(benchmark: Benchmark, task: str, folder: Path, row: Mapping[str,
             "subset": folder.name,
             "language": language,
             "inputs": len(inputs),
+            **(
+                {ENGLISH: english}
+                if language != "en" and (english := str(row.get(PROMPTS["en"]) or "").strip())
+                else {}
+            ),
             OUTPUT: "present" if edited else MISSING_OUTPUT,
         },
     )
@@ -178,31 +183,62 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
         others = (INTERPRETATION, COMPLEX)
         title = f"WiseEdit, {INTERPRETATION} and {COMPLEX} (Table 2), {word}"
         yield _build_layout(title, columns, here, others, edits)
+    if {*LANGUAGES} <= {edit.extra.get("language") for edit in edits if _kind(edit) == COMPLEX}:
+        yield _compare_languages()
+
+
+def _compare_languages() -> Layout:
+    """Return the layout of WiseEdit-Complex in both languages and their mean, which the public script prints."""
+    averages = {language: _average(COMPLEX, (COMPLEX, language)) for language in LANGUAGES}
+    columns = [Column(f"{COMPLEX} AVG {language}", average) for language, average in averages.items()]
+    return Layout(
+        f"WiseEdit, {COMPLEX} in both languages",
+        (*columns, average_column(f"{COMPLEX} AVG", averages.values(), complete=True)),
+        kind=lambda edit: (_kind(edit), edit.extra.get("language")),
+        across=True,
+        notes=("The mean of both languages is the public script's; no table of the paper prints it.",),
+    )
 
 
 def _task(task: str) -> list[Column]:
-    """Return the columns of a task: its metrics and AVG, the mean of the cases' averages."""
+    """Return the columns of a task: its metrics and AVG."""
     metrics = [Column(f"{task} {ABBREVIATIONS[name]}", Mean(name, (task,))) for name in METRICS[task]]
-    return [*metrics, Column(f"{task} AVG", Mean(TOTAL, (task,)))]
+    return [*metrics, Column(f"{task} AVG", _average(task, task))]
+
+
+def _average(task: str, kind: Hashable) -> Average:
+    """Return a task's AVG, the mean of its metrics' means, over the cases of a kind."""
+    return Average(tuple(Mean(name, (kind,)) for name in METRICS[task]), complete=True)
 
 
 def _overall() -> Column:
-    return average_column("Overall AVG", [Mean(TOTAL, (task,)) for task in OVERALL], complete=True)
+    return average_column("Overall AVG", [_average(task, task) for task in OVERALL], complete=True)
 
 
 def _build_layout(
     title: str, columns: Sequence[Column], keep: Callable[[Edit], bool], tasks: Sequence[str], edits: Sequence[Edit]
 ) -> Layout:
     inside = _both(keep, lambda edit: _kind(edit) in tasks)
-    absent = Counter(
-        edit.model or NO_MODEL for edit in edits if edit.extra.get(OUTPUT) == MISSING_OUTPUT and inside(edit)
-    )
-    notes = [
-        f"{model}: {'1 output is missing and counts' if count == 1 else f'{count} outputs are missing and count'} 0 on "
-        "every metric (Supplement C)."
-        for model, count in absent.items()
-    ]
+    by_model: dict[str, list[Edit]] = {}
+    for edit in filter(inside, edits):
+        by_model.setdefault(edit.model or NO_MODEL, []).append(edit)
+    notes = []
+    for model, own in by_model.items():
+        if count := sum(map(_is_missing, own)):
+            missing = "output is missing and counts" if count == 1 else "outputs are missing and count"
+            notes.append(f"{model}: {count} {missing} 0 on every metric (Supplement C){_list_absent(own)}.")
     return Layout(title, tuple(columns), kind=_kind, keep=inside, notes=tuple(notes))
+
+
+def _list_absent(edits: Sequence[Edit]) -> str:
+    """Return a clause about the subsets of a model that have no output at all; empty if there are none."""
+    present = {find_part(edit)[-1] for edit in edits if not _is_missing(edit)}
+    absent = [name for name in dict.fromkeys(find_part(edit)[-1] for edit in edits) if name and name not in present]
+    return f"; without any output, which `--absent leave-out` leaves out: {', '.join(absent)}" if absent else ""
+
+
+def _is_missing(edit: Edit) -> bool:
+    return edit.extra.get(OUTPUT) == MISSING_OUTPUT
 
 
 def _kind(edit: Edit) -> str | None:
@@ -227,4 +263,5 @@ PAPER = Paper(
     absent_part=find_absent_part,
     layouts=build_layouts,
     missing_output=MISSING,
+    published=PUBLISHED,
 )

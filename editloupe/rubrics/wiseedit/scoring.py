@@ -67,9 +67,3 @@ def settle_missing(edit: Edit, rubric: Rubric) -> Verdict | None:
         score_100=0.0,
         rationale="The editing model produced no picture for this case; by WiseEdit's rule it counts 0 on every metric.",
     )
-
-
-def average_metrics(edit: Edit, scores: Mapping[str, float]) -> float | None:
-    """Return a case's AVG, the mean of its task's metrics from 0 to 100, or None if one is missing."""
-    wanted = METRICS[find_task(edit)]
-    return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None

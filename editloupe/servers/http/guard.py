@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from editloupe.pictures.memory_budget import memory_shares
 from editloupe.servers.http.access import TokenCheck, host_name
 
 NO_TOKEN = "this server needs its token: Authorization: Bearer TOKEN, or http://any:TOKEN@host in the address"
@@ -172,7 +173,8 @@ class ProgramGuard(Guard):
     """Admit programs with the token, or local programs if no token is set. Web pages are always refused."""
 
     def __init__(self, app: ASGIApp, settings: GuardedServer) -> None:
-        super().__init__(app, settings.bodies_bytes)
+        # Also if memory is scarce, there is room for the largest request.
+        super().__init__(app, max(settings.body_bytes, min(settings.bodies_bytes, memory_shares().requests)))
         self._body_bytes = settings.body_bytes
         self._hosts = settings.hosts
         self._check = None if settings.token is None else TokenCheck(settings.token)

@@ -30,6 +30,7 @@ from editloupe.types import Edit, Judgement, Outcome, Step, StopAtFirst, Trace, 
 
 REMEMBERED = 32
 """Judgements kept in memory, without pictures: a few kilobytes each."""
+FORGOTTEN = "an earlier judgement has this id; read_trace now returns this one"
 
 
 class JudgementStore:
@@ -42,20 +43,21 @@ class JudgementStore:
         self._recent: OrderedDict[str, Judgement] = OrderedDict()
         self._lock = threading.Lock()
 
-    def keep(self, judgement: Judgement, album: Album) -> list[str]:
-        """Store a judgement and return notes for the client."""
+    def keep(self, judgement: Judgement, album: Album) -> tuple[str, list[str]]:
+        """Store a judgement. Return the name that `read_trace` finds it by, and notes for the client."""
+        edit_id = judgement.edit.id
         with self._lock:
             if self._run is None:
-                self._recent.pop(judgement.edit.id, None)
-                self._recent[judgement.edit.id] = _drop_pictures(judgement)
+                older = self._recent.pop(edit_id, None)
+                self._recent[edit_id] = _drop_pictures(judgement)
                 while len(self._recent) > REMEMBERED:
                     self._recent.popitem(last=False)
-                return []
+                return edit_id, [FORGOTTEN] if older is not None else []
             try:
-                save_judgement(self._run, self._judge, judgement, album)
+                name = save_judgement(self._run, self._judge, judgement, album).name
             except UserError as error:  # the client still gets the verdicts if the disk fails
-                return [f"this judgement could not be kept in the run: {error}"]
-            return describe_namesakes(self._run, judgement.edit.id)
+                return edit_id, [f"this judgement could not be kept in the run: {error}"]
+            return name, describe_namesakes(self._run, edit_id)
 
     def recent(self, edit_id: str) -> Judgement:
         """Return a judgement from memory; raise UserError if it is not there."""
@@ -151,8 +153,8 @@ class JudgeTool:
         album, progress = Album(), _ProgressReporter(ctx)
         try:
             judgement = await self._judge.ajudge(edit, criteria=criteria, watcher=progress, strict=True, album=album)
-            store_notes = await asyncio.to_thread(self._store.keep, judgement, album)
-            return await asyncio.to_thread(self._build_result, judgement, album, [*notes, *store_notes])
+            name, store_notes = await asyncio.to_thread(self._store.keep, judgement, album)
+            return await asyncio.to_thread(self._build_result, judgement, name, album, [*notes, *store_notes])
         finally:
             await progress.finish()
             album.clear()
@@ -163,12 +165,12 @@ class JudgeTool:
         except ValidationError as error:
             raise UserError(describe_validation_error(error, record="")) from None
 
-    def _build_result(self, judgement: Judgement, album: Album, notes: Sequence[str]) -> CallToolResult:
+    def _build_result(self, judgement: Judgement, name: str, album: Album, notes: Sequence[str]) -> CallToolResult:
         verdicts = [describe_outcome(outcome) for outcome in judgement.verdicts]
         edit_score = self._judge.score(judgement.edit, judgement.verdicts) if judgement.judged else None
         usage = sum((outcome.usage for outcome in judgement.verdicts), Usage())
         result = JudgeResult(
-            edit_id=judgement.edit.id,
+            edit_id=name,
             status="judged" if judgement.judged else "unjudged",
             score_100=edit_score,
             judge=judgement.judge,

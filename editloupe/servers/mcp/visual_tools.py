@@ -9,7 +9,7 @@ from pydantic import Field
 
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.memory import PictureSource
-from editloupe.pictures.pixel_budget import reserve_pixels
+from editloupe.pictures.memory_budget import reserve_pictures
 from editloupe.pictures.pixels import hash_pixels
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.results import LookResult, ShownPicture, build_result, error_result
@@ -99,7 +99,7 @@ class VisualTools:
                     strict=True,
                 )
             )
-            async with reserve_pixels(sources.values()):
+            async with reserve_pictures(sources.values()):
                 return await self._toolbox.run_in_worker(tool, self._run_tool, tool, sources, parameters, instruction)
         except (UserError, ToolError) as error:
             return error_result(str(error))

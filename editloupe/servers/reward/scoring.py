@@ -19,9 +19,11 @@ from typing import TypeVar
 from editloupe._util.hashing import content_key
 from editloupe.agent.transport.rate_limits import with_request_limit
 from editloupe.evals.runs.find_answers import find_verdict
+from editloupe.evals.runs.prices import price_of_members
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
+from editloupe.evals.runs.writer import CHECKPOINT_EVERY
 from editloupe.judge import Judge
 from editloupe.judge.base_judge import edits_at_once
 from editloupe.judge.edit_score import EditScore, score_edit
@@ -44,6 +46,8 @@ class JudgementRun:
         self._run = Run.write(folder)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="editloupe-run")
         self._reader: RunReader | None = None
+        self._checkpointed = time.monotonic()
+        self._price = price_of_members(judge.members)
         try:
             self._configuration = self._run.configure(judge.describe(), judge.question_specs())
         except BaseException:
@@ -80,8 +84,17 @@ class JudgementRun:
 
     def _save(self, judgement: Judgement, album: Album) -> None:
         questions = self._questions(judgement.edit)
-        filing = JudgementRecord(judgement, 0, album, questions=questions, configuration=self._configuration)
-        self._run.save_all([filing])
+        price = self._price
+        record = JudgementRecord(
+            judgement, 0, album, questions=questions, configuration=self._configuration, price=price
+        )
+        self._run.save_all([record])
+        for outcome in judgement.verdicts:
+            cost = price.outcome_cost(outcome) if price else None
+            self._run.add_spending(self._judge.spec, outcome.usage, cost)
+        if time.monotonic() - self._checkpointed > CHECKPOINT_EVERY:
+            self._run.checkpoint()
+            self._checkpointed = time.monotonic()
 
     def _questions(self, edit: Edit) -> dict[str, QuestionKey]:
         hashes: dict[PictureSource, Sha] = {}

@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from editloupe.pictures.memory_budget import memory_shares
 from editloupe.servers.http.access import TokenCheck, host_name, is_same_secret
 from editloupe.servers.http.guard import Guard
 from editloupe.servers.studio.render import Pages
@@ -46,7 +47,7 @@ class PageGuard(Guard):
     """Accepts requests from the studio's own pages that have the token and use a known host name."""
 
     def __init__(self, app: ASGIApp, settings: StudioSettings, pages: Pages) -> None:
-        super().__init__(app)
+        super().__init__(app, max(UPLOAD_BYTES, memory_shares().requests))
         self._hosts = settings.hosts
         self._login = Login(settings, pages)
 

@@ -17,7 +17,7 @@ from PIL import Image
 from editloupe.evals.runs.run_folder import SUFFIXES
 from editloupe.pictures.decode import FORMATS, declared_size, open_picture
 from editloupe.pictures.encode import encode
-from editloupe.pictures.pixel_budget import PixelBudget
+from editloupe.pictures.memory_budget import BYTES_PER_PIXEL, MemoryBudget, memory_shares
 from editloupe.pictures.pixels import ImageError, Pixels
 from editloupe.tools.compare.difference import align
 from editloupe.types import Sha
@@ -32,10 +32,7 @@ MEDIA_TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 OVERLAY = (255, 0, 200)
 """A colour that is rare in photographs and visible with any kind of colour vision."""
 AT_ONCE = 50_000_000
-"""Pixels decoded at the same time, half a gigabyte with the decoder's copies; a larger picture is decoded alone."""
-
-JUDGED_AT_ONCE = 150_000_000
-"""Pixels of edits judged at the same time; their pictures stay in memory, and tools copy them."""
+"""The most pixels decoded at the same time, within the share of previews; a larger picture is decoded alone."""
 
 # Pillow takes a picture's memory in blocks of 16 MB, which glibc keeps for every thread that ever asked for them; blocks
 # above 32 MB go back to the system when they are freed.
@@ -49,7 +46,7 @@ class DecodingThreads:
     """
 
     def __init__(self, pixels: int = AT_ONCE) -> None:
-        self._budget = PixelBudget(pixels)
+        self._budget = MemoryBudget(min(pixels, memory_shares().previews // BYTES_PER_PIXEL))
         self._headers = threading.Lock()
         self._threads = ThreadPoolExecutor(2, "decoding")
 

@@ -6,14 +6,15 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.runs.configurations import recorded_rubrics
+from editloupe.evals.labels.wordings import parse_rubric
+from editloupe.evals.runs.configurations import list_recorded_rubrics
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.run_folder import FILE, PictureFolder
@@ -24,7 +25,7 @@ from editloupe.evals.traces.run_index import RunIndex
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.annotation.label_file import FILE as LABELS
 from editloupe.servers.studio.annotation.label_file import LabelFile
-from editloupe.servers.studio.annotation.label_form import find_rubric, parse_rubric
+from editloupe.servers.studio.annotation.label_form import find_rubric
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.types import Trace, UserError
 
@@ -105,17 +106,24 @@ class OpenRun:
 
     def rubric(self, protocol: str, criterion: str) -> Rubric | None:
         """Return a criterion's rubric, by a protocol of this version or as the run recorded it; None if it is not known."""
-        return find_rubric(protocol, criterion) or self._recorded_rubrics().get(criterion)
+        return find_rubric(protocol, criterion) or self.recorded_rubric(criterion)
 
-    def _recorded_rubrics(self) -> Mapping[str, Rubric]:
+    def recorded_rubric(self, criterion: str, variant: str | None = None) -> Rubric | None:
+        """Return a criterion's rubric as the run recorded it, of a variant or in its first wording; None if there is none."""
+        wordings = self._recorded_rubrics().get(criterion, ())
+        return next((rubric for rubric in wordings if variant in (None, rubric.variant)), None)
+
+    def _recorded_rubrics(self) -> Mapping[str, Sequence[Rubric]]:
         state = self.index.state()
         if self._rubrics.get("state") != state:
             with raise_run_damaged(self.name):
-                records = recorded_rubrics(self.run.about())
-            parsed = {criterion: parse_rubric(record) for criterion, record in records.items()}
-            own = {criterion: rubric for criterion, rubric in parsed.items() if rubric is not None}
+                about = self.run.about()
+            own: dict[str, list[Rubric]] = {}
+            for record in list_recorded_rubrics(about):
+                if (rubric := parse_rubric(record)) is not None:
+                    own.setdefault(rubric.criterion, []).append(rubric)
             self._rubrics.update(state=state, rubrics=own)
-        rubrics: Mapping[str, Rubric] = self._rubrics["rubrics"]
+        rubrics: Mapping[str, Sequence[Rubric]] = self._rubrics["rubrics"]
         return rubrics
 
     def title_of(self, criterion: str, protocol: str) -> str:
@@ -248,7 +256,7 @@ class RunCatalog:
         try:
             for number, path in enumerate(files):
                 folder = self._unjudged / str(number) / path.stem
-                write_unjudged_run(path, folder, self._settings.protocol, names or None)
+                write_unjudged_run(path, folder, self._settings.protocol, names or None, self._settings.rubrics)
                 self._manifests[path] = folder
         except BaseException:
             self.remove_temporary()

@@ -32,10 +32,14 @@ class StudioSettings:
     """The label file; by default `labels.jsonl` in the run."""
     pairs: tuple[Path, ...] = ()
     """Files of pairs for people to answer, from `make pairs`."""
+    allow_outside: bool = False
+    """Whether files of pairs may name pictures outside their folder."""
     queues: tuple[Path, ...] = ()
     """Queues of edits to label, in addition to those in a run's folder."""
     protocol: str | None = None
     """The protocol by which unjudged edits of a manifest are labelled."""
+    rubrics: tuple[Path, ...] = ()
+    """Files with own rubrics, or other wordings of the protocol's, by which they are labelled."""
     host: str = "127.0.0.1"
     port: int = 8642
     token: str = field(default_factory=new_token, repr=False)

@@ -12,7 +12,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from editloupe.agent.transport.secrets import Secrets
-from editloupe.evals.runs.writer import save_judgement
+from editloupe.evals.runs.writer import StoredAs, save_judgement
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.servers.studio.charts import ChartCache
@@ -49,7 +49,7 @@ class Studio:
     @classmethod
     def open(cls, settings: StudioSettings) -> Studio:
         """Open the runs and create the studio."""
-        pairs = PairFiles(settings.pairs)
+        pairs = PairFiles(settings.pairs, settings.allow_outside)
         runs, places = split_folders(settings.runs)
         making = MakingFolders(places)
         library, budget, secrets = RunCatalog(replace(settings, runs=runs)), DecodingThreads(), Secrets()
@@ -63,7 +63,7 @@ class Studio:
         saver = _Saver(library)
         render = Renderer(
             step=lambda trace, step, named: _step(pages, trace, step, named),
-            verdicts=lambda judgement, repeat: _verdicts(pages, library, judgement, repeat),
+            verdicts=lambda judgement, stored: _verdicts(pages, library, judgement, stored),
         )
         jobs = LiveJobs(render, uploads, saver.save, secrets.in_value, settings.longest)
         charts, indexing = ChartCache(), TraceIndexing()
@@ -108,8 +108,8 @@ class _Saver:
         self._library = library
         self._lock = threading.Lock()
 
-    def save(self, judge: Judge, judgement: Judgement, album: Album) -> int:
-        """Store a judgement and return its repeat."""
+    def save(self, judge: Judge, judgement: Judgement, album: Album) -> StoredAs:
+        """Store a judgement and return its name and repeat."""
         with self._lock:
             return save_judgement(self._library.writer(), judge, judgement, album)
 
@@ -119,12 +119,12 @@ def _step(pages: Pages, trace: Trace, step: Step, named: dict[str, str]) -> str:
     return pages.text("parts/step.html", view=build_step(step, step.index, named, side), raw_link=None, parted=False)
 
 
-def _verdicts(pages: Pages, library: RunCatalog, judgement: Judgement, repeat: int) -> str:
+def _verdicts(pages: Pages, library: RunCatalog, judgement: Judgement, stored: StoredAs) -> str:
     run: Any = library.judged_here()
     links = {}
-    for unit in run.units(judgement.edit.id):  # of several ways to ask, the last one is this judgement's
-        if (unit.judge, unit.mode, unit.repeat) == (judgement.judge, judgement.mode, repeat):
-            values = {"edit": unit.name, "criterion": unit.criterion, "repeat": repeat}
+    for unit in run.units(stored.name):  # of several ways to ask, the last one is this judgement's
+        if (unit.judge, unit.mode, unit.repeat) == (judgement.judge, judgement.mode, stored.repeat):
+            values = {"edit": unit.name, "criterion": unit.criterion, "repeat": stored.repeat}
             values["configuration"] = run.configuration_of(unit)
             links[unit.criterion] = f"/runs/{run.key}/trace?{urlencode(values)}"
     return pages.text("parts/verdicts.html", judgement=judgement, links=links)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from editloupe.evals.manifests.datasets import resolve_picture
+from editloupe.evals.manifests.readers import Row
 from editloupe.evals.preferences.answers import PairAnswers, PairQueue
 from editloupe.evals.preferences.pairs import OpenPair, answers_file, open_pairs_file, read_open_pairs
 from editloupe.making.folder import MakingFolder, Sample, is_making_folder
@@ -26,6 +28,8 @@ class PairFile:
     key: str
     path: Path
     answers: PairAnswers
+    allow_outside: bool = False
+    """Whether pictures outside the file's folder are shown."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _mark: tuple[int, int] = (0, 0)
     _pairs: dict[str, OpenPair] = field(default_factory=dict)
@@ -44,7 +48,11 @@ class PairFile:
             except OSError:
                 mark = (0, -1)  # reading it says in one sentence what is wrong
             if mark != self._mark:
-                self._pairs = {pair.id: pair for pair in read_open_pairs(self.path)}
+                pairs = {pair.id: pair for pair in read_open_pairs(self.path)}
+                for pair in pairs.values():
+                    for which in self._named(pair):
+                        self._find(pair, which)
+                self._pairs = pairs
                 self._mark = mark
             return self._pairs
 
@@ -60,28 +68,31 @@ class PairFile:
                 counts[who] = counts.get(who, 0) + 1
         return counts
 
-    def picture(self, pair: OpenPair, which: str) -> tuple[bytes, str] | None:
-        """Return a picture of a pair and its media type; None if there is none."""
-        named = {"source": pair.source_image, "edited": pair.edited, "a": pair.a.picture, "b": pair.b.picture}
-        named |= {f"reference-{number}": path for number, path in enumerate(pair.references)}
-        relative = named.get(which)
-        path = (self.path.parent / relative).resolve() if relative else None
+    def picture(self, pair: OpenPair, which: str) -> tuple[Path, str] | None:
+        """Return the file of a picture of a pair and its media type; None if there is none."""
+        path = self._find(pair, which)
         media_type = SUFFIXES.get(path.suffix.lower()) if path else None
-        if path is None or media_type is None:
+        return (path, media_type) if path and media_type and path.is_file() else None
+
+    def _find(self, pair: OpenPair, which: str) -> Path | None:
+        """Return the path of a picture; raise UserError if it leads outside the file's folder."""
+        if not (relative := self._named(pair).get(which)):
             return None
-        try:
-            return path.read_bytes(), media_type
-        except OSError:
-            return None
+        row = Row(f"{open_pairs_file(self.path).name}, pair {pair.id}", {})
+        return resolve_picture(row, which, relative, self.path.parent.resolve(), self.allow_outside, "file")
+
+    def _named(self, pair: OpenPair) -> dict[str, str | None]:
+        named = {"source": pair.source_image, "edited": pair.edited, "a": pair.a.picture, "b": pair.b.picture}
+        return named | {f"reference-{number}": path for number, path in enumerate(pair.references)}
 
 
 class PairFiles:
     """All files of pairs of the studio; raises UserError if one cannot be read."""
 
-    def __init__(self, files: Iterable[Path]) -> None:
+    def __init__(self, files: Iterable[Path], allow_outside: bool = False) -> None:
         self._files: dict[str, PairFile] = {}
         for number, path in enumerate(dict.fromkeys(files), start=1):
-            pair_file = PairFile(str(number), path, PairAnswers(answers_file(path)))
+            pair_file = PairFile(str(number), path, PairAnswers(answers_file(path)), allow_outside)
             if not pair_file.pairs():
                 raise UserError(f"{path} has no pairs to ask about")
             self._files[pair_file.key] = pair_file

@@ -18,6 +18,7 @@ copies, so time and memory are bounded for any picture. Changes of fine structur
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -410,21 +411,44 @@ def compare_and_crop(
     regions = [Box.model_validate(region.box) for region in comparison.regions[:max_crops]]
     boxes = tuple(geometry.add_context(box, CROP_CONTEXT, SMALLEST_CROP, size) for box in regions)
     sides = tuple(side for box in boxes for side in crop_both_sides(first, second, comparison, box))
-    texts = (
-        None
-        if reader is None
-        else tuple(_read_texts(reader, first, second, comparison, box) for box in regions[:MAX_READ_REGIONS])
-    )
+    texts = None if reader is None else read_places(reader, cut_text_places(first, second, comparison, max_crops))
     return ComparisonResult(comparison, boxes, sides, texts)
 
 
-def _read_texts(
-    reader: LineReader, first: Pixels, second: Pixels, comparison: PictureComparison, box: Box
-) -> dict[str, Any]:
-    """Read the lines that run through a differing place in both pictures."""
-    wide = geometry.add_context(box, READING_CONTEXT, READING_SMALLEST, (first.shape[1], first.shape[0]))
-    sides = zip(("first", "second"), crop_both_sides(first, second, comparison, wide), strict=True)
-    return {side: reader.read_line_at(pixels, wide, box) for side, pixels in sides}
+@dataclass(frozen=True)
+class TextPlace:
+    """A differing place whose text is to be read."""
+
+    box: Box
+    at: Box
+    """The place with its surroundings."""
+    first: Pixels
+    second: Pixels
+    """The surroundings in both pictures."""
+
+
+def cut_text_places(
+    first: Pixels, second: Pixels, comparison: PictureComparison, max_crops: int
+) -> tuple[TextPlace, ...]:
+    """Cut out the first differing places, as far as their text is read; none if the whole scene differs."""
+    regions = () if comparison.whole_scene else comparison.regions[: min(max_crops, MAX_READ_REGIONS)]
+    places = []
+    for region in regions:
+        box = Box.model_validate(region.box)
+        at = geometry.add_context(box, READING_CONTEXT, READING_SMALLEST, (first.shape[1], first.shape[0]))
+        places.append(TextPlace(box, at, *crop_both_sides(first, second, comparison, at)))
+    return tuple(places)
+
+
+def read_places(reader: LineReader, places: Sequence[TextPlace]) -> tuple[dict[str, Any], ...]:
+    """Read the lines that run through differing places in both pictures."""
+    return tuple(
+        {
+            "first": reader.read_line_at(place.first, place.at, place.box),
+            "second": reader.read_line_at(place.second, place.at, place.box),
+        }
+        for place in places
+    )
 
 
 def crop_both_sides(first: Pixels, second: Pixels, comparison: PictureComparison, box: Box) -> tuple[Pixels, Pixels]:

@@ -5,8 +5,9 @@ a busy event loop it takes three times as long as alone, and delays the loop as 
 pictures in other processes. The picture files are passed in a memory file and decoded there; the comparison and its
 crops come back through a pipe. The numbers are the same.
 
-The text of differing places is read there too, with one thread per process. A process loads the reader when it first
-reads.
+The text of differing places is read in every second of these processes, with one thread each: a reader takes more memory
+than a comparison. The places come back with the comparison and are passed on to a process that reads, which loads the
+reader when it first reads.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import IO, Any
 
@@ -29,8 +31,14 @@ import numpy as np
 
 from editloupe.pictures.decode import Picture, decode
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compare.difference import ComparisonResult, LineReader, compare_and_crop, compare_in_process
-from editloupe.tools.models.loading import release_memory
+from editloupe.tools.compare.difference import (
+    ComparisonResult,
+    LineReader,
+    compare_and_crop,
+    compare_in_process,
+    cut_text_places,
+    read_places,
+)
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}
 """Make glibc keep the memory of a comparison for the next one: getting it from the kernel again costs a fifth of the time."""
@@ -53,9 +61,12 @@ class ComparisonPool:
 
     def __init__(self, processes: int) -> None:
         self._all = [ComparisonProcess() for _ in range(processes)]
-        self._free: queue.LifoQueue[ComparisonProcess] = queue.LifoQueue()
-        for process in self._all:
-            self._free.put(process)
+        self._free: queue.PriorityQueue[tuple[int, ComparisonProcess]] = queue.PriorityQueue()
+        self._readers: queue.PriorityQueue[tuple[int, ComparisonProcess]] = queue.PriorityQueue()
+        for rank, process in enumerate(self._all):
+            self._free.put((rank, process))
+        for rank, process in enumerate(reversed(self._all[processes // 2 :])):  # they compare if the others are busy
+            self._readers.put((rank, process))
 
     def __call__(
         self, first: Picture, second: Picture, max_crops: int, reader: LineReader | None = None
@@ -66,13 +77,20 @@ class ComparisonPool:
             first: The first picture.
             second: The second picture.
             max_crops: The most differences to cut out.
-            reader: If not None, the process reads the text of the places with a reader of its own.
+            reader: If not None, the text of the places is read by the reader of a process, on the device of this one.
         """
-        process = self._free.get()
+        rank, process = self._free.get()
         try:
-            return process.compare(first, second, max_crops, reader)
+            result, places = process.compare(first, second, max_crops, reader)
         finally:
-            self._free.put(process)
+            self._free.put((rank, process))
+        if reader is None or places is None:
+            return result
+        rank, process = self._readers.get()
+        try:
+            return replace(result, texts=process.read(places, reader))
+        finally:
+            self._readers.put((rank, process))
 
     @property
     def pids(self) -> list[int]:
@@ -103,7 +121,7 @@ class ComparisonProcess:
         """Start the process with the same module search path."""
         file = self._pixels.fileno()
         return subprocess.Popen(
-            [sys.executable, "-c", f"from editloupe.tools.compare.process_pool import serve; serve({file})"],
+            [sys.executable, "-c", "from editloupe.tools.compare.process_pool import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(file,),
@@ -113,24 +131,39 @@ class ComparisonProcess:
 
     def compare(
         self, first: Picture, second: Picture, max_crops: int, reader: LineReader | None = None
-    ) -> ComparisonResult:
-        """Compare two pictures. If the process was killed, compare in this process; the next call starts a new one."""
+    ) -> tuple[ComparisonResult, bytes | None]:
+        """Compare two pictures. If the process was killed, compare in this process; the next call starts a new one.
+
+        Returns:
+            The comparison, and the places whose text is still to be read; None if there are none.
+        """
         with self._turn:
             try:
                 if not self._closed:
-                    return self._ask(first, second, max_crops, None if reader is None else reader.device)
+                    sizes = self._write(first, second)
+                    result, places = self._ask((_compare, self._pixels.fileno(), max_crops, reader is not None, sizes))
+                    return result, places
             except (OSError, EOFError):
                 self._end()
             if self._closed:
                 raise ComparisonPoolClosed("the batch has ended")
-        return compare_in_process(first, second, max_crops, reader)
+        return compare_in_process(first, second, max_crops, reader), None
 
-    def _ask(self, first: Picture, second: Picture, max_crops: int, device: str | None) -> ComparisonResult:
-        """Send the pictures; if the device is not None, their text is read on it."""
-        self._process = self._process or self._start()
-        there, back = self._process.stdin, self._process.stdout
-        assert there is not None
-        assert back is not None
+    def read(self, places: bytes, reader: LineReader) -> tuple[dict[str, Any], ...]:
+        """Read the text of places that `compare` returned. If the process was killed, read in this process."""
+        with self._turn:
+            try:
+                if not self._closed:
+                    texts: tuple[dict[str, Any], ...] = self._ask((_read, places, reader.device))
+                    return texts
+            except (OSError, EOFError):
+                self._end()
+            if self._closed:
+                raise ComparisonPoolClosed("the batch has ended")
+        return read_places(reader, pickle.loads(places))
+
+    def _write(self, first: Picture, second: Picture) -> list[int]:
+        """Write the pictures into the memory file; return height, width and bytes of each."""
         self._pixels.seek(0)
         sizes: list[int] = []
         for picture in (first, second):
@@ -138,11 +171,18 @@ class ComparisonProcess:
             if self._pixels.write(data) != len(data):
                 raise OSError("there is no room for the pixels")
             sizes += [height, width, len(data)]
-        _send(there, (max_crops, device, *sizes))
+        return sizes
+
+    def _ask(self, request: tuple[Any, ...]) -> Any:
+        """Have the process call a function of this module, the first of the request, with the rest."""
+        self._process = self._process or self._start()
+        there, back = self._process.stdin, self._process.stdout
+        assert there is not None
+        assert back is not None
+        _send(there, request)
         answer = _receive(back)
         if isinstance(answer, Exception):
             raise answer
-        assert isinstance(answer, ComparisonResult)
         return answer
 
     def close(self) -> None:
@@ -169,7 +209,7 @@ def _create_memory_file() -> IO[bytes]:
     return tempfile.TemporaryFile(buffering=0)
 
 
-def serve(file: int) -> None:
+def serve() -> None:
     """Answer requests until the pipe closes. SIGINT is ignored: the parent decides."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)
@@ -177,19 +217,29 @@ def serve(file: int) -> None:
     os.dup2(2, 1)  # what a library prints must not get among the answers
     while True:
         try:
-            max_crops, device, *sizes = _receive(incoming)
+            function, *arguments = _receive(incoming)
         except EOFError:
             return
         try:
-            first, second = _read_picture(file, 0, *sizes[:3]), _read_picture(file, sizes[2], *sizes[3:])
-            answer: ComparisonResult | Exception = compare_and_crop(
-                first, second, max_crops, _load_reader(device) if device else None
-            )
-        except Exception as error:  # it is raised again where the comparison was asked for
+            answer = function(*arguments)
+        except Exception as error:  # it is raised again by the process that asked
             answer = error
         _send(outgoing, answer)
-        if device:
-            release_memory()  # reading text uses far more than a comparison
+
+
+def _compare(file: int, max_crops: int, reads: bool, sizes: list[int]) -> tuple[ComparisonResult, bytes | None]:
+    """Compare the pictures of the memory file, and cut out the places whose text is to be read."""
+    first, second = _read_picture(file, 0, *sizes[:3]), _read_picture(file, sizes[2], *sizes[3:])
+    result = compare_and_crop(first, second, max_crops)
+    if not reads or result.comparison.whole_scene:
+        return result, None
+    places = cut_text_places(first, second, result.comparison, max_crops)
+    return (result, pickle.dumps(places)) if places else (replace(result, texts=()), None)
+
+
+def _read(places: bytes, device: str) -> tuple[dict[str, Any], ...]:
+    """Read the text of these places."""
+    return read_places(_load_reader(device), pickle.loads(places))
 
 
 @cache

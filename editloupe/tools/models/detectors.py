@@ -20,6 +20,7 @@ from editloupe.tools.contract import ToolError
 from editloupe.tools.geometry import Size, round_outwards
 from editloupe.tools.models.batching import Batcher
 from editloupe.tools.models.loading import (
+    explain_missing_device,
     explain_missing_weights,
     import_optional,
     locate_weights,
@@ -131,10 +132,16 @@ class TiledDetector(ABC):
         if problem:
             raise ToolError(f"detect_object is not available: {problem}.")
         try:
-            self._loaded = self._read_weights()
+            device = pick_device(self._settings.device)
+            if missing := explain_missing_device(device):
+                self._failure = f"the device {device} cannot be used: {missing}"
+            else:
+                self._loaded = self._read_weights()
         except Exception as error:  # a damaged folder, no connection, a torch and torchvision that do not fit
             self._failure = f"its weights could not be loaded ({' '.join(str(error).split())[:200]})"
             raise ToolError(f"detect_object is not available: {self._failure}.") from error
+        if self._loaded is None:
+            raise ToolError(f"detect_object is not available: {self._failure}.")
         self.loads += 1
         return self._loaded
 

@@ -21,6 +21,7 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.drawing import resize
 from editloupe.tools.models.loading import (
+    explain_missing_device,
     explain_missing_weights,
     import_optional,
     locate_weights,
@@ -149,6 +150,8 @@ class DinoFeatures:
             transformers = import_optional("transformers")
             where, local = locate_weights(self._settings.model, self._settings.download)
             device = pick_device(self._settings.device)
+            if missing := explain_missing_device(device):
+                raise ToolError(f"The device {device} cannot be used: {missing}.")
             with without_progress_bars(transformers):
                 model = transformers.AutoModel.from_pretrained(
                     where, local_files_only=local, dtype=torch_dtype(self._settings.precision)

@@ -48,6 +48,27 @@ def pick_device(wanted: str) -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
+def explain_missing_device(device: str) -> str | None:
+    """Return why torch cannot use a device of `pick_device` on this machine, or None if it can."""
+    torch = import_optional("torch")
+    try:
+        wanted = torch.device(device)
+    except RuntimeError as error:
+        return f"torch refuses it ({' '.join(str(error).split())[:200]})"
+    if wanted.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (wanted.index or 0) >= count:
+            return f"torch {torch.__version__} finds {count or 'no'} CUDA device{'s' if count > 1 else ''}"
+    elif wanted.type == "mps":
+        return None if torch.backends.mps.is_available() else f"torch {torch.__version__} finds no MPS device"
+    elif wanted.type != "cpu":
+        try:
+            torch.empty(0, device=wanted)
+        except (RuntimeError, NotImplementedError, AssertionError) as error:
+            return f"torch refuses it ({' '.join(str(error).split())[:200]})"
+    return None
+
+
 def find_cuda_device(device: str) -> int | None:
     """Return the number of the CUDA device on which onnxruntime runs models, or None if it runs them on the CPU.
 

@@ -24,7 +24,13 @@ import numpy.typing as npt
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.models.batching import Batcher
-from editloupe.tools.models.loading import import_optional, may_have_gpu, pick_device, torch_dtype
+from editloupe.tools.models.loading import (
+    explain_missing_device,
+    import_optional,
+    may_have_gpu,
+    pick_device,
+    torch_dtype,
+)
 from editloupe.tools.models.rrdbnet import WeightsError, build_network, read_convolutions
 from editloupe.tools.models.upscalers import NETWORK_SHARE, Floats, Upscaler, blend_with_classical
 from editloupe.tools.models.weights import WeightsMissing, find_weights
@@ -160,19 +166,15 @@ def _find_torch_gpu(device: str) -> tuple[str | None, str]:
     if not _is_installed("torch"):
         return None, "torch is not installed"
     try:
-        torch = import_optional("torch")
-        picked = torch.device(pick_device(device))
-    except (ImportError, OSError, RuntimeError) as error:  # a broken installation, or no name of a device
+        torch, picked = import_optional("torch"), pick_device(device)
+        problem = explain_missing_device(picked)
+    except (ImportError, OSError, RuntimeError) as error:  # a broken installation
         return None, f"torch refuses it ({' '.join(str(error).split())[:200]})"
-    if picked.type == "cpu":
+    if problem is not None:
+        return None, problem
+    if picked == "cpu":
         return None, f"torch {torch.__version__} finds no CUDA or MPS device"
-    if picked.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (picked.index or 0) >= count:
-            return None, f"torch {torch.__version__} finds {count or 'no'} CUDA device{'s' if count > 1 else ''}"
-    elif picked.type == "mps" and not torch.backends.mps.is_available():
-        return None, f"torch {torch.__version__} finds no MPS device"
-    return str(picked), ""
+    return picked, ""
 
 
 def _find_vulkan_gpu(file: Path, device: str) -> tuple[str | None, str]:

@@ -112,6 +112,7 @@ def test_a_filter_s_word_is_no_verdict(scripted: StartServer, edit: Edit) -> Non
     assert outcome.reason == Reason.REFUSED
 
 
+@pytest.mark.long
 def test_a_parameter_it_does_not_take_is_left_out(scripted: StartServer, edit: Edit) -> None:
     server = scripted(fault(400, "`temperature` is deprecated for this model."), final("Wrong Action"))
     judgement = asked(server, edit, mode="plain")

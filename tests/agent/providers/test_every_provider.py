@@ -299,6 +299,7 @@ def test_a_server_that_says_nothing_is_given_up(judging: Judging, case: Provider
     assert only(judgement).reason == Reason.TIMEOUT
 
 
+@pytest.mark.long
 @every
 def test_an_empty_reply_is_none(judging: Judging, case: ProviderCase) -> None:
     judgement, _ = judging(case, lambda _: empty(), mode="plain", settings={"max_repairs": 0})

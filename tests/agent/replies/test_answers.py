@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from editloupe.agent.replies.answers import ParsedReply, normalize_label, parse_reply
 from editloupe.agent.replies.sections import split_sections
 from editloupe.rubrics.model import Check, ChecksAnswer, Label, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
+from editloupe.types import NOT_APPLICABLE
 
 NAMES = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
 LABELS = LabelAnswer(labels=tuple(Label(name=name, score=i, meaning=name) for i, name in enumerate(NAMES, 1)))
@@ -194,7 +195,7 @@ def test_json_answers_are_read_fenced_and_behind_prose() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["7", "Score: 7/10", '{"score": 11}', '{"score": "7"}', '{"score": 7.5}', '{"score": true}', '{"rating": 7}',
+    ["7", "Score: 7/10", '{"score": 11}', '{"score": "7/10"}', '{"score": 7.5}', '{"score": true}', '{"rating": 7}',
      '{"score": 7, "score": 8}', '{"score": NaN}', '{"score": 7} {"score": ', "{score: 7}",
      '{"score": 2} is what I first thought. {"score": 7}', '{"score": 7} is my answer.', '[{"score": 7}, {"score": 8}]'],
 )  # fmt: skip
@@ -202,6 +203,13 @@ def test_a_number_that_is_not_exactly_given_is_never_taken(text: str) -> None:
     got = parse_reply(text, SCALE)
     assert got.answer is None
     assert got.problem
+
+
+def test_checks_of_which_none_applies_are_not_applicable_and_have_no_score() -> None:
+    arms = ChecksAnswer(checks=(ITEMS.checks[1],))
+    answer = parse_reply('{"arm": "N/A", "reason": "hidden"}', arms).answer
+    assert answer is not None
+    assert (answer.label, answer.score, answer.score_100) == (NOT_APPLICABLE, None, None)
 
 
 def test_checks_read_numbers_and_words_and_gates_apply() -> None:
@@ -261,6 +269,10 @@ GIVEN = "<Start Final Answer>Wrong Action</Start Final Answer>"
         f"```\n// {GIVEN}\n```",
         f"```python\nx = 1\n# {GIVEN}\n```",
         f"I see it.\n```sql\n-- {GIVEN}\n```",
+        f"<!-- {GIVEN} -->",
+        f"<!--\nnot this:\n{GIVEN}\n-->\nI am not sure.",
+        f"```html\n<!-- {GIVEN} -->\n```",
+        "<Start Final Answer><!-- Wrong Action --></Start Final Answer>",
     ],
 )
 def test_a_label_that_is_struck_out_or_in_a_comment_is_not_an_answer(text: str) -> None:
@@ -280,6 +292,8 @@ def test_a_label_that_is_struck_out_or_in_a_comment_is_not_an_answer(text: str) 
         f"Not <s>Over Modification</s>: {GIVEN}",
         f"<s><Start Final Answer>Over Modification</Start Final Answer></s>\n{GIVEN}",
         f"// my verdict\n{GIVEN}",
+        f"<!-- my verdict -->\n{GIVEN}",
+        f"<!-- <Start Final Answer>Over Modification</Start Final Answer> -->\n{GIVEN}",
         f"/* seen */ {GIVEN}",
         f"/* seen */\n{GIVEN}",
         f"The type is image/* here.\n{GIVEN}",
@@ -308,6 +322,9 @@ OBJECT = '{"score": 7}'
         f"<answer>// {OBJECT}</answer>",
         f"<answer><s>{OBJECT}</s></answer>",
         f"So: <s>{OBJECT}</s>",
+        f"<!-- {OBJECT} -->",
+        f"```xml\n<!--\n{OBJECT}\n-->\n```",
+        f"<answer><!-- {OBJECT} --></answer>",
     ],
 )
 def test_an_object_that_is_struck_out_or_in_a_comment_is_not_an_answer(text: str) -> None:

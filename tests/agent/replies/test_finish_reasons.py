@@ -49,8 +49,16 @@ def test_a_reply_that_was_declined_says_why(provider: Any, message: AIMessage, s
 
 
 @pytest.mark.parametrize(
-    ("finish", "truncated"), [("length", True), ("MAX_TOKENS", True), ("failed", False), ("stop", None), ("", None)]
+    ("finish", "reason"),
+    [
+        ("length", Reason.TRUNCATED),
+        ("MAX_TOKENS", Reason.TRUNCATED),
+        ("failed", Reason.MODEL_ERROR),
+        ("incomplete", Reason.UNREADABLE),
+        ("stop", None),
+        ("", None),
+    ],
 )
-def test_a_reply_that_was_cut_off_or_broke_off_is_not_whole(finish: str, truncated: bool | None) -> None:
+def test_a_reply_that_was_cut_off_or_broke_off_is_not_whole(finish: str, reason: Reason | None) -> None:
     cut = find_incomplete(finish)
-    assert (cut.truncated if cut else None) == truncated
+    assert (cut.reason if cut else None) == reason

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from editloupe.agent.replies.answers import build_answer_schema, parse_reply
-from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
+from editloupe.rubrics.model import Answer, Check, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 from editloupe.rubrics.registry import PROTOCOLS
 from tests.rubrics.samples import good_reply
 
@@ -54,7 +54,8 @@ def wrong_value(answer: Answer, key: str, rng: random.Random) -> Any:
     ]
     anything += [5.5, 0.25, "five", "10/10", float("nan"), 10**400]
     if isinstance(answer, NumberAnswer):
-        anything += [str(answer.high), f"{answer.high} ", answer.high + 1, answer.low - 1, [answer.high]]
+        anything += [f"{answer.high}.0", f"{answer.high}/{answer.high}", str(answer.high + 1)]
+        anything += [answer.high + 1, answer.low - 1, [answer.high]]
     value = rng.choice(anything)
     while _is_allowed(answer, key, value):
         value = rng.choice(anything)
@@ -129,8 +130,8 @@ def in_a_thought(good: dict[str, Any], answer: Answer, rng: random.Random) -> st
     return f"<Start Thinking>{json.dumps(good)}</Start Thinking>" + rng.choice(["", "Done.", "{}"])
 
 
-def with_trailing_comma(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
-    return json.dumps(good)[:-1] + ",}"
+def with_two_commas(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return json.dumps(good)[:-1] + ",,}"
 
 
 def with_a_comment(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
@@ -163,7 +164,7 @@ BREAKERS: list[Callable[[dict[str, Any], Answer, random.Random], str]] = [
     wrapped,
     in_prose,
     in_a_thought,
-    with_trailing_comma,
+    with_two_commas,
     with_a_comment,
     changed_of_mind,
     noise,
@@ -224,15 +225,55 @@ def test_objects_that_differ_are_told_and_the_same_decision_twice_is_read() -> N
     ("text", "words"),
     [
         ('{"reason": "x"}', 'no "score"'),
-        ('{"reason": "x", "score": "4"}', "whole number from 1 to 5"),
+        ('{"reason": "x", "score": "four"}', "whole number from 1 to 5"),
+        ('{"reason": "x", "score": "4/5"}', 'not "4/5"'),
         ('{"reason": "x", "score": 6}', "not 6"),
+        ('{"reason": "x", "score": "6"}', 'not "6"'),
         ('{"reason": "x", "score": 3.5}', "not 3.5"),
+        ('{"reason": "x", "score": "3.5"}', 'not "3.5"'),
+        ("Rated 4/5 because the order is carried out.", "does not end in a valid JSON object"),
         ('{"reason": 3, "score": 3}', '"reason" must be a string'),
         ("no object", "does not end in a valid JSON object"),
     ],
 )
 def test_the_model_is_told_exactly_what_is_wrong(text: str, words: str) -> None:
     assert words in str(parse_reply(text, NumberAnswer(low=1, high=5)).problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"reason": "x", "score": "4"}',
+        '{"reason": "x", "score": " 4\\n"}',
+        '{"reason": "x", "score": 4.}',
+        '{"score": 4. , "reason": "7., {5.}"}',
+        '{"reason": "x", "score": 4,}',
+        '{"reason": "x,}", "detail": {"a": [1., 2.,],}, "score": 4.,\n}',
+        'It shows 3 cups, so:\n```json\n{"reason": "x", "score": 4.}\n```',
+    ],
+)
+def test_a_number_that_is_clearly_given_is_read(text: str) -> None:
+    answer = parse_reply(text, NumberAnswer(low=1, high=5)).answer
+    assert answer is not None
+    assert answer.score == 4
+
+
+@pytest.mark.parametrize("value", ["0.5", '"0.5"', "2", "1.5", "-0.5"])
+def test_an_item_of_0_or_1_has_no_half(value: str) -> None:
+    answer = ChecksAnswer(checks=(Check(key="hit", question="?"),))
+    reading = parse_reply(f'{{"hit": {value}}}', answer)
+    assert reading.answer is None
+    assert '"hit" must be one of 0, 1' in str(reading.problem)
+    point = parse_reply('{"hit": 1.}', answer).answer
+    assert point is not None
+    assert point.score == 1
+
+
+@pytest.mark.parametrize(
+    "slip", ['{"score": 4.5.}', '{"score": .4}', '{"score": 4..}', '{,"score": 4}', '{"score": 4.e1}']
+)
+def test_a_slip_that_leaves_the_number_open_is_not_mended(slip: str) -> None:
+    assert parse_reply(slip, NumberAnswer(low=1, high=5)).answer is None
 
 
 def test_a_schema_allows_what_the_reader_reads_and_nothing_else() -> None:

@@ -1,4 +1,7 @@
+import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from editloupe.agent.chat_interface import ChatRequest
-from editloupe.agent.rules import RulesJudge
+from editloupe.agent.rules import RulesJudge, instruction_following, regions
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import EncodingLimits
@@ -163,6 +166,44 @@ def test_the_same_input_gives_the_same_verdict_and_costs_no_tokens(tmp_path: Pat
     first, second = (Judge("rules", mode="tools").judge(edit).verdicts for _ in range(2))
     assert first == second
     assert all(verdict.usage.input_tokens == verdict.usage.output_tokens == 0 for verdict in first)
+
+
+@pytest.mark.long
+def test_all_replies_about_an_edit_share_one_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build_scene, scenes = regions.build_scene, []
+
+    def count_scene(source: Pixels, edited: Pixels) -> regions.ScenePair:
+        scenes.append(source.shape)
+        return build_scene(source, edited)
+
+    monkeypatch.setattr(regions, "build_scene", count_scene)
+    with Judge("rules", mode="tools", criteria=[FOLLOWING, CONSISTENCY]) as judge:
+        for count in (1, 2):
+            judgement = judge.judge(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)))
+            assert [verdict.status for verdict in judgement.verdicts] == ["judged", "judged"]
+            assert len(scenes) == count
+
+
+@pytest.mark.long
+def test_no_more_cases_are_measured_at_once_than_there_are_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instruction_following, "_MEASURING", threading.BoundedSemaphore(1))
+    under_way, counts = [], []
+
+    def build_slowly(source: Pixels, edited: Pixels) -> regions.ScenePair:
+        under_way.append(source)
+        time.sleep(0.02)
+        counts.append(len(under_way))
+        under_way.pop()
+        return build_scene(source, edited)
+
+    build_scene = regions.build_scene
+    monkeypatch.setattr(regions, "build_scene", build_slowly)
+    case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)), FOLLOWING, "plain")
+    with ThreadPoolExecutor(3) as threads:
+        assert len({label(reply) for reply in threads.map(lambda _: ask(case, album), range(3))}) == 1
+    assert counts == [1, 1, 1]
 
 
 @pytest.mark.long

@@ -78,6 +78,7 @@ def inline(album: Album, sha: str) -> dict[str, str]:
     return {"type": "image", "base64": wire.base64.decode(), "mime_type": wire.media_type}
 
 
+@pytest.mark.long
 async def test_the_wire_carries_what_gemini_s_client_sends_with_the_pictures_written_out(scripted: StartServer) -> None:
     server = scripted(say("fine"), say("fine"))
     album = Album()
@@ -101,6 +102,7 @@ async def test_the_wire_carries_what_gemini_s_client_sends_with_the_pictures_wri
     assert len(json.dumps([message.content for message in light])) < 600
 
 
+@pytest.mark.long
 async def test_conversations_under_way_together_get_their_own_pictures(scripted: StartServer) -> None:
     server = scripted(lambda request: say("fine"), delay=0.02)
     model = attaching_client(server.openai_url)

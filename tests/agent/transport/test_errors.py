@@ -63,6 +63,12 @@ def test_retry_after_is_read_as_seconds_milliseconds_and_date() -> None:
     assert sort(ServerError(429)).retry_after is None
 
 
+def test_a_date_to_wait_for_is_counted_from_the_servers_clock() -> None:
+    hours_ago = time.time() - 7200
+    later, date = formatdate(hours_ago + 30, usegmt=True), formatdate(hours_ago, usegmt=True)
+    assert sort(ServerError(429, retry_after=later, date=date)).retry_after == 30
+
+
 def test_a_time_to_wait_that_stands_in_the_sentence_is_kept_even_behind_what_is_shown_of_it() -> None:
     long = f"You exceeded your current quota, please check your plan and billing details. {'* Quota ' * 60}"
     fault = sort(ServerError(429, f"{long}Please retry in 12.5s."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import random
@@ -17,6 +18,7 @@ import pytest
 
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.agent.transport.errors import ModelRejected
+from editloupe.evals.batch import runner
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.planner import RejudgePolicy
 from editloupe.evals.batch.runner import LOOK_AHEAD
@@ -294,6 +296,26 @@ def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
     monkeypatch.setattr("editloupe.graphs.engines.initial_state", breaks)
     ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
     assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
+
+
+@pytest.mark.long
+def test_slow_edits_do_not_add_up_beyond_those_that_may_be_under_way(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "TICK", 0.01)
+    judge_one, under_way, counts = Judge.ajudge, [], []
+
+    async def count(self: Judge, edit: Any, **options: Any) -> Any:
+        under_way.append(edit.id)
+        counts.append(len(under_way))
+        await asyncio.sleep(0.1)
+        judgement = await judge_one(self, edit, **options)
+        under_way.remove(edit.id)
+        return judgement
+
+    monkeypatch.setattr(Judge, "ajudge", count)
+    run(batch(scripted(answers), write_manifest(tmp_path, 8), tmp_path / "run", limits=Limits(concurrency=2)))
+    assert (len(counts), max(counts)) == (8, 2)
 
 
 @pytest.mark.long

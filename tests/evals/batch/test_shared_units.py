@@ -81,6 +81,7 @@ def test_an_estimate_counts_a_shared_unit_once(scripted: StartServer, manifest: 
     assert server.served == 0
 
 
+@pytest.mark.long
 def test_what_waits_for_a_unit_that_a_cap_cut_short_is_missing_too(scripted: StartServer, tmp_path: Path) -> None:
     write_picture(tmp_path / "s.png", 1)
     write_picture(tmp_path / "e.png", 2)

@@ -10,6 +10,7 @@ from editloupe.evals.edival.baselines import (
     EDIVAL_IF,
     LMM,
     OVERALL,
+    RATING_RULES,
     LabelledEdit,
     build_blocks,
     build_tables,
@@ -23,7 +24,7 @@ from editloupe.rubrics.edival.tasks import TYPES, Task, build_captions
 
 def edit(kind: str, followed: bool, **said: float | None) -> LabelledEdit:
     names = {"rule": EDIVAL_IF, "lmm": LMM, "clip": CLIP_DIR}
-    return LabelledEdit(kind, followed, {names[name]: value for name, value in said.items()})
+    return LabelledEdit(kind, (float(followed),), {names[name]: value for name, value in said.items()})
 
 
 ADD = [
@@ -49,6 +50,22 @@ def test_the_measures_of_a_small_table_by_hand() -> None:
     assert lmm.f1 == pytest.approx(6 / 7)
     assert lmm.kappa == 0
     assert lmm.plcc is None, "somebody who always says yes has no correlation"
+
+
+def test_every_rating_counts_and_the_majority_is_stated_too() -> None:
+    """529 edits rated by two people of whom 76 are split, as 14.4 % were: the majority drops every disagreement."""
+    split = [LabelledEdit("subject_add", (1.0, 0.0), {EDIVAL_IF: 1.0})] * 76
+    right = [LabelledEdit("subject_add", (1.0, 1.0), {EDIVAL_IF: 1.0})] * 426
+    wrong = [LabelledEdit("subject_add", (0.0, 0.0), {EDIVAL_IF: 1.0})] * 27
+    each, majority = (compare_methods([*split, *right, *wrong], [EDIVAL_IF], rule=rule) for rule in RATING_RULES)
+    overall, by_majority = each.agreements[-1], majority.agreements[-1]
+    assert (overall.edits, overall.ratings, by_majority.edits, by_majority.ratings) == (529, 1058, 453, 453)
+    assert overall.accuracy == pytest.approx((76 + 2 * 426) / 1058)
+    assert by_majority.accuracy == pytest.approx(426 / 453)
+    assert overall.f1 == pytest.approx(2 * 928 / (1058 + 928))
+    assert "By the majority of people, where 76 edits with as many yes as no are left out" in each.notes[1]
+    assert "EdiVal-IF 94.0 %" in each.notes[1]
+    assert "With every rating counting, the overall accuracy is: EdiVal-IF 87.7 %." in majority.notes
 
 
 def test_types_stand_in_the_papers_order_and_overall_is_all_edits_together() -> None:
@@ -107,8 +124,8 @@ def test_only_edits_that_every_method_judged_are_compared_and_the_rest_is_told()
 
 def test_the_tables_have_the_papers_columns() -> None:
     figure, table = build_tables(compare_methods([*ADD, *COUNT], [EDIVAL_IF, LMM, CLIP_DIR]))
-    assert figure.columns == ("type", "edits", EDIVAL_IF, LMM, CLIP_DIR)
-    assert figure.rows[0] == ("subject_add", 4, 75.0, 75.0, 75.0)
+    assert figure.columns == ("type", "edits", "ratings", EDIVAL_IF, LMM, CLIP_DIR)
+    assert figure.rows[0] == ("subject_add", 4, 4, 75.0, 75.0, 75.0)
     assert table.columns[2:5] == ("PLCC", "κ", "F1")
     assert table.rows[0] == ("subject_add", EDIVAL_IF, "0.5774", "0.5000", "0.8000", None)
 

@@ -96,6 +96,30 @@ def test_the_detector_looks_at_the_published_size(kitchen: Kitchen, monkeypatch:
     assert set(sizes) == {(512, 512, 3)}
 
 
+def test_a_picture_is_letterboxed_not_squeezed_and_boxes_are_shares_of_the_picture(
+    kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    found = s.ColorFinder.find
+    monkeypatch.setattr(
+        s.ColorFinder, "find", lambda self, pixels, phrase: seen.append(pixels) or found(self, pixels, phrase)
+    )
+    kitchen.run(FINE)
+    assert (seen[0][:128] == 0).all()
+    assert (seen[0][-128:] == 0).all()
+    assert (seen[0][130] != 0).all()
+    (cup,) = kitchen.scene.objects[0].hits
+    assert (cup.x1, cup.y1, cup.x2, cup.y2) == pytest.approx((0.10, 0.40, 0.25, 0.80), abs=0.01)
+
+
+def test_a_person_is_dropped_and_the_picture_kept(kitchen: Kitchen) -> None:
+    listed = {"old man": entry("old man"), **LISTING, "All Objects": f"old man. {LISTING['All Objects']}"}
+    tally = kitchen.run(say(json.dumps(listed)))
+    assert (tally.made, kitchen.scene.usage.requests) == (1, 1), "nothing is sent back"
+    assert kitchen.scene.listed[0].name == "old man"
+    assert [item.name for item in kitchen.scene.objects] == ["ceramic white cup", "wooden box", "paper red sign"]
+
+
 def test_an_object_with_a_box_too_large_is_dropped(kitchen: Kitchen) -> None:
     save(s.scene(("ceramic white cup", (0, 0, 190, 50)), ("wooden box", s.BOX)), kitchen.base)
     kitchen.run(FINE)
@@ -149,8 +173,10 @@ def test_what_is_there_is_not_asked_again_unless_something_it_depends_on_changed
         raise AssertionError("asked again")
 
     assert kitchen.run(never).held == 1
-    assert kitchen.run(FINE, rules=load_published().with_changes({"decompose_max_area": 0.07})).made == 1
-    assert [item.name for item in kitchen.scene.objects] == ["ceramic white cup"], "box and sign cover 0.08 each"
+    assert kitchen.run(FINE, rules=load_published().with_changes({"decompose_max_area": 0.035})).made == 1
+    assert [item.name for item in kitchen.scene.objects] == ["ceramic white cup"], (
+        "box and sign cover 0.04 of the frame each"
+    )
     save(s.scene(("wooden box", s.BOX)), kitchen.base)
     assert kitchen.run(FINE).made == 1, "another picture under the same name"
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
+from editloupe.evals.edival.files import write_json
 from editloupe.evals.edival.judge import Instruments
 from editloupe.evals.edival.metrics import compute_figures
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
 from editloupe.rubrics.edival.settings import load_published
 from editloupe.tools.contract import ToolError
-from editloupe.types import Reason, Unjudged, UserError, Verdict
+from editloupe.types import NOT_APPLICABLE, Reason, Unjudged, UserError, Verdict
 from tests.conftest import StartServer
 from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s
@@ -180,6 +183,24 @@ def test_the_lmm_sees_the_enlarged_crop_and_one_question(place: Place, scripted:
 
 
 @pytest.mark.long
+def test_the_lmm_sees_both_crops_if_the_setting_follows_equation_2(place: Place, scripted: StartServer) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+
+    def compare(request: Request) -> Answer:
+        before, after = (s.decode(image.data, "crop").pixels[8, 8] for image in request.messages[-1].images)
+        cups = (s.PAINT["ceramic white cup"], s.PAINT["ceramic blue cup"])
+        alike = all(np.abs(seen.astype(int) - cup).max() <= 12 for seen, cup in zip((before, after), cups, strict=True))
+        return say(f'{{"reason": "crops", "answer": "{"yes" if alike else "no"}"}}')
+
+    server = scripted(compare)
+    rules = load_published().with_changes({"crops": "both"})
+    evaluate(place.chains, place.results, place.out, server.openai_url, rules=rules)
+    assert place.label("good/multi/kitchen/1") == "yes"
+    (request,) = server.requests
+    assert "Source Image shows what was there before" in " ".join(request.text.split())
+
+
+@pytest.mark.long
 def test_a_trace_tells_the_looks_of_detector_and_lmm(place: Place, scripted: StartServer, capsys: Any) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
@@ -259,6 +280,39 @@ def test_a_detector_that_fails_leaves_unjudged_what_needed_it_and_is_tried_again
     again = evaluate(place.chains, place.results, place.out, url, Instruments(s.ColorFinder(), s.MeanColor(), None))
     assert place.label("good/multi/kitchen/2") == "yes"
     assert again.tally.held == 6, "turns 1 and 3 keep what they have but consistency, which needs the lamp"
+
+
+@pytest.mark.long
+def test_nothing_to_compare_is_not_applicable_and_complete(place: Place, scripted: StartServer, capsys: Any) -> None:
+    """After the last turn no unchanged object is left and the background is not compared (Section O.4: None, left out)."""
+    last = place.chain.turns[-1]
+    empty = last.model_copy(update={"pools": last.pools.model_copy(update={"unchanged": (), "background": False})})
+    chain = place.chain.model_copy(update={"turns": (*place.chain.turns[:-1], empty), "pools_given": True})
+    write_json(place.chains / "kitchen.json", chain)
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    server = scripted(s.seeing)
+    done = evaluate(place.chains, place.results, place.out, server.openai_url)
+    found = place.outcome("good/multi/kitchen/3", CONSISTENCY)
+    assert isinstance(found, Verdict)
+    assert (found.label, found.score, found.score_100) == (NOT_APPLICABLE, None, None)
+    assert done.exit_code(unjudged=False) == 0
+    assert done.tally.unjudged.total() == 0
+    figures = compute_figures(place.out)
+    assert figures.not_applicable == {CONSISTENCY: 1}
+    assert figures.of("multi")[0].last.consistency is None
+    assert command(["report", str(place.out)]) == 0
+    assert "1 verdict is not applicable: complete, without a score" in capsys.readouterr().out
+    # Runs of earlier versions hold `missing_input` here: the same command judges it again without a request.
+    with closing(sqlite3.connect(place.out / "run.sqlite")) as stored, stored:
+        old = Unjudged(criterion=CONSISTENCY, reason=Reason.MISSING_INPUT, detail="as version 0.2 wrote it")
+        values = (old.model_dump_json(), NOT_APPLICABLE)
+        query = (
+            "UPDATE units SET status = 'unjudged', reason = 'missing_input', label = NULL, outcome = ? WHERE label = ?"
+        )
+        assert stored.execute(query, values).rowcount == 1
+    again = evaluate(place.chains, place.results, place.out, server.openai_url)
+    assert (again.tally.judged, server.served) == (1, 1)
+    assert place.outcome("good/multi/kitchen/3", CONSISTENCY).label == NOT_APPLICABLE
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ import yaml
 from editloupe.cli.main import run
 from editloupe.cli.protocols import build_rewording_file
 from editloupe.evals.edival import evaluate
+from editloupe.evals.edival.files import write_json
 from editloupe.evals.edival.judge import Instruments
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.edival.settings import load_published
@@ -179,6 +180,44 @@ def test_a_second_stop_waits_for_nobody(folders: tuple[str, str], scripted: Star
     assert command.ended(8) == 130, command.told
     assert "Continue with the same command" in command.told
     assert command.left_behind() == []
+
+
+@pytest.mark.long
+def test_the_papers_preset_asks_the_printed_question_and_tells_nothing_else(
+    tmp_path: Path, folders: tuple[str, str], looking: None, scripted: StartServer
+) -> None:
+    """Algorithm 8. A preset of one's own has `tells` and `our_notes` carried out as well."""
+    server = scripted(s.seeing)
+    given = arguments(server, folders, tmp_path / "run", "--model", "m0", "-q")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("protocol: edival\njudging: {tells: [instruction], our_notes: false}\n")
+    for setup in ("default", "edival-paper", str(mine)):
+        assert run([*given, "--setup", setup]) == 0
+    usual, paper, own = (request.text for request in server.requests)
+    assert "Type of instruction" in usual
+    assert "Judge the body of the object" in usual
+    assert 'Is the "ceramic white cup" "blue"?' in paper
+    for words in ("Recolor the ceramic white cup", "Type of instruction", "Judge the body", "was to recolor"):
+        assert words not in paper
+    assert "Recolor the ceramic white cup" in own
+    assert "Type of instruction" not in own
+    assert "Judge the body" not in own
+
+
+@pytest.mark.long
+def test_complex_pictures_are_asked_about_with_the_chains_own_sentence(
+    tmp_path: Path, looking: None, scripted: StartServer
+) -> None:
+    chain = s.kitchen_chain(tmp_path / "chains", s.save_base(tmp_path / "photos"))
+    first = chain.turns[0].model_copy(update={"instruction": "Change the color of ceramic white cup to blue"})
+    write_json(tmp_path / "chains/kitchen.json", chain.model_copy(update={"turns": (first, *chain.turns[1:])}))
+    s.put(tmp_path / "results", "m0", "complex", {2: s.GOOD[1]})
+    server = scripted(s.seeing)
+    places = (str(tmp_path / "chains"), str(tmp_path / "results"))
+    assert run(arguments(server, places, tmp_path / "run", "-q")) == 0
+    (asked,) = server.requests
+    assert "> Change the color of ceramic white cup to blue" in asked.text
+    assert "Recolor" not in asked.text
 
 
 @pytest.mark.long

@@ -125,6 +125,25 @@ def test_table_16_has_chain_task_and_marginal_rates() -> None:
     assert marginal == pytest.approx((50.0, 200 / 3, 100.0)), "of what was judged at each turn alone"
 
 
+def test_table_2_counts_types_by_turn_and_figure_1_has_its_thresholds() -> None:
+    found = figures().model_copy(update={"types": {"subject_add": (67, 77, 93), "count_change": (73, 58, 60)}})
+    assert choose_tables(build_tables(found), ["2"])[0].rows == (
+        ("subject_add", 67, 77, 93, 237),
+        ("count_change", 73, 58, 60, 191),
+    )
+    table = next(table for table in build_tables(found) if table.title.startswith("Figure 1"))
+    by_model = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert by_model["keen"]["CC ≥ 90 T1"] == "yes"
+    assert by_model["keen"]["CC ≥ 90 T2"] == "no"
+    assert (by_model["keen"]["VQ ≥ 6 T1"], by_model["torn"]["VQ ≥ 6 T1"]) == ("yes", "no")
+
+
+def test_latency_is_a_column_of_table_3() -> None:
+    (table,) = choose_tables(build_tables(figures(), {"keen": 9.2}), ["3"])
+    assert table.columns[:3] == ("model", "latency, s", "IF T1")
+    assert [row[1] for row in table.rows] == [9.2, None, None]
+
+
 def test_a_table_that_is_not_there_is_the_users_mistake() -> None:
     with pytest.raises(UserError, match='no Table "99"; it has 3, 4, 5, 15'):
         choose_tables(build_tables(figures()), ["99"])

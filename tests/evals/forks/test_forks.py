@@ -57,6 +57,7 @@ def test_a_step_without_a_change_is_asked_again_with_exactly_what_was_sent_befor
     assert made.changes == ("step 2 asked again",)
 
 
+@pytest.mark.long
 def test_a_fork_is_no_verdict_of_the_edit(keep: Keep) -> None:
     kept = keep()
     with Run.open(kept.run) as run:
@@ -95,6 +96,7 @@ def test_repeats_are_asked_one_by_one_and_their_labels_counted(keep: Keep) -> No
     assert {one.repeat for one in made} == {0, 1, 2}
 
 
+@pytest.mark.long
 def test_another_thought_and_another_box_go_into_the_conversation(keep: Keep) -> None:
     kept = keep()
     made = kept.fork(2, thought="I doubt the edges.", boxes={1: (10, 10, 90, 90)})
@@ -116,6 +118,7 @@ def test_another_thought_before_the_answer_has_the_answer_given_anew(keep: Keep)
     assert made.trace.steps[2].answer is None
 
 
+@pytest.mark.long
 def test_another_picture_is_shown_in_place_of_the_tools(keep: Keep, tmp_path: Path) -> None:
     kept = keep()
     Image.fromarray(np.full((40, 40, 3), 7, np.uint8)).save(tmp_path / "grey.png")
@@ -126,6 +129,7 @@ def test_another_picture_is_shown_in_place_of_the_tools(keep: Keep, tmp_path: Pa
     assert made.trace.steps[2].sent[0].sha == made.trace.steps[1].observations[0].pictures[0]
 
 
+@pytest.mark.long
 def test_another_judge_goes_on_from_what_the_first_one_saw(keep: Keep) -> None:
     kept = keep()
     other = JudgeChange(judge="google_genai:gemini-3-pro", base_url=kept.server.gemini_url)
@@ -214,6 +218,7 @@ question: Was the patch painted as asked?
 """
 
 
+@pytest.mark.long
 def test_other_words_for_the_rubric_are_asked_from_the_step_on(keep: Keep, tmp_path: Path) -> None:
     kept = keep()
     (tmp_path / "words.yaml").write_text(WORDING)

@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.labels.files import parse_label
-from editloupe.evals.labels.human import HumanLabels, load_human_labels
+from editloupe.cli.main import run as command
+from editloupe.evals.labels.files import EditName, parse_label
+from editloupe.evals.labels.human import HumanLabels, load_human_labels, merge_labels
 from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
-from editloupe.rubrics.model import NumberAnswer, YesNoAnswer
+from editloupe.rubrics.model import Check, ChecksAnswer, NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 
@@ -236,6 +237,14 @@ def test_numbers_and_yes_no_are_read_on_their_own_scales() -> None:
     assert [parse_label(YesNoAnswer(), text) for text in ("Yes", "no", "1", "maybe")] == [1, 0, 1, None]
 
 
+@pytest.mark.parametrize("value", ["67", "100", "-3"])
+def test_a_label_that_a_list_of_checks_cannot_give_is_refused_with_line_and_value(tmp_path: Path, value: str) -> None:
+    checks = ChecksAnswer(checks=(Check(key="a", question="?"), Check(key="b", question="?")))
+    path = write(tmp_path / "h.jsonl", {"edit_id": "e", "quality": 0.5}, {"edit_id": "e", "quality": value})
+    with pytest.raises(UserError, match=f'h.jsonl, line 2: "{value}" is not an answer to quality; .* from 0 to 1'):
+        merge_labels([EditName("e", "e", None)], {"quality": checks}, [], {path: path.name})
+
+
 def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: RunTable, tmp_path: Path) -> None:
     file = write(
         tmp_path / "labels.jsonl",
@@ -254,3 +263,27 @@ def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: RunT
     taken_back = {"edit_id": "c", "annotator": "Cem", "criterion": IF, "label": None, "adjudicated": True}
     file.write_text(f"{file.read_text('utf-8')}{json.dumps(taken_back)}\n", "utf-8")
     assert load_human_labels(table, file).counting_scores(("c", IF)) == [1.0, 4.0]
+
+
+def test_label_files_may_have_other_column_names(table: RunTable, tmp_path: Path) -> None:
+    path = tmp_path / "study.csv"
+    path.write_text("uid,verdict,who\na,Wrong Action,Ana\n")
+    columns = {"edit_id": "uid", IF: "verdict", "rater": "who"}
+    assert load_human_labels(table, path, columns=columns).given[("a", IF)]["Ana"] == 2
+    with pytest.raises(UserError, match=r'study\.csv has no column "user"; its columns are uid, verdict, who'):
+        load_human_labels(table, path, columns={**columns, "rater": "user"})
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--columns", "edit_id=uid"], "--columns goes with --human"),
+        (["--human", "x.csv", "--columns", "edit_di=uid"], "not a field of a file of labels; did you mean edit_id"),
+    ],
+)
+def test_columns_that_name_nothing_are_refused(
+    table: RunTable, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("agree", "report"):
+        assert command([name, str(table.folder), *options]) == 2
+        assert sentence in capsys.readouterr().err

@@ -40,6 +40,10 @@ def test_a_missing_id_is_the_name_of_the_edited_picture_and_a_number_becomes_tex
         ("{broken", "this is not JSON"),
         ("[1, 2]", "a line must be a JSON object in braces, not a list"),
         ({**GOOD, "source": None}, '"source" is missing'),
+        (
+            {**{k: v for k, v in GOOD.items() if k != "edited"}, "editted": "b.png"},
+            '"editted" may be a misspelling of it',
+        ),
         ({**GOOD, "instruction": "  "}, "the instruction is empty"),
         ({**GOOD, "id": [1]}, '"id" must be a text or a whole number'),
         ({**GOOD, "edited": "../e.png"}, '"edited" leads outside the manifest\'s folder (../e.png)'),

@@ -59,6 +59,7 @@ def wiseedit(root: Path) -> tuple[Path, Path]:
     return data, results
 
 
+@pytest.mark.long
 def test_wiseedits_folders_become_edits_of_both_languages(tmp_path: Path) -> None:
     data, results = wiseedit(tmp_path)
     edits = {edit.id: edit for edit in load_benchmark("wiseedit", data, results / "alpha")}
@@ -181,6 +182,33 @@ def test_edit_compass_folders_become_items_with_their_booleans(tmp_path: Path) -
     assert len(edits["en/Part5/Virtual_Try_On/s0"].more_images["references"]) == 2
 
 
+def test_only_paint_tasks_of_edit_compass_have_marked_copies(tmp_path: Path) -> None:
+    data, results = tmp_path / "data", tmp_path / "model"
+    place = "Part1/Visual_Text_CN"
+    picture(data / place / "CN/1.png", 1)
+    picture(results / "en" / place / "s0.png", 2)
+    item = {"save_id": "s0", "source_image": f"{place}/CN/1.png", "prompt_en": "Write it", "edit_type": "Visual_Text"}
+    (data / place / "Visual_Text_CN.json").write_text(json.dumps([item]), "utf-8")
+    (edit,) = load_benchmark("edit-compass", data, results)
+    assert edit.source == data / place / "CN/1.png"
+    assert not edit.more_images
+
+
+def test_the_judge_of_edit_compass_is_told_its_own_instruction_of_multi_image_items(tmp_path: Path) -> None:
+    data, results = compass(tmp_path)
+    for place in ("Part5/Virtual_Try_On", "Part1/ADD"):
+        file = data / place / f"{place.split('/')[1]}.json"
+        items = json.loads(file.read_text("utf-8"))
+        items[0] |= {"prompt_en_2": "Put the coat of image 2 on image 1"}
+        file.write_text(json.dumps(items), "utf-8")
+    edits = {edit.id: edit for edit in load_benchmark("edit-compass", data, results)}
+    told = edits["en/Part5/Virtual_Try_On/s0"]
+    assert told.instruction == "Put the coat of image 2 on image 1"
+    assert told.extra["editor_instruction"] == "Do it"
+    assert edits["cn/Part5/Virtual_Try_On/s0"].instruction == "做吧"  # no other one in Chinese
+    assert edits["en/Part1/ADD/s0"].instruction == "Do it"
+
+
 @pytest.mark.long
 def test_edit_compass_is_run_by_one_command(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
@@ -281,6 +309,7 @@ def test_the_help_of_layout_names_the_papers_of_the_list() -> None:
     assert layout_help() == told
 
 
+@pytest.mark.long
 def test_results_and_a_benchmarks_layout_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for more in (["--layout", "wiseedit"], ["--results", str(tmp_path)], ["--layout", "odd"]):
         assert run(["batch", str(tmp_path), "--out", str(tmp_path / "run"), "--judge", "rules", *more]) == 2

@@ -32,6 +32,7 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
+@pytest.mark.long
 def test_wiseedit_in_one_language_has_no_failed_case_in_the_other(data: Path, out: Path) -> None:
     write_wiseedit(data)
     write_wiseedit_results(out / "full", WISEEDIT_SUBSETS, ("en", "cn"))
@@ -91,6 +92,7 @@ def test_a_manifest_judged_by_wiseedit_has_its_rule_of_unhandled_cases(
     assert loaded.notes == (f"model a: no outputs for {name} (2 cases): they count 0, by the paper's rule",)
 
 
+@pytest.mark.long
 def test_edits_come_case_by_case_over_the_models_and_again_each_time(data: Path, out: Path) -> None:
     write_wiseedit(data)
     for name in ("a", "b"):

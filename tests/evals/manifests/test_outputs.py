@@ -158,7 +158,9 @@ def test_dlebenchs_samples_take_the_outputs_of_three_models(tmp_path: Path, out:
         "prompt_clean": "A red cup is shown.",
         "prompt_adv": "A blue cup is shown.",
     }
-    assert list(found.notes) == ['"Recipe" is not a type of DLEBench; it is counted as a separate type']
+    boxes, recipe = found.notes
+    assert 'boxes are read from the column "bbox"' in boxes
+    assert recipe == '"Recipe" is not a type of DLEBench; it is counted as a separate type'
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,8 @@ def test_metrics_follow_from_the_booleans_else_from_the_task(
 @pytest.mark.parametrize(
     ("item", "family"),
     [
-        ({"source_image": "Part5/Virtual_Try_On/1.png"}, "multi_image"),
+        ({"source_image": "Part5/Virtual_Try_On/1.png", "reference_image_path": ["r.png"]}, "multi_image"),
+        ({"source_image": "Part5/Virtual_Try_On/1.png"}, "other"),  # nothing but source and instruction can be judged
         ({"source_image": "Part6/Complex_Instruction/1.png"}, "complex_instruction"),
         ({"source_image": "Part6/Complex_Paint_en/EN/1.png"}, "complex_paint"),
         ({"source_image": "Part1/ADD/1.png"}, "other"),
@@ -114,6 +115,21 @@ def test_an_item_whose_metrics_cannot_be_known_is_refused_with_its_line(
         assert words in str(told.value)
 
 
+@pytest.mark.parametrize("name", ["source_image", "winner", "loser", "reference_image_path"])
+def test_a_picture_outside_the_files_folder_is_refused_unless_outside_is_allowed(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    for path in ("../other.png", "/etc/passwd", "link/other.png"):
+        file = write(folder, {"task": "ADD", name: path})
+        with pytest.raises(UserError) as told:
+            list(load_pairs(file))
+        assert str(told.value) == (
+            f'pairs.jsonl, line 1: "{name}" leads outside the file\'s folder ({path}); --allow-outside permits that'
+        )
+        assert len(list(load_pairs(file, allow_outside=True))) == 1
+
+
 def test_what_decides_metrics_does_not_matter_to_both_at_once_numbers_and_other_protocols(tmp_path: Path) -> None:
     file = write(tmp_path, {})
     assert len(list(load_pairs(file, way="pairwise"))) == 1
@@ -153,6 +169,6 @@ def test_an_edit_that_several_pairs_share_is_one_edit_that_knows_its_pairs(tmp_p
 
 
 def test_a_pair_of_which_nothing_is_asked_has_no_criteria(tmp_path: Path) -> None:
-    edit = only(tmp_path, dimension="VC", task="Style_Transfer").candidate("winner")
+    edit = only(tmp_path, dimension="VC", task="Style_Transfer", URC=False).candidate("winner")
     with Judge("rules", protocol="editreward-compass") as judge:
         assert judge.criteria_for(edit) == ()

@@ -20,17 +20,21 @@ Scores = Mapping[str, float]
 def compass_run(
     folder: Path, models: Mapping[str, Sequence[Scores]], judge: str = "openai:gpt-5.1", why: str = "Seen."
 ) -> Path:
-    """Write a run in which every model has an output for cases 0, 1, 2 …; runs in one parent folder share their pictures."""
+    """Write a run in which every model has an output for cases 0, 1, 2 …; runs in one parent folder share their pictures.
+
+    `x#1` and `x#2` are different outputs of the model x.
+    """
     files = folder.parent / "pictures"
     files.mkdir(parents=True, exist_ok=True)
     filings = []
     with Run.write(folder) as run:
-        for model, cases in models.items():
+        for output, cases in models.items():
+            model, _, sample = output.partition("#")
             for number, scores in enumerate(cases):
                 edit = Edit(
-                    id=f"e{number}",
+                    id=f"e{number}{sample and '-'}{sample}",
                     source=_picture(files / f"source-{number}.png", 1000 + number),
-                    edited=_picture(files / f"{model}-{number}.png", sum(map(ord, model)) * 100 + number),
+                    edited=_picture(files / f"{output}-{number}.png", sum(map(ord, output)) * 100 + number),
                     instruction=f"Move cup {number} to the left",
                     instruction_type="Move",
                     hint="The cup is white.",

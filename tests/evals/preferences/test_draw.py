@@ -111,3 +111,31 @@ def test_a_margin_of_one_step_does_not_fail_by_the_last_digit() -> None:
     one, two = PairSide(key="x", name="m", score=2 * third), PairSide(key="y", name="n", score=third)
     assert compare_by_margin(one, two, third, 1e-5) == "x"
     assert compare_by_margin(two, one, 40, 1e-5) == UNCLEAR
+
+
+def test_within_a_model_every_two_different_outputs_of_a_case_are_a_pair(tmp_path: Path) -> None:
+    outputs = {
+        name: [all_metrics(follows, 4, 4, 4)] for name, follows in (("x#1", 5), ("x#2", 4), ("x#3", 4), ("y", 1))
+    }
+    found = drawn(compass_run(tmp_path / "run", outputs), within_model=True, dimensions=["IA"])
+    assert [(pair.a.name, pair.b.name) for pair in found.pairs] == [("x", "x")] * 3
+    assert sorted(pair.by_scores == TIE for pair in found.pairs) == [False, False, True]
+    assert len(drawn(tmp_path / "run", dimensions=["IA"]).pairs) == 3, "without it, y against each output of x"
+    one = compass_run(tmp_path / "one", {"z": [all_metrics(5, 4, 4, 4)], "y": [all_metrics(5, 4, 4, 4)]})
+    with pytest.raises(UserError, match="no model of one has two different outputs"):
+        drawn(one, within_model=True)
+
+
+def test_outputs_of_one_model_in_several_runs_are_one_group(tmp_path: Path) -> None:
+    runs = [compass_run(tmp_path / f"run{n}", {f"x#{n}": [all_metrics(n, 4, 4, 4)]}) for n in (1, 2, 3)]
+    assert len(drawn(*runs, within_model=True, dimensions=["IA"]).pairs) == 3
+
+
+def test_two_models_with_the_same_picture_make_one_pair_with_a_third(tmp_path: Path) -> None:
+    run = compass_run(
+        tmp_path / "run", {name: [all_metrics(n, 4, 4, 4)] for n, name in enumerate(("ad", "bc", "z"), 1)}
+    )
+    found = drawn(run, dimensions=["IA"])
+    assert (len(found.pairs), found.same_picture, found.repeated) == (1, 1, 1)
+    assert len({pair.id for pair in found.pairs}) == 1
+    assert "1 left out: another pair has the same two pictures" in found.format_left_out()

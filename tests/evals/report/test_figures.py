@@ -95,9 +95,12 @@ def test_scores_by_area_are_sorted_with_a_sliding_mean_of_ten_and_r(tmp_path: Pa
     assert trend.r == pytest.approx(np.corrcoef(np.log(trend.areas), trend.scores)[0, 1])
     assert trend.p is not None
     assert trend.p < 1e-6
+    logs = np.convolve(np.log(trend.areas), np.ones(10) / 10, "valid")
+    assert trend.window_r == pytest.approx(np.corrcoef(logs, trend.sliding)[0, 1])
+    assert trend.window_r > trend.r, "means vary less than edits"
     axes = figures.score_by_area({"IF": trend}).axes[0]
     assert axes.get_xscale() == "log"
-    assert axes.get_title(loc="left") == f"IF: r = {trend.r:.2f}, p < 0.001"
+    assert axes.get_title(loc="left") == f"IF: r = {trend.r:.2f}, p < 0.001; of means r = {trend.window_r:.2f}"
 
 
 def test_area_is_a_share_of_the_picture_where_the_run_kept_it(tmp_path: Path) -> None:
@@ -105,7 +108,7 @@ def test_area_is_a_share_of_the_picture_where_the_run_kept_it(tmp_path: Path) ->
     trend = compute_area_trend(read_run_table(run), IF)
     assert trend is not None
     assert trend.areas == (pytest.approx(2 * 12 * 8 / (120 * 80) * 100),)
-    assert (trend.unit, trend.r, trend.sliding) == ("percent of the picture", None, ())
+    assert (trend.unit, trend.r, trend.window_r, trend.sliding) == ("percent of the picture", None, None, ())
     assert compute_area_trend(read_run_table(make_run(tmp_path / "none", [Line("a")])), IF) is None
 
 
@@ -134,7 +137,7 @@ def test_target_sizes_have_a_panel_a_model_with_its_own_r_and_windows(tmp_path: 
     assert "sides" not in trend.model_dump()["models"]["a"], "the picture holds the points, the JSON the numbers"
     figure = figures.target_sizes(trend, "Instruction Following", LABELS[IF])
     above, below = figure.axes[0], figure.axes[1]
-    assert above.get_title(loc="left") == f"a\nr = {a.r:.2f}, p < 0.001, n = 24"
+    assert above.get_title(loc="left") == f"a\nr = {a.r:.2f}, p < 0.001, n = 24\nof means of 10: r = {a.window_r:.2f}"
     assert np.asarray(above.lines[0].get_ydata()) == pytest.approx(a.sliding)
     assert (below.get_xscale(), below.get_yscale()) == ("log", "log")
     (points,) = below.collections
@@ -221,6 +224,7 @@ def test_the_leaderboard_has_the_best_on_top() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["high", "low", "none"]
 
 
+@pytest.mark.long
 def test_a_name_with_dollars_is_no_formula_and_settings_of_the_user_stay(run: Path) -> None:
     before = dict(matplotlib.rcParams)
     figure = figures.leaderboard(compute_scores(run).by["model"])

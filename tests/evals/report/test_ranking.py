@@ -113,15 +113,17 @@ def test_two_judges_of_one_model_are_no_ranking_of_models(tmp_path: Path) -> Non
     runs = [model_run(tmp_path / judge, {"x": EDITORS["good"]}, judge=f"openai:{judge}") for judge in ("a", "b")]
     board = board_of(*runs)
     assert board.rankings == ()
-    assert "says nothing about editing models" in board.answer
+    assert "2 groups that are ranked apart" in board.answer
+    assert any("They have different judges (openai:a and openai:b)." in note for note in board.notes)
 
 
-def test_runs_on_other_edits_are_ranked_by_their_intervals_alone(tmp_path: Path) -> None:
+def test_runs_on_other_edits_are_ranked_apart(tmp_path: Path) -> None:
     a = make_run(tmp_path / "a", [Line(f"a{n}", 4, model="x") for n in range(6)])
     b = make_run(tmp_path / "b", [Line(f"b{n}", 1, model="y") for n in range(6)])
     board = board_of(a, b)
     assert board.rankings == ()
-    assert board.answer.startswith("a leads with 100.0")
+    assert [entry.rank for entry in board.leaderboard] == [1, 1]
+    assert any(note.startswith("Ranked apart from a: b. They do not have the same cases") for note in board.notes)
 
 
 @pytest.mark.long
@@ -130,3 +132,17 @@ def test_the_reference_is_in_every_form_of_the_report(tmp_path: Path) -> None:
     assert "reference)" in as_text(build_blocks(report))
     assert "nothing edited: reference" in as_markdown(build_blocks(report))
     assert report.model_dump(mode="json")["rankings"][0]["reference"]["criteria"][IF]["value"] == 0
+
+
+def test_equal_scores_share_a_rank_of_the_leaderboard(tmp_path: Path) -> None:
+    scores = {"best": 4, "one": 3, "two": 3, "last": 1}
+    runs = [
+        make_run(tmp_path / name, [Line(f"e{n}", score, score) for n in range(6)]) for name, score in scores.items()
+    ]
+    board = build_leaderboard([build_report(run) for run in runs])
+    assert [(entry.run, entry.rank) for entry in board.leaderboard] == [
+        ("best", 1),
+        ("one", 2),
+        ("two", 2),
+        ("last", 4),
+    ]

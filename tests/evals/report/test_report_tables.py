@@ -38,6 +38,7 @@ def facts(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(told(capsys, *arguments, "--format", "json"))
 
 
+@pytest.mark.long
 def test_two_models_are_never_one_number(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = facts(capsys, str(run))
     assert found["overall"]["value"] is None

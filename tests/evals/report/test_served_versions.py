@@ -85,6 +85,7 @@ def test_a_reply_that_is_kept_knows_its_version_again(scripted: StartServer, mov
     assert len(read_run_table(moved).versions) == 2
 
 
+@pytest.mark.long
 def test_the_route_of_a_proxy_is_recorded(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(final(GOOD), headers={"x-litellm-model-id": "deployment-7"})
     run(batch(server, MODEL, write_manifest(tmp_path, 1), tmp_path / "run"))

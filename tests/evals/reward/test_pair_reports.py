@@ -145,13 +145,57 @@ def test_a_pair_without_a_metric_and_one_that_is_unjudged_say_so(
 
     pairs = write_pairs(tmp_path / "data", [("VC", "preference"), ("IA", "preference")])
     items = json.loads(pairs.read_text("utf-8"))
-    items[0]["task"] = "Style_Transfer"
+    items[0] |= {"task": "Style_Transfer", "URC": False}
     pairs.write_text(json.dumps(items), "utf-8")
     assert run(["reward", str(pairs), *asked(scripted(silent_on_dark)), "--json", "-q"]) == 3
     found = shown(capsys)
     assert found["results"][0]["why"] == "no metric of VC is asked of Style_Transfer"
     assert found["results"][1]["why"].startswith("instruction_following: ")
     assert found["overall"] == {"accuracy": None, "pairs": 2, "judged": 0, "correct": 0, "inconsistent": 0}
+
+
+@pytest.mark.long
+def test_a_file_with_the_public_fields_alone_is_judged_with_what_the_options_say(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = write_pairs(tmp_path / "data", [("IA", "preference"), ("VC", "preference")], task=None)
+    command = ["reward", str(pairs), *asked(scripted(fair)), "--json", "-q", "--lines", str(tmp_path / "lines.jsonl")]
+    assert run(command) == 2
+    assert "--task and --flags hold for all pairs that lack it" in capsys.readouterr().err
+    assert run([*command, "--task", "Chemistry"]) == 2
+    assert '--task: there is no task "Chemistry"; there are: ADD, Remove' in capsys.readouterr().err
+    assert run([*command, "--flags", "WA=no"]) == 2
+    assert '--flags is NAME=true or NAME=false, such as WA=false, not "WA=no"' in capsys.readouterr().err
+    assert run([*command, "--flags", "AW=true"]) == 2
+    assert '--flags: there is no "AW"; there are: IF, WA, URC, IC, VQ' in capsys.readouterr().err
+    server = scripted(fair)
+    asked_of = {}
+    for options in (["--task", "chemical"], ["--flags", "WA=false,URC=true", "--flags", "IC=true"]):
+        before = server.served
+        assert run(["reward", str(pairs), *asked(server), "--json", "-q", *options]) == 0
+        assert shown(capsys)["overall"]["correct"] == 2
+        asked_of[options[0]] = server.served - before
+    # Chemical: IF and WA; the differences and URC. By flags: IF alone; the differences, URC and IC.
+    assert asked_of == {"--task": 2 * (2 + 2), "--flags": 2 * (1 + 3)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("Virtual_Try_On", "Virtual_Try_On without references pictures is judged by source and instruction"),
+        ("Complex_Paint_en", "Complex_Paint_en without annotated pictures is judged by source and instruction"),
+        ("Style_Transfer", "VC of Style_Transfer is judged by unedited_region_consistency"),
+    ],
+)
+def test_a_pair_is_judged_in_its_dimension_whatever_its_task(
+    task: str, words: str, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = write_pairs(tmp_path / "data", [("VC", "preference")], task=task)
+    assert run(["reward", str(pairs), *asked(scripted(fair)), "--json"]) == 0
+    told = capsys.readouterr()
+    assert words in told.err
+    assert json.loads(told.out)["overall"]["correct"] == 1
 
 
 @pytest.mark.long

@@ -63,6 +63,7 @@ def test_fewer_than_five_sources_have_no_interval_and_the_cell_says_so(sources: 
         assert found.format(1) == "3.5 [4 sources]"
 
 
+@pytest.mark.long
 def test_an_interval_excludes_zero_exactly_if_p_is_below_one_minus_the_level() -> None:
     random = np.random.default_rng(3)
     seen = set()

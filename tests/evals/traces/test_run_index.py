@@ -90,6 +90,7 @@ def test_the_order_can_be_chosen(index: RunIndex) -> None:
             assert len(values) == PAGE_SIZE
 
 
+@pytest.mark.long
 def test_a_page_is_read_off_an_index_and_not_sorted_whole(index: RunIndex) -> None:
     with index.reading() as rows:
         plan = [

@@ -10,6 +10,7 @@ from editloupe.rubrics.edival.scoring import (
     TurnScore,
     all_succeed,
     chain_success,
+    chain_success_by_type,
     consistency,
     count_turns,
     find_pareto_front,
@@ -177,3 +178,19 @@ def test_the_front_holds_what_no_other_beats() -> None:
     }
     assert find_pareto_front(points) == ("best in y", "between", "twin", "best in x")
     assert find_pareto_front({}) == ()
+
+
+def test_alpha_is_a_plain_share_or_the_mean_over_types() -> None:
+    """Table 16 has 429 of 565 = 75.93 % for Seedream 4.0 at turn 1; Section O.4 words the mean over types."""
+    outcomes = {"subject_add": (True, True, True, False), "count_change": (False,)}
+    scores = [
+        TurnScore(model="m", mode="multi", image=f"{kind} {number}", turn=1, types=(kind,), follows=(followed,))
+        for kind, listed in outcomes.items()
+        for number, followed in enumerate(listed)
+    ]
+    assert chain_success(scores, 1).value == pytest.approx(3 / 5)
+    assert chain_success_by_type(scores, 1) == pytest.approx((3 / 4 + 0) / 2)
+    seedream = [
+        score.model_copy(update={"image": str(n), "follows": (n < 429,)}) for n, score in enumerate(scores[:1] * 565)
+    ]
+    assert 100 * (chain_success(seedream, 1).value or 0) == pytest.approx(75.93, abs=0.005)

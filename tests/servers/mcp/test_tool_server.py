@@ -103,6 +103,7 @@ async def test_pictures_may_be_sent_along(pair: dict[str, str], tmp_path: Path, 
     assert len(server.requests[0].images) == 2
 
 
+@pytest.mark.long
 async def test_all_that_is_said_of_an_edit_reaches_the_judge(
     pair: dict[str, str], tmp_path: Path, scripted: StartServer
 ) -> None:
@@ -295,7 +296,10 @@ async def test_different_edits_with_one_id_are_named_to_the_client(pair: dict[st
         first = await client.call_tool("judge_edit", {**pair, "edit_id": "mine"})
         second = await client.call_tool("judge_edit", {**pair, "edit_id": "mine", "instruction": "Remove the patch"})
         traces = [await client.call_tool("read_trace", {"edit_id": name}) for name in ("mine", "mine~2")]
+        again = await client.call_tool("judge_edit", {**pair, "edit_id": "mine"})
     assert "different edits" not in str(first.structured_content["notes"])
+    # read_trace takes the name of a result and returns the trace of that very edit
+    assert [result.structured_content["edit_id"] for result in (first, second, again)] == ["mine", "mine~2", "mine"]
     for result in (second, *traces):
         assert 'oldest first: "mine", "mine~2"' in str(result.structured_content["notes"])
     assert [trace.structured_content["instruction"] for trace in traces] == [INSTRUCTION, "Remove the patch"]
@@ -312,6 +316,19 @@ async def test_what_is_remembered_holds_no_pictures(pair: dict[str, str], tmp_pa
     assert kept.recent("39").edit.paths == (Path(), Path())
     with pytest.raises(UserError, match='no edit "7" was judged here lately'):
         kept.recent("7")
+
+
+@pytest.mark.long
+async def test_without_a_run_the_newest_judgement_of_an_id_is_shown_and_said_so(
+    pair: dict[str, str], tmp_path: Path
+) -> None:
+    async with asking(Judge("rules", mode="plain"), tmp_path) as client:
+        first = await client.call_tool("judge_edit", {**pair, "edit_id": "mine"})
+        second = await client.call_tool("judge_edit", {**pair, "edit_id": "mine", "instruction": "Remove the patch"})
+        trace = await client.call_tool("read_trace", {"edit_id": "mine"})
+    assert "has this id" not in str(first.structured_content["notes"])
+    assert "read_trace now returns this one" in str(second.structured_content["notes"])
+    assert trace.structured_content["instruction"] == "Remove the patch"
 
 
 @pytest.mark.long

@@ -209,6 +209,7 @@ def test_edit_r1_sends_bytes_and_gets_scores(served: Running) -> None:
     assert (uneven.status_code, "2 images" in uneven.json()["error"]) == (400, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_flow_grpo_sends_prompts_as_an_array_and_gets_outputs(served: Running, protocol: int) -> None:
     sent = {"images": [png(7)], "prompts": np.array([INSTRUCTION]), "ref_images": [png(0)]}

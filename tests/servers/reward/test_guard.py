@@ -124,6 +124,7 @@ def test_bytes_that_arrived_count_and_are_released(local: Running) -> None:
     assert any(answer() == 400 for _ in range(100))  # not JSON, but read
 
 
+@pytest.mark.long
 def test_a_body_that_does_not_arrive_in_time_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("IDLE_SECONDS", "BODY_SECONDS"):
         with monkeypatch.context() as patch, running(Judge("rules", mode="plain")) as server:

@@ -59,6 +59,7 @@ def test_the_same_edit_is_judged_once_in_a_batch_at_the_same_time_and_later(scri
         assert server.metric("model_requests_total") == 4
 
 
+@pytest.mark.long
 def test_what_was_not_judged_is_asked_again_when_it_comes_again(scripted: StartServer) -> None:
     replies = iter([say("no"), say("no"), say("no")])
     model = scripted(lambda request: next(replies, None) or labelled(request), log=False)
@@ -88,6 +89,7 @@ def test_beyond_the_queue_a_client_is_sent_away_with_a_time_to_come_back(scripte
         assert server.metric("requests_total", code="429", dialect="own") == 1
 
 
+@pytest.mark.long
 def test_a_request_is_answered_before_its_client_gives_up_and_the_work_is_not_lost(scripted: StartServer) -> None:
     gate = Gate()
     model = scripted(gate, log=False)
@@ -226,6 +228,7 @@ def test_only_criteria_that_the_run_does_not_hold_are_asked_again(scripted: Star
         assert all(run.load_trace("one", criterion) for criterion in ("instruction_following", "visual_consistency"))
 
 
+@pytest.mark.long
 def test_a_run_that_cannot_be_written_stops_the_paying(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,3 +303,19 @@ def test_many_clients_of_a_slow_model_are_all_answered_each_with_its_own_in_boun
     assert [(number, score) for number, score, _ in found] == [(n, (n % 2 + n // 2 % 2) / 2) for n in range(requests)]
     assert sum(busy for *_, busy in found) > 0
     assert model.served == 2 * requests
+
+
+@pytest.mark.long
+def test_a_run_records_every_request_and_its_log_does_not_grow(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editloupe.servers.reward.scoring.CHECKPOINT_EVERY", 0.0)
+    model = scripted(labelled, log=False)
+    folder, sizes = tmp_path / "run", []
+    with running(asking(model), out=folder) as server:
+        for seed in range(1, 9):
+            server.post("/v1/judge", {"edits": [own(seed)]}).raise_for_status()
+            sizes.append((folder / "run.sqlite-wal").stat().st_size)
+    assert sizes[-1] < 2 * max(sizes[:2]), "the write-ahead log is moved into the file while the server runs"
+    with Run.open(folder) as run:
+        assert run.read_spending()[0].requests == model.served == 16

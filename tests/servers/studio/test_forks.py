@@ -116,6 +116,7 @@ def test_a_mistake_is_one_sentence_and_asks_nothing(
     assert forks_of(kept.run) == []
 
 
+@pytest.mark.long
 def test_the_server_a_run_names_is_not_asked_by_the_page(
     kept: Kept, studio: OpenStudio, monkeypatch: pytest.MonkeyPatch
 ) -> None:

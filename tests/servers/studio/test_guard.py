@@ -53,6 +53,7 @@ def test_another_page_may_link_here_but_have_nothing_loaded(studio: OpenStudio) 
         assert client.get(path, headers={**foreign, "sec-fetch-mode": "no-cors"}).status_code == 403
 
 
+@pytest.mark.long
 def test_a_form_of_another_site_cannot_stand_in_for_json(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio(runs=(many_edits(tmp_path, 1),))
     for address in ("/judge", "/runs/run/labels", "/runs/run/trace/note"):

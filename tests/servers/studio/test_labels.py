@@ -181,6 +181,7 @@ def test_a_request_full_of_wrong_boxes_takes_little_memory(studio: OpenStudio, t
     assert peak < 50_000_000
 
 
+@pytest.mark.long
 def test_labels_may_go_to_a_file_of_their_own(studio: OpenStudio, tmp_path: Path) -> None:
     run = many_edits(tmp_path, 1)
     file = tmp_path / "elsewhere" / "ours.jsonl"

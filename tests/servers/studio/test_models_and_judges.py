@@ -120,6 +120,7 @@ def test_the_charts_are_of_one_judge(studio: OpenStudio, run: Path) -> None:
     assert client.get("/runs/run/charts/none", params={"configuration": first}).status_code == 404
 
 
+@pytest.mark.long
 def test_an_own_criterion_has_its_title_and_can_be_labelled(studio: OpenStudio, tmp_path: Path) -> None:
     text = "name: mood\ntitle: The mood of it\nquestion: Is it merry?\nanswer: {kind: yes_no}\n"
     (tmp_path / "mood.yaml").write_text(text, "utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,86 @@ def test_what_is_no_answer_is_refused(pairs: Path, studio: OpenStudio) -> None:
     assert client.get("/pairs/2").status_code == 404
     assert client.get(f"/pairs/1/pictures/{pair.id}/open").status_code == 404
     assert not answers_file(pairs).exists()
+
+
+def test_pictures_outside_the_files_folder_are_not_shown_unless_that_is_allowed(
+    pairs: Path, studio: OpenStudio, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path / "elsewhere/pairs.jsonl"
+    capsys.readouterr()
+    assert run(["make", "pairs", str(tmp_path / "runs/secret"), "--out", str(elsewhere), "--dimension", "IA"]) == 0
+    assert f"editloupe studio --pairs {elsewhere} --allow-outside" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r'"source" leads outside the file\'s folder .*; --allow-outside permits that'):
+        studio(pairs=(elsewhere,))
+    (pair,) = read_open_pairs(elsewhere)
+    shown = studio(pairs=(elsewhere,), allow_outside=True).get(f"/pairs/1/pictures/{pair.id}/a")
+    assert (shown.status_code, shown.headers["content-type"]) == (200, "image/png")
+    client = studio(pairs=(pairs,))
+    (pair,) = read_open_pairs(pairs)
+    file = tmp_path / pair.source_image
+    file.unlink()
+    file.symlink_to(tmp_path.parent / "secret.png")  # after the start, a link leads out
+    refused = client.get(f"/pairs/1/pictures/{pair.id}/source")
+    assert refused.status_code == 400
+    assert "leads outside" in refused.text
+
+
+HOSTILE: dict[str, dict[str, object]] = {
+    "nobody asked": {"people": -1},
+    "references that are a number": {"fields": {"reference_image_path": 5}},
+    "a reference that is nothing": {"fields": {"reference_image_path": [["x"]]}},
+    "a path with NUL": {"source_image": "s.png\x00.png"},
+    "a device": {"source_image": "/dev/zero"},
+    "an address": {"source_image": "http://127.0.0.1/x.png"},
+    "a link in a circle": {"source_image": "loop.png"},
+    "no side": {"a": None},
+    "another rule": {"rule": "mine"},
+}
+
+
+@pytest.mark.parametrize("changes", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_file_of_pairs_is_refused_in_one_sentence(
+    changes: dict[str, object], tmp_path: Path, studio: OpenStudio
+) -> None:
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    side = {"key": "k", "name": "m", "picture": "a.png"}
+    pair = {
+        "id": "x",
+        "kind": "outputs",
+        "dimension": "IA",
+        "title": "T",
+        "question": "Q",
+        "prompt": "P",
+        "source": "s",
+    }
+    pair |= {"source_image": "s.png", "a": side, "b": {**side, "key": "l"}, **changes}
+    (tmp_path / "pairs.jsonl").write_text("")
+    (tmp_path / "pairs.open.jsonl").write_text(json.dumps(pair))
+    with pytest.raises(UserError) as told:
+        studio(pairs=(tmp_path / "pairs.jsonl",))
+    assert str(told.value).startswith("pairs.open.jsonl, ")
+    assert "\n" not in str(told.value)
+
+
+def test_what_a_file_of_pairs_names_and_is_no_file_is_not_served(tmp_path: Path, studio: OpenStudio) -> None:
+    os.mkfifo(tmp_path / "fifo.png")
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "notes.txt").write_text("private")
+    side = {"key": "k", "name": "m", "picture": "folder.png"}
+    pair = {
+        "id": "x",
+        "kind": "outputs",
+        "dimension": "IA",
+        "title": "T",
+        "question": "Q",
+        "prompt": "P",
+        "source": "s",
+    }
+    pair |= {"source_image": "fifo.png", "a": side, "b": {**side, "key": "l", "picture": "notes.txt"}}
+    (tmp_path / "pairs.open.jsonl").write_text(json.dumps(pair))
+    client = studio(pairs=(tmp_path / "pairs.jsonl",))
+    for which in ("source", "a", "b", "reference-0"):
+        assert client.get(f"/pairs/1/pictures/x/{which}").status_code == 404
 
 
 def test_a_file_without_pairs_is_told_at_the_start(tmp_path: Path, studio: OpenStudio) -> None:

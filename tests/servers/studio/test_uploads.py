@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.pictures.pixel_budget import PixelBudget
 from editloupe.servers.studio.judging.uploads import Uploads
 from editloupe.servers.studio.picture_cache import DecodingThreads
 from editloupe.servers.studio.settings import UPLOAD_BYTES, UPLOAD_PIXELS
@@ -138,30 +136,6 @@ def test_a_disk_that_is_full_is_a_sentence(studio: OpenStudio, tmp_path: Path) -
     assert "cannot be kept on the server" in refused.json()["sentence"]
     (folder / "files").mkdir()
     assert client.post("/uploads", content=(tmp_path / "p.png").read_bytes()).status_code == 200
-
-
-async def test_large_edits_are_judged_one_after_another_and_small_ones_side_by_side() -> None:
-    turns, under_way, most = PixelBudget(100), 0, 0
-
-    async def judge(pixels: int) -> None:
-        nonlocal under_way, most
-        async with turns.reserve(pixels):
-            under_way += pixels
-            most = max(most, under_way)
-            await asyncio.sleep(0.01)
-            under_way -= pixels
-
-    waiting = asyncio.create_task(judge(70))
-    stopped = asyncio.create_task(judge(80))
-    await asyncio.sleep(0.005)
-    stopped.cancel()
-    await asyncio.gather(waiting, *(judge(pixels) for pixels in (70, 20, 20, 100, 40)))
-    assert (most <= 100, under_way) == (True, 0)
-    most = 0
-    await asyncio.gather(*(judge(25) for _ in range(4)))
-    assert most == 100
-    async with asyncio.timeout(1), turns.reserve(10**9):
-        pass
 
 
 def test_pictures_are_decoded_within_the_budget(tmp_path: Path) -> None:

@@ -156,6 +156,25 @@ def test_a_manifest_nobody_judged_is_labelled_and_the_labels_fit_a_run_of_it(
 
 
 @pytest.mark.long
+def test_a_manifest_is_labelled_by_the_wording_of_a_file_and_agreement_says_that_the_judge_had_another(
+    studio: OpenStudio, tmp_path: Path
+) -> None:
+    run = many_edits(tmp_path, 1)
+    line = {"id": "edit-00000", "source": "pictures/s0.png", "edited": "pictures/e0.png", "instruction": "Do it"}
+    manifest = tmp_path / "new.jsonl"
+    manifest.write_text(json.dumps(line) + "\n", "utf-8")
+    words = tmp_path / "words.yaml"
+    words.write_text("extends: dlebench/instruction_following\nquestion: Was it done, and nothing else?\n")
+    client = studio(runs=(manifest,), rubrics=(words,))
+    assert "Was it done, and nothing else?" in page(client, "new", annotator="ana")
+    for criterion in LABELS:
+        give(client, "new", annotator="ana", edit="edit-00000", criterion=criterion, label=LABELS[criterion][1])
+    notes = measure_agreement(run, tmp_path / "new.labels.jsonl").notes
+    (note,) = [note for note in notes if "another wording" in note]
+    assert note.startswith("1 label on instruction_following was given"), "visual consistency had the same words"
+
+
+@pytest.mark.long
 def test_a_check_list_is_labelled_item_by_item_and_scored_by_the_rubric(studio: OpenStudio, tmp_path: Path) -> None:
     manifest = vibe_manifest(tmp_path)
     client = studio(runs=(manifest,), protocol="vibe")

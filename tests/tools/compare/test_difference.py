@@ -263,6 +263,7 @@ def test_another_picture_is_a_changed_scene_and_not_a_list_of_regions(name: str,
     assert result.sentence("the edited image").startswith("The whole scene differs: the edited image")
 
 
+@pytest.mark.long
 def test_the_global_change_is_told_in_numbers() -> None:
     picture = photo("coffee")
     shift = compare(picture, warped(picture, dx=1.2, dy=-0.5)).global_change.shift
@@ -354,6 +355,7 @@ def test_a_huge_picture_is_localized_to_a_few_pixels() -> None:
     assert np.abs(np.subtract(region.box, (2850, 1350, 3150, 1650))).max() <= 24
 
 
+@pytest.mark.long
 def test_inputs_stay_as_they_are_and_threads_agree() -> None:
     picture = photo("rocket")
     edited = recoded(with_disc(picture, (300, 300), 30, (250, 250, 20)))

@@ -136,14 +136,32 @@ def test_text_is_read_there_and_the_reader_is_loaded_only_if_it_is_needed(pool: 
     first, second = picture(with_word(photo, "MARKET")), picture(with_word(photo, "MUSEUM"))
 
     assert pool(first, second, MOST).texts is None
-    files = Path(f"/proc/{pool.pids[0]}/maps")
-    assert "onnxruntime" not in files.read_text()
+    assert find_readers(pool) == [False]
     texts = pool(first, second, MOST, reader).texts
-    assert "onnxruntime" in files.read_text()
+    assert find_readers(pool) == [False, True]
     assert reader.loads == 0
     assert texts is not None
     assert [texts[0][side]["text"] for side in ("first", "second")] == ["MARKET", "MUSEUM"]
     assert texts == compare_and_crop(first.pixels, second.pixels, MOST, reader).texts
+    os.kill(pool.pids[1], signal.SIGKILL)
+    assert pool(first, second, MOST, reader).texts == texts
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_edits_about_text_at_one_time_load_one_reader_per_two_processes(pool: ComparisonPool, photo: Pixels) -> None:
+    pytest.importorskip("rapidocr")
+    first, second = picture(with_word(photo, "MARKET")), picture(with_word(photo, "MUSEUM"))
+    reader = ReadText(ToolSettings(threads=1))
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: pool(first, second, MOST, reader).texts, range(8)))
+    assert [texts == results[0] for texts in results] == [True] * 8
+    assert sum(find_readers(pool)) == 1
+
+
+def find_readers(pool: ComparisonPool) -> list[bool]:
+    """Return which of the started processes have loaded the engine of the text reader."""
+    return ["onnxruntime" in Path(f"/proc/{pid}/maps").read_text() for pid in pool.pids]
 
 
 @pytest.mark.long
@@ -151,7 +169,7 @@ def test_nothing_is_read_where_nothing_differs(pool: ComparisonPool, photo: Pixe
     same_picture = picture(photo)
     assert pool(same_picture, same_picture, MOST, ReadText(ToolSettings())).texts == ()
     if sys.platform == "linux":
-        assert "onnxruntime" not in Path(f"/proc/{pool.pids[0]}/maps").read_text()
+        assert find_readers(pool) == [False]
 
 
 @pytest.mark.long

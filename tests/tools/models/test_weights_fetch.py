@@ -205,6 +205,7 @@ def test_a_server_without_ranges_starts_the_file_again(
     assert (fetch_weights("tiny").folder / "tiny.bin").read_bytes() == CONTENT
 
 
+@pytest.mark.long
 def test_half_a_file_without_a_known_hash_is_not_used_if_the_server_refuses_to_continue(
     server: FileServer, use_table: Any
 ) -> None:
@@ -331,6 +332,7 @@ def test_a_file_is_taken_out_of_an_archive_and_the_next_source_is_used_if_one_fa
     assert files_of() == {"tiny.bin", "SHA256SUMS"}
 
 
+@pytest.mark.long
 def test_a_source_with_other_bytes_is_passed_over(server: FileServer, use_table: Any) -> None:
     use_table({"url": f"{server.url}/page/"}, HUB)
     server.files |= {"/page/tiny.bin": b"another version", ADDRESS: CONTENT}
@@ -388,6 +390,7 @@ BROKEN_ARCHIVES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", BROKEN_ARCHIVES)
 def test_a_broken_archive_is_a_sentence_and_the_next_source_is_tried(
     kind: str, server: FileServer, use_table: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 
@@ -13,7 +14,9 @@ from editloupe.evals.report.figures.style import (
     BLUE,
     GRID,
     INK,
+    MARKERS,
     MUTED,
+    SERIES,
     WIDTH,
     contrast_colour,
     escape_text,
@@ -21,6 +24,7 @@ from editloupe.evals.report.figures.style import (
     shorten_names,
     use_style,
 )
+from editloupe.evals.stats.agreement.edit_scores import ScoreAgreement
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
 from editloupe.evals.stats.intervals import Estimate
 
@@ -143,3 +147,58 @@ def _draw_judges(axes: Axes, estimates: Mapping[str, Estimate], judge_rows: Mapp
         axes.plot([estimate.value], [row], "o", color=BLUE, markerfacecolor=filled, markersize=5)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
+
+
+MOST_MODELS = 12
+"""Editing models that have markers of their own; with more, all points look alike."""
+
+
+def scores_against_people(score: ScoreAgreement) -> Figure:
+    """Draw the score of every edit by people and by the judge, with r, ρ, MAE and the line of equal scores.
+
+    Edits with the same two scores are one point whose area grows with their number.
+    """
+    counts = Counter((round(x, 3), round(y, 3), model) for x, y, model in score.points)
+    models = list(dict.fromkeys(model for _, _, model in score.points))
+    alone = not 1 < len(models) <= MOST_MODELS
+    with use_style():
+        figure, (axes,) = new_figure(4.4)
+        axes.plot([0, 100], [0, 100], color=INK, linestyle="--", linewidth=1, zorder=1)
+        for position, model in enumerate([""] if alone else models):
+            own = [(x, y, count) for (x, y, name), count in counts.items() if alone or name == model]
+            x, y, sizes = np.array(own, float).T
+            axes.scatter(
+                x,
+                y,
+                s=14 * sizes,
+                marker=MARKERS[position % len(MARKERS)],
+                facecolors="none",
+                edgecolors=SERIES[position % len(SERIES)],
+                linewidths=1.2,
+                label=None if alone else escape_text(shorten_names([model])[0]),
+            )
+        axes.text(
+            0.03,
+            0.97,
+            _describe_score_agreement(score),
+            transform=axes.transAxes,
+            va="top",
+            fontsize=8.5,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5},
+        )
+        axes.set_xlim(-3, 103)
+        axes.set_ylim(-3, 103)
+        axes.set_aspect("equal")
+        axes.set_xlabel("people")
+        axes.set_ylabel("judge")
+        axes.grid()
+        axes.set_axisbelow(True)
+        if not alone:
+            axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=8)
+    return figure
+
+
+def _describe_score_agreement(score: ScoreAgreement) -> str:
+    measures = (("r", score.pearson, 3), ("ρ", score.spearman, 3), ("MAE", score.mae, 1))
+    lines = [f"{name} = {'–' if e.value is None else f'{e.value:.{digits}f}'}" for name, e, digits in measures]
+    return "\n".join((*lines, f"{score.n} edits"))

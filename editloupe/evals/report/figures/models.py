@@ -72,8 +72,8 @@ def _or_nan(value: float | None) -> float:
 def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Figure:
     """Draw target width against height, coloured by score, and the sliding mean of the score over the area, per model.
 
-    Size axes are logarithmic and every target of an edit is a point. Pearson's r of score and log area is above the sliding
-    mean of ten neighbours (DLEBench, Figure 6).
+    Size axes are logarithmic and every target of an edit is a point. Pearson's r with the log area, of edits and of the means
+    of ten neighbours, is above the sliding mean (DLEBench, Figure 6).
     """
     models = trend.models
     across = min(ACROSS, len(models))
@@ -107,11 +107,12 @@ def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Fi
 
 
 def format_correlation(trend: SizeTrend) -> str:
-    """Format Pearson's r with its p-value, or say that there is none."""
+    """Format Pearson's r of edits with its p-value, and r of window means, or say that there is none."""
     if trend.r is None or trend.p is None:
         return f"no r, n = {trend.n}"
     p = "p < 0.001" if trend.p < 0.001 else f"p = {trend.p:.3f}"
-    return f"r = {trend.r:.2f}, {p}, n = {trend.n}"
+    windows = "" if trend.window_r is None else f"\nof means of 10: r = {trend.window_r:.2f}"
+    return f"r = {trend.r:.2f}, {p}, n = {trend.n}{windows}"
 
 
 def _draw_sliding_mean(axes: Axes, trend: SizeTrend) -> None:

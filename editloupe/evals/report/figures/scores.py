@@ -25,7 +25,7 @@ from editloupe.evals.report.figures.style import (
 from editloupe.evals.stats.intervals import Estimate
 from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
 from editloupe.evals.stats.scores.run_scores import Scores, SliceScores
-from editloupe.types import UNJUDGED
+from editloupe.types import NOT_APPLICABLE, UNJUDGED
 
 WHOLE = "score"
 """Name of the overall series next to those of the criteria."""
@@ -116,7 +116,8 @@ def label_distribution(distributions: Mapping[str, Distribution]) -> Figure:
 
 
 def _draw_bars(axes: Any, title: str, distribution: Distribution) -> None:
-    colours = ordinal_colours(len(distribution.answers) - 1)
+    hatches = {NOT_APPLICABLE: "....", UNJUDGED: "////"}
+    colours = ordinal_colours(sum(answer not in hatches for answer in distribution.answers))
     names = list(distribution.counts)
     rows = np.arange(len(names))[::-1]
     totals = np.array([max(1, sum(line)) for line in distribution.counts.values()])
@@ -126,7 +127,7 @@ def _draw_bars(axes: Any, title: str, distribution: Distribution) -> None:
         if answer == UNJUDGED and not counts.any():
             continue
         shares = counts / totals * 100
-        spare = answer == UNJUDGED
+        spare = answer in hatches
         colour = "white" if spare else colours[column]
         axes.barh(
             rows,
@@ -134,7 +135,7 @@ def _draw_bars(axes: Any, title: str, distribution: Distribution) -> None:
             left=left,
             color=colour,
             edgecolor=MUTED if spare else "white",
-            hatch="////" if spare else None,
+            hatch=hatches.get(answer),
             linewidth=0.6,
             height=0.72,
             label=escape_text(answer),
@@ -161,7 +162,7 @@ def _draw_bars(axes: Any, title: str, distribution: Distribution) -> None:
 
 
 def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
-    """Draw scores against target area on a log scale, with the sliding mean of ten and Pearson's r."""
+    """Draw scores against target area on a log scale, with the sliding mean of ten and Pearson's r of both."""
     with use_style():
         figure, panels = new_figure(2.9, len(trends), sharey=True)
         for axes, (title, trend) in zip(panels, trends.items(), strict=True):
@@ -187,6 +188,8 @@ def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
             axes.grid(axis="y")
             axes.set_axisbelow(True)
             correlation = "no r" if trend.r is None else f"r = {trend.r:.2f}, {_format_p(trend.p)}"
+            if trend.window_r is not None:
+                correlation += f"; of means r = {trend.window_r:.2f}"
             axes.set_title(escape_text(f"{title}: {correlation}"), fontsize=9)
         panels[0].set_ylabel("score, 0 to 100")
         panels[0].legend(loc="lower left", fontsize=7.5, frameon=True, framealpha=0.9, edgecolor="none")

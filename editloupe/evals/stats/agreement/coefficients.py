@@ -185,6 +185,8 @@ def kappa(x: Floats, y: Floats, values: Floats, weights: str | None = None) -> M
     """Return Cohen's κ over the rubric's values, plain or with quadratic weights."""
     if not len(x):
         return None, NO_SHARED_EDITS
+    if len(x) < MIN_EDITS:
+        return None, f"κ needs at least {MIN_EDITS} edits with both labels, there {_are(len(x))}"
     if len(values) > MAX_LABEL_VALUES:
         return None, f"the scores take {len(values)} different values, too many to be labels"
     if len(np.unique(np.concatenate([x, y]))) < 2:

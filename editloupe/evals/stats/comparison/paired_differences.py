@@ -102,7 +102,7 @@ class CaseGrid:
     def side(self, matrix: ScoreMatrix, positions: Ints) -> Floats:
         """Return cases × columns of one side, NaN if missing; `places` are the cases of its rows."""
         scores = np.full((len(self.of_row), len(self.criteria) + (self.aggregation.edit_score is not None)), np.nan)
-        own = matrix.columns()
+        own = matrix.balanced_columns()
         for position, name in enumerate(matrix.criteria):
             if name in self.criteria:
                 scores[positions, self.criteria.index(name)] = own[:, position]

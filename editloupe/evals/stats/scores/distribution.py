@@ -18,7 +18,7 @@ from editloupe.evals.stats.scores.run_units import RunUnit, UnitColumns, row_mea
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.model import NumberAnswer
-from editloupe.types import UNJUDGED, Record
+from editloupe.types import NOT_APPLICABLE, UNJUDGED, Record
 
 WINDOW = 10
 """Samples in the sliding mean over target area."""
@@ -39,9 +39,14 @@ class SizeTrend(Record):
     n: int
     """Edits with a score and a target."""
     r: Number | None
-    """Pearson's r of score and log area."""
+    """Pearson's r of score and log area, edit by edit."""
     p: Number | None
     why: str | None = None
+    window_r: Number | None = None
+    """Pearson's r of the means of windows and their log areas; None with fewer than three windows or equal means.
+
+    It has no p-value: neighbouring windows share nine of their ten edits.
+    """
     sliding: tuple[Number, ...] = ()
     """Mean of each window of ten edits."""
     middles: tuple[Number, ...] = ()
@@ -62,9 +67,11 @@ class AreaTrend(Record):
     sliding: tuple[Number, ...] = Field(default=())
     """Mean of each window of ten samples; nothing with fewer samples."""
     r: Number | None
-    """Pearson's r of score and log area."""
+    """Pearson's r of score and log area, edit by edit."""
     p: Number | None
     why: str | None = None
+    window_r: Number | None = None
+    """Pearson's r of the means of windows and their log areas."""
     models: Mapping[str, SizeTrend] = Field(default_factory=dict)
     """The same for each editing model on its own (DLEBench, Figure 6), with the sides of its targets."""
 
@@ -81,9 +88,10 @@ def count_answers(table: RunTable, criterion: str, field: str = "model") -> Dist
     ):  # with those between the numbers of a scale it is too much; then only what was given
         scale = {}
     all_scores = {**scale, **scores}
+    apart = (NOT_APPLICABLE,) if all_scores.pop(NOT_APPLICABLE, None) is not None else ()
     answers = tuple(dict.fromkeys((*table.labels(criterion), *sorted(all_scores, key=lambda name: all_scores[name]))))
     binned = len(answers) > _MAX_ANSWERS
-    columns = {name: position for position, name in enumerate((*(_BINS if binned else answers), UNJUDGED))}
+    columns = {name: position for position, name in enumerate((*(_BINS if binned else answers), *apart, UNJUDGED))}
     of_unit = np.full(len(units), columns[UNJUDGED])
     places_of_judged = np.flatnonzero(judged)
     for answer, positions in alike:
@@ -130,6 +138,8 @@ def _format_answer(unit: RunUnit) -> str | None:
 
 
 def _format_bin(unit: RunUnit) -> str | None:
+    if unit.kind.label == NOT_APPLICABLE:
+        return NOT_APPLICABLE
     return None if unit.score_100 is None else _BINS[min(len(_BINS) - 1, int(unit.score_100 // 20))]
 
 
@@ -159,6 +169,7 @@ def compute_area_trend(table: RunTable, criterion: str) -> AreaTrend | None:
         r=r,
         p=p,
         why=why,
+        window_r=_correlate_windows(areas[order], values[order]),
         models={
             model: _compute_size_trend(areas[own], values[own], sides[targets], values[owners[targets]])
             for model in dict.fromkeys(models.tolist())
@@ -174,6 +185,7 @@ def _compute_size_trend(areas: Floats, values: Floats, sides: Floats, side_score
         r=r,
         p=p,
         why=why,
+        window_r=_correlate_windows(areas, values),
         sliding=_sliding_means(values),
         middles=tuple(np.exp(_sliding_means(np.log(areas))).tolist()),
         sides=tuple((width, height) for width, height in sides.tolist()),
@@ -185,6 +197,12 @@ def _sliding_means(values: Floats) -> tuple[float, ...]:
     if len(values) < WINDOW:
         return ()
     return tuple(np.convolve(values, np.ones(WINDOW) / WINDOW, "valid").tolist())
+
+
+def _correlate_windows(areas: Floats, values: Floats) -> float | None:
+    """Return Pearson's r of window means and log areas; None if there is none."""
+    means = np.round(_sliding_means(values), 9)  # equal means differ by rounding
+    return st.pearson(np.array(_sliding_means(np.log(areas))), means)[0]
 
 
 def _correlate(areas: Floats, values: Floats) -> tuple[float | None, float | None, str | None]:

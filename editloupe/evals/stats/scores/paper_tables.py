@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
+from editloupe._util.text import number_of
 from editloupe.evals.stats.comparison.preference_results import (
     OPEN,
     Accuracy,
@@ -19,10 +20,11 @@ from editloupe.evals.stats.comparison.preference_results import (
     count_accuracy,
     decide_pairs,
 )
-from editloupe.evals.stats.intervals import Floats, GroupMeans, build_estimate, finite_or_none
+from editloupe.evals.stats.intervals import Bools, Floats, GroupMeans, build_estimate, finite_or_none
+from editloupe.evals.stats.scores.published_tables import build_published_tables
 from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.run_units import row_means
-from editloupe.evals.stats.scores.score_matrix import RunSlice, ScoreMatrix, split_into_slices
+from editloupe.evals.stats.scores.score_matrix import MEAN_OF_REPEATS, RunSlice, ScoreMatrix, split_into_slices
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper, Scored
 from editloupe.rubrics.registry import find_paper
@@ -43,6 +45,7 @@ def build_paper_tables(
     level: float | None = None,
     fill: float | None = None,
     parts: Sequence[Sequence[RunSlice]] | None = None,
+    rules: Mapping[str, str] | None = None,
 ) -> tuple[PrintedTable, ...]:
     """Build the tables of the runs' paper, one row per model. Empty without a paper, or if it prints no tables.
 
@@ -51,18 +54,24 @@ def build_paper_tables(
         level: Level of the intervals. If given, every mean has columns for the ends of its interval.
         fill: Score of unjudged units; None leaves them out.
         parts: The slices of each table, if they exist already.
+        rules: The value of every rule of the paper's public script, from `choose_rules`. If given, the script's tables are
+            built instead, without intervals.
     """
     paper = find_paper(tables[0].protocol)
     if paper is None:
         return ()
+    if rules is not None:
+        return tuple(build_published_tables(tables, paper, rules))
     slices = parts or [split_into_slices(table) for table in tables]
     printed: list[PrintedTable] = []
     if paper.layouts:
         rows = build_model_rows(tables, slices)
         edits = [row.edit for table in tables for row in table.rows]
         criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
-        made = (fill_layout(layout, rows, level, fill) for layout in paper.layouts(edits, criteria))
-        printed += [section for section in made if section is not None]
+        for layout in paper.layouts(edits, criteria):
+            own_rows = build_model_rows(tables, [slice_by_model(t) for t in tables]) if layout.across else rows
+            if section := fill_layout(layout, own_rows, level, fill):
+                printed.append(section)
     own_tables = paper.tables or (
         partial(build_run_pair_table, rules=pairs) if (pairs := paper.protocol.pairs) else None
     )
@@ -72,6 +81,11 @@ def build_paper_tables(
                 title = section.title if len(rows) == 1 else f"{section.title}: {row.part.label}"
                 printed.append(replace(section, title=title))
     return tuple(printed)
+
+
+def slice_by_model(table: RunTable) -> list[RunSlice]:
+    """Return everything of each model as one slice, in all languages."""
+    return [RunSlice((model,), table.of_model(model)) for model in table.models]
 
 
 def build_model_rows(tables: Sequence[RunTable], parts: Sequence[Sequence[RunSlice]]) -> list[ModelRow]:
@@ -140,7 +154,20 @@ def fill_layout(
     lines = tuple(
         (label, *layout_row.cells(level), layout_row.judged, layout_row.expected) for label, layout_row in tables
     )
-    return PrintedTable(layout.title, (*columns, JUDGED, EXPECTED), lines, layout.notes)
+    notes = (*layout.notes, *(_note_incomplete(tables) if fill is None else ()))
+    return PrintedTable(layout.title, (*columns, JUDGED, EXPECTED), lines, notes)
+
+
+def _note_incomplete(rows: Sequence[tuple[str, _LayoutRow]]) -> Iterator[str]:
+    """Yield how edits with missing verdicts count in the table, and how many there are of every model."""
+
+    def list_counts(counts: Iterable[tuple[str, int]]) -> str:
+        return ", ".join(f"{number_of(count, 'edit')} of {label}" for label, count in counts if count)
+
+    if concerned := list_counts((label, row.count(row.matrix.lacks_repeats)) for label, row in rows):
+        yield f"{MEAN_OF_REPEATS}; without a score in one or more: {concerned}."
+    if concerned := list_counts((label, row.count(row.matrix.lacks_verdicts)) for label, row in rows):
+        yield f"{rows[0][1].matrix.verdict_rule}; concerned: {concerned}."
 
 
 class _LayoutRow:
@@ -168,6 +195,10 @@ class _LayoutRow:
         table = table.with_waiting(edit for edit in waiting if layout.kind(edit) in named)
         self.expected = table.expected(criteria, len(matrix.table.repeats)) if self.rows else 0
 
+    def count(self, states: Bools) -> int:
+        """Return how many rows of the table a state holds for."""
+        return int(states[self.rows].sum())
+
     def _criteria(self) -> list[str]:
         """Return the criteria whose verdicts the table counts: those of its means, or all if the means are of whole edits."""
         measures = {mean.measure for mean in self.means}
@@ -180,11 +211,9 @@ class _LayoutRow:
 
     def cells(self, level: float | None) -> list[Cell]:
         """Return the values of all columns, each followed by its spread and its interval if requested."""
-        numbers = self._numbers(None)
-        defined = np.isfinite(numbers)
-        values = _divide(np.where(defined, numbers, 0).sum(0), defined.sum(0).astype(float))
-        spreads = self._group_means(numbers) if level else None
-        repeats = self._repeats() if self.layout.spread else []
+        repeats = self._repeats()
+        values = _mean(np.stack(repeats))
+        spreads = self._group_means(self._numbers(None)) if level else None
         cells: list[Cell] = []
         for column in self.layout.columns:
             value = finite_or_none(self._value(column.value, values))
@@ -199,8 +228,10 @@ class _LayoutRow:
         """Return rows × means: the value of each row in each mean, NaN if it is not part of it."""
         columns = self.matrix.columns(self.fill, repeat)[self.rows]
         numbers = np.full((len(self.rows), len(self.means)), np.nan)
-        wanted = {mean.measure for mean in self.means}
-        own = {name: self._own(name, repeat) for name in self.layout.measures if name in wanted}
+        own = {
+            name: row_means(values if repeat is None else values[:, repeat : repeat + 1])
+            for name, values in self._measured.items()
+        }
         for position, mean in enumerate(self.means):
             chosen = np.isin(self.of_kind, [self.number[kind] for kind in mean.kinds if kind in self.number])
             values = own.get(mean.measure)
@@ -210,17 +241,16 @@ class _LayoutRow:
                 numbers[chosen, position] = values[chosen]
         return numbers
 
-    def _own(self, name: str, repeat: int | None) -> Floats:
-        values = self.matrix.measure_edits(self.layout.measures[name], self.fill)[self.rows]
-        return row_means(values if repeat is None else values[:, repeat : repeat + 1])
+    @cached_property
+    def _measured(self) -> dict[str, Floats]:
+        """The layout's further measures, rows × repeats."""
+        wanted = {mean.measure for mean in self.means}
+        measures = {name: measure for name, measure in self.layout.measures.items() if name in wanted}
+        return {name: self.matrix.measure_edits(measure, self.fill)[self.rows] for name, measure in measures.items()}
 
     def _repeats(self) -> list[Floats]:
-        means = []
-        for repeat in range(len(self.matrix.table.repeats)):
-            numbers = self._numbers(repeat)
-            defined = np.isfinite(numbers)
-            means.append(_divide(np.where(defined, numbers, 0).sum(0), defined.sum(0).astype(float)))
-        return means
+        """Return the means of every repeat."""
+        return [_mean(self._numbers(repeat)) for repeat in range(len(self.matrix.table.repeats))]
 
     def _group_means(self, numbers: Floats) -> GroupMeans:
         """Return every mean as a group of its own; a row may be part of several."""
@@ -259,6 +289,12 @@ def _find_column(matrix: ScoreMatrix, columns: Floats, measure: str) -> Floats |
     if measure == TOTAL:
         return columns[:, -1] if matrix.aggregation.edit_score is not None else None
     return columns[:, matrix.criteria.index(measure)] if measure in matrix.criteria else None
+
+
+def _mean(numbers: Floats) -> Floats:
+    """Return the mean of every column over the rows that are defined, NaN if there are none."""
+    defined = np.isfinite(numbers)
+    return _divide(np.where(defined, numbers, 0).sum(0), defined.sum(0).astype(float))
 
 
 def _divide(sums: Floats, counts: Floats) -> Floats:

@@ -28,6 +28,7 @@ from editloupe.evals.stats.intervals import (
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.evals.stats.scores.score_matrix import (
     ALL,
+    MEAN_OF_REPEATS,
     NO_TYPE,
     SEPARATOR,
     RunSlice,
@@ -41,7 +42,7 @@ from editloupe.evals.stats.scores.score_matrix import (
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import find_protocol
 from editloupe.rubrics.tables import NO_MODEL
-from editloupe.types import Record, Verdict
+from editloupe.types import NOT_APPLICABLE, Record, Verdict
 
 UnjudgedRule = Literal["left_out", "worst"]
 LIMITS = (0.0, 100.0)
@@ -92,7 +93,9 @@ class Repeats(Record):
 
     count: int
     values: tuple[Number | None, ...]
+    """None for a repeat that lacks a type which the overall score rests on."""
     mean: Number | None
+    """The overall score, whose types are means of their repeats' means."""
     sd: Number | None
     """Standard deviation over repeats (n − 1)."""
 
@@ -240,8 +243,8 @@ def _score_slice(part: RunSlice, fill: float | None, level: float) -> SliceScore
         by_level=_score_levels(matrix, result, level),
         coverage=_count_coverage(part.table),
         bounds=Bounds(worst=matrix.overall(0.0), best=matrix.overall(100.0)) if unjudged else None,
-        repeats=_score_repeats(matrix, fill) if len(part.table.repeats) > 1 else None,
-        notes=tuple(_build_notes(matrix, by_type)),
+        repeats=_score_repeats(matrix, fill, result) if len(part.table.repeats) > 1 else None,
+        notes=(*_build_notes(matrix, by_type), *(_count_incomplete(matrix) if fill is None else ())),
     )
 
 
@@ -313,13 +316,16 @@ def _score_levels(matrix: ScoreMatrix, result: ScoreResult, level: float) -> dic
     return levels
 
 
-def _score_repeats(matrix: ScoreMatrix, fill: float | None) -> Repeats:
-    values = [matrix.overall(fill, position) for position in range(len(matrix.table.repeats))]
+def _score_repeats(matrix: ScoreMatrix, fill: float | None, result: ScoreResult) -> Repeats:
+    """Return the overall score of each repeat. A repeat that lacks a type which the overall score rests on has none."""
+    used = result.weights > 0
+    points = [matrix.point(fill, position) for position in range(len(matrix.table.repeats))]
+    values = [finite_or_none(p.overall) if np.isfinite(p.finals[used]).all() else None for p in points]
     usable = [value for value in values if value is not None]
     return Repeats(
         count=len(values),
         values=tuple(values),
-        mean=float(np.mean(usable)) if usable else None,
+        mean=finite_or_none(result.point.overall),
         sd=float(np.std(usable, ddof=1)) if len(usable) > 1 else None,
     )
 
@@ -376,10 +382,28 @@ def _build_notes(matrix: ScoreMatrix, by_type: Mapping[str, Score]) -> list[str]
     return [*notes, *_count_not_applicable(matrix.table)]
 
 
-def _count_not_applicable(table: RunTable) -> list[str]:
-    """Count verdicts in which none of the items applied, if the rubric defines a score for that."""
+def _count_incomplete(matrix: ScoreMatrix) -> list[str]:
+    """Return how edits with missing verdicts count, and how many there are."""
     notes = []
+    if count := int(matrix.lacks_repeats.sum()):
+        notes.append(
+            f"{MEAN_OF_REPEATS}; {number_of(count, 'edit')} {verb(count, 'lacks', 'lack')} a score in one or more."
+        )
+    if count := int(matrix.lacks_verdicts.sum()):
+        notes.append(f"{matrix.verdict_rule}; concerned: {number_of(count, 'edit')}.")
+    return notes
+
+
+def _count_not_applicable(table: RunTable) -> list[str]:
+    """Count verdicts without anything to judge: those without a score, and those with the score that the rubric defines."""
+    notes = []
+    counts = Counter[str]()
+    for kind, count in table.unit_columns.counts.items():
+        counts[kind.criterion] += count * (kind.label == NOT_APPLICABLE)
     for criterion in table.criteria:
+        if count := counts[criterion]:
+            title, are = table.title_of(criterion), verb(count, "verdict is", "verdicts are")
+            notes.append(f"{title}: {count} {are} not applicable: complete, without a score, and left out of means.")
         answer = table.answer(criterion)
         if not isinstance(answer, ChecksAnswer) or (value := answer.none_applies) is None:
             continue

@@ -22,6 +22,7 @@ from editloupe.evals.runs.configurations import (
     Configuration,
     find_newest,
     format_list,
+    is_imported,
     match_configurations,
     planned_repeats,
     read_answer_kind,
@@ -48,8 +49,18 @@ BASELINE_NOTE = (
     "Judged by rules, a rule-based baseline that decides from measured pixels and is not a multimodal model; "
     "its scores are not to be read as people's."
 )
+IMPORTED_NOTE = (
+    "The verdicts were made elsewhere and imported; there are no traces, and how they were made is not known."
+)
 _SERVED: TypeAdapter[tuple[Served, ...]] = TypeAdapter(tuple[Served, ...])
-_EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
+EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
+"""Fields of edits that a report can group by, in addition to the columns of the manifest."""
+
+
+def get_field(edit: Edit, name: str) -> Any:
+    """Return a field of an edit or a column of its manifest line, None if it has none."""
+    value = getattr(edit, name) if name in EDIT_FIELDS else edit.extra.get(name)
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
 
 class ServedVersion(Record):
@@ -92,8 +103,7 @@ class RunRow:
 
     def field(self, name: str) -> Any:
         """Return a field of the edit or of its manifest line, None if it has none."""
-        value = getattr(self.edit, name) if name in _EDIT_FIELDS else self.edit.extra.get(name)
-        return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+        return get_field(self.edit, name)
 
 
 @dataclass(frozen=True)
@@ -173,7 +183,7 @@ class RunTable:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The fields that edits can be grouped by: fields of edits with values, and all further columns of the manifest."""
-        fields = [name for name in _EDIT_FIELDS if any(getattr(row.edit, name) is not None for row in self.rows)]
+        fields = [name for name in EDIT_FIELDS if any(getattr(row.edit, name) is not None for row in self.rows)]
         return (*fields, *dict.fromkeys(name for row in self.rows for name in row.edit.extra))
 
     @cached_property
@@ -484,7 +494,7 @@ def _read(run: Run, chosen: Configuration, for_means: bool = False) -> RunTable:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
     short_name = chosen.short_name if len(about.get("configurations", ())) > 1 else ""
-    notes = run.damage.sentences()
+    notes = run.damage.sentences() + ((IMPORTED_NOTE,) if is_imported(about, chosen.name) else ())
     return RunTable(
         name, run.folder, chosen.protocol, rows, about, notes, chosen.name, waiting, chosen.differs, short_name
     )

@@ -339,7 +339,7 @@ def build_score_arrays(
 
 
 def row_means(values: Floats) -> Floats:
-    """Return each row's mean over its judged repeats, NaN if none was judged.
+    """Return each row's mean over its judged repeats, the second axis; NaN if none was judged.
 
     >>> row_means(np.array([[1.0, 3.0], [np.nan, 4.0], [np.nan, np.nan]])).tolist()
     [2.0, 4.0, nan]

@@ -20,6 +20,9 @@ from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Edit, UserError
 
 NO_TYPE, ALL = "(no type)", "all edits"
+MEAN_OF_REPEATS = "A score is the mean of its repeats' means"
+WHOLE_EDITS = "An edit counts if all verdicts that its score needs were given"
+SINGLE_CRITERIA = "An unjudged criterion is left out of its own mean alone"
 SEPARATOR = " · "
 """Separates the values that name a group."""
 MODEL = "model"
@@ -232,7 +235,7 @@ class ScoreMatrix:
         self.of_row = np.array([number_of[name] for name in names], np.int64)
         numbers = self.table.numbers
         self.values, self.judged, self.unjudged = numbers.score_100, numbers.judged, numbers.unjudged
-        self._cache: dict[tuple[float | None, int | None], Floats] = {}
+        self._cache: dict[float | None, Floats] = {}
         numeric = np.isfinite(self.values) | (self.unjudged > 0)
         self.asked: Bools = self._by_group(numeric.any(1).astype(float)) > 0
         self.sources: Ints = number_keys(self.table.sources)
@@ -243,7 +246,7 @@ class ScoreMatrix:
         Args:
             fill: Score of unjudged units; None leaves them out.
         """
-        columns = self.columns(fill)
+        columns = self.balanced_columns(fill)
         defined = np.isfinite(columns)
         sums, counts = self._by_group(np.where(defined, columns, 0)), self._by_group(defined.astype(float))
         weights = self._weights(sums, counts)
@@ -270,7 +273,7 @@ class ScoreMatrix:
 
     def point(self, fill: float | None, repeat: int | None = None) -> AggregatedScores:
         """Return the scores without intervals, of one repeat or of all of them."""
-        columns = self.columns(fill, repeat)
+        columns = self.balanced_columns(fill) if repeat is None else self.columns(fill, repeat)
         defined = np.isfinite(columns)
         sums, counts = self._by_group(np.where(defined, columns, 0)), self._by_group(defined.astype(float))
         return self._aggregate(sums, counts, *self._weights(sums, counts))
@@ -281,23 +284,60 @@ class ScoreMatrix:
 
     def columns(self, fill: float | None = None, repeat: int | None = None) -> Floats:
         """Return rows × columns: each criterion's mean over repeats and, if the protocol has one, the score of the whole edit."""
-        if (fill, repeat) not in self._cache:
-            self._cache[fill, repeat] = self._columns(fill, repeat)
-        return self._cache[fill, repeat]
+        each = self.each_repeat(fill)
+        return row_means(each if repeat is None else each[:, repeat : repeat + 1])
+
+    def balanced_columns(self, fill: float | None = None) -> Floats:
+        """Return rows × columns whose mean in a group is the mean of the repeats' means there.
+
+        An edit that lacks a score in one repeat counts there like the mean of its group in that repeat. If every repeat has
+        the same edits, the result is that of `columns`.
+        """
+        each = self.each_repeat(fill)
+        defined = np.isfinite(each)
+        lacking = defined.any(1, keepdims=True) & ~defined
+        if not lacking.any():
+            return row_means(each)
+        sums, counts = self._by_group(np.where(defined, each, 0)), self._by_group(defined.astype(float))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = sums / counts
+        return row_means(np.where(lacking, means[self.of_row], each))
+
+    @cached_property
+    def lacks_repeats(self) -> Bools:
+        """Say for every row whether it has a score in some of the repeats and none in others."""
+        defined = np.isfinite(self.each_repeat()[..., self._scoring])
+        return np.asarray(np.any(np.any(defined, 1) & ~np.all(defined, 1), 1))
+
+    @cached_property
+    def lacks_verdicts(self) -> Bools:
+        """Say for every row whether it has no score, in any repeat, because a verdict is missing.
+
+        If the protocol scores whole edits, that score is meant; else the score of any criterion.
+        """
+        unjudged = np.any(self.unjudged[..., self.counted] > 0, 1)
+        if self.aggregation.edit_score is not None:
+            return np.asarray(np.any(unjudged, 1) & ~np.any(np.isfinite(self.each_repeat()[..., -1]), 1))
+        return np.asarray(np.any(unjudged & ~np.any(np.isfinite(self.values[..., self.counted]), 1), 1))
+
+    @property
+    def verdict_rule(self) -> str:
+        """How a missing verdict counts, as a clause."""
+        return SINGLE_CRITERIA if self.aggregation.edit_score is None else WHOLE_EDITS
+
+    def each_repeat(self, fill: float | None = None) -> Floats:
+        """Return rows × repeats × columns, NaN if there is no score."""
+        if fill not in self._cache:
+            values = self._fill_unjudged(fill)
+            if self.aggregation.edit_score is not None:
+                totals = self._measure_edits(values, self.aggregation.edit_score)
+                values = np.concatenate([values, totals[..., None]], -1)
+            self._cache[fill] = values
+        return self._cache[fill]
 
     def measure_edits(self, measure: Callable[[Edit, Mapping[str, float]], float | None], fill: float | None) -> Floats:
         """Return rows × repeats of a number computed from an edit's scores, NaN if there is none."""
         return self._measure_edits(self._fill_unjudged(fill), measure, whole=False)
-
-    def _columns(self, fill: float | None, repeat: int | None) -> Floats:
-        values = self._fill_unjudged(fill)
-        if repeat is not None:
-            values = values[:, repeat : repeat + 1]
-        columns = np.stack([row_means(values[..., position]) for position in range(len(self.criteria))], -1)
-        if self.aggregation.edit_score is None:
-            return columns
-        totals = self._measure_edits(values, self.aggregation.edit_score)
-        return np.concatenate([columns, row_means(totals)[:, None]], -1)
 
     def _fill_unjudged(self, fill: float | None) -> Floats:
         if fill is None or not self.unjudged.any():

@@ -374,6 +374,8 @@ class _CorrectedMean:
     correction: Correction | None = None
     clusters: Ints | None = None
     """The source pictures in it."""
+    exact: bool = False
+    """Whether the labels do not vary, so that the interval is an exact bound."""
 
 
 def _correct_slice(slice_: _SliceArrays, overall: _CorrectedMean, level: float) -> CorrectedSlice:
@@ -420,13 +422,16 @@ def _correct_mean(slice_: _SliceArrays, group_shares: Floats, level: float) -> _
         edits=len(np.unique(rows)),
         labels=min(int(labelled[columns == column].sum()) for column in np.unique(columns)),
     )
-    if why := _explain_too_few(slice_, cells, record.labels, people):
+    if why := _explain_too_few(slice_, cells, record.labels):
         return _CorrectedMean(record.model_copy(update={"why": why}))
     clusters = slice_.clusters[rows]
     chances = _label_chances(slice_.queues, cells)
     correction = correct_mean(people, judge, labelled, shares / shares.sum(), chances, clusters, columns)
     low, high = correction.interval(level)
     alone_low, alone_high = correction.interval_alone(level)
+    if exact := _labels_do_not_vary(people[labelled], columns[labelled]):
+        low, high = bound_equal_labels(correction.alone, correction.alone_freedom + 1, level)
+        alone_low, alone_high = low, high
     gain = float(correction.alone_se / correction.se) ** 2 if correction.se > 0 else 1.0
     numbers = {
         "corrected": float(correction.value),
@@ -438,10 +443,34 @@ def _correct_mean(slice_: _SliceArrays, group_shares: Floats, level: float) -> _
         "alone_high": min(float(alone_high), 100.0),
         "worth": max(round(record.labels * gain), 1),
     }
-    return _CorrectedMean(record.model_copy(update=numbers), correction, np.unique(clusters))
+    return _CorrectedMean(record.model_copy(update=numbers), correction, np.unique(clusters), exact)
 
 
-def _explain_too_few(slice_: _SliceArrays, cells: LabelledCells, labels: int, people: Floats) -> str | None:
+def _labels_do_not_vary(people: Floats, columns: Ints) -> bool:
+    """Return whether the labels of every column are all the same, so that they do not show how far others would vary."""
+    return all(np.ptp(people[columns == column]) == 0 for column in np.unique(columns))
+
+
+def bound_equal_labels(value: Floats, sources: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return the exact interval of a mean from 0 to 100 if all labels are the same.
+
+    With n independent labels and none that differs, the share of edits that differ is at most 1 − (α / 2)^(1 / n) (Clopper and
+    Pearson 1934). Edits that differ may have any score, so the mean moves towards 0 and 100 by at most that share.
+
+    Args:
+        value: The mean of the labels.
+        sources: Number of independent labels: source pictures, fewer if a few hold most of the weight.
+        level: Level of the interval.
+
+    >>> low, high = bound_equal_labels(np.array(0.0), np.array(30.0), 0.95)
+    >>> float(low), round(float(high), 2)
+    (0.0, 11.57)
+    """
+    differing = 1 - ((1 - level) / 2) ** (1 / sources)
+    return np.asarray(value * (1 - differing)), np.asarray(value + (100 - value) * differing)
+
+
+def _explain_too_few(slice_: _SliceArrays, cells: LabelledCells, labels: int) -> str | None:
     """Return why these labels give no corrected number; None if they do."""
     columns, labelled, table = cells.columns, cells.labelled, slice_.matrix.table
     if labels < MIN_LABELS:
@@ -452,8 +481,6 @@ def _explain_too_few(slice_: _SliceArrays, cells: LabelledCells, labels: int, pe
     sources = len(np.unique(slice_.clusters[cells.rows[labelled]]))
     if sources < MIN_SOURCES:
         return f"the labels are of {sources} source pictures; at least {MIN_SOURCES} are needed"
-    if np.ptp(people[labelled]) == 0:
-        return f"all {labels} labels are the same, so they do not say how far others would vary"
     return next((why for queue in slice_.queues if (why := queue.explain_too_few(cells, MIN_LABELS))), None)
 
 
@@ -500,9 +527,17 @@ def _subtract_models(
 
 
 def _subtract_means(a: _CorrectedMean, b: _CorrectedMean, level: float) -> dict[str, float]:
-    """Return the corrected difference and its interval, with Welch–Satterthwaite degrees of freedom."""
+    """Return the corrected difference and its interval, with Welch–Satterthwaite degrees of freedom.
+
+    If the labels of one model do not vary, the distances to the ends of both intervals are added in squares (Newcombe 1998).
+    """
     assert a.correction is not None
     assert b.correction is not None
+    if a.exact or b.exact:
+        ends = [(mean.record.corrected, mean.record.low, mean.record.high) for mean in (a, b)]
+        (x, x_low, x_high), (y, y_low, y_high) = np.array(ends, float)
+        low, high = x - y - np.hypot(x - x_low, y_high - y), x - y + np.hypot(x_high - x, y - y_low)
+        return {"corrected": float(x - y), "low": max(float(low), -100.0), "high": min(float(high), 100.0)}
     assert a.clusters is not None
     assert b.clusters is not None
     moves = np.zeros(int(max(a.clusters.max(), b.clusters.max())) + 1)

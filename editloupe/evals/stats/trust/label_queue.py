@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -111,8 +112,8 @@ class LabelQueue:
         return replace(self, drawn=tuple(dealt))
 
     def check(self, table: RunTable) -> None:
-        """Refuse a queue that was drawn from another run."""
-        keys = {(row.name, row.edit.id) for row in table.rows}
+        """Refuse a queue that was drawn from another run. A part of a run is checked against the whole run."""
+        keys = {(row.name, row.edit.id) for row in (table.whole or table).rows}
         names = {name for name, _ in keys}
         unknown = [edit.name for edit in self.drawn if (edit.name, edit.edit_id) not in keys]
         unknown += [name for part in self.parts or (self,) for name in part.labelled if name not in names]
@@ -377,30 +378,62 @@ def is_drawable(row: RunRow) -> bool:
 
 
 def draw_evenly(
-    edits: Sequence[tuple[str, str, str | None]], budget: int, seed: int = 0, labelled: Collection[str] = ()
+    edits: Sequence[tuple[str, str, str | None]],
+    budget: int,
+    seed: int = 0,
+    labelled: Collection[str] = (),
+    groups: Sequence[Hashable] | None = None,
 ) -> LabelQueue:
-    """Draw a plain random sample of edits, judged or not.
+    """Draw a plain random sample of edits, judged or not, from all of them or from each of several groups.
 
     Args:
         edits: Id, name and model of each edit.
-        budget: Number of edits that people can label.
+        budget: Number of edits to draw, from each group if there are groups. A smaller group is drawn whole.
         seed: Seed of the draw.
         labelled: Names of edits that are not drawn; the queue records them.
+        groups: The group of each edit. Edits of one group have the same probability: the group's share that is drawn.
     """
     if budget < 1:
         raise UserError("--budget is the number of edits that can be labelled, at least 1")
     left_out = set(labelled)
     before = tuple(name for _, name, _ in edits if name in left_out)
-    edits = [edit for edit in edits if edit[1] not in left_out]
-    if before and not edits:
+    members: dict[Hashable, list[tuple[str, str, str | None]]] = {}
+    for edit, group in zip(edits, groups or [None] * len(edits), strict=True):
+        if edit[1] not in left_out:
+            members.setdefault(group, []).append(edit)
+    if before and not members:
         raise UserError(format_all_labelled("the manifest", len(before)))
-    count = min(budget, len(edits))
-    picked = np.random.default_rng(seed).permutation(len(edits))[:count]
-    queued = [
-        QueuedEdit(edit_id, name, model, count / len(edits), None, of=len(edits))
-        for edit_id, name, model in (edits[position] for position in picked)
-    ]
+    random, whole = np.random.default_rng(seed), len(edits) - len(before)
+    queued = []
+    for own in members.values():
+        count = min(budget, len(own))
+        picked = [own[position] for position in random.permutation(len(own))[:count]]
+        queued += [
+            QueuedEdit(edit_id, name, model, count / len(own), None, of=whole) for edit_id, name, model in picked
+        ]
+    if groups is not None:
+        queued = [queued[position] for position in random.permutation(len(queued))]
     return LabelQueue("the queue", tuple(queued), labelled=before)
+
+
+def find_groups(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the group of each edit: its values in some columns.
+
+    Args:
+        records: Fields and columns of each edit; a missing value is None or not there.
+        columns: The columns that make the groups.
+
+    Raises:
+        UserError: No edit has one of the columns.
+    """
+    there = dict.fromkeys(name for record in records for name, value in record.items() if value is not None)
+    for name in columns:
+        if name not in there:
+            raise UserError(f'--per: no edit has a column "{name}"; there are: {", ".join(there)}')
+    return [
+        tuple(f"(no {name})" if record.get(name) is None else str(record[name]) for name in columns)
+        for record in records
+    ]
 
 
 def needs_person(row: RunRow) -> bool:

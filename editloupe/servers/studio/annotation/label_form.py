@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.rubrics.model import Answer, Band, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
@@ -105,12 +102,30 @@ def build_forms(open_run: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
     """Return the forms of an edit, in the order of the protocols."""
     forms: dict[str, RubricForm] = {}
     for unit in open_run.units(name):
-        rubric = find_rubric_for(unit.protocol, unit.criterion, edit) or open_run.rubric(unit.protocol, unit.criterion)
+        current = find_rubric_for(unit.protocol, unit.criterion, edit)
+        rubric = choose_wording(current, open_run.recorded_rubric(unit.criterion, current.variant if current else None))
         if rubric is not None and unit.criterion not in forms:
             forms[unit.criterion] = build_form(rubric, unit.protocol)
     order = [rubric.criterion for each in protocols() for rubric in each.rubrics]
     position = {criterion: number for number, criterion in reversed([*enumerate(order)])}
     return sorted(forms.values(), key=lambda form: position.get(form.rubric.criterion, len(order)))
+
+
+def choose_wording(current: Rubric | None, recorded: Rubric | None) -> Rubric | None:
+    """Return the wording that people are shown: the one the judge had, as the run recorded it.
+
+    Args:
+        current: The rubric of this version in the wording for an edit.
+        recorded: The rubric that the run recorded. It is not used if it is that of another protocol or another variant.
+    """
+    if recorded is None or current is None:
+        return current or recorded
+    same = (recorded.protocol, recorded.criterion, recorded.variant) == (
+        current.protocol,
+        current.criterion,
+        current.variant,
+    )
+    return recorded if same else current
 
 
 def list_further_pictures(open_run: OpenRun, stored: StoredEdit) -> list[tuple[str, str]]:
@@ -154,15 +169,6 @@ def find_rubric(protocol: str, criterion: str) -> Rubric | None:
     found_protocol = find_protocol(protocol)
     rubrics = found_protocol.rubrics if found_protocol else ()
     return next((rubric for rubric in rubrics if rubric.criterion == criterion), None)
-
-
-def parse_rubric(wording: Mapping[str, Any]) -> Rubric | None:
-    """Parse a rubric as a run recorded it, without the additions of modes; None if it is not valid."""
-    fields = {name: value for name, value in wording.items() if name in Rubric.model_fields}
-    try:
-        return Rubric.model_validate({**fields, "modes": {}})
-    except ValidationError:
-        return None
 
 
 def find_rubric_for(protocol: str, criterion: str, edit: Edit) -> Rubric | None:

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from editloupe.evals.labels.files import parse_label
 from editloupe.evals.labels.merge import format_score_label
+from editloupe.evals.labels.wordings import WORDING, build_wording_key
 from editloupe.evals.runs.run_folder import QUEUE_SUFFIX
 from editloupe.evals.stats.agreement import coefficients as statistics
 from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, draw_evenly
@@ -215,7 +216,8 @@ def label_edit(
     before = values.get(request.criterion)
     seen = {} if adjudicated or not all_done(listed, values) else {"judge_seen": True}
     after = _after(form, request, before)
-    open_run.labels.say(name, request.edit, request.criterion, after, adjudicated, **about, **seen)
+    wording = {WORDING: build_wording_key(form.rubric)}
+    open_run.labels.say(name, request.edit, request.criterion, after, adjudicated, **about, **seen, **wording)
 
 
 def _after(form: RubricForm, request: LabelRequest, before: LabelValue | None) -> LabelValue | None:

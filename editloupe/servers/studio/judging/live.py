@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from editloupe.evals.runs.writer import StoredAs
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
-from editloupe.pictures.pixel_budget import PixelBudget
 from editloupe.servers.studio.judging.requests import JudgeRequest
 from editloupe.servers.studio.judging.uploads import Uploads
-from editloupe.servers.studio.picture_cache import JUDGED_AT_ONCE
 from editloupe.servers.studio.traces.trace_view import find_roles
 from editloupe.types import Edit, Judgement, Step, Trace, UserError
 
@@ -77,7 +76,7 @@ class Renderer:
 
     step: Callable[[Trace, Step, dict[str, str]], str]
     """The names the judge has for the two whole pictures come along, by name."""
-    verdicts: Callable[[Judgement, int], str]
+    verdicts: Callable[[Judgement, StoredAs], str]
 
 
 class LiveJobs:
@@ -87,7 +86,7 @@ class LiveJobs:
         self,
         render: Renderer,
         uploads: Uploads,
-        save: Callable[[Judge, Judgement, Album], int],
+        save: Callable[[Judge, Judgement, Album], StoredAs],
         clean: Callable[[Any], Any],
         longest: float,
     ) -> None:
@@ -97,7 +96,6 @@ class LiveJobs:
         self._clean = clean
         self._longest = longest
         self._jobs: dict[str, LiveJob] = {}
-        self._pixels = PixelBudget(JUDGED_AT_ONCE)
         self._closed = False
 
     def get(self, key: str) -> LiveJob | None:
@@ -139,9 +137,7 @@ class LiveJobs:
         try:
             shas = (asked.source, asked.edited, asked.reference)
             with self._uploads.held(shas):
-                pixels = await asyncio.to_thread(self._uploads.pixels, shas)
-                async with self._pixels.reserve(pixels):
-                    await self._judge(job, judge, edit, {"source": asked.source, "edited": asked.edited})
+                await self._judge(job, judge, edit, {"source": asked.source, "edited": asked.edited})
         except asyncio.CancelledError:
             job.tell("stopped", sentence="Stopped. What was seen until then stays here; nothing was kept.")
         except TimeoutError:
@@ -166,8 +162,8 @@ class LiveJobs:
                 judgement = await judge.ajudge(edit, watcher=_StepQueue(steps), strict=True, album=album)
                 steps.put_nowait(None)
                 await showing
-            repeat = await asyncio.to_thread(self._save, judge, judgement, album)
-            job.tell("verdicts", html=self._render.verdicts(judgement, repeat))
+            stored = await asyncio.to_thread(self._save, judge, judgement, album)
+            job.tell("verdicts", html=self._render.verdicts(judgement, stored))
         finally:
             showing.cancel()
             await asyncio.gather(showing, return_exceptions=True)

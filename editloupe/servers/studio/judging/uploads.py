@@ -96,10 +96,6 @@ class Uploads:
             raise UserError("a picture is missing on the server; choose it again")
         return path
 
-    def pixels(self, shas: Iterable[Sha]) -> int:
-        """Return the total number of pixels of uploaded files."""
-        return sum(self._budget.pixels_of(self.path(sha)) or 0 for sha in shas if sha)
-
     @contextmanager
     def held(self, shas: Iterable[Sha]) -> Iterator[None]:
         """Protect files from removal while they are judged."""

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 
 from editloupe.evals.preferences.answers import RATING_SCALE
 from editloupe.evals.preferences.pairs import TIE, OpenPair
@@ -88,7 +88,7 @@ def picture(request: Request, key: str, pair: str, which: str) -> Response:
     content = pair_file.picture(_pair(pair_file, pair), which)
     if content is None:
         raise HTTPException(404, "This picture is not there.")
-    return Response(content[0], media_type=content[1])
+    return FileResponse(content[0], media_type=content[1])
 
 
 def _file(request: Request, key: str) -> PairFile:

@@ -158,3 +158,24 @@ def test_the_degrees_of_freedom_of_a_correlation_are_bounded_by_the_sources_with
     assert few.spread("kappa", Jackknife(kinds, sources)).freedom == 6
     sources[:2] = 0  # two of the eight share a picture
     assert few.spread("kappa", Jackknife(kinds, sources)).freedom <= 5
+
+
+def test_one_or_two_edits_have_no_kappa() -> None:
+    value, why = st.kappa(np.array([1.0]), np.array([2.0]), SCALE)
+    assert value is None
+    assert why == "κ needs at least 3 edits with both labels, there is 1"
+
+
+def test_perfect_agreement_has_an_interval_that_ends_at_one() -> None:
+    scores = np.tile(SCALE, 6)
+    measures = st.MatchedScores(scores, scores, scores, scores, np.asarray(SCALE)).estimates(range(len(scores)))
+    found = [
+        measures["spearman"],
+        measures["pearson"],
+        st.estimate_alpha(np.column_stack([scores] * 2), range(len(scores))),
+    ]
+    for estimate in found:
+        assert estimate.value == pytest.approx(1)
+        assert estimate.high == pytest.approx(1)
+        assert estimate.low is not None
+        assert 0 < estimate.low < 1

@@ -140,6 +140,7 @@ def test_models_that_were_given_different_edits_are_not_ranked(tmp_path: Path) -
     assert "they share no source and instruction" in found.answer
 
 
+@pytest.mark.long
 def test_a_model_that_returns_its_source_is_not_best_without_a_word(tmp_path: Path) -> None:
     """What every benchmark must survive: the blurred source gets IF 0 and VC 100, so 50, and real editors less."""
     given = {"blur": [(1, 4)] * 12, "editor": [(2, 2)] * 12, "other": [(2, 1)] * 12}

@@ -28,6 +28,7 @@ def two_runs(
     return runs[0], runs[1]
 
 
+@pytest.mark.long
 def test_the_difference_of_the_overalls_is_paired(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     base = random.integers(1, 4, 60)

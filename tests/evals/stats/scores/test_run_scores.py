@@ -201,16 +201,17 @@ def test_scores_by_model_and_by_any_other_field(tmp_path: Path) -> None:
     assert found.by["model"]["y"].judged == 4
 
 
-def test_repeats_are_averaged_per_edit_and_their_spread_is_given(tmp_path: Path) -> None:
+def test_a_score_is_the_mean_of_the_repeats_means_even_if_one_lacks_a_verdict(tmp_path: Path) -> None:
     lines = [Line("a", (4, 4, 1), (4, 4, 4)), Line("b", (2, None, 2), (4, 4, 4))]
     found = compute_scores(make_run(tmp_path / "run", lines))
-    assert found.by_criterion[IF].value == pytest.approx((200 / 3 + 100 / 3) / 2)
+    assert found.by_criterion[IF].value == pytest.approx(np.mean([(100 + 100 / 3) / 2, 100, (100 / 3) / 2]))
     by_hand = [((100 + 100 / 3) / 2 + 100) / 2, (100 + 100) / 2, ((0 + 100 / 3) / 2 + 100) / 2]
     assert found.repeats is not None
     assert found.repeats.values == pytest.approx(by_hand)
-    assert found.repeats.mean == pytest.approx(np.mean(by_hand))
+    assert found.repeats.mean == found.overall.value == pytest.approx(np.mean(by_hand))
     assert found.repeats.sd == pytest.approx(np.std(by_hand, ddof=1))
     assert found.coverage.unjudged == 1
+    assert "A score is the mean of its repeats' means; 1 edit lacks a score in one or more." in found.notes
 
 
 def test_intervals_hold_the_value_and_are_the_same_every_time(tmp_path: Path) -> None:
@@ -228,6 +229,7 @@ def test_intervals_hold_the_value_and_are_the_same_every_time(tmp_path: Path) ->
         assert score.sources == score.n
 
 
+@pytest.mark.long
 def test_edits_that_share_a_source_widen_the_interval(tmp_path: Path) -> None:
     lines = [
         Line(f"{source}-{number}", 4 if source % 2 else 1, 4, source=str(source))

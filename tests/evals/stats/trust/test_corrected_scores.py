@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
+from editloupe.evals.report.trust_blocks import _explain_missing_types
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.stats.trust import correct_scores, draw_queue
+from editloupe.evals.stats.trust.corrected_scores import CorrectedScore, CorrectedSlice
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 from tests.evals.stats.trust.samples import kind_judge, write_labels
@@ -79,11 +81,31 @@ def test_few_labels_give_no_number_but_a_reason(tmp_path: Path) -> None:
     assert one.why == "12 labels on Instruction Following; at least 20 are needed"
 
 
-def test_labels_that_are_all_the_same_give_no_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("label", "low", "high"), [(4, 88.43, 100.0), (1, 0.0, 11.57), (2, 29.48, 41.05)])
+def test_labels_that_are_all_the_same_give_an_exact_bound(tmp_path: Path, label: int, low: float, high: float) -> None:
+    # 1 − 0.025^(1/30) = 11.57 %: the most edits that may differ if none of 30 does (Clopper and Pearson).
     run = make_run(tmp_path / "run", [Line(f"e{n}", 1 + n % 4, "") for n in range(60)])
-    labels = write_labels(tmp_path / "h.jsonl", [{"edit_id": f"e{n}", IF: 4} for n in range(30)])
+    labels = write_labels(tmp_path / "h.jsonl", [{"edit_id": f"e{n}", IF: label} for n in range(30)])
     found = correct_scores(run, labels).parts["(no model)"].overall
-    assert found.why == "all 30 labels are the same, so they do not say how far others would vary"
+    assert found.corrected == pytest.approx((label - 1) * 100 / 3)
+    assert (found.low, found.high) == (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))
+
+
+def test_criteria_whose_labels_do_not_vary_are_bounded_together(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [Line(f"e{n}", 1 + n % 4, 4 - n % 4) for n in range(60)])
+    rows = [{"edit_id": f"e{n}", IF: 1, VC: 4} for n in range(30)]
+    found = correct_scores(run, write_labels(tmp_path / "h.jsonl", rows)).parts["(no model)"].overall
+    assert found.corrected == pytest.approx(50)
+    assert (found.low, found.high) == (pytest.approx(50 * 0.8843, abs=0.01), pytest.approx(100 - 50 * 0.8843, abs=0.01))
+
+
+def test_the_difference_from_a_model_whose_labels_do_not_vary_has_a_width(tmp_path: Path) -> None:
+    lines = [Line(f"e{n}", 1 + n % 4, "", model=model) for n in range(40) for model in ("x", "y")]
+    run = make_run(tmp_path / "run", lines)
+    rows = [{"edit_id": f"e{n}", "model": model, IF: 4} for n in range(30) for model in ("x", "y")]
+    (difference,) = correct_scores(run, write_labels(tmp_path / "h.jsonl", rows)).differences
+    assert difference.corrected == 0
+    assert (difference.low, difference.high) == (pytest.approx(-11.57, abs=0.01), pytest.approx(11.57, abs=0.01))
 
 
 @pytest.mark.long
@@ -146,6 +168,17 @@ def test_where_every_edit_has_a_label_it_is_said_that_the_queue_leaves_some_out(
     queue, _ = draw_queue(read_run_table(run), 60)
     found = correct_scores(run, write_labels(tmp_path / "all.jsonl", people), queue)
     assert "Every edit has a label: without the queue all of them would count." in found.notes
+
+
+def test_types_with_labels_enough_have_a_reason_of_their_own() -> None:
+    enough = CorrectedScore(judge=50, labels=37, why="the labels are of 5 source pictures; at least 10 are needed")
+    part = CorrectedSlice(
+        overall=enough, by_type={"Change Color": enough, "Change OCR": CorrectedScore(judge=5, labels=3)}
+    )
+    assert _explain_missing_types(part).text == (
+        "No type has a corrected score of its own. Change Color: the labels are of 5 source pictures; at least 10 are needed. "
+        "With fewer than 20 labels: Change OCR 3."
+    )
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.stats.trust.label_queue import (
     LabelQueue,
+    draw_evenly,
     draw_queue,
     drawing_probabilities,
     find_queue,
@@ -32,6 +34,7 @@ def test_probabilities_follow_the_formula_and_spend_the_budget() -> None:
     assert drawing_probabilities(unsure, 2000, 0.5) == pytest.approx(np.clip(0.5 * unsure / unsure.mean() + 0.5, 0, 1))
 
 
+@pytest.mark.long
 def test_items_are_drawn_as_often_as_their_probabilities_say() -> None:
     random = np.random.default_rng(1)
     chances = drawing_probabilities(random.random(40), 10, 0.4)
@@ -43,6 +46,7 @@ def test_items_are_drawn_as_often_as_their_probabilities_say() -> None:
     assert np.abs(counts / 4000 - chances).max() < 0.04
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_queue_and_doubt_is_drawn_more_often(tmp_path: Path) -> None:
     table = read_run_table(kind_judge(tmp_path)[0])
     one, kind = draw_queue(table, 60, seed=7)
@@ -99,3 +103,46 @@ def test_names_that_look_the_same_are_one_annotator(tmp_path: Path) -> None:
     assert queue.split(["Ana", "Ana\u200b", "Ben"], 0).annotators == ("Ana", "Ben")
     with pytest.raises(UserError, match="two annotators or more"):
         queue.split(["Ana", "\u202eAna"], 0)
+
+
+def test_each_group_is_drawn_with_its_own_probability(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, _ = kind_judge(tmp_path, edits=30)
+    path = tmp_path / "q.jsonl"
+    assert command(["label-queue", str(run), "--per", "model,instruction_type", "6", "--out", str(path)]) == 0
+    assert "drew 32 of 60 edits" in (said := capsys.readouterr().err)
+    assert "6 of each of 6 groups by model and instruction_type; 4 groups with fewer (x · Change Color: 5" in said
+    queue, table = LabelQueue.read(path), read_run_table(run)
+    groups = {row.name: (row.model, row.edit.instruction_type) for row in table.rows}
+    sizes, drawn = Counter(groups.values()), Counter(groups[edit.name] for edit in queue.drawn)
+    assert drawn == {group: min(6, size) for group, size in sizes.items()}
+    assert all(edit.probability == min(6, size := sizes[groups[edit.name]]) / size for edit in queue.drawn)
+    assert queue.whole == 60
+    assert [groups[edit.name] for edit in queue.drawn] != sorted(groups[edit.name] for edit in queue.drawn)
+
+
+def test_groups_of_a_draw_follow_their_probabilities() -> None:
+    edits = [(f"e{n}", f"e{n}", None) for n in range(12)]
+    groups = ["small"] * 3 + ["large"] * 9
+    counts: Counter[str] = Counter()
+    for seed in range(600):
+        counts.update(edit.name for edit in draw_evenly(edits, 2, seed, groups=groups).drawn)
+    assert max(abs(counts[f"e{n}"] / 600 - 2 / 3) for n in range(3)) < 0.08
+    assert max(abs(counts[f"e{n}"] / 600 - 2 / 9) for n in range(3, 12)) < 0.07
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], "one of the two"),
+        (["--budget", "3", "--per", "model", "2"], "one of the two"),
+        (["--per", "stile", "2"], 'no edit has a column "stile"; there are: id, instruction'),
+        (["--per", "model", "0"], "a number of at least 1"),
+        (["--per", "model", "2", "--tau", "0.3"], "--tau and --by go with --budget"),
+    ],
+)
+def test_a_draw_per_group_that_makes_no_sense_is_refused(
+    tmp_path: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run", [Line("e0", model="x"), Line("e1", model="y")])
+    assert command(["label-queue", str(run), *options]) == 2
+    assert sentence in capsys.readouterr().err

@@ -61,6 +61,7 @@ def test_the_correction_is_that_of_benjamini_and_yekutieli() -> None:
         assert [one.rejected for one in tested] == [one.p <= largest for one in tested]
 
 
+@pytest.mark.long
 def test_agree_tells_the_test_beside_agreement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     truth, said = ratings(40, 0.2)
     run = make_run(tmp_path / "run", [Line(f"e{n}", int(truth[n]), "") for n in range(40)])

@@ -161,7 +161,16 @@ def test_wiseedit_counts_the_subsets_a_model_cannot_handle(
     assert float(rows["every"]["Overall AVG"]) == pytest.approx(200 / 3, abs=0.006)
     averages = [float(rows["single"][f"{name} AVG"]) for name in ("Awareness", "Imagination", "Overall")]
     assert averages == pytest.approx([50.0, 100 / 3, 50.0], abs=0.006)
-    assert table["notes"] == ["single: 2 outputs are missing and count 0 on every metric (Supplement C)."]
+    note = "single: 2 outputs are missing and count 0 on every metric (Supplement C); without any output, which"
+    assert f"{note} `--absent leave-out` leaves out: Awareness_2, Imagination_2." in table["notes"]
+    assert run(["report", out, "--format", "json", "--absent", "leave-out"]) == 0
+    left = next(t for t in json.loads(capsys.readouterr().out)["tables"] if t["title"] == table["title"])
+    rows = {row[0]: dict(zip(left["columns"], row, strict=True)) for row in left["rows"]}
+    assert float(rows["single"]["Overall AVG"]) == pytest.approx(200 / 3, abs=0.006)
+    parts = "en Awareness_2, en Imagination_2, en WiseEdit_Complex_2"
+    assert f"Left out, because single has no output there: 3 cases of {parts}." in left["notes"]
+    assert run(["report", out, "--absent", "zero"]) == 2
+    assert '--absent is count or leave-out, not "zero"' in capsys.readouterr().err
     table = printed["WiseEdit, Table 5: English instructions, cases with one input picture"]
     assert {row[0]: float(row[table["columns"].index("Overall AVG")]) for row in table["rows"]} == pytest.approx(
         {"every": 200 / 3, "single": 200 / 3}, abs=0.006

@@ -9,6 +9,7 @@ import pytest
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
+from editloupe.evals.stats.scores.paper_tables import build_paper_tables
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import get_protocol as find_protocol
@@ -115,6 +116,38 @@ def test_the_tables_and_the_scores_are_the_same_numbers(run: Path) -> None:
         assert printed[label]["Overall"] == pytest.approx(part.overall.value)
         for task, score in part.by_type.items():
             assert printed[label][task] == pytest.approx(score.value)
+
+
+@pytest.mark.long
+def test_a_missing_verdict_in_one_repeat_has_one_rule_in_tables_and_scores(tmp_path: Path) -> None:
+    given = {"1": (100.0, 40.0, 70.0), "2": (30.0, None, 50.0)}
+    for repeat in range(3):
+        lines: list[Given] = [
+            (edit(f"{task}{n}", task, "a"), all_at(task, values[repeat] if task == "AD" else 60.0))
+            for task in NAMES
+            for n, values in given.items()
+        ]
+        keep(tmp_path / "run", "vibe", lines, repeat)
+    means = [65.0, 40.0, 60.0]  # of the repeats; the mean of the edits' means would be (70 + 40) / 2
+    found, printed = compute_scores(tmp_path / "run"), tables(tmp_path / "run")
+    assert printed[TABLE_1]["a"]["AD"] == printed[TABLE_3]["a"]["AD"] == pytest.approx(fmean(means))
+    assert printed[TABLE_3]["a"]["AD SD"] == pytest.approx(stdev(means))
+    assert found.by_type["AD"].value == pytest.approx(fmean(means))
+    assert found.repeats is not None
+    assert found.repeats.mean == found.overall.value == pytest.approx(printed[TABLE_1]["a"]["Overall"])
+    assert found.repeats.mean == pytest.approx(fmean(value for value in found.repeats.values if value is not None))
+    first = build_paper_tables(read_run_table(tmp_path / "run"))[0]
+    assert "A score is the mean of its repeats' means; without a score in one or more: 1 edit of a." in first.notes
+
+
+def test_an_edit_without_a_verdict_that_its_score_needs_is_left_out_and_counted(tmp_path: Path) -> None:
+    lines: list[Given] = [
+        (edit("1", "AD", "a"), {IA: 100.0, CP: None, VC: 100.0}),
+        (edit("2", "AD", "a"), all_at("AD", 50.0)),
+    ]
+    first = build_paper_tables(read_run_table(keep(tmp_path / "run", "vibe", lines)))[0]
+    assert first.rows[0][1] == pytest.approx(50)
+    assert "An edit counts if all verdicts that its score needs were given; concerned: 1 edit of a." in first.notes
 
 
 def test_single_double_and_triple_tasks_and_styles(tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ def test_every_cell_of_table_5(run: Path) -> None:
     assert set(found) == {"a", "b"}
     overall = (50 + 80 + 50) / 3
     assert found["a"] == pytest.approx(row([50, 50, 50, 50, 50], [50, 50, 50, 50, 50], overall, 20, 20))
-    # The AVG is the mean of cases that have all their metrics, so the first case counts only where it was judged.
-    assert found["b"] == pytest.approx(row([20, 60, 70, 80, 50], [0, 0, 0, 0, 0], None, 11, 12))
+    # The AVG is the mean of the metrics' means; the unjudged metric of the first case is left out of its own mean alone.
+    assert found["b"] == pytest.approx(row([20, 60, 70, 80, 57.5], [0, 0, 0, 0, 0], None, 11, 12))
     found = tables(run)[ENGLISH + SINGLE]
     overall = (70 + 80 + 70) / 3
     assert found["a"] == pytest.approx(row([100, 80, 60, 40, 70], [60, 60, 60, 100, 70], overall, 12, 12))
@@ -82,6 +82,23 @@ def test_the_tasks_that_table_5_leaves_out(run: Path) -> None:
     assert found["a"]["Interpretation AVG"] == 80
     assert found["a"]["WiseEdit-Complex AVG"] == 30
     assert (found["a"]["judged"], found["a"]["expected"]) == (9, 9)
+
+
+def test_complex_in_both_languages_has_the_mean_that_the_script_prints(tmp_path: Path) -> None:
+    lines: list[Given] = []
+    for number, language in enumerate(("en", "cn")):
+        scores = {**known(10, 20, 30, 40), CF: 50.0 + 100 * number}
+        lines.append((edit(f"6{language}", "WiseEdit-Complex", "a", language=language), scores))
+    lines.append((edit("6en", "WiseEdit-Complex", "b", language="en"), {**known(10, 10, 10, 10), CF: 10.0}))
+    found = tables(keep(tmp_path / "run", "wiseedit", lines))["WiseEdit, WiseEdit-Complex in both languages"]
+    assert [found["a"][f"WiseEdit-Complex AVG{end}"] for end in (" en", " cn", "")] == pytest.approx([30, 50, 40])
+    assert [found["b"][f"WiseEdit-Complex AVG{end}"] for end in (" en", " cn", "")] == [10, None, None]
+    assert (found["a"]["judged"], found["a"]["expected"]) == (10, 10)
+
+
+def test_an_unjudged_metric_is_stated_with_its_number_of_cases(run: Path) -> None:
+    first = build_paper_tables(read_run_table(run))[0]
+    assert first.notes == ("An unjudged criterion is left out of its own mean alone; concerned: 1 edit of b.",)
 
 
 def test_languages_and_models_are_in_no_common_score(run: Path) -> None:

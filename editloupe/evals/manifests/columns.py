@@ -1,0 +1,176 @@
+"""Rename the columns of a manifest to the fields of an edit, by `--columns` and by the field names of a paper."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from editloupe.evals.manifests.readers import INSTRUCTIONS, JSON_COLUMNS, find_reader
+from editloupe.rubrics.paper import Paper, SampleFolder
+from editloupe.types import Edit, UserError
+
+Naming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Renames the fields of a row to those of `Edit`."""
+Columns = Mapping[str, str]
+"""Fields of an edit to the columns that hold them."""
+ALIASES = {"type": "instruction_type", "boxes": "target_boxes"}
+"""Short names of fields on the command line."""
+FIELDS = frozenset(Edit.model_fields) - {"extra"}
+FIRST_ROWS = 50
+"""Rows that are read to find out which columns a file has."""
+MOST_COLUMNS = 40
+"""The most columns that one sentence lists."""
+NEAR = 0.75
+"""How similar a name must be to a field (`difflib` ratio) to be taken for a misspelling."""
+
+
+def parse_columns(texts: Iterable[str], fields: Collection[str] | None = None) -> dict[str, str]:
+    """Parse `FIELD=COLUMN[,FIELD=COLUMN…]`.
+
+    Args:
+        texts: The values of the option `--columns`.
+        fields: The fields, if they are not those of an edit.
+
+    Returns:
+        Fields to columns.
+
+    Raises:
+        UserError: A part is not FIELD=COLUMN, a field is named twice or is a misspelt field of an edit.
+
+    >>> parse_columns(["source=input_image, type=task", "target_boxes=boxes"])
+    {'source': 'input_image', 'instruction_type': 'task', 'target_boxes': 'boxes'}
+    """
+    columns: dict[str, str] = {}
+    for part in itertools.chain.from_iterable(text.split(",") for text in texts):
+        name, equals, column = (word.strip() for word in part.partition("="))
+        if not (name and equals and column):
+            raise UserError(f'--columns takes FIELD=COLUMN, such as source=input_image, not "{part.strip()}"')
+        field = ALIASES.get(name, name) if fields is None else name
+        known = [*FIELDS, *ALIASES] if fields is None else [*fields]
+        if field not in known and (near := get_close_matches(field, known, n=1, cutoff=NEAR)):
+            what = "an edit" if fields is None else "a file of labels"
+            raise UserError(f'--columns: "{name}" is not a field of {what}; did you mean {near[0]}?')
+        if field in columns:
+            raise UserError(f'--columns names "{field}" twice')
+        columns[field] = column
+    return columns
+
+
+def rename_columns(values: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    """Return a row with its columns under the names of fields; other columns keep their names.
+
+    A column that is named for a field replaces one that already has the field's name.
+
+    Args:
+        values: The row.
+        columns: Fields to columns.
+
+    Raises:
+        UserError: A column that must hold JSON does not.
+
+    >>> rename_columns({"image": "a.png", "task": "add", "source": "web"}, {"source": "image"})
+    {'source': 'a.png', 'task': 'add'}
+    """
+    renamed = {field: values[column] for field, column in columns.items() if values.get(column) is not None}
+    for field in JSON_COLUMNS:
+        if isinstance(text := renamed.get(field), str):
+            try:
+                renamed[field] = json.loads(text)
+            except (ValueError, RecursionError):
+                raise UserError(f"column {columns[field]} must hold JSON for {field}") from None
+    taken = {*columns.values(), *renamed}
+    return {**renamed, **{name: value for name, value in values.items() if name not in taken}}
+
+
+def find_samples(path: Path, paper: Paper | None, columns: Columns) -> tuple[Path, Naming | None]:
+    """Return the file of a manifest or of a published folder of samples, and how its fields are renamed.
+
+    Args:
+        path: The manifest, or the folder of a paper's samples.
+        paper: The paper whose field names the file has; None for our own.
+        columns: Fields to columns, by the user; they go before the paper's names.
+
+    Raises:
+        UserError: The folder does not have the paper's file of samples, or no row has one of the columns.
+    """
+    folder = paper.folder if paper else None
+    if folder and path.is_dir():
+        if (path / folder.file).is_file():
+            path = path / folder.file
+        elif not (path / INSTRUCTIONS).is_file():
+            raise UserError(
+                f"{path} has no {folder.file}, in which {paper.title if paper else ''} lists its samples; "
+                f"name that folder, or a manifest"
+            )
+    if columns:
+        check_columns(path, columns)
+    fields = paper.fields if paper else None
+    if fields is None and not columns:
+        return path, None
+
+    def rename(values: Mapping[str, Any]) -> Mapping[str, Any]:
+        row = rename_columns(values, columns) if columns else values
+        row = fields(row) if fields else row
+        return _add_picture_folders(row, path.parent, folder) if folder else row
+
+    return path, rename
+
+
+def find_missing_fields(path: Path, naming: Naming | None, fields: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return those of some fields that none of a file's first rows has, and the columns of these rows.
+
+    Args:
+        path: The manifest's file.
+        naming: How its fields are renamed.
+        fields: The fields to look for.
+    """
+    missing = dict.fromkeys(fields)
+    columns: dict[str, None] = {}
+    for row in itertools.islice(find_reader(path)(path), FIRST_ROWS):
+        columns |= dict.fromkeys(row.values)
+        try:
+            names = naming(row.values) if naming else row.values
+        except UserError:  # reported with its location when the row is read
+            continue
+        for name in names:
+            missing.pop(name, None)
+    return list(missing), list(columns)
+
+
+def format_columns(columns: Iterable[str]) -> str:
+    """Return names of columns for a sentence."""
+    names = list(columns)
+    more = f" and {len(names) - MOST_COLUMNS} more" if len(names) > MOST_COLUMNS else ""
+    return f"{', '.join(names[:MOST_COLUMNS])}{more}"
+
+
+def check_columns(path: Path, columns: Columns) -> None:
+    """Raise UserError if no row has a column; usually the first row has all of them."""
+    missing = dict.fromkeys(columns.values())
+    seen: dict[str, None] = {}
+    for row in find_reader(path)(path):
+        seen |= dict.fromkeys(row.values)
+        for name in row.values:
+            missing.pop(name, None)
+        if not missing:
+            return
+    if seen:
+        raise UserError(f'{path.name} has no column "{next(iter(missing))}"; its columns are {format_columns(seen)}')
+
+
+def _add_picture_folders(values: Mapping[str, Any], root: Path, folder: SampleFolder) -> dict[str, Any]:
+    """Return a sample with the folders of pictures before names of files that are not in the root itself."""
+    placed = dict(values)
+    for field, name in folder.pictures.items():
+        value = placed.get(field)
+        if isinstance(value, str) and value and "\0" not in value and not value.startswith(f"{name}/"):
+            try:
+                inside = (root / name).is_dir() and not (root / value).is_file()
+            except OSError:  # a name too long, which is reported when the picture is opened
+                continue
+            placed[field] = f"{name}/{value}" if inside else value
+    return placed

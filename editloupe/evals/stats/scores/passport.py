@@ -1,0 +1,208 @@
+"""The passport of a table of scores: everything that decides whether two numbers can be compared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from editloupe._util.hashing import content_key
+from editloupe._util.text import number_of
+from editloupe.evals.runs.configurations import is_imported
+from editloupe.evals.stats.scores.run_scores import Coverage
+from editloupe.evals.stats.scores.run_table import RunTable
+from editloupe.types import Record
+
+LANGUAGE, SUBSET = "language", "subset"
+NOT_KNOWN = "not known"
+_SAMPLING = ("temperature", "top_p", "seed", "reasoning_effort", "thinking_budget", "thinking_level", "extra_body")
+_READING = (
+    "structured",
+    "max_repairs",
+    "min_confidence",
+    "our_notes",
+    "tells",
+    "target_crop",
+    "differences",
+    "max_turns",
+)
+_FIELDS = {
+    "protocol": "follow different protocols ({} and {})",
+    "cases": "do not have the same cases ({} and {})",
+    "languages": "are in different languages ({} and {})",
+    "subsets": "cover different subsets ({} and {})",
+    "wording": "have different wording of {}",
+    "reading": "ask or read replies with different settings ({})",
+    "aggregation": "are aggregated by different rules ({} and {})",
+    "pictures": "send pictures in different forms ({} and {})",
+    "judge": "have different judges ({} and {})",
+    "served": "come from different versions of the judge ({} and {})",
+    "sampling": "sample with different settings ({})",
+    "mode": "are in different modes ({} and {})",
+    "tools": "offer different tools ({})",
+}
+"""The fields that decide whether two numbers can be compared, and the words for a difference."""
+
+
+class Passport(Record):
+    """What decides whether the scores of two tables can be compared."""
+
+    protocol: str
+    edits: int
+    """Edits of all editing models."""
+    cases: str
+    """Number of cases and a hash of them, such as `240:1f0c…`. A case is a source picture with an instruction."""
+    languages: tuple[str, ...] = ()
+    subsets: tuple[str, ...] = ()
+    wording: Mapping[str, str]
+    """Hash of the rubric by criterion."""
+    reading: Mapping[str, Any]
+    """Version of EditLoupe that read the replies, and settings of asking and reading."""
+    aggregation: str
+    """`text` if scores follow the paper's text, else the rules; and how unjudged verdicts count."""
+    pictures: str
+    """How pictures were prepared."""
+    judge: str
+    served: tuple[str, ...]
+    """Versions of the judge that the provider reported; empty if it reported none."""
+    sampling: Mapping[str, Any]
+    mode: str
+    tools: Mapping[str, Any]
+    """The tools that were offered, with their versions and settings."""
+    repeats: int
+    judged: int
+    unjudged: int
+    absent: int
+    """Verdicts that were not asked for yet."""
+    imported: bool = Field(default=False, exclude_if=lambda value: not value)
+
+    @property
+    def key(self) -> str:
+        """A hash of everything that decides comparability; rows with the same key can be ranked together."""
+        return content_key({name: getattr(self, name) for name in _FIELDS})[:12]
+
+    @property
+    def line(self) -> str:
+        """The passport in one line."""
+        count, _, cases = self.cases.partition(":")
+        served = f" ({', '.join(self.served)})" if self.served else ""
+        parts = [
+            f"{self.protocol}, {number_of(int(count), 'case')} {cases}",
+            *(", ".join(values) for values in (self.languages, self.subsets[:3]) if values),
+            f"wording {content_key(self.wording)[:6]}",
+            f"read by {self.reading.get('editloupe', NOT_KNOWN)}" if not self.imported else "imported",
+            self.aggregation,
+            *([self.pictures] if not self.imported else []),
+            f"{self.judge}{served}, {self.mode} mode"
+            + (f", {number_of(len(self.tools), 'tool')}" if self.tools else ""),
+            number_of(self.repeats, "repeat"),
+            f"{self.judged} judged, {self.unjudged} unjudged, {self.absent} absent",
+        ]
+        return f"Passport {self.key}: {' · '.join(parts)}."
+
+
+def build_passport(
+    table: RunTable, coverage: Coverage, unjudged: str = "left_out", rules: Mapping[str, str] | None = None
+) -> Passport:
+    """Build the passport of a run's scores.
+
+    Args:
+        table: The run's table, without the unedited baseline.
+        coverage: How many verdicts there are.
+        unjudged: How unjudged verdicts count, `left_out` or `worst`.
+        rules: The rules of the paper's public script, if the tables follow them.
+    """
+    entry: Mapping[str, Any] = next(
+        (own for own in table.about.get("configurations", ()) if own.get("name") == table.configuration), {}
+    )
+    settings = entry.get("settings", {})
+    profile = entry.get("profile", {})
+    rule = "text" if rules is None else ", ".join(f"{name}={value}" for name, value in sorted(rules.items()))
+    return Passport(
+        protocol=table.protocol,
+        edits=len(table.rows),
+        cases=_hash_cases(table),
+        languages=_list_values(table, LANGUAGE),
+        subsets=_list_values(table, SUBSET),
+        wording={name: content_key(table.rubrics.get(name, {}))[:12] for name in table.criteria},
+        reading={
+            "editloupe": entry.get("versions", {}).get("editloupe", NOT_KNOWN),
+            **{name: settings[name] for name in _READING if name in settings},
+        },
+        aggregation=f"by the {rule if rules is None else f'rules {rule}'}, unjudged {unjudged.replace('_', ' ')}",
+        pictures=_describe_pictures(settings, profile),
+        judge=" + ".join(table.judges),
+        served=tuple(sorted({version.served.summary for version in table.versions})),
+        sampling={name: value for name in _SAMPLING if (value := settings.get(name)) not in (None, {})},
+        mode=" + ".join(table.modes),
+        tools=entry.get("tools", {}),
+        repeats=len(table.repeats),
+        judged=coverage.judged,
+        unjudged=coverage.unjudged,
+        absent=coverage.not_yet,
+        imported=is_imported(table.about, table.configuration),
+    )
+
+
+def _hash_cases(table: RunTable) -> str:
+    """Return the number of cases and a hash of all of them, in any order."""
+    total, seen = 0, set()
+    for row in table.rows:
+        digest = hashlib.blake2b(repr(row.case).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if digest not in seen:
+            seen.add(digest)
+            total ^= int.from_bytes(digest, "big")
+    return f"{len(seen)}:{total:032x}"[: len(str(len(seen))) + 9]
+
+
+def _list_values(table: RunTable, field: str) -> tuple[str, ...]:
+    return tuple(sorted({str(row.edit.extra[field]) for row in table.rows if field in row.edit.extra}))
+
+
+def _describe_pictures(settings: Mapping[str, Any], profile: Mapping[str, Any]) -> str:
+    sides = [side for side in (settings.get("long_side"), profile.get("max_long_side")) if isinstance(side, int)]
+    return f"pictures up to {min(sides)} px" if sides else "picture sizes not known"
+
+
+def compare_passports(first: Passport, second: Passport) -> list[str]:
+    """Return why two numbers cannot be compared, a sentence per reason; empty if they can.
+
+    Args:
+        first: The passport of one table.
+        second: The passport of the other.
+    """
+    return [f"They {text}." for text in _differences(first, second)]
+
+
+def describe_counts(first: Passport, second: Passport) -> list[str]:
+    """Return what differs between two tables without making their numbers incomparable."""
+    sentences = []
+    if first.repeats != second.repeats:
+        sentences.append(f"One has {number_of(first.repeats, 'repeat')}, the other {second.repeats}.")
+    for name in ("unjudged", "absent"):
+        counts = getattr(first, name), getattr(second, name)
+        if any(counts):
+            sentences.append(f"{counts[0]} and {counts[1]} verdicts are {name}: the scores do not count them alike.")
+    if first.imported or second.imported:
+        sentences.append("Imported verdicts say nothing of settings, so equal passports may hide a difference.")
+    return sentences
+
+
+def _differences(first: Passport, second: Passport) -> Iterator[str]:
+    for name, words in _FIELDS.items():
+        before, after = getattr(first, name), getattr(second, name)
+        if before == after:
+            continue
+        if isinstance(before, Mapping):
+            changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+            yield words.format(", ".join(changed))
+        else:
+            yield words.format(_format(before), _format(after))
+
+
+def _format(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value) or NOT_KNOWN
+    return str(value)

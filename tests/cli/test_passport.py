@@ -1,0 +1,95 @@
+"""The passport says whether two numbers can be compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from editloupe.cli.main import run
+from tests.evals.sample_runs import Line, make_run
+
+LINES = [Line(f"e{n}", n % 4 + 1, model="m") for n in range(6)]
+
+
+def describe(**changes: object) -> dict[str, object]:
+    return {
+        "spec": "openai:gpt-5.1",
+        "settings": {"long_side": 1024, "temperature": 0.0},
+        "tools": {"zoom_in_image": {"version": "2"}},
+        "versions": {"editloupe": "0.2.0"},
+        **changes,
+    }
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "base", LINES, description=describe())
+
+
+def test_equal_runs_can_be_compared_whatever_their_verdicts(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [Line(f"e{n}", 4 if n else None, model="other") for n in range(6)]
+    other = make_run(tmp_path / "other", lines, description=describe())
+    assert run(["passport", str(base), str(other)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("The two can be compared")
+    assert "0 and 1 verdicts are unjudged" in text
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ({"judge": "openai:other"}, "They have different judges (openai:gpt-5.1 and openai:other)."),
+        ({"mode": "plain"}, "They are in different modes (tools and plain)."),
+        ({"lines": LINES[:4]}, "They do not have the same cases"),
+        (
+            {"description": describe(settings={"long_side": 512, "temperature": 0.0})},
+            "They send pictures in different forms",
+        ),
+        (
+            {"description": describe(settings={"long_side": 1024, "temperature": 1.0})},
+            "They sample with different settings (temperature).",
+        ),
+        ({"description": describe(tools={})}, "They offer different tools (zoom_in_image)."),
+        (
+            {"description": describe(versions={"editloupe": "0.1.0"})},
+            "They ask or read replies with different settings",
+        ),
+    ],
+)
+def test_every_difference_that_decides_is_a_sentence(
+    base: Path, tmp_path: Path, made: dict[str, object], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"lines": LINES, "description": describe(), **made}
+    other = make_run(tmp_path / "other", **settings)  # type: ignore[arg-type]
+    assert run(["passport", str(base), str(other), "--format", "json"]) == 1
+    record = json.loads(capsys.readouterr().out)
+    assert [text for text in record["reasons"] if reason in text]
+    assert len(record["reasons"]) == 1
+
+
+@pytest.mark.long
+def test_the_json_of_a_report_has_the_passport_and_every_table_its_line(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.json"
+    assert run(["report", str(base), "--out", str(out)]) == 0
+    report = json.loads(out.read_text())
+    assert report["passport"]["cases"].startswith("6:")
+    assert report["tables"]
+    assert all(any(note.startswith("Passport ") for note in table["notes"]) for table in report["tables"])
+    capsys.readouterr()
+    assert run(["passport", str(out), str(base)]) == 0
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"passport": {"protocol": 1}}'])
+def test_a_file_without_a_passport_is_refused(
+    base: Path, tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(content)
+    assert run(["passport", str(file), str(base)]) == 2
+    assert str(file) in capsys.readouterr().err

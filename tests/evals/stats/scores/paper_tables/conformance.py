@@ -1,0 +1,73 @@
+"""Conformance fixtures: verdicts with the numbers of a public script and of a paper's formula, judged again through `batch`.
+
+The scripted judge recognizes an output by the size of its picture, so every output has a size of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Hashable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from editloupe.cli.main import run
+from tests.scripted import Request
+
+ROOT = Path(os.environ.get("EDITLOUPE_CONFORMANCE", Path(__file__).resolve().parents[6] / "shared" / "conformance"))
+SMALLEST, WIDTHS = 70, 60
+Cells = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Title of a table to model to column to cell."""
+
+
+@cache
+def read_lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (ROOT / name).read_text("utf-8").splitlines()]
+
+
+@cache
+def read_numbers(name: str) -> dict[str, Any]:
+    numbers: dict[str, Any] = json.loads((ROOT / name).read_text("utf-8"))
+    return numbers
+
+
+class Outputs:
+    """Pictures that a request can be recognized by."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+
+    def write(self, path: Path, key: Hashable) -> None:
+        number = self._numbers.setdefault(key, len(self._numbers))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (SMALLEST + number % WIDTHS, SMALLEST + number // WIDTHS), (90, 120, 150)).save(path)
+
+    def find(self, request: Request) -> Any:
+        """Return the key of the edited picture, the last of those whose size is an output's."""
+        by_number = {number: key for key, number in self._numbers.items()}
+        sizes = [image.pixels for message in request.messages for image in message.images]
+        numbers = [width - SMALLEST + WIDTHS * (height - SMALLEST) for width, height in sizes]
+        return next(by_number[number] for number in reversed(numbers) if number in by_number)
+
+
+def judge(data: Path, results: Path, out: Path, protocol: str, url: str, *options: str) -> None:
+    """Judge a benchmark with a scripted judge. Outputs that stay unjudged are expected."""
+    layout = ["batch", str(data), "--layout", protocol, "--results", str(results), "--out", str(out)]
+    assert run([*layout, "--judge", "openai:gpt-4.1", "--base-url", url, "--mode", "plain", "--quiet", *options]) in (
+        0,
+        3,
+    )
+
+
+def report(capsys: pytest.CaptureFixture[str], out: Path, *options: str) -> Cells:
+    capsys.readouterr()
+    assert run(["report", str(out), "--format", "json", *options]) == 0
+    tables = json.loads(capsys.readouterr().out)["tables"]
+    return {
+        table["title"]: {row[0]: dict(zip(table["columns"], row, strict=True)) for row in table["rows"]}
+        for table in tables
+    }
