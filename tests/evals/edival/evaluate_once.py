@@ -35,16 +35,18 @@ def run(
     url: str,
     instruments: Instruments | None = None,
     rules: EdivalSettings | None = None,
+    settings: JudgeSettings = QUICK,
+    concurrency: int = 2,
 ) -> Ending:
     """Evaluate with the stand-ins."""
 
     def open_judge(**hooks: Any) -> EdivalJudge:
         looking = instruments or stand_ins()
-        given = {"base_url": url, "rules": rules or load_published(), "settings": QUICK}
+        given = {"base_url": url, "rules": rules or load_published(), "settings": settings}
         return EdivalJudge("openai:gpt-4.1", looking, **given, **hooks)
 
     wanted = evaluate.find_evaluation(chains, results)
-    return judge_batch(Batch(wanted.edits, out, open_judge, Limits(concurrency=2)), quiet=True)
+    return judge_batch(Batch(wanted.edits, out, open_judge, Limits(concurrency=concurrency)), quiet=True)
 
 
 def main() -> None:
@@ -56,4 +58,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(*(Path(part) for part in sys.argv[1:4]), sys.argv[4])
+    # The test that kills this process keeps one answer back: no time-out may turn it into a stored failure, and no other edit may
+    # wait for it.
+    patient = QUICK.model_copy(update={"timeout": 600.0})
+    run(*(Path(part) for part in sys.argv[1:4]), sys.argv[4], settings=patient, concurrency=16)
