@@ -109,7 +109,7 @@ class OpenRun:
         return find_rubric(protocol, criterion) or self.recorded_rubric(criterion)
 
     def recorded_rubric(self, criterion: str, variant: str | None = None) -> Rubric | None:
-        """Return a criterion's rubric as the run recorded it, of a variant or in its first wording; None if there is none."""
+        """Return a criterion's rubric as the run recorded it, of a variant or in its first wording, or None."""
         wordings = self._recorded_rubrics().get(criterion, ())
         return next((rubric for rubric in wordings if variant in (None, rubric.variant)), None)
 

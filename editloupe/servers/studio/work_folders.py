@@ -69,7 +69,7 @@ class PairFile:
         return counts
 
     def picture(self, pair: OpenPair, which: str) -> tuple[Path, str] | None:
-        """Return the file of a picture of a pair and its media type; None if there is none."""
+        """Return the file of a pair's picture and its media type, or None if it is missing."""
         path = self._find(pair, which)
         media_type = SUFFIXES.get(path.suffix.lower()) if path else None
         return (path, media_type) if path and media_type and path.is_file() else None

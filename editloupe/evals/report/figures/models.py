@@ -107,7 +107,7 @@ def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Fi
 
 
 def format_correlation(trend: SizeTrend) -> str:
-    """Format Pearson's r of edits with its p-value, and r of window means, or say that there is none."""
+    """Format Pearson's r of edits with its p-value, and r of window means, or say that it cannot be computed."""
     if trend.r is None or trend.p is None:
         return f"no r, n = {trend.n}"
     p = "p < 0.001" if trend.p < 0.001 else f"p = {trend.p:.3f}"

@@ -200,7 +200,7 @@ def _sliding_means(values: Floats) -> tuple[float, ...]:
 
 
 def _correlate_windows(areas: Floats, values: Floats) -> float | None:
-    """Return Pearson's r of window means and log areas; None if there is none."""
+    """Return Pearson's r of window means and log areas, or None if it cannot be computed."""
     means = np.round(_sliding_means(values), 9)  # equal means differ by rounding
     return st.pearson(np.array(_sliding_means(np.log(areas))), means)[0]
 

@@ -82,7 +82,7 @@ class Fixture:
 
 
 def write_benchmark(data: Path, results: Path) -> dict[tuple[int, int], tuple[str, str, str]]:
-    """Write cases and outputs; an output is told by its size, by which the model, language and id are returned."""
+    """Write cases and outputs. Each output has a unique size; return the model, language and id by size."""
     cases = {case["id"]: case for case in read_lines("cases.jsonl")}
     files: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for case in cases.values():

@@ -49,7 +49,7 @@ def list_models(whole: bool = False) -> list[str]:
 
 
 def write_pairs(folder: Path) -> dict[tuple[int, int], str]:
-    """Write the pairs with the public fields; a candidate is told by its size, by which its path is returned."""
+    """Write the pairs with the public fields. Each candidate has a unique size; return its path by size."""
     pairs = [{name: case[name] for name in FIELDS} for case in read_lines("cases.jsonl")]
     sizes: dict[tuple[int, int], str] = {}
     for pair in pairs:
