@@ -64,7 +64,7 @@ SHORT = (
     "limit_pauses=0.05,0.15,0.3",
     "limit_window=1",
 )
-CLIENTS, CONCURRENCY = 12, 12
+CLIENTS, CONCURRENCY = 24, 24
 KEY = {"OPENAI_API_KEY": "soak-key"}
 JUMPS = {17: 3600.0, 18: -7200.0, 19: 0.0}
 
@@ -241,7 +241,8 @@ class Soak:
     """A day of both commands, and what was counted in it."""
 
     def __init__(self, folder: Path, requests: int, most_seconds: float) -> None:
-        self._folder, self._requests, self._deadline = folder, requests, time.monotonic() + most_seconds
+        self._began = time.monotonic()
+        self._folder, self._requests, self._deadline = folder, requests, self._began + most_seconds
         self._edits = requests // 5
         self._clock = folder / "clock"
         self._answers: Counter[str] = Counter()
@@ -266,7 +267,6 @@ class Soak:
         model = await asyncio.create_subprocess_exec(
             sys.executable, __file__, "--model", str(self._folder), str(self._requests), stdin=-1, stdout=-1
         )
-        began = time.monotonic()
         try:
             url = (await model.stdout.readline()).decode().strip()
             watching = asyncio.create_task(self._watch(model))
@@ -281,7 +281,7 @@ class Soak:
                 if process is not None and process.returncode is None:
                     process.kill()
                     await process.wait()
-        self._print(time.monotonic() - began)
+        self._print(time.monotonic() - self._began)
 
     def _command(self, url: str, *arguments: str) -> list[str]:
         judge = ["--judge", f"openai:soak-{arguments[0]}", "--base-url", url, "--mode", "plain", "--timeout", TIMEOUT]
@@ -373,6 +373,9 @@ class Soak:
     async def _look(self, model: Any) -> None:
         model.stdin.write(b"\n")
         counted = json.loads(await model.stdout.readline())
+        if int(counted["hour"]) > int(self._hour):
+            seconds = time.monotonic() - self._began
+            print(f"hour {int(counted['hour'])} after {seconds:.0f} s", file=sys.stderr, flush=True)
         self.counts["model"], self._hour = counted, counted["hour"]
         jump = [seconds for hour, seconds in JUMPS.items() if hour <= self._hour]
         with self._clock.open("r+b") as file:  # in place: the processes have it mapped

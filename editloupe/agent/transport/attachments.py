@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _ATTACHED: ContextVar[tuple[Album, EncodingLimits] | None] = ContextVar("editloupe_attached", default=None)
 
+OWN_PIECE = 2**16
+"""Bytes from which a part of a body is sent without being copied. Smaller ones are joined, since each piece is a system call."""
+
 
 def wire_limits(long_side: int, profile: Profile) -> EncodingLimits:
     """Return the limits for encoding pictures for a model, given the user's maximum long side."""
@@ -75,26 +78,32 @@ class PictureForm:
         """Return the reference that represents a picture until the request is sent."""
         return self.mark + sha
 
-    def attach(self, body: bytes) -> bytes:
-        """Return the body of a request with the pictures of the current `attach_pictures` context."""
+    def attach(self, body: bytes) -> list[bytes]:
+        """Return the body of a request, in pieces, with the pictures of the current `attach_pictures` context."""
         pictures = _ATTACHED.get()
-        return body if pictures is None else self.fill(body, *pictures)
+        return [body] if pictures is None else self.fill(body, *pictures)
 
-    def fill(self, body: bytes, album: Album, limits: EncodingLimits) -> bytes:
-        """Return a JSON body with all references replaced by pictures."""
-        parts: list[bytes] = []
+    def fill(self, body: bytes, album: Album, limits: EncodingLimits) -> list[bytes]:
+        """Return a JSON body, in pieces, with all references replaced by pictures.
+
+        A picture is a piece of its own: all requests of an edit share its bytes while they wait for their replies.
+        """
+        pieces: list[bytes] = []
+        before: list[bytes] = []
         end = 0
         for match in self._reference.finditer(body):
             sha = match["sha"].decode()
             if sha not in album:  # the model invented the reference
                 continue
             wire = album[sha].wire(limits)
-            parts += [
-                body[end : match.start("reference")],
-                *(self.sent(wire) if self.sent else (self.text(wire).encode(),)),
-            ]
+            before.append(body[end : match.start("reference")])
+            for part in self.sent(wire) if self.sent else (self.text(wire).encode(),):
+                before.append(part)
+                if len(part) >= OWN_PIECE:
+                    pieces += [b"".join(before[:-1]), part]
+                    before = []
             end = match.end("reference")
-        return b"".join([*parts, body[end:]])
+        return [*pieces, b"".join([*before, body[end:]])]
 
     @cached_property
     def _reference(self) -> re.Pattern[bytes]:

@@ -14,7 +14,7 @@ import re
 import ssl
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -209,15 +209,15 @@ class Gate:
         """The server's host name, if an address was given."""
         return urlsplit(self._address.url).hostname if self._address else None
 
-    def hooks(self, attach: Callable[[bytes], bytes] | None = None) -> dict[str, list[Any]]:
+    def hooks(self, attach: Callable[[bytes], list[bytes]] | None = None) -> dict[str, list[Any]]:
         """Return the hooks for a client's `event_hooks`.
 
         Args:
-            attach: Inserts the pictures into the body of a request.
+            attach: Inserts the pictures into the body of a request and returns it in pieces.
         """
         return {"request": [partial(self.outgoing, attach=attach)], "response": [self.incoming]}
 
-    async def outgoing(self, request: Any, attach: Callable[[bytes], bytes] | None = None) -> None:
+    async def outgoing(self, request: Any, attach: Callable[[bytes], list[bytes]] | None = None) -> None:
         """Add the address's query and credentials, the additions and the pictures; remove left-out parameters."""
         if self._address and self._address.query:
             request.url = request.url.copy_merge_params(dict(self._address.query))
@@ -232,11 +232,11 @@ class Gate:
             body = merge_fields(json.loads(received), self.additions.body)
             self._bodies.leave_out(body, self.left_out)
             content = json.dumps(body).encode()
-        if attach is not None:
-            content = attach(content)
-        if content != received:
-            request.stream = type(request.stream)(content)
-            request.headers["Content-Length"] = str(len(content))
+        pieces = [content] if attach is None else attach(content)
+        if pieces != [received]:
+            plain: Any = type(request.stream)
+            request.stream = _build_stream_class(plain)(pieces)
+            request.headers["Content-Length"] = str(sum(map(len, pieces)))
 
     async def incoming(self, response: Any) -> None:
         """Read a reply up to its maximum size and remove secrets; raise if it is not a valid reply."""
@@ -260,6 +260,27 @@ class Gate:
         if self._secrets(values) != values:
             for name, value in list(headers.items()):
                 headers[name] = self._secrets(value)
+
+
+@cache
+def _build_stream_class(plain: type[Any]) -> type[Any]:
+    """Return a subclass of a library's stream of bytes whose bytes are in several pieces."""
+
+    class PiecesStream(plain):  # type: ignore[misc]
+        """A request's body in pieces, which are sent one after the other."""
+
+        def __init__(self, pieces: list[bytes]) -> None:
+            super().__init__(b"")
+            self._pieces = pieces
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield from self._pieces
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for piece in self._pieces:
+                yield piece
+
+    return PiecesStream
 
 
 def _stream_of(response: Response) -> Any:

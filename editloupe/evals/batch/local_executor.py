@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +21,11 @@ from editloupe.judge.base_judge import BaseJudge, edits_at_once
 from editloupe.pictures.decode import Album
 from editloupe.tools.compare.process_pool import ComparisonPool
 from editloupe.types import Judgement, Outcome, Reason, Unjudged, UserError
+
+_M_MMAP_THRESHOLD = -3
+"""The number of this option in glibc's `malloc.h`."""
+LARGE_BUFFER = 2**18
+"""Bytes; an encoded picture of a megapixel has about as many."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class LocalExecutor:
 
     def __init__(self, judge: BaseJudge, concurrency: int, deadline: float | None = None) -> None:
         share_cores()
+        map_large_buffers()
         self._judge = judge
         self._deadline = deadline
         self._pool = compare_in_pool(judge)
@@ -73,6 +81,16 @@ class LocalExecutor:
 def share_cores() -> None:
     """Turn OpenCV's threads off: with many edits under way they cost a third more CPU and gain nothing."""
     cv2.setNumThreads(1)
+
+
+def map_large_buffers() -> None:
+    """Have glibc return every buffer of a picture to the system when it is freed.
+
+    By default the limit for this rises to 32 MB with the first such buffer. Files, encoded copies and crops then come from the
+    heaps of a dozen threads, which fragment: 30 to 70 MB of a batch with 32 requests under way were free and not returned.
+    """
+    if sys.platform == "linux" and (set_option := getattr(ctypes.CDLL(None), "mallopt", None)):
+        set_option(_M_MMAP_THRESHOLD, LARGE_BUFFER)
 
 
 def compare_in_pool(judge: BaseJudge) -> ComparisonPool | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from editloupe.agent.transport.rate_limits import OverBudget, RequestSlot
-from editloupe.evals.batch.local_executor import judge_job, share_cores
+from editloupe.evals.batch.local_executor import judge_job, map_large_buffers, share_cores
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
 from editloupe.evals.batch.work_items import current_work, reply_key
@@ -202,6 +202,7 @@ class JudgeWorker:
         import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         share_cores()
+        map_large_buffers()
         switchboard = ray.get_actor(f"editloupe-switchboard-{session}")
         self._outbox = Outbox(switchboard)
         self._replies = SentReplies(self._outbox)

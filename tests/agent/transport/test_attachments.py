@@ -52,7 +52,8 @@ def data_url(album: Album, sha: str) -> str:
 @pytest.mark.long
 async def test_the_wire_carries_what_chat_openai_sends_with_the_pictures_written_out(scripted: StartServer) -> None:
     server = scripted(say("fine"), say("fine"))
-    album, (first, second) = album_of(10, 200)
+    album, (first,) = album_of(10)
+    second = album.add(np.random.default_rng(0).integers(0, 255, (300, 300, 3), np.uint8)).sha  # a piece of its own
     kept = conversation(picture_block(first, "Source Image"), picture_block(second, "Edited Image"))
     urls = [{"type": "image_url", "image_url": {"url": data_url(album, s), "detail": "high"}} for s in (first, second)]
 
@@ -126,7 +127,7 @@ def test_a_reference_quoted_in_a_text_stays_a_text(form: PictureForm) -> None:
     quoted = f'look at "{field}": "{form.reference_to(sha)}" and \\"{field}\\":\\"{form.reference_to(sha)}\\"'
     body = json.dumps({"text": quoted, field: form.reference_to(sha)}).encode()
     sent = b"".join(form.sent(wire)).decode()
-    assert json.loads(form.fill(body, album, LIMITS)) == {"text": quoted, field: sent}
+    assert json.loads(b"".join(form.fill(body, album, LIMITS))) == {"text": quoted, field: sent}
 
 
 @forms
@@ -135,12 +136,24 @@ def test_a_reference_quoted_in_a_text_stays_a_text(form: PictureForm) -> None:
 def test_a_reference_a_model_makes_up_stays_what_it_said(form: PictureForm, made_up: str, key: str) -> None:
     album, _ = album_of(5)
     body = json.dumps({key: form.reference_to(made_up)}).encode()
-    assert form.fill(body, album, LIMITS) == body
+    assert form.fill(body, album, LIMITS) == [body]
 
 
 @forms
 def test_a_body_without_pictures_is_left_as_it_is(form: PictureForm) -> None:
-    assert form.fill(b'{"a":"b"}', Album(), LIMITS) == b'{"a":"b"}'
+    assert form.fill(b'{"a":"b"}', Album(), LIMITS) == [b'{"a":"b"}']
+
+
+def test_requests_of_one_edit_share_the_bytes_of_a_large_picture() -> None:
+    album = Album()
+    sha = album.add(np.random.default_rng(0).integers(0, 255, (300, 300, 3), np.uint8)).sha
+    wire = album[sha].wire(LIMITS)
+    body = f'{{"url": "{URLS.reference_to(sha)}", "text": "a"}}'.encode()
+    first, second = URLS.fill(body, album, LIMITS), URLS.fill(body, album, LIMITS)
+
+    assert first[1] is second[1] is wire.base64
+    assert json.loads(b"".join(first)) == {"url": data_url(album, sha), "text": "a"}
+    assert sum(map(len, first)) - len(wire.base64) < 100
 
 
 @forms
