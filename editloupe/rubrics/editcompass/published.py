@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -153,6 +154,8 @@ def _compute_language(words: str, models: Models, choices: Choices) -> Iterator[
     means: dict[str, Sequence[Cell]] = {}
     counts: dict[str, Sequence[Cell]] = {}
     gated, stopped = [], []
+    items = {model: Counter(map(_task, edits)) for model, edits in models.items()}
+    largest = {task: max(own[task] for own in items.values()) for task in tasks}
     for model, edits in models.items():
         scores = _score_items(edits, choices)
         if scores is None:
@@ -164,7 +167,7 @@ def _compute_language(words: str, models: Models, choices: Choices) -> Iterator[
         counts[model] = tuple(
             cell
             for task in tasks
-            for cell in (len(scores[task]), sum(scores[task]), sum(_task(edit) == task for edit in edits))
+            for cell in (len(scores[task]), sum(scores[task]), items[model][task] or largest[task])
         )
         if changed := _count_gated(edits, choices):
             gated.append(f"{number_of(changed, 'item')} of {model}")
@@ -182,6 +185,7 @@ def _compute_language(words: str, models: Models, choices: Choices) -> Iterator[
         counts,
         notes=(
             "An item is evaluated if every metric that it is asked has a verdict; the others are left out of the mean.",
+            "Items are those of the benchmark; of a task without any output of a model, they are counted from the other models.",
         ),
     )
 

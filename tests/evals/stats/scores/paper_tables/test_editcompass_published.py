@@ -76,6 +76,18 @@ def test_a_1_on_a_metric_is_the_score_by_the_script_and_not_by_the_text(
 
 
 @pytest.mark.long
+def test_items_of_a_task_without_outputs_are_counted_from_the_other_models(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = {IF: 4, URC: 5, VQ: 3}
+    items = [(item("ADD", number), scores) for number in (1, 2)]
+    folder = store(tmp_path / "run", [*items, (edit("en/Remove/1", "Remove", "B", language="en"), scores)])
+    counts = read_table(capsys, folder, "--as-published", title="counts, English")["rows"]
+    assert [counts["B"][f"ADD {name}"] for name in ("evaluated", "sum", "items")] == [0, 0, 2]
+    assert counts["A"]["Remove items"] == 1
+
+
+@pytest.mark.long
 def test_the_fault_of_the_script_is_a_rule_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without the mended word URC 1 is ignored next to IC 5, and an item without IC stops the script."""
     whole = store(tmp_path / "whole", [(item("Move"), {IF: 4, URC: 1, IC: 5, VQ: 5})])
