@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).parent.parent / "editloupe"
 SUFFIXES = (".py", ".yaml", ".html", ".js", ".css")
 FOLDERS = tuple(path.name for path in sorted((PACKAGE / "rubrics").iterdir()) if (path / "__init__.py").is_file())
 WORDS = sorted({*FOLDERS, *(paper.name for paper in PAPERS), *(paper.title for paper in PAPERS)}, key=len, reverse=True)
-NAME = re.compile("|".join(re.sub(r"[^a-z0-9]+", "[-_ ]?", word.lower()) for word in WORDS), re.IGNORECASE)
+SPELLINGS = "|".join(re.sub(r"[^a-z0-9]+", "[-_ ]?", word.lower()) for word in WORDS)
+NAME = re.compile(rf"(?<![a-z])(?:{SPELLINGS})", re.IGNORECASE)  # `PendingEdit` does not name a paper
 CITATION = re.compile(
     rf"\((?:{NAME.pattern}), (?:Appendix|Equations?|Figures?|Section|Tables?|A\.)[^()]*\)", re.IGNORECASE
 )

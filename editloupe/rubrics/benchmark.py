@@ -114,6 +114,31 @@ def picture_in(folder: Path, stem: str) -> Path | None:
     return None
 
 
+def sole_picture_in(folder: Path, stem: str) -> Path | None:
+    """Return the picture with this name in a folder as `picture_in` does; raise UserError if there are two."""
+    picture = picture_in(folder, stem)
+    if picture is None:
+        return None
+    later = PICTURES[PICTURES.index(picture.suffix) + 1 :]
+    if second := next((path for suffix in later if (path := picture.with_name(stem + suffix)).is_file()), None):
+        raise UserError(f"{folder} has two pictures for one key: {picture.name} and {second.name}")
+    return picture
+
+
+def check_key(key: str, where: str) -> str:
+    """Return a key that names a file; raise UserError if it is empty or has a path in it.
+
+    Args:
+        key: The key.
+        where: Where it is, to begin the message with.
+    """
+    if not key.strip():
+        raise UserError(f"{where}: the key is empty")
+    if key in (".", "..") or any(c in key for c in "/\\\0"):
+        raise UserError(f"{where}: the key {key!r} has a path in it; a key is the name of a file without its suffix")
+    return key
+
+
 def list_folders(folder: Path) -> list[Path]:
     """Return the visible sub-folders of a folder, sorted by name; raise UserError if it cannot be read."""
     if not folder.is_dir():

@@ -15,6 +15,7 @@ from editloupe._util.text import one_line
 from editloupe.rubrics import editreward, edival
 from editloupe.rubrics.dlebench import paper as dlebench
 from editloupe.rubrics.editcompass import paper as editcompass
+from editloupe.rubrics.gedit import paper as gedit
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol
@@ -29,6 +30,7 @@ PAPERS: tuple[Paper, ...] = (
     vibe.PAPER,
     editreward.PAPER,
     edival.PAPER,
+    gedit.PAPER,
 )
 """The bundled papers."""
 PROTOCOLS: tuple[Protocol, ...] = tuple(paper.protocol for paper in PAPERS)

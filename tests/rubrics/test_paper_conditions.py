@@ -23,6 +23,7 @@ FOLDERS = {
     "vibe": "vibe",
     "edit-compass": "editcompass",
     "editreward-compass": "editreward",
+    "gedit": "gedit",
 }
 """Protocols whose judge is an LMM with the paper's prompts; EdiVal-Agent's, mostly a detector, has a list of another form."""
 

@@ -1,6 +1,7 @@
 """Conformance fixtures: verdicts with the numbers of a public script and of a paper's formula, judged again through `batch`.
 
-The scripted judge recognizes an output by the size of its picture, so every output has a size of its own.
+The scripted judge recognizes an output by the size of its picture, so every output has a size of its own. It has a colour of its
+own too, for protocols that resize what they show.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import os
 from collections.abc import Hashable, Mapping
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,8 @@ class Outputs:
     def write(self, path: Path, key: Hashable) -> None:
         number = self._numbers.setdefault(key, len(self._numbers))
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (SMALLEST + number % WIDTHS, SMALLEST + number // WIDTHS), (90, 120, 150)).save(path)
+        colour = (90, number // 256, number % 256)
+        Image.new("RGB", (SMALLEST + number % WIDTHS, SMALLEST + number // WIDTHS), colour).save(path)
 
     def find(self, request: Request) -> Any:
         """Return the key of the edited picture, the last of those whose size is an output's."""
@@ -52,6 +55,13 @@ class Outputs:
         sizes = [image.pixels for message in request.messages for image in message.images]
         numbers = [width - SMALLEST + WIDTHS * (height - SMALLEST) for width, height in sizes]
         return next(by_number[number] for number in reversed(numbers) if number in by_number)
+
+    def find_by_colour(self, request: Request) -> Any:
+        """Return the key of the last picture of a request, which must be an output."""
+        picture = [image for message in request.messages for image in message.images][-1]
+        red, green, blue = Image.open(BytesIO(picture.data)).convert("RGB").getpixel((0, 0))
+        assert red == 90
+        return next(key for key, number in self._numbers.items() if number == 256 * green + blue)
 
 
 def judge(data: Path, results: Path, out: Path, protocol: str, url: str, *options: str) -> None:

@@ -1,0 +1,252 @@
+"""The reader of GEdit-Bench, the layouts of its tables and the reader of its script's result files.
+
+The benchmark is a snapshot of its data set or an exported folder, a model's results are in `fullset/<task>/<language>/`.
+The tables are the three averages per language and subset, and each by task.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from editloupe._util.files import open_file
+from editloupe.rubrics.benchmark import (
+    Benchmark,
+    check_key,
+    further_columns,
+    list_folders,
+    make_edit,
+    sole_picture_in,
+)
+from editloupe.rubrics.gedit import GEDIT, INTERSECTION, LANGUAGE, PQ, SC, TASKS
+from editloupe.rubrics.gedit.published import MEASURES, PUBLISHED, SUBSETS, is_in_intersection, name_language
+from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean
+from editloupe.types import Edit, UserError
+
+LISTS = ("info.jsonl", "metadata.jsonl")
+"""Names of an exported folder's list, one JSON object per line with the columns of the data set."""
+SOURCE_SUFFIX = "_SRCIMG"
+"""End of the name of a source picture in an exported folder and next to outputs."""
+READ = re.compile("key|task_type|instruction|instruction_language|input_image|input_image_raw|file_name")
+"""Columns that become fields of an edit. All others are stored in `extra`."""
+
+
+def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
+    """Yield the edits of the benchmark in its order. Outputs are `fullset/<task>/<language>/<key>.png`."""
+    outputs = benchmark.results / "fullset"
+    outputs = outputs if outputs.is_dir() else benchmark.results
+    rows = 0
+    for where, row in _read_rows(benchmark.data):
+        rows += 1
+        if edit := _build_edit(benchmark, outputs, where, row):
+            yield edit
+    if not rows:
+        raise UserError(f"{benchmark.data} has no edit of GEdit-Bench")
+
+
+def find_part(edit: Edit) -> tuple[str, ...]:
+    """Return the language of an edit. Within a language, an edit without an output is a missing output."""
+    language = edit.extra.get(LANGUAGE)
+    return (str(language),) if language else ()
+
+
+def _read_rows(data: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield where a row is, and its columns."""
+    if file := next((path for name in LISTS if (path := data / name).is_file()), None):
+        yield from _read_list(file)
+        return
+    folders = ", ".join(path.name for path in list_folders(data)[:6])
+    raise UserError(
+        f"{data} has neither {' nor '.join(LISTS)}{f'; it has the folders {folders}' if folders else '; it has no folder'}"
+    )
+
+
+def _read_list(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        with open_file(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield f"{file.name}, line {number}", _parse_line(line, f"{file.name}, line {number}")
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{file} is not UTF-8 text") from None
+
+
+def _parse_line(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where} is not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise UserError(f"{where} is not a JSON object")
+    return row
+
+
+def _build_edit(benchmark: Benchmark, outputs: Path, where: str, row: Mapping[str, Any]) -> Edit | None:
+    """Return the edit of a row, or None if its language is not read."""
+    for name in ("key", "task_type", "instruction", "instruction_language"):
+        if row.get(name) in (None, ""):
+            there = ", ".join(map(str, row)) or "nothing"
+            raise UserError(f'{where}: "{name}" is missing; there is {there}')
+    key, language, task = check_key(str(row["key"]), where), str(row["instruction_language"]), str(row["task_type"])
+    if task not in TASKS:
+        raise UserError(f'{where}: "{task}" is not a task of GEdit-Bench; its tasks are {", ".join(TASKS)}')
+    if language not in ("en", "cn"):
+        raise UserError(f'{where}: the language "{language}" is neither en nor cn')
+    if language not in benchmark.languages:
+        return None
+    folder = outputs / task / language
+    return make_edit(
+        where,
+        id=f"{language}/{key}",
+        source=_find_source(benchmark, folder, key, row),
+        edited=sole_picture_in(folder, key) or folder / f"{key}.png",
+        instruction=str(row["instruction"]),
+        instruction_type=task,
+        model=benchmark.model_name,
+        extra={**further_columns(row, READ), LANGUAGE: language},
+    )
+
+
+def _find_source(benchmark: Benchmark, outputs: Path, key: str, row: Mapping[str, Any]) -> Any:
+    """Return the source picture: the row's own, else a file of the data, else the copy next to the output."""
+    for column in ("input_image", "input_image_raw", "file_name"):
+        if (picture := row.get(column)) not in (None, ""):
+            return benchmark.path(picture) if isinstance(picture, str) else picture
+    name = f"{key}{SOURCE_SUFFIX}"
+    return sole_picture_in(benchmark.data, name) or sole_picture_in(outputs, name) or benchmark.data / f"{name}.png"
+
+
+def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+    """Yield the averages per language and subset, then each of the three numbers by task."""
+    languages = sorted(
+        dict.fromkeys(edit.extra.get(LANGUAGE) for edit in edits),
+        key=lambda name: (("en", "cn").index(name) if name in ("en", "cn") else 2, str(name)),
+    )
+    here = {subset: flags for subset, flags in SUBSETS.items() if False in flags or any(map(is_in_intersection, edits))}
+    yield Layout(
+        "GEdit-Bench",
+        tuple(
+            Column(f"{name_language(language)}{'' if False in flags else ' Intersection'} {title}", value)
+            for language in languages
+            for flags in here.values()
+            for title, value in _averages(language, flags).items()
+        ),
+        kind=_kind,
+        across=True,
+        scale=_to_ten,
+        notes=(RULE,),
+    )
+    for language in languages:
+        for subset, flags in here.items():
+            for title, average in _averages(language, flags).items():
+                columns = [Column(task, value) for task, value in zip(TASKS, average.parts, strict=True)]
+                yield Layout(
+                    f"GEdit-Bench {name_language(language)}, {subset}: {title} by task",
+                    (*columns, Column("Average", average)),
+                    kind=_kind,
+                    scale=_to_ten,
+                )
+
+
+RULE = "An average is the plain mean of the 11 task means and needs all of them; edits without an output are left out."
+
+
+def _averages(language: Hashable, flags: Sequence[bool]) -> dict[str, Average]:
+    """Return the average of each number over the tasks, for a language and a subset."""
+    kinds = {task: tuple((language, task, flag) for flag in flags) for task in TASKS}
+    names = zip(MEASURES, (SC, PQ, TOTAL), strict=True)
+    return {title: Average(tuple(Mean(name, own) for own in kinds.values()), complete=True) for title, name in names}
+
+
+def _kind(edit: Edit) -> tuple[Hashable, ...]:
+    return edit.extra.get(LANGUAGE), edit.instruction_type, is_in_intersection(edit)
+
+
+def _to_ten(score: float) -> float:
+    return score / 10
+
+
+RESULTS = re.compile(r"(?P<model>.+)_(?P<task>" + "|".join(map(re.escape, (*TASKS, "combined"))) + r")_gpt_score\.csv")
+"""Name of a result file of the script. A file `combined` repeats those of all tasks."""
+SCORES: Mapping[str, str] = {"sementics_score": SC, "quality_score": PQ}
+"""Columns of the script's result files, as they are spelled there."""
+
+
+def read_results(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of the script's result files in a folder and its sub-folders, with scores from 0 to 1."""
+    files: dict[tuple[str, str], Path] = {}
+    for file in sorted(path.rglob("*_gpt_score.csv")) if path.is_dir() else ():
+        if match := RESULTS.fullmatch(file.name):
+            if other := files.get((match["model"], match["task"])):
+                raise UserError(
+                    f"{other} and {file} are results of the same model and task; import one folder at a time"
+                )
+            files[match["model"], match["task"]] = file
+    if not files:
+        raise UserError(f"{path} has no result file MODEL_TASK_gpt_score.csv of GEdit-Bench's script")
+    single = {model for model, task in files if task != "combined"}
+    for (model, task), file in files.items():
+        if task != "combined" or model not in single:
+            yield from _read_scores(file, model)
+
+
+def _read_scores(file: Path, model: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    wanted = ("edited_image", "instruction", "intersection_exist", "instruction_language", *SCORES)
+    try:
+        with open_file(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as lines:
+            reader = csv.DictReader(lines)
+            if lacking := [name for name in wanted if name not in (reader.fieldnames or ())]:
+                there = ", ".join(reader.fieldnames or ()) or "nothing"
+                raise UserError(f'{file.name}: the column "{lacking[0]}" is missing; there is {there}')
+            for row in reader:
+                where = f"{file.name}, line {reader.line_num}"
+                yield where, _build_row(row, where, model)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{file} is not a CSV file in UTF-8 ({error})") from None
+
+
+def _build_row(row: Mapping[str, Any], where: str, model: str) -> dict[str, Any]:
+    edited = PurePosixPath(str(row["edited_image"] or "").replace("\\", "/"))
+    task, language = edited.parts[-3:-1] if len(edited.parts) > 2 else ("", "")
+    if task not in TASKS:
+        raise UserError(f'{where}: "edited_image" is {str(edited)!r}, not a path that ends in TASK/LANGUAGE/KEY.png')
+    scores = {criterion: _read_score(row[column], where, column) for column, criterion in SCORES.items()}
+    return {
+        "id": f"{language}/{edited.stem}",
+        "model": model,
+        "instruction": row["instruction"],
+        "instruction_type": task,
+        LANGUAGE: row["instruction_language"] or language,
+        INTERSECTION: str(row["intersection_exist"]).strip().casefold() == "true",
+        **scores,
+    }
+
+
+def _read_score(cell: Any, where: str, column: str) -> float | None:
+    """Return a score from 0 to 1; None, which is unjudged, for an empty cell or a number outside 0 to 10."""
+    text = str(cell if cell is not None else "").strip()
+    try:
+        number = float(text) if text else float("nan")
+    except ValueError:
+        raise UserError(f'{where}: "{column}" is {text!r}, not a number') from None
+    return number / 10 if 0 <= number <= 10 else None
+
+
+PAPER = Paper(
+    GEDIT,
+    read=read_benchmark,
+    part=find_part,
+    layouts=build_layouts,
+    published=PUBLISHED,
+    read_results=read_results,
+)

@@ -1,0 +1,225 @@
+"""GEdit-Bench: two scores in one reply, the data set's layout, and one sentence for what is wrong with it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe.agent.replies.answers import parse_reply
+from editloupe.evals.manifests import load_outputs
+from editloupe.judge.question_facts import find_inputs
+from editloupe.pictures.decode import Album
+from editloupe.rubrics.gedit import GEDIT, PQ, SC
+from editloupe.rubrics.gedit.paper import PAPER
+from editloupe.rubrics.gedit.published import PUBLISHED
+from editloupe.types import Edit, UserError
+from tests.drawn_pictures import save
+from tests.evals.manifests.benchmarks import touch
+
+ROW = {
+    "key": "k1",
+    "task_type": "subject-add",
+    "instruction": "Add a lamp",
+    "instruction_language": "en",
+    "Intersection_exist": True,
+}
+
+
+def write_data(folder: Path, *rows: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "info.jsonl").write_text("\n".join(json.dumps({**ROW, **row}) for row in rows), "utf-8")
+    return folder
+
+
+def write_outputs(folder: Path, *names: str) -> Path:
+    touch(*(folder / "fullset" / name for name in names))
+    return folder
+
+
+def load(data: Path, results: Path) -> list[Edit]:
+    return list(load_outputs(data, {"m": results}, "gedit").edits())
+
+
+@pytest.mark.parametrize(
+    ("criterion", "reply", "score"),
+    [
+        (SC, '{"reason": "seen", "success": 8, "overediting": 5}', 0.5),
+        (SC, '{"reason": "seen", "success": "0", "overediting": 10}', 0.0),
+        (PQ, '{"reason": "seen", "naturalness": 10, "artifacts": 7}', 0.7),
+        (PQ, '{"reason": "seen", "naturalness": 7.5, "artifacts": 7}', None),
+        (SC, '{"reason": "seen", "success": 11, "overediting": 5}', None),
+        (SC, '{"score": [8, 5]}', None),
+        (SC, "[8, 5]", None),
+    ],
+)
+def test_a_criterion_is_the_lower_of_two_scores_in_one_reply(criterion: str, reply: str, score: float | None) -> None:
+    answer = parse_reply(reply, GEDIT.rubric(criterion).answer).answer
+    assert (answer.score if answer else None) == (score if score is None else pytest.approx(score))
+
+
+def test_an_edit_s_score_is_the_root_of_the_product() -> None:
+    edit = Edit(source=Path("s.png"), edited=Path("e.png"), instruction="x")
+    assert GEDIT.score_of(edit, {SC: 90.0, PQ: 40.0}) == pytest.approx(60.0)
+    assert GEDIT.score_of(edit, {SC: 90.0}) is None
+
+
+def test_sc_is_shown_both_pictures_with_the_instruction_and_pq_the_edited_one_alone() -> None:
+    shown = {rubric.criterion: (rubric.modes["plain"].images, rubric.tells) for rubric in GEDIT.rubrics}
+    assert shown == {SC: (("Source Image", "Edited Image"), ("instruction",)), PQ: (("Edited Image",), ())}
+    assert GEDIT.modes == ("tools", "plain")
+
+
+def test_plain_mode_shows_the_edited_picture_in_the_size_of_the_source(tmp_path: Path) -> None:
+    source = save(np.zeros((30, 40, 3), np.uint8), tmp_path / "s.png")
+    edited = save(np.full((60, 60, 3), 9, np.uint8), tmp_path / "e.png")
+    edit = Edit(source=source, edited=edited, instruction="x")
+    own_size = PUBLISHED.reword(GEDIT, {"gedit.edited_size": "own"})
+    for rubric in GEDIT.rubrics:
+        for protocol, mode, size in (
+            (GEDIT, "plain", (40, 30)),
+            (GEDIT, "tools", (60, 60)),
+            (own_size, "plain", (60, 60)),
+        ):
+            album = Album()
+            (case,) = protocol.make_cases(edit, rubric, mode, album)  # type: ignore[arg-type]
+            assert album[case.pictures["Edited Image"]].size == size
+        resized, own = (find_inputs(protocol, rubric, "plain", edit) for protocol in (GEDIT, own_size))
+        assert resized != own, "another size is another question"
+
+
+def test_an_exported_folder_is_read_with_outputs_as_the_script_saves_them(tmp_path: Path) -> None:
+    data = write_data(
+        tmp_path / "data",
+        {},
+        {"key": "k2", "instruction_language": "cn", "instruction": "加一盏灯", "Intersection_exist": False},
+        {"key": "k3", "task_type": "text_change", "input_image": "own/k3.png", "difficulty": "hard"},
+    )
+    touch(data / "k1_SRCIMG.png", data / "own/k3.png")
+    results = write_outputs(
+        tmp_path / "m", "subject-add/en/k1.png", "subject-add/cn/k2.png", "subject-add/cn/k2_SRCIMG.png"
+    )
+    first, second, third = load(data, results)
+    assert (first.id, first.source.name, first.instruction_type) == ("en/k1", "k1_SRCIMG.png", "subject-add")  # type: ignore[union-attr]
+    assert first.extra == {"language": "en", "Intersection_exist": True}
+    assert second.source == results / "fullset/subject-add/cn/k2_SRCIMG.png", "the copy next to the output"
+    assert second.extra == {"language": "cn", "Intersection_exist": False}
+    assert third.source == data / "own/k3.png"
+    assert third.extra == {"language": "en", "Intersection_exist": True, "difficulty": "hard", "output": "missing"}
+
+
+def test_a_language_without_outputs_is_absent_and_a_task_without_outputs_is_missing(tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data", {}, {"key": "k2", "task_type": "text_change"}, {"instruction_language": "cn"})
+    loaded = load_outputs(data, {"m": write_outputs(tmp_path / "m", "subject-add/en/k1.png")}, "gedit")
+    assert [edit.id for edit in loaded.edits()] == ["en/k1", "en/k2"]
+    notes = " ".join(loaded.notes)
+    assert "no outputs for cn (1 case): absent, not counted" in notes
+    assert "1 of 2 outputs missing" in notes
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"key": ""}, '"key" is missing'),
+        ({"key": "../k1"}, "line 1: the key '../k1' has a path in it"),
+        ({"key": "a\\b"}, "has a path in it"),
+        (
+            {"task_type": "subject_swap"},
+            'line 1: "subject_swap" is not a task of GEdit-Bench; its tasks are background',
+        ),
+        ({"instruction_language": "zh"}, 'the language "zh" is neither en nor cn'),
+        ({"instruction": None}, 'line 1: "instruction" is missing; there is key, task_type'),
+        ({"input_image": "../../s.png"}, "leads outside the benchmark's folder"),
+    ],
+)
+def test_a_mistake_in_a_row_is_one_sentence_with_its_line(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+    data, results = write_data(tmp_path / "data", row), write_outputs(tmp_path / "m", "subject-add/en/k1.png")
+    with pytest.raises(UserError, match=message.replace("\\", "\\\\")) as caught:
+        load(data, results)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_rows_or_two_files_for_one_key_are_refused(tmp_path: Path) -> None:
+    results = write_outputs(tmp_path / "m", "subject-add/en/k1.png")
+    with pytest.raises(UserError, match='has the id "en/k1" twice'):
+        load(write_data(tmp_path / "data", {}, {}), results)
+    write_outputs(results, "subject-add/en/k1.jpg")
+    with pytest.raises(UserError, match=r"two pictures for one key: k1\.png and k1\.jpg"):
+        load(write_data(tmp_path / "data", {}), results)
+
+
+def test_a_wrong_folder_is_named_with_what_is_there(tmp_path: Path) -> None:
+    results = write_outputs(tmp_path / "m", "subject-add/en/k1.png")
+    (tmp_path / "other" / "pictures").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"has neither .*; it has the folders pictures"):
+        load(tmp_path / "other", results)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/info.jsonl").write_text("{no json\n")
+    with pytest.raises(UserError, match=r"info\.jsonl, line 1 is not JSON"):
+        load(tmp_path / "data", results)
+    with pytest.raises(UserError, match=r"has no output of this benchmark; looked for fullset/subject-add/en/k1"):
+        load(write_data(tmp_path / "data", {}), write_outputs(tmp_path / "n", "elsewhere/k1.png"))
+
+
+COLUMNS = (
+    "edited_image",
+    "instruction",
+    "sementics_score",
+    "quality_score",
+    "intersection_exist",
+    "instruction_language",
+)
+
+
+def write_results(folder: Path, name: str, *rows: tuple[Any, ...], columns: tuple[str, ...] = COLUMNS) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+    return folder
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    assert PAPER.read_results
+    return [dict(row) for _, row in PAPER.read_results(folder)]
+
+
+ROW_OF_RESULTS = ("x/m/fullset/text_change/cn/k1.png", "Do", "8", "7.5", "True", "cn")
+
+
+def test_result_files_of_the_script_are_rows_with_scores_from_0_to_1(tmp_path: Path) -> None:
+    folder = tmp_path / "r/m/gpt4o/eval_results_new"
+    write_results(folder, "m_text_change_gpt_score.csv", ROW_OF_RESULTS, (*ROW_OF_RESULTS[:2], "11", "", "False", "cn"))
+    write_results(folder, "m_combined_gpt_score.csv", ROW_OF_RESULTS)
+    first, second = read_results(tmp_path / "r")
+    assert first == {
+        "id": "cn/k1",
+        "model": "m",
+        "instruction": "Do",
+        "instruction_type": "text_change",
+        "language": "cn",
+        "Intersection_exist": True,
+        SC: 0.8,
+        PQ: 0.75,
+    }
+    assert (second[SC], second[PQ]) == (None, None), "a number outside 0 to 10 and an empty cell are unjudged"
+
+
+def test_a_mistake_in_result_files_is_one_sentence(tmp_path: Path) -> None:
+    name = "m_text_change_gpt_score.csv"
+    with pytest.raises(UserError, match="has no result file MODEL_TASK_gpt_score"):
+        read_results(tmp_path)
+    write_results(tmp_path / "a", name, ("k1.png", *ROW_OF_RESULTS[1:]))
+    with pytest.raises(UserError, match=r"line 2: .edited_image. is 'k1\.png', not a path that ends in"):
+        read_results(tmp_path / "a")
+    write_results(tmp_path / "b", name, (*ROW_OF_RESULTS[:2], "good", *ROW_OF_RESULTS[3:]))
+    with pytest.raises(UserError, match="line 2: \"sementics_score\" is 'good', not a number"):
+        read_results(tmp_path / "b")
+    write_results(tmp_path / "c", name, columns=("edited_image", "quality"))
+    with pytest.raises(UserError, match='the column "instruction" is missing; there is edited_image, quality'):
+        read_results(tmp_path / "c")
+    with pytest.raises(UserError, match="are results of the same model and task"):
+        read_results(tmp_path)
