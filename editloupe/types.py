@@ -15,6 +15,7 @@ from editloupe._util.json_safe import validate_field
 from editloupe._util.tables import data_frame, format_cell, html_table
 from editloupe._util.text import one_line
 from editloupe.pictures.memory import MemoryPicture, PictureField, PictureSource, read_picture
+from editloupe.pictures.table_cells import picture_stem
 
 T = TypeVar("T")
 Sha = str
@@ -198,7 +199,7 @@ class Edit(Record):
             edited = read_picture(value["edited"])
         except ValueError:  # the field's own validation reports it under its name
             return value
-        own = edited.sha[:16] if isinstance(edited, MemoryPicture) else Path(edited).stem
+        own = edited.sha[:16] if isinstance(edited, MemoryPicture) else picture_stem(Path(edited))
         return {**value, "edited": edited, "id": own}
 
     @field_validator("id", "instruction", "instruction_type", "hint", "model", "human", "extra")

@@ -10,16 +10,17 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO
 
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from editloupe._util.files import open_file, read_bytes
+from editloupe._util.files import check_file, open_file
 from editloupe.pictures.encode import EncodedPicture, EncodingLimits, encode_picture
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.pictures.pixels import STRIP_PIXELS, ImageError, Pixels, hash_bytes, hash_pixels, to_rgb
+from editloupe.pictures.table_cells import find_file, read_picture_bytes
 from editloupe.types import SentPicture, Sha
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
@@ -216,11 +217,8 @@ def declared_pixels(path: PictureSource) -> int:
             with _header(io.BytesIO(path.data or b"")) as image:
                 pixels = image.width * image.height
             return pixels if pixels <= MAX_PIXELS else 0
-        with open_file(path) as file:
-            if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
-                return 0
-            with _header(file) as image:
-                pixels = image.width * image.height
+        with _open_head(path) as file, _header(file) as image:
+            pixels = image.width * image.height
     except Exception:  # Pillow's decoders raise many kinds on damaged files
         return 0
     return pixels if pixels <= MAX_PIXELS else 0
@@ -229,7 +227,7 @@ def declared_pixels(path: PictureSource) -> int:
 def declared_size(path: Path) -> tuple[int, int]:
     """Return width and height of the upright picture from its file's header. Raise ImageError if it has none."""
     try:
-        with open_file(path) as file, _header(file) as image:
+        with _open_head(path) as file, _header(file) as image:
             width, height = image.size
             turned = _orientation(image) in (5, 6, 7, 8)
     except FileNotFoundError:
@@ -239,6 +237,15 @@ def declared_size(path: Path) -> tuple[int, int]:
     except Exception as error:  # Pillow's decoders raise many kinds on damaged files
         raise ImageError(f"{path} is a damaged or incomplete picture ({_one_line(error)})") from None
     return (height, width) if turned else (width, height)
+
+
+def _open_head(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """Open a picture to read its header. Raise OSError if it is missing or too large."""
+    if find_file(path) != path:
+        return io.BytesIO(read_picture_bytes(path, MAX_FILE_BYTES))
+    if check_file(path).st_size > MAX_FILE_BYTES:
+        raise OSError("the file is larger than the limit")
+    return open_file(path)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -251,7 +258,7 @@ def _orientation(image: Image.Image) -> int:
 
 def _read(path: Path) -> bytes:
     try:
-        return read_bytes(path, MAX_FILE_BYTES)
+        return read_picture_bytes(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         raise ImageError(f"there is no picture at {path}") from None
     except IsADirectoryError:

@@ -37,6 +37,7 @@ from editloupe.judge.question_key import QuestionKey
 from editloupe.pictures.decode import hash_file
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.pictures.pixels import ImageError
+from editloupe.pictures.table_cells import find_file
 from editloupe.types import Edit, Sha
 
 ANNOUNCED_AT_ONCE = 500
@@ -130,7 +131,7 @@ class EditFiles:
                 self.hashes[path] = hash_file(path)
             return
         try:
-            status = check_file(path)
+            status = check_file(find_file(path))
             same = before is not None and before[:2] == (status.st_size, status.st_mtime_ns)
             sha = before.sha if before and same else hash_file(path)
         except (OSError, ImageError):
