@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -101,7 +102,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         if target.exists() and not target.is_file():
             yield target
             return
-        part = target.with_name(f".{target.name[:50]}.{os.getpid()}.part")
+        part = target.with_name(f".{target.name[:50]}.{os.getpid()}-{threading.get_ident()}.part")
         yield part
         part.replace(target)
     except OSError as error:
@@ -124,6 +125,13 @@ def write_text(path: Path, text: str) -> None:
     make_folder(path.parent)
     with atomic_text_file(path) as out:
         out.write(sanitize_text(text))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically and create the folder if needed."""
+    make_folder(path.parent)
+    with atomic_write(path) as part:
+        part.write_bytes(data)
 
 
 def make_folder(folder: Path) -> None:

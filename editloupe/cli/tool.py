@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from editloupe._util.files import atomic_write, make_folder
+from editloupe._util.files import make_folder, write_bytes
 from editloupe._util.text import for_json, printable
 from editloupe.cli.options import ToolOptions, Visible, Without, expand_options
 from editloupe.pictures.decode import Album
@@ -117,8 +117,7 @@ def _write_pictures(result: ToolResult, name: str, folder: Path | None) -> list[
     make_folder(folder)
     paths = [folder / f"{name}_{number}.png" for number in range(1, len(result.pictures) + 1)]
     for path, picture in zip(paths, result.pictures, strict=True):
-        with atomic_write(path) as part:
-            part.write_bytes(encode(picture.pixels))
+        write_bytes(path, encode(picture.pixels))
     return [str(path) for path in paths]
 
 

@@ -30,7 +30,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.errors import first_error
-from editloupe._util.files import atomic_write, make_folder, read_text
+from editloupe._util.files import atomic_write, make_folder, read_text, write_bytes
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES, Row, read_csv, read_jsonl
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.records import MOST_TARGETS, NOT_SHOWN, LeftOutSample, PictureQuestion, content_key
@@ -284,9 +284,7 @@ def _store_bytes(data: bytes, out: Path) -> str:
     decode(data, "its picture")
     suffix = next((ending for start, ending in _MEDIA.items() if data.startswith(start)), ".png")
     name = f"{SOURCES}/{hash_bytes(data)}{suffix}"
-    make_folder((out / name).parent)
-    with atomic_write(out / name) as part:
-        part.write_bytes(data)
+    write_bytes(out / name, data)
     return name
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from editloupe._util.files import atomic_write, make_folder, safe_file_name, write_text
+from editloupe._util.files import make_folder, safe_file_name, write_bytes, write_text
 from editloupe._util.text import escape_invisible, for_csv
 from editloupe.agent.asker import NoAnswer
 from editloupe.agent.image_editing import EditRefused
@@ -255,10 +255,3 @@ def write_todo(folder: Path, waiting: Sequence[WaitingCrop]) -> None:
     table.writerows(map(for_csv, (f"{crop.name}.png", crop.instruction, crop.target, crop.boxes)) for crop in waiting)
     make_folder(folder / CROPS)
     write_text(folder / CROPS / TODO_LIST, text.getvalue())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file atomically and create its folder."""
-    make_folder(path.parent)
-    with atomic_write(path) as part:
-        part.write_bytes(data)

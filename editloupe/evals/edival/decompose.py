@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from editloupe._util.files import write_bytes
 from editloupe.agent.asker import Asker
 from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
-from editloupe.evals.edival.files import SceneFile, file_key, load_if_current, relative_name, write_bytes, write_json
+from editloupe.evals.edival.files import SceneFile, file_key, load_if_current, relative_name, write_json
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import Pixels

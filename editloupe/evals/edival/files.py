@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from editloupe._util.errors import describe_error
-from editloupe._util.files import read_text
+from editloupe._util.files import read_text, write_bytes
 from editloupe._util.hashing import content_key
 from editloupe.rubrics.edival.pools import Pools
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
@@ -77,17 +76,6 @@ class ChainFile(Record):
 def write_json(path: Path, record: Record) -> None:
     """Write a record atomically as JSON."""
     write_bytes(path, (json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file atomically (temporary file, then rename); raise UserError if that fails."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def read_json(path: Path, kind: type[T]) -> T:

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+from editloupe._util.files import write_bytes
 from editloupe.evals.edival.files import (
     SUFFIXES,
     ChainFile,
@@ -23,7 +24,6 @@ from editloupe.evals.edival.files import (
     file_key,
     load_if_current,
     relative_name,
-    write_bytes,
     write_json,
 )
 from editloupe.evals.edival.instruct import build_complex_prompts

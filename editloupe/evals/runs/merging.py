@@ -135,6 +135,10 @@ def _lock_merge(part: Path, out: Path) -> Iterator[None]:
         raise UserError(
             f"another process is merging into {out}; wait for it to end, or merge into another folder"
         ) from None
+    except OSError:  # a full disk
+        with suppress(OSError):
+            part.rmdir()
+        raise
     try:
         for left in part.iterdir():
             if left.name != _LOCK:

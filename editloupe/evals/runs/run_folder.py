@@ -45,7 +45,8 @@ class RunLock:
             if not path.exists() or not os.path.samestat(os.fstat(self._file), path.stat()):
                 raise UserError(f"{path.parent} was just removed by another process; run the command again")
             os.ftruncate(self._file, 0)
-            os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            with suppress(OSError):  # a full disk has room for the lock, but not for the name of its holder
+                os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         except (OSError, UserError):
             os.close(self._file)  # else this process would keep the run locked
             raise

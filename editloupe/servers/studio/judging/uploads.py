@@ -81,6 +81,7 @@ class Uploads:
         try:
             shutil.copyfile(file, part)
         except OSError as error:
+            part.unlink(missing_ok=True)
             raise _no_room(error) from None
         return self.take(part)
 
