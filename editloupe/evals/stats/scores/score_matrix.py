@@ -328,12 +328,15 @@ class ScoreMatrix:
     def each_repeat(self, fill: float | None = None) -> Floats:
         """Return rows × repeats × columns, NaN if there is no score."""
         if fill not in self._cache:
-            values = self._fill_unjudged(fill)
-            if self.aggregation.edit_score is not None:
-                totals = self._measure_edits(values, self.aggregation.edit_score)
-                values = np.concatenate([values, totals[..., None]], -1)
-            self._cache[fill] = values
+            self._cache[fill] = self.add_edit_scores(self._fill_unjudged(fill))
         return self._cache[fill]
+
+    def add_edit_scores(self, values: Floats) -> Floats:
+        """Return rows × repeats × criteria of scores with the score of the whole edit as a further column, if there is one."""
+        if self.aggregation.edit_score is None:
+            return values
+        totals = self._measure_edits(values, self.aggregation.edit_score)
+        return np.concatenate([values, totals[..., None]], -1)
 
     def measure_edits(self, measure: Callable[[Edit, Mapping[str, float]], float | None], fill: float | None) -> Floats:
         """Return rows × repeats of a number computed from an edit's scores, NaN if there is none."""

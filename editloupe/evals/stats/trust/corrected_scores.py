@@ -11,7 +11,7 @@ Per slice of the run (an editing model, and a language if the paper reports lang
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -33,7 +33,6 @@ from editloupe.evals.stats.intervals import (
     skewness,
 )
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
-from editloupe.evals.stats.scores.run_units import JUDGED
 from editloupe.evals.stats.scores.score_matrix import RunSlice, ScoreMatrix, compute_weights, split_into_slices
 from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.evals.stats.trust.label_queue import LabelledCells, LabelQueue, QueueWeights, is_drawable
@@ -290,31 +289,23 @@ def _build_arrays(
 def people_columns(matrix: ScoreMatrix, labels: HumanLabels) -> Floats:
     """Return people's mean scores in the rows × columns layout of a score matrix; NaN if there is no label.
 
-    The protocol's gates and its score of whole edits must apply to people's scores just as to the judge's. Therefore each
-    labelled row is copied with people's means in place of the judge's verdicts, and a second `ScoreMatrix` is built of the
-    copies. If the paper gates one criterion by another, an edit counts only if people labelled everything that was asked of it.
+    The protocol's gates and its score of whole edits apply to people's means just as to the judge's scores. If the paper gates
+    one criterion by another, an edit counts only if people labelled everything that was asked of it.
     """
     table = matrix.table
     answers = {name: table.answer(name) for name in table.criteria}
     protocol = find_protocol(table.protocol)
     gated = protocol is not None and protocol.reported is not None
-    rows, positions = [], []
+    values = np.full((len(table.rows), 1, len(matrix.criteria)), np.nan)
+    is_labelled = np.zeros(len(table.rows), bool)
     for position, row in enumerate(table.rows):
         means = _mean_labels(row, labels, answers)
         asked = [name for name in row.units if name not in table.own]
         if means and not (gated and not all(name in means for name in asked)):
-            rows.append(_replace_verdicts(row, means))
-            positions.append(position)
-    scores = np.full((len(table.rows), len(matrix.criteria) + (matrix.aggregation.edit_score is not None)), np.nan)
-    if not rows:
-        return scores
-    labelled = ScoreMatrix(table, tuple(rows))
-    columns = labelled.columns()
-    for column, name in enumerate(labelled.criteria):
-        scores[positions, matrix.criteria.index(name)] = columns[:, column]
-    if matrix.aggregation.edit_score is not None:
-        scores[positions, -1] = columns[:, -1]
-    return scores
+            is_labelled[position] = True
+            values[position, 0] = [means.get(name, np.nan) for name in matrix.criteria]
+    scores = matrix.add_edit_scores(table.apply_gates(values))[:, 0]
+    return np.where(is_labelled[:, None], scores, np.nan)
 
 
 def _mean_labels(row: RunRow, labels: HumanLabels, answers: Mapping[str, Answer | None]) -> dict[str, float]:
@@ -326,16 +317,6 @@ def _mean_labels(row: RunRow, labels: HumanLabels, answers: Mapping[str, Answer 
         if values:
             means[criterion] = float(np.mean(values))
     return means
-
-
-def _replace_verdicts(row: RunRow, means: Mapping[str, float]) -> RunRow:
-    """Return a copy of a row with people's means as the only verdicts; criteria without a label become unjudged."""
-    units = {}
-    for criterion, verdicts in row.units.items():
-        mean = means.get(criterion)
-        status = "unjudged" if mean is None else JUDGED
-        units[criterion] = (verdicts[0].with_kind(status=status)._replace(repeat=0, score=mean, score_100=mean),)
-    return replace(row, units=units)
 
 
 def _label_chances(queues: Sequence[QueueWeights], cells: LabelledCells) -> Floats | None:
