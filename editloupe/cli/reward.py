@@ -40,7 +40,15 @@ from editloupe.evals.stats.comparison.preference_results import Accuracy, PairRe
 from editloupe.evals.stats.scores.paper_tables import AVERAGE, JudgeAccuracy, build_pair_table, count_judge_accuracy
 from editloupe.evals.stats.scores.run_table import RunTable as RunTable
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS, find_pair_rules, find_protocol, usual_repeats
+from editloupe.rubrics.pairs import PairRules
+from editloupe.rubrics.registry import (
+    DEFAULT,
+    DEFAULT_FOR_PAIRS,
+    find_pair_rules,
+    find_protocol,
+    list_pair_layouts,
+    usual_repeats,
+)
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Edit, UserError
 
@@ -120,6 +128,15 @@ def reward(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Read the pairs of a published set as they are: {', '.join(list_pair_layouts())}. --scores then also reads "
+            "the results of the set's script.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     dimension: Annotated[
         list[str] | None,
         typer.Option(
@@ -155,11 +172,15 @@ def reward(
         raise UserError("--published goes with --table")
     if out is not None and (table or scores):
         raise UserError("--out stores what a judge answers; --table and --scores use no judge")
+    if layout is not None:
+        check_choice("--layout", layout, list_pair_layouts())
+        if table or best_of:
+            raise UserError("--layout goes with a file of pairs")
     kind = check_choice("--format", format or ("json" if options.as_json else "text"), ("text", *FORMATS))
     if format and not table and len(scores or ()) < 2:
         raise UserError("--format is for the table of several judges: --table, or --scores more than once")
     if table:
-        _print_table(build_table_lines(paths), published, kind)
+        _print_table(*build_table_lines(paths), published, kind)
         return 0
     if best_of:
         asking = Asking.of(judge, DEFAULT.name)
@@ -172,14 +193,16 @@ def reward(
     if len(paths) > 1:
         raise UserError("one file of pairs at a time; --table takes several runs and results")
     if scores:
-        reports = judge_by_score_files(paths[0], scores, limit, allow_outside)
+        reports = judge_by_score_files(paths[0], scores, limit, allow_outside, layout)
         if len(reports) > 1:
-            _print_table([count_judge_accuracy(report.judge, report.results) for report in reports], False, kind)
+            rules = find_pair_rules(layout)
+            lines_of_judges = [count_judge_accuracy(own.judge, own.results, rules, own.way) for own in reports]
+            _print_table(lines_of_judges, rules, False, kind)
         else:
             print_report(reports[0], options.as_json, lines)
         return 0 if all(report.overall.judged == report.overall.pairs for report in reports) else 3
-    asking = Asking.of(judge)
-    if pairwise and _lists_edits(paths[0]):
+    asking = Asking.of(judge, layout or DEFAULT_FOR_PAIRS.name)
+    if pairwise and layout is None and _lists_edits(paths[0]):
         return _judge_models(paths[0], asking, dimension or (), out, limit, options, allow_outside)
     way: Way = "pairwise" if pairwise else "pointwise"
     defaults = PairDefaults(task, _read_flags(flags or ()))
@@ -193,6 +216,7 @@ def reward(
         lines=lines,
         defaults=defaults,
         allow_outside=allow_outside,
+        layout=layout,
     )
 
 
@@ -299,8 +323,7 @@ def _judge_best_of(
     return asking.judge_into_run(edits, out, options, Closing(show=show))
 
 
-def _print_table(lines: Sequence[JudgeAccuracy], published: bool, kind: str) -> None:
-    rules = find_pair_rules()
+def _print_table(lines: Sequence[JudgeAccuracy], rules: PairRules, published: bool, kind: str) -> None:
     section = build_pair_table(lines, rules, published)
     if kind == "json":
         rows = [
@@ -308,6 +331,7 @@ def _print_table(lines: Sequence[JudgeAccuracy], published: bool, kind: str) -> 
                 "method": line.name,
                 **{name: accuracy.share for name, accuracy in line.by_dimension.items()},
                 AVERAGE: line.overall.share,
+                **({"measures": dict(line.measures)} if line.measures else {}),
                 "judged": line.overall.judged,
                 "pairs": line.overall.pairs,
             }
@@ -437,11 +461,14 @@ def judge_pairs(
     lines: Path | None,
     defaults: PairDefaults = PairDefaults(),
     allow_outside: bool = False,
+    layout: str | None = None,
 ) -> int:
     """Judge a file of pairs and print how often the judge agrees with people."""
     if way == "pairwise" and not asking.asks_both_at_once:
-        raise UserError(f"--pairwise goes with --protocol {DEFAULT_FOR_PAIRS.name}")
-    loaded = load_pairs(file, asking.protocol, way, allow_outside, task=defaults.task, flags=defaults.flags)
+        raise UserError(f"--pairwise goes with --protocol {layout or DEFAULT_FOR_PAIRS.name}")
+    loaded = load_pairs(
+        file, asking.protocol, way, allow_outside, task=defaults.task, flags=defaults.flags, layout=layout
+    )
     pairs = list(itertools.islice(loaded, limit))
     if not pairs:
         raise UserError(f"{file.name} holds no pairs")
@@ -458,10 +485,12 @@ def judge_pairs(
 
 
 def judge_by_score_files(
-    file: Path, scores: Sequence[str], limit: int | None, allow_outside: bool = False
+    file: Path, scores: Sequence[str], limit: int | None, allow_outside: bool = False, layout: str | None = None
 ) -> list[PairReport]:
     """Hold the numbers of reward models, each given as FILE or NAME=FILE, against a file of pairs."""
-    pairs: list[Pair] = list(itertools.islice(load_pairs(file, way=None, allow_outside=allow_outside), limit))
+    pairs: list[Pair] = list(
+        itertools.islice(load_pairs(file, layout, way=None, allow_outside=allow_outside, layout=layout), limit)
+    )
     if not pairs:
         raise UserError(f"{file.name} holds no pairs")
     reports = []
@@ -500,13 +529,21 @@ def report_to_dict(report: PairReport) -> dict[str, object]:
 def show_report(report: PairReport, console: Console) -> None:
     """Print the accuracies for a person."""
     table = Table(box=None, header_style="bold")
-    for name in ("dimension", "accuracy", "right", "judged", "pairs"):
+    each = bool(report.layout) and report.way == "pairwise" and find_pair_rules(report.layout).orders == "each"
+    for name in ("dimension", "accuracy", "right", "judged", "verdicts" if each else "pairs"):
         table.add_column(name, justify="left" if name == "dimension" else "right")
     for name, accuracy in (*report.by_dimension.items(), ("overall", report.overall)):
         share = "–" if accuracy.share is None else f"{accuracy.share:.4f}"
         table.add_row(Text(one_line(name)), share, str(accuracy.correct), str(accuracy.judged), str(accuracy.pairs))
     console.print(table)
-    if report.way == "pairwise":
+    for title, value in report.measures.items():
+        text = "–" if value is None else str(value) if isinstance(value, int) else f"{value:.4f}"
+        console.print(Text(one_line(f"{title}: {text}")))
+    if (
+        report.way == "pairwise"
+        and not each
+        and not (report.layout and find_pair_rules(report.layout).orders == "once")
+    ):
         console.print(
             f"the two orders contradict each other in {number_of(report.overall.inconsistent, 'pair')}, which "
             f"{verb(report.overall.inconsistent, 'counts', 'count')} as wrong"

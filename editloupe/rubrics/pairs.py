@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from editloupe.types import Edit
 
 Decision = Literal["winner", "loser", "tie", "inconsistent"]
+Orders = Literal["together", "each", "once"]
+PairRow = tuple[str, Mapping[str, Any]]
+"""Where a row is, for errors, and its values."""
+ROW, FILE = "#row", "#file"
+"""Fields that every row of a published file has in addition: a name made of its file and its number, or its key in an object;
+and the path of its file."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,22 @@ class PairRules:
     """Column title of each dimension in that table."""
     published: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     """The paper's rows: one share per dimension, then the share over all of them."""
+    published_columns: tuple[str, ...] = ()
+    """The columns that the paper's rows have instead."""
+    orders: Orders = "together"
+    """How two candidates in one question count: `together` asks both orders, and orders that contradict each other are wrong;
+    `each` asks both, and every order's verdict counts for itself; `once` asks the order of the file only."""
+    fits_ties: bool = False
+    """Whether scores whose difference is at most a threshold are a tie. The threshold is the one with the highest accuracy
+    over all pairs of two candidates (arXiv 2305.14324)."""
+    by_task: bool = False
+    """Whether the table has a column per task."""
+    rows: Callable[[PairRow], Iterator[PairRow]] | None = None
+    """Turns one row of the published files into rows of a file of pairs (`reward --layout`). None if there is no such layout."""
+    results: Callable[[PairRow], Iterator[PairRow]] | None = None
+    """Turns one row of the set's files of results into rows of a file of scores (`reward --scores`)."""
+    container: str = ""
+    """The field that holds the list of rows, if the published JSON file is an object."""
     task_of: Callable[[Mapping[str, Any]], str | None] = lambda item: item.get("task")
     """Returns a pair's task from its fields or the paths of its pictures, or None if they do not name one."""
     unmarked: Callable[[Mapping[str, Any]], str | None] = lambda item: None

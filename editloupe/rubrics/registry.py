@@ -12,7 +12,7 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from editloupe._util.text import one_line
-from editloupe.rubrics import editreward, edival
+from editloupe.rubrics import editreward, editreward_bench, editscore_bench, edival, mmrb2, vcreward
 from editloupe.rubrics.dlebench import paper as dlebench
 from editloupe.rubrics.editcompass import paper as editcompass
 from editloupe.rubrics.gedit import paper as gedit
@@ -31,6 +31,10 @@ PAPERS: tuple[Paper, ...] = (
     editreward.PAPER,
     edival.PAPER,
     gedit.PAPER,
+    editscore_bench.PAPER,
+    editreward_bench.PAPER,
+    mmrb2.PAPER,
+    vcreward.PAPER,
 )
 """The bundled papers."""
 PROTOCOLS: tuple[Protocol, ...] = tuple(paper.protocol for paper in PAPERS)
@@ -170,6 +174,11 @@ def find_pair_rules(name: str | None = None) -> PairRules:
     rules = (protocol.pairs if protocol else None) or DEFAULT_FOR_PAIRS.pairs
     assert rules is not None
     return rules
+
+
+def list_pair_layouts() -> tuple[str, ...]:
+    """Return the names of the papers whose published preference pairs can be read."""
+    return tuple(paper.name for paper in papers() if paper.protocol.pairs and paper.protocol.pairs.rows)
 
 
 def _list_added() -> dict[str, Paper]:

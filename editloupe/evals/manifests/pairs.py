@@ -11,8 +11,10 @@ from pydantic import ValidationError
 
 from editloupe.evals.manifests.datasets import resolve_picture
 from editloupe.evals.manifests.readers import Row, read_jsonl
+from editloupe.evals.manifests.set_files import read_set_rows
+from editloupe.pictures.memory import MemoryPicture, PictureField, PictureSource
 from editloupe.rubrics.benchmark import read_json_list
-from editloupe.rubrics.pairs import PairRules
+from editloupe.rubrics.pairs import Orders, PairRules
 from editloupe.rubrics.registry import find_pair_rules, find_protocol
 from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, Record, UserError
@@ -31,24 +33,32 @@ class Pair(Record):
     """Two candidates for one instruction, and which one people prefer."""
 
     id: str
-    source: Path
+    source: PictureField
     instruction: str
-    winner: Path
-    loser: Path
+    winner: PictureField
+    loser: PictureField
     dimension: str
     label: Literal["preference", "tie", "open"] = "preference"
     """`open` if no preference is known."""
     models: tuple[str, str] | None = None
     """The editing models of winner and loser, if the pair compares two models."""
     task: str | None = None
-    references: tuple[Path, ...] = ()
-    unmarked: Path | None = None
+    references: tuple[PictureField, ...] = ()
+    unmarked: PictureField | None = None
     """The source without marks, if marks on the source are part of the instruction."""
     hint: str | None = None
     file: str = ""
     """Name of its file without suffix; pairs of two files may have the same ids."""
     root: Path | None = None
     """The folder its paths were relative to."""
+    layout: str | None = None
+    """The published set that the pair is from, whose rules decide it."""
+    first: Literal["winner", "loser"] = "winner"
+    """The candidate that the file lists first."""
+    group: str | None = None
+    """The group of candidates that the pair is from, if people ranked more than two."""
+    candidates: int | None = None
+    """Number of candidates in the group."""
     extra: Mapping[str, Any] = {}
 
     @property
@@ -69,13 +79,21 @@ class Pair(Record):
         pictures = {"candidate_a": (first,), "candidate_b": (second,)}
         return self._edit("AB" if winner_first else "BA", self.source, first, pictures)
 
-    def edits(self, way: Way) -> tuple[Edit, Edit]:
-        """Return the two edits that are judged for this pair."""
+    def edits(self, way: Way, orders: Orders = "together") -> tuple[Edit, ...]:
+        """Return the edits that are judged for this pair: two, or one if only the order of the file is asked."""
         if way == "pointwise":
             return self.candidate("winner"), self.candidate("loser")
+        if orders == "once":
+            return (self.ordered(self.first == "winner"),)
         return self.ordered(True), self.ordered(False)
 
-    def _edit(self, role: Role, source: Path, edited: Path, pictures: Mapping[str, tuple[Path, ...]]) -> Edit:
+    def _edit(
+        self,
+        role: Role,
+        source: PictureSource,
+        edited: PictureSource,
+        pictures: Mapping[str, tuple[PictureSource, ...]],
+    ) -> Edit:
         references = {"references": self.references} if self.references else {}
         membership = {
             "file": self.file,
@@ -84,6 +102,8 @@ class Pair(Record):
             "label": self.label,
             "dimension": self.dimension,
             **({"models": list(self.models)} if self.models else {}),
+            **({"set": self.layout} if self.layout else {}),
+            **({"group": self.group, "candidates": self.candidates} if self.group else {}),
         }
         return Edit(
             id=f"{self.id}:{role}",
@@ -105,6 +125,7 @@ def load_pairs(
     *,
     task: str | None = None,
     flags: Mapping[str, bool] | None = None,
+    layout: str | None = None,
 ) -> Iterator[Pair]:
     """Stream pairs from a JSON list or a JSONL file; paths are relative to the file.
 
@@ -115,18 +136,25 @@ def load_pairs(
         allow_outside: Allow pictures outside the file's folder.
         task: Task of pairs of which neither a field nor a path names one.
         flags: Booleans of pairs that lack them, which say whether a metric applies.
+        layout: The published set that the file, or the folder, is from.
 
     Raises:
         UserError: The file or a pair has a mistake, or a pointwise pair lacks a field that its question needs.
     """
-    file, rules = Path(file), find_pair_rules(protocol)
+    file, rules = Path(file), find_pair_rules(layout or protocol)
     own = find_protocol(protocol)
     usual = _check_defaults(task, flags or {}, rules)
-    own_rules = protocol is None or (own is not None and own.pairs is not None)
-    if not file.is_file():
-        raise UserError(f"{file} does not exist")
+    own_rules = layout is None and (protocol is None or (own is not None and own.pairs is not None))
+    if not file.exists() or (layout is None and not file.is_file()):
+        raise UserError(f"{file} does not exist" if not file.exists() else f"{file} is a folder, not a file of pairs")
     rows: Iterable[Row]
-    if file.suffix.lower() in LINES:
+    if layout not in (None, protocol) and own is not None and own.pairs is not None:
+        raise UserError(
+            f"{own.title} judges pairs of its own; leave out --protocol, or name one that judges single edits"
+        )
+    if layout is not None:
+        rows = _read_layout(file, layout, rules)
+    elif file.suffix.lower() in LINES:
         rows = read_jsonl(file)
     else:
         rows = (Row(f"{file.name}, pair {index}", item) for index, item in enumerate(read_json_list(file), start=1))
@@ -136,8 +164,8 @@ def load_pairs(
         item = {**row.values, **{name: value for name, value in usual.items() if row.values.get(name) is None}}
         if task and rules.task_of(item) is None:
             item["task"] = task
-        pair = _pair(Row(where, item), number, file, rules, allow_outside)
-        if not own_rules and (own is None or pair.task not in own.types):
+        pair = _pair(Row(where, item), number, file, rules, allow_outside, layout)
+        if not own_rules and layout is None and (own is None or pair.task not in own.types):
             # A task derived from folder names is unknown to another protocol.
             pair = pair.model_copy(update={"task": item.get("task")})
         if pair.id in places:
@@ -146,6 +174,15 @@ def load_pairs(
         if way == "pointwise" and own_rules:
             _check(pair, where, rules)
         yield pair
+
+
+def _read_layout(file: Path, layout: str, rules: PairRules) -> Iterator[Row]:
+    """Yield the rows of a published set as rows of a file of pairs."""
+    if rules.rows is None:
+        raise UserError(f"{layout} has no layout of published pairs")
+    for row in read_set_rows(file, rules.container):
+        for where, values in rules.rows(row):
+            yield Row(where, values)
 
 
 def _check_defaults(task: str | None, flags: Mapping[str, bool], rules: PairRules) -> Mapping[str, bool]:
@@ -192,8 +229,9 @@ def _check(pair: Pair, where: str, rules: PairRules) -> None:
         raise UserError(f"{where}: {unknown}")
 
 
-def _pair(row: Row, number: int, file: Path, rules: PairRules, allow_outside: bool) -> Pair:
-    where, item, folder = row.where, row.values, file.parent.resolve()
+def _pair(row: Row, number: int, file: Path, rules: PairRules, allow_outside: bool, layout: str | None = None) -> Pair:
+    where, item = row.where, row.values
+    folder = (file if file.is_dir() else file.parent).resolve()
     for name in ("source_image", "prompt", "winner", "loser", "dimension"):
         if not str(item.get(name) or "").strip():
             raise UserError(f'{where}: "{name}" is missing')
@@ -207,7 +245,9 @@ def _pair(row: Row, number: int, file: Path, rules: PairRules, allow_outside: bo
         if item.get(name) is not None and not isinstance(item[name], bool):
             raise UserError(f'{where}: "{name}" is {json.dumps(item[name])}, not true or false')
 
-    def path(name: str, value: Any) -> Path:
+    def path(name: str, value: Any) -> PictureSource:
+        if isinstance(value, MemoryPicture):
+            return value
         return resolve_picture(row, name, value, folder, allow_outside, "file")
 
     references = item.get("reference_image_path") or ()
@@ -232,6 +272,11 @@ def _pair(row: Row, number: int, file: Path, rules: PairRules, allow_outside: bo
             hint=str(item.get("hints") or "").strip() or None,
             file=file.stem,
             root=folder,
+            layout=layout,
+            models=item.get("models") if layout else None,
+            first=item.get("first", "winner") if layout else "winner",
+            group=item.get("group") if layout else None,
+            candidates=item.get("candidates") if layout else None,
             extra={name: item[name] for name in (*rules.kept, *rules.flags) if item.get(name) is not None},
         )
         pair.candidate("winner")  # validates the edit here, where the location is known

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import number_of
-from editloupe.evals.manifests.pairs import Pair
+from editloupe.evals.manifests.pairs import Pair, Way
 from editloupe.evals.manifests.readers import READERS, Row
-from editloupe.evals.stats.comparison.preference_results import PairReport, PairResult
+from editloupe.evals.manifests.set_files import read_set_rows
+from editloupe.evals.stats.comparison.pair_measures import NO_VERDICT, build_pair_report
+from editloupe.evals.stats.comparison.preference_results import PairReport, PairResult, decide_by_verdicts
+from editloupe.pictures.memory import PictureSource
 from editloupe.rubrics.pairs import PairRules, is_right
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, find_pair_rules
 from editloupe.types import UserError
 
 PAIR, PICTURE, SCORE = ("pair", "id", "pair_id"), ("picture", "image", "edited"), "score"
 SIDES = (("winner", "winner_score"), ("loser", "loser_score"))
+ORDERS = ("forward", "reverse")
+"""Fields of a row with verdicts: in the order of the file of pairs, and in the other one."""
 MODE = "scores"
 """The mode in a report, in place of a judge's mode."""
 
@@ -30,6 +35,8 @@ class ExternalScores:
     by_pair: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
     by_picture: dict[tuple[str, str | None], float | None] = field(default_factory=dict)
     """The picture is its absolute path. The dimension is None if the score applies to all dimensions."""
+    verdicts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """Verdicts by pair: what was answered in the order of the file, and in the other one."""
     strangers: list[str] = field(default_factory=list)
     """Pairs and pictures of the file that are not among the pairs."""
 
@@ -50,14 +57,23 @@ def judge_by_scores(pairs: Sequence[Pair], file: str | Path, name: str | None = 
     Raises:
         UserError: If the file cannot be read, or no pair has both scores.
     """
-    file, rules = Path(file), find_pair_rules()
+    file, layout = Path(file), next((pair.layout for pair in pairs), None)
+    rules = find_pair_rules(layout)
     scores_of_file = read_scores(file, pairs, rules)
-    results = [_build_result(pair, scores_of_file, rules) for pair in pairs]
-    report = PairReport.of(
-        results, rules, way="pointwise", judge=name or file.stem, protocol=DEFAULT_FOR_PAIRS.name, mode=MODE
+    way: Way = "pairwise" if scores_of_file.verdicts else "pointwise"
+    build = _build_verdict_result if scores_of_file.verdicts else _build_result
+    report = build_pair_report(
+        [build(pair, scores_of_file, rules) for pair in pairs],
+        rules,
+        way,
+        judge=name or file.stem,
+        protocol=layout or DEFAULT_FOR_PAIRS.name,
+        mode=MODE,
+        layout=layout,
     )
     if not report.overall.judged:
-        raise UserError(f"{file.name} has both numbers of none of the {number_of(len(results), 'pair')}")
+        wanted = "a verdict" if way == "pairwise" else "both numbers"
+        raise UserError(f"{file.name} has {wanted} of none of the {number_of(len(pairs), 'pair')}")
     notes = []
     if scores_of_file.strangers:
         lines = f"{len(scores_of_file.strangers)} lines" if len(scores_of_file.strangers) > 1 else "a line"
@@ -68,24 +84,53 @@ def judge_by_scores(pairs: Sequence[Pair], file: str | Path, name: str | None = 
 
 
 def read_scores(file: Path, pairs: Sequence[Pair], rules: PairRules) -> ExternalScores:
-    """Read a JSONL, CSV or Parquet file of scores. docs/reward.md describes its two forms."""
-    if not file.is_file():
-        raise UserError(f"there is no file of scores at {file}")
-    reader = READERS.get(file.suffix.lower())
-    if reader is None:
-        raise UserError(f"{file.name}: scores are a {', '.join(READERS)} file")
+    """Read a file of scores: JSONL, CSV or Parquet in one of the documented forms, or the results of the set's script."""
     ids = {pair.id for pair in pairs}
     pictures = {str(path) for pair in pairs for path in (pair.winner, pair.loser)}
     roots = _find_roots(pairs)
     scores_of_file = ExternalScores()
-    for row in reader(file):
-        if (pair := _find_first(row.values, PAIR)) is not None:
+    for row in _read_rows(file, rules):
+        if any(name in row.values for name in ORDERS):
+            _add_verdicts(row, ids, scores_of_file)
+        elif (pair := _find_first(row.values, PAIR)) is not None:
             _add_pair(row, pair, pairs, ids, scores_of_file)
         elif (picture := _find_first(row.values, PICTURE)) is not None:
             _add_picture(row, str(picture), [*roots, file.parent.resolve()], pictures, rules, scores_of_file)
         else:
             raise row.error(f'a line names a pair ("{PAIR[0]}") or a picture ("{PICTURE[0]}"); this one names neither')
+    if scores_of_file.verdicts and (scores_of_file.by_pair or scores_of_file.by_picture):
+        raise UserError(f"{file.name} has both scores and verdicts; write a file for each")
     return scores_of_file
+
+
+def _read_rows(file: Path, rules: PairRules) -> Iterator[Row]:
+    """Yield the rows of a file of scores; results of the set's script are turned into such rows."""
+    if not file.exists():
+        raise UserError(f"there is no file of scores at {file}")
+    reader = READERS.get(file.suffix.lower()) if file.is_file() else None
+    if rules.results is None:
+        if reader is None:
+            raise UserError(f"{file.name}: scores are a {', '.join(READERS)} file")
+        yield from reader(file)
+        return
+    own = reader(file) if reader else iter(())
+    first = next(own, None)
+    if first is not None and (_find_first(first.values, PAIR[:1]) or _find_first(first.values, PICTURE)):
+        yield first
+        yield from own
+        return
+    for row in read_set_rows(file):
+        for where, values in rules.results(row):
+            yield Row(where, values)
+
+
+def _add_verdicts(row: Row, ids: set[str], scores_of_file: ExternalScores) -> None:
+    name = str(row.values.get(PAIR[0]))
+    verdicts = tuple(row.values.get(order) for order in ORDERS)
+    if name not in ids:
+        scores_of_file.strangers.append(f"the pair {name}")
+    elif scores_of_file.verdicts.setdefault(name, (verdicts[0], verdicts[1])) != verdicts:
+        raise row.error(f"the pair {name} is listed twice with different verdicts")
 
 
 def _find_roots(pairs: Sequence[Pair]) -> list[Path]:
@@ -158,12 +203,31 @@ def _read_number(row: Row, names: Sequence[str]) -> float | None:
     return number
 
 
+def _describe_pair(pair: Pair) -> dict[str, Any]:
+    """Return the fields of a pair's result that do not depend on scores."""
+    names = ("id", "dimension", "label", "task", "group", "candidates")
+    return {name: getattr(pair, name) for name in names}
+
+
+def _build_verdict_result(pair: Pair, scores_of_file: ExternalScores, rules: PairRules) -> PairResult:
+    """Return the result of a pair with verdicts of a file. Anything but A or B is a wrong verdict for a preference."""
+    about = _describe_pair(pair)
+    if pair.id not in scores_of_file.verdicts:
+        return decide_by_verdicts(about, (None, None), rules, "the file does not have the pair")
+    forward, reverse = scores_of_file.verdicts[pair.id]
+    own, other = ("A", "B") if pair.first == "winner" else ("B", "A")
+    in_order = {own: 1.0, other: 0.0}.get(forward, 0.5) if forward else None
+    turned = {other: 1.0, own: 0.0}.get(reverse, 0.5) if reverse else None
+    shares = (in_order, turned) if pair.first == "winner" else (turned, in_order)
+    return decide_by_verdicts(about, shares, rules, NO_VERDICT)
+
+
 def _build_result(pair: Pair, scores_of_file: ExternalScores, rules: PairRules) -> PairResult:
     scores = scores_of_file.by_pair.get(pair.id) or (
         _find_score(pair.winner, pair.dimension, scores_of_file),
         _find_score(pair.loser, pair.dimension, scores_of_file),
     )
-    about = {"id": pair.id, "dimension": pair.dimension, "label": pair.label}
+    about = _describe_pair(pair)
     winner, loser = scores
     if winner is None or loser is None:
         lacking = "both" if winner is loser else "the winner" if winner is None else "the loser"
@@ -172,6 +236,6 @@ def _build_result(pair: Pair, scores_of_file: ExternalScores, rules: PairRules) 
     return PairResult(**about, scores=scores, decision=decision, correct=is_right(decision, pair.label))
 
 
-def _find_score(path: Path, dimension: str, scores_of_file: ExternalScores) -> float | None:
+def _find_score(path: PictureSource, dimension: str, scores_of_file: ExternalScores) -> float | None:
     number = scores_of_file.by_picture.get((str(path), dimension))
     return scores_of_file.by_picture.get((str(path), None)) if number is None else number

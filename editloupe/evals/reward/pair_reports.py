@@ -18,6 +18,7 @@ from editloupe.evals.manifests.pairs import Pair, Way, merge_pair_edits
 from editloupe.evals.reward.edit_rewards import rewards
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.comparison.pair_measures import build_pair_report
 from editloupe.evals.stats.comparison.preference_results import (
     NOT_YET,
     PairKey,
@@ -25,11 +26,13 @@ from editloupe.evals.stats.comparison.preference_results import (
     PairReport,
     PairResult,
     decide_pairs,
+    find_set_rules,
     score_pair_members,
 )
 from editloupe.evals.stats.scores.paper_tables import WAYS, JudgeAccuracy, count_judge_accuracy, group_by_way
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.judge import Judge
+from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.registry import find_pair_rules, find_protocol
 from editloupe.types import Edit, Usage, UserError
 
@@ -38,7 +41,7 @@ def pair_edits(pairs: Iterable[Pair], protocol: str, way: Way = "pointwise") -> 
     """Return the edits to judge for these pairs. An edit shared by several pairs is listed once."""
     own_protocol = find_protocol(protocol)
     return merge_pair_edits(
-        (edit for pair in pairs for edit in pair.edits(way)),
+        (edit for pair in pairs for edit in pair.edits(way, find_pair_rules(pair.layout or protocol).orders)),
         own_protocol is not None and own_protocol.pairs is not None,
     )
 
@@ -88,12 +91,13 @@ def report_pairs(
 def _build_report(
     pairs: Sequence[Pair], members: Iterable[PairMember], way: Way, usage: Usage, about: dict[str, str]
 ) -> PairReport:
-    rules = find_pair_rules(about["protocol"])
+    layout = next((pair.layout for pair in pairs), None)
+    rules = find_pair_rules(layout or about["protocol"])
     results_by_key = decide_pairs(members, rules)
     results = [
         results_by_key.get(PairKey(*pair.key, way)) or _unjudged_result(pair, about["protocol"], way) for pair in pairs
     ]
-    return PairReport.of(results, rules, way=way, usage=usage, **about)
+    return build_pair_report(results, rules, way, usage=usage, layout=layout, **about)
 
 
 def _unjudged_result(pair: Pair, protocol: str, way: Way) -> PairResult:
@@ -104,6 +108,9 @@ def _unjudged_result(pair: Pair, protocol: str, way: Way) -> PairResult:
         id=pair.id,
         dimension=pair.dimension,
         label=pair.label,
+        task=pair.task,
+        group=pair.group,
+        candidates=pair.candidates,
         scores=(None, None),
         decision=None,
         correct=None,
@@ -155,24 +162,34 @@ class _TableLine:
     """Parameters that were sent to the model, such as `reasoning_effort`."""
     differs: str = ""
     """How its configuration differs from an earlier one of the run."""
+    rules: PairRules = field(default_factory=find_pair_rules)
+    """The rules of its set."""
 
 
-def build_table_lines(paths: Sequence[Path]) -> list[JudgeAccuracy]:
-    """Return the rows of the table of reward models: one per configuration and way of each run, and one per result file.
+def build_table_lines(paths: Sequence[Path]) -> tuple[list[JudgeAccuracy], PairRules]:
+    """Return the table of reward models: a row per configuration and way of each run and per result file, and its rules.
 
     Rows of the same judge are named by the settings in which they differ, such as `reasoning_effort=high`; then by their run
     or file, and by what else their configuration asks differently, if that is not enough.
+
+    Raises:
+        UserError: Something is neither a run of pairs nor a result, or two are about different sets.
     """
     rows: list[_TableLine] = []
     for path in paths:
-        rows += _read_run_lines(path) if is_run(path) else [_TableLine(_read_result_line(path), path.stem)]
+        rows += _read_run_lines(path) if is_run(path) else [_read_result_line(path)]
+    if other := next((row for row in rows if row.rules.table != rows[0].rules.table), None):
+        raise UserError(
+            f"{rows[0].place} and {other.place} are about different sets of pairs ({rows[0].rules.table}; "
+            f"{other.rules.table}); print a table for each"
+        )
     names = [row.line.name for row in rows]
     for more in (_list_settings(rows), [row.place for row in rows], [row.differs for row in rows]):
         taken = Counter(names)
         names = [
             f"{name} · {word}" if taken[name] > 1 and word else name for name, word in zip(names, more, strict=True)
         ]
-    return [row.line._replace(name=name) for row, name in zip(rows, names, strict=True)]
+    return [row.line._replace(name=name) for row, name in zip(rows, names, strict=True)], rows[0].rules
 
 
 def _list_settings(rows: Sequence[_TableLine]) -> list[str]:
@@ -195,11 +212,18 @@ def _read_run_lines(folder: Path) -> list[_TableLine]:
             settings = [_flatten(reader.question_facts(keys[own.name]).get("sampling", {})) for own in listed]
     lines = []
     for table, own, values in zip(tables, listed, settings, strict=True):
-        members = (member for row in table.rows for member in score_pair_members(table.protocol, row, table.criteria))
-        results = decide_pairs(members, find_pair_rules(table.protocol))
+        members = [member for row in table.rows for member in score_pair_members(table.protocol, row, table.criteria)]
+        rules = find_set_rules(members, table.protocol)
+        results = decide_pairs(members, rules)
         judge = " + ".join(table.judges)
         lines += [
-            _TableLine(count_judge_accuracy(_format_name(judge, way), results_of_way), folder.stem, values, own.differs)
+            _TableLine(
+                count_judge_accuracy(_format_name(judge, way), results_of_way, rules, way),
+                folder.stem,
+                values,
+                own.differs,
+                rules,
+            )
             for way, results_of_way in group_by_way(results).items()
         ]
     if not lines:
@@ -215,17 +239,19 @@ def _flatten(settings: Mapping[str, Any]) -> dict[str, str]:
     return {name: value.strip('"') for name, value in values.items()}
 
 
-def _read_result_line(file: Path) -> JudgeAccuracy:
+def _read_result_line(file: Path) -> _TableLine:
     """Read the output of `reward --json`."""
     try:
         content = json.loads(read_text(file))
         results = [PairResult.model_validate(result) for result in content["results"]]
-        return count_judge_accuracy(_format_name(str(content["judge"]), content["way"]), results)
+        rules = find_pair_rules(content.get("layout") or content.get("protocol"))
+        name = _format_name(str(content["judge"]), content["way"])
+        return _TableLine(count_judge_accuracy(name, results, rules, content["way"]), file.stem, rules=rules)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
     except (ValueError, ValidationError, LookupError, TypeError, RecursionError):
         raise UserError(f"{file} is neither a run nor what `editloupe reward --json` printed") from None
 
 
-def _format_name(judge: str, way: str) -> str:
+def _format_name(judge: str, way: Way) -> str:
     return judge if way == "pointwise" else f"{judge} ({WAYS[way]})"

@@ -11,7 +11,7 @@ from editloupe.evals.manifests.pairs import PAIRS, ROLES, Way
 from editloupe.evals.stats.scores.run_table import RunRow
 from editloupe.rubrics.pairs import Decision, PairRules, is_right
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.rubrics.registry import find_protocol
+from editloupe.rubrics.registry import find_pair_rules, find_protocol
 from editloupe.types import Edit, Record, Unjudged, Usage, Verdict
 
 NOT_YET = "not judged yet"
@@ -31,10 +31,15 @@ class PairResult(Record):
     correct: bool | None
     """None if the pair could not be judged."""
     why: str | None = None
+    task: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    group: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    """The group of candidates that people ranked, if the pair is from one."""
+    candidates: int | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Number of candidates in the group."""
 
 
 class Accuracy(Record):
-    """Right pairs out of the judged ones."""
+    """Right pairs out of the judged ones. If every order counts for itself, these are verdicts, two per pair."""
 
     pairs: int
     judged: int
@@ -59,17 +64,10 @@ class PairReport(Record):
     by_dimension: Mapping[str, Accuracy] = Field(default_factory=dict)
     results: tuple[PairResult, ...] = ()
     usage: Usage = Usage()
-
-    @classmethod
-    def of(cls, results: Sequence[PairResult], rules: PairRules, **about: Any) -> PairReport:
-        """Count the results of some pairs."""
-        dimensions = [name for name in rules.dimensions if any(result.dimension == name for result in results)]
-        return cls(
-            overall=count_accuracy(results),
-            by_dimension={name: count_accuracy([r for r in results if r.dimension == name]) for name in dimensions},
-            results=tuple(results),
-            **about,
-        )
+    layout: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    """The published set that the pairs are from."""
+    measures: Mapping[str, float | int | None] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    """The set's further numbers."""
 
 
 def count_accuracy(results: Sequence[PairResult]) -> Accuracy:
@@ -146,46 +144,70 @@ def decide_pairs(halves: Iterable[PairMember], rules: PairRules) -> dict[PairKey
     The score of a half is its mean over the repeats that have one.
     """
     members: dict[PairKey, dict[str, dict[int, PairMember | None]]] = {}
-    labels: dict[PairKey, str] = {}
+    entries: dict[PairKey, Mapping[str, Any]] = {}
     for half in halves:
-        for key, role, label in _find_pairs(half.edit):
-            labels[key] = label
-            repeats = members.setdefault(key, {}).setdefault(role, {})
+        for key, entry in _find_pairs(half.edit):
+            entries[key] = {**entry, "task": half.edit.instruction_type}
+            repeats = members.setdefault(key, {}).setdefault(entry["role"], {})
             repeats[half.repeat] = None if half.repeat in repeats else half  # None: two pictures claim one place
-    return {key: _decide_pair(key, labels[key], roles, rules) for key, roles in members.items()}
+    return {key: _decide_pair(key, entries[key], roles, rules) for key, roles in members.items()}
 
 
-def _find_pairs(edit: Edit) -> Iterable[tuple[PairKey, str, str]]:
+def find_set_rules(halves: Iterable[PairMember], protocol: str | None) -> PairRules:
+    """Return the rules of the published set that the pairs are from, or else those of the protocol."""
+    sets = (entry.get("set") for half in halves for _, entry in _find_pairs(half.edit))
+    return find_pair_rules(next(sets, None) or protocol)
+
+
+def _find_pairs(edit: Edit) -> Iterable[tuple[PairKey, Mapping[str, Any]]]:
     """Yield the pairs an edit is part of. A field of that name with other content is ignored."""
     listed = edit.extra.get(PAIRS)
     for entry in listed if isinstance(listed, (list, tuple)) else ():
         if isinstance(entry, Mapping) and all(isinstance(entry.get(name), str) for name in _ENTRY):
-            file, pair, role, label, dimension = (entry[name] for name in _ENTRY)
-            way = next((way for way, roles in ROLES.items() if role in roles), None)
+            way = next((way for way, roles in ROLES.items() if entry["role"] in roles), None)
             if way is not None:
-                yield PairKey(file, pair, dimension, way), role, label
+                yield PairKey(entry["file"], entry["id"], entry["dimension"], way), entry
 
 
 _ENTRY = ("file", "id", "role", "label", "dimension")
 
 
 def _decide_pair(
-    key: PairKey, label: str, roles: Mapping[str, Mapping[int, PairMember | None]], rules: PairRules
+    key: PairKey, entry: Mapping[str, Any], roles: Mapping[str, Mapping[int, PairMember | None]], rules: PairRules
 ) -> PairResult:
-    first, second = (_mean_score(roles.get(role, {})) for role in ROLES[key.way])
-    about = {"id": key.id, "dimension": key.dimension, "label": label}
-    if first[0] is None or second[0] is None:
-        why = first[1] or second[1]
-        return PairResult(**about, scores=(first[0], second[0]), decision=None, correct=None, why=why)
+    (first, why_first), (second, why_second) = (_mean_score(roles.get(role, {})) for role in ROLES[key.way])
+    about: dict[str, Any] = {name: entry.get(name) for name in ("label", "task", "group", "candidates")}
+    about |= {"id": key.id, "dimension": key.dimension}
+    why = why_first if first is None else why_second if second is None else None
     if key.way == "pairwise":
         # Candidate A's share is asked for; in the second order the winner is B.
-        scores = (first[0] / 100, 1 - second[0] / 100)
-        decision = rules.by_orders(*scores)
-    else:
-        scores = (first[0], second[0])
-        decision = rules.by_scores(*scores)
-    correct = None if label == OPEN else is_right(decision, label)
-    return PairResult(**about, scores=scores, decision=decision, correct=correct)
+        first, second = None if first is None else first / 100, None if second is None else 1 - second / 100
+        return decide_by_verdicts(about, (first, second), rules, why)
+    if first is None or second is None:
+        return PairResult(**about, scores=(first, second), decision=None, correct=None, why=why)
+    decision = rules.by_scores(first, second)
+    correct = None if about["label"] == OPEN else is_right(decision, str(about["label"]))
+    return PairResult(**about, scores=(first, second), decision=decision, correct=correct)
+
+
+def decide_by_verdicts(
+    about: Mapping[str, Any], shares: tuple[float | None, float | None], rules: PairRules, why: str | None = None
+) -> PairResult:
+    """Decide a pair whose candidates were compared directly.
+
+    Args:
+        about: Fields of the result: id, dimension, label.
+        shares: The winner's share as candidate A and as candidate B: 1 if it won, 0 or 0.5; None without a verdict.
+        rules: The rules of the set. If it asks both orders together, both must have a verdict.
+        why: Why a verdict is missing.
+    """
+    there = [share for share in shares if share is not None]
+    if not there or (len(there) < 2 and rules.orders == "together"):
+        return PairResult(**about, scores=shares, decision=None, correct=None, why=why)
+    decision = rules.by_orders(there[0], there[-1])
+    correct = None if about["label"] == OPEN else is_right(decision, str(about["label"]))
+    missing = why if rules.orders == "each" and len(there) < 2 else None
+    return PairResult(**about, scores=shares, decision=decision, correct=correct, why=missing)
 
 
 def _mean_score(repeats: Mapping[int, PairMember | None]) -> tuple[float | None, str | None]:

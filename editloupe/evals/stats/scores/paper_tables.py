@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from editloupe._util.text import number_of
+from editloupe.evals.manifests.pairs import Way
+from editloupe.evals.stats.comparison.pair_measures import Measures, apply_rules
 from editloupe.evals.stats.comparison.preference_results import (
     OPEN,
     Accuracy,
     PairKey,
     PairMember,
     PairResult,
-    count_accuracy,
     decide_pairs,
 )
 from editloupe.evals.stats.intervals import Bools, Floats, GroupMeans, build_estimate, finite_or_none
@@ -36,7 +38,7 @@ MODEL = "model"
 
 AVERAGE = "AVG"
 """The share of right pairs over all dimensions."""
-WAYS: Mapping[str, str] = {"pointwise": "point-wise", "pairwise": "pair-wise"}
+WAYS: Mapping[Way, str] = {"pointwise": "point-wise", "pairwise": "pair-wise"}
 """The two ways of asking as papers write them."""
 
 
@@ -313,35 +315,59 @@ class JudgeAccuracy(NamedTuple):
     name: str
     by_dimension: Mapping[str, Accuracy]
     overall: Accuracy
+    measures: Measures = MappingProxyType({})
+    """Further numbers of the set by title."""
 
 
-def count_judge_accuracy(name: str, results: Sequence[PairResult]) -> JudgeAccuracy:
-    """Count the results of one judge."""
-    by: dict[str, list[PairResult]] = {}
-    for result in results:
-        by.setdefault(result.dimension, []).append(result)
-    return JudgeAccuracy(
-        name, {dimension: count_accuracy(own) for dimension, own in by.items()}, count_accuracy(results)
-    )
+def count_judge_accuracy(
+    name: str, results: Sequence[PairResult], rules: PairRules, way: Way = "pointwise"
+) -> JudgeAccuracy:
+    """Count the results of one judge by the rules of the set."""
+    counted = apply_rules(results, rules, way)
+    return JudgeAccuracy(name, counted.by_dimension, counted.overall, counted.measures)
 
 
 def build_pair_table(lines: Sequence[JudgeAccuracy], rules: PairRules, published: bool = False) -> PrintedTable:
     """Build the paper's table with these judges as rows, optionally followed by the paper's own rows."""
-    rows: list[tuple[Cell, ...]] = []
-    for line in lines:
-        shares = [line.by_dimension[name].share if name in line.by_dimension else None for name in rules.dimensions]
-        counts = f"{line.overall.judged} of {line.overall.pairs}"
-        rows.append((line.name, *map(_format_share, (*shares, line.overall.share)), counts))
-    rows += [
-        (f"{name} (paper)", *map(_format_share, shares), "") for name, shares in rules.published.items() if published
+    columns = ["method", *list_share_columns(rules)]
+    columns += dict.fromkeys(title for line in lines for title in line.measures)
+    columns += [title for title in rules.published_columns if published and title not in columns]
+    counts = "verdicts" if rules.orders == "each" else "pairs judged"
+    rows = [
+        {
+            "method": line.name,
+            **{name: _format_share(value) for name, value in list_shares(line, rules).items()},
+            **{title: _format_share(value) for title, value in line.measures.items()},
+            counts: f"{line.overall.judged} of {line.overall.pairs}",
+        }
+        for line in lines
     ]
-    titles = (rules.titles.get(name, name) for name in rules.dimensions)
-    return PrintedTable(rules.table, ("method", *titles, AVERAGE, "pairs judged"), tuple(rows))
+    titles = rules.published_columns or list_share_columns(rules)
+    rows += [
+        {"method": f"{name} (paper)", **dict(zip(titles, map(_format_share, shares), strict=True)), counts: ""}
+        for name, shares in rules.published.items()
+        if published
+    ]
+    columns.append(counts)
+    cells = tuple(tuple(row.get(column) for column in columns) for row in rows)
+    return PrintedTable(rules.table, tuple(columns), cells)
 
 
-def group_by_way(results: Mapping[PairKey, PairResult]) -> dict[str, list[PairResult]]:
+def list_share_columns(rules: PairRules) -> tuple[str, ...]:
+    """Return the titles of the shares of right pairs: one per dimension and AVG, or a single one."""
+    titles = tuple(rules.titles.get(name, name) for name in rules.dimensions)
+    return titles if len(titles) == 1 else (*titles, AVERAGE)
+
+
+def list_shares(line: JudgeAccuracy, rules: PairRules) -> dict[str, float | None]:
+    """Return the shares of right pairs of a judge by column."""
+    shares = [line.by_dimension[name].share if name in line.by_dimension else None for name in rules.dimensions]
+    return dict(zip(list_share_columns(rules), (*shares, line.overall.share), strict=False))
+
+
+def group_by_way(results: Mapping[PairKey, PairResult]) -> dict[Way, list[PairResult]]:
     """Group the results by the way of asking, without pairs that have no known winner."""
-    groups: dict[str, list[PairResult]] = {}
+    groups: dict[Way, list[PairResult]] = {}
     for way in WAYS:
         own = [result for key, result in results.items() if key.way == way and result.label != OPEN]
         if own:
@@ -351,12 +377,13 @@ def group_by_way(results: Mapping[PairKey, PairResult]) -> dict[str, list[PairRe
 
 def build_run_pair_table(scored: Sequence[Scored], rules: PairRules) -> Iterable[PrintedTable]:
     """Build the table of one run, one row per way of asking; none if its edits are not part of pairs."""
-    results = decide_pairs((PairMember(edit.edit, edit.repeat, edit.total, None) for edit in scored), rules)
-    lines = [count_judge_accuracy(WAYS[way], own) for way, own in group_by_way(results).items()]
+    members = [PairMember(edit.edit, edit.repeat, edit.total, None) for edit in scored]
+    results = decide_pairs(members, rules)
+    lines = [count_judge_accuracy(WAYS[way], own, rules, way) for way, own in group_by_way(results).items()]
     if lines:
         yield build_pair_table(lines, rules)
 
 
-def _format_share(share: float | None) -> Cell:
-    """Write a share with four digits, as papers do."""
-    return None if share is None else f"{share:.4f}"
+def _format_share(share: float | int | None) -> Cell:
+    """Write a share with four digits, as papers do, and a count as it is."""
+    return share if share is None or isinstance(share, int) else f"{share:.4f}"
