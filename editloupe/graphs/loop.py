@@ -21,6 +21,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
+from editloupe._util.text import number_of
 from editloupe.agent.chat_interface import ChatRequest, Reply
 from editloupe.agent.message_records import record_messages
 from editloupe.agent.messages import (
@@ -259,7 +260,14 @@ def _read_reply(reply: Reply, state: LoopState, context: CaseContext, tools: lis
         turns=state["turns"] + 1,
         given=answer,
         failure=Failure(declined.reason, declined.detail, text) if declined else None,
-        otherwise=_make_failure(problem, cut, text, spent=state["insisted"] and (empty or reading.called), empty=empty),
+        otherwise=_make_failure(
+            problem,
+            cut,
+            text,
+            replies=state["turns"] + 1,
+            spent=state["insisted"] and (empty or reading.called),
+            empty=empty,
+        ),
         confidence=reply.facts.confidence,
     )
 
@@ -337,15 +345,22 @@ def _conclude(state: LoopState, context: CaseContext, update: LoopState) -> Loop
     return _finish_turn(state["current"], context, update)
 
 
-def _make_failure(problem: str | None, cut: IncompleteReply | None, text: str, *, spent: bool, empty: bool) -> Failure:
-    """Return the failure if this reply is the last: truncated, no answer, or an unreadable one."""
+def _make_failure(
+    problem: str | None, cut: IncompleteReply | None, text: str, *, replies: int, spent: bool, empty: bool
+) -> Failure:
+    """Return the failure if this reply is the last: truncated, no answer, or an unreadable one.
+
+    `problem` is addressed to the judge. People are told what happened, and the problem is quoted.
+    """
     if cut:
         return Failure(cut.reason, cut.detail, text)
     if spent:
         return Failure(Reason.NO_ANSWER, "the judge used up its turns without giving an answer", text)
+    given = number_of(replies, "reply", "replies")
     if empty:
-        return Failure(Reason.NO_ANSWER, problem or "the judge's reply was empty")
-    return Failure(Reason.UNREADABLE, problem or "the judge's reply could not be read", text)
+        return Failure(Reason.NO_ANSWER, f"no answer in {given}; the last one was empty")
+    problem = f"; problem with the last one: “{problem}”" if problem else ""
+    return Failure(Reason.UNREADABLE, f"no readable answer in {given}{problem}", text)
 
 
 async def _observation(context: CaseContext, view: View, call: ToolCall, number: int) -> Observation:

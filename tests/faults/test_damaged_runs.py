@@ -182,7 +182,7 @@ KINDS: dict[str, Damage] = {
             "spent",
         )
     },
-    "no column outcome": sql("ALTER TABLE units DROP COLUMN outcome"),
+    "no column outcome": sql("PRAGMA legacy_alter_table = ON", "ALTER TABLE units DROP COLUMN outcome"),
     "no column pictures": sql("ALTER TABLE edits DROP COLUMN pictures"),
     "no column head": sql("ALTER TABLE traces DROP COLUMN head"),
     **{

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from editloupe.evals.labels.files import list_label_files
 from editloupe.evals.labels.human import RunLabels
@@ -82,6 +82,18 @@ class TableQuery:
         values = {name: value for name, value in vars(changed).items() if value != getattr(plain, name)}
         return "?" + urlencode(values)
 
+    @classmethod
+    def parse(cls, text: str) -> TableQuery:
+        """Return the query of a query string, without its page. Unknown names and values are ignored.
+
+        >>> TableQuery.parse("?label=Wrong+Action&order=worst&page=3&colour=red").link()
+        '?label=Wrong+Action&order=worst'
+        """
+        known = {name: value for name, value in parse_qsl(text.removeprefix("?")) if name in vars(cls())}
+        allowed = {"status": STATUSES, "apart": AGREEMENTS, "order": ORDERS}
+        values = {name: value for name, value in known.items() if value in allowed.get(name, (value,))}
+        return cls(**{**values, "page": 1})  # type: ignore[arg-type]
+
     @property
     def cleared(self) -> str:
         """The query string without filters, for the same configuration."""
@@ -119,9 +131,7 @@ class EditPage:
 
 def read_page(index: sqlite3.Connection, query: TableQuery) -> EditPage:
     """Return a page of the edits that match a query; the last one if the page is past the end."""
-    names = [row[0] for row in index.execute("SELECT configuration FROM configurations ORDER BY place")]
-    configuration = query.configuration if query.configuration in names else next(iter(names), "")
-    query, several = replace(query, configuration=configuration), len(names) > 1
+    query, several = _choose_configuration(index, query)
     where, values = build_conditions(query, several)
     total: int = index.execute(f"SELECT count(*) FROM edits {where}", values).fetchone()[0]
     number = max(1, min(query.page, -(-total // PAGE_SIZE)))
@@ -132,7 +142,7 @@ def read_page(index: sqlite3.Connection, query: TableQuery) -> EditPage:
     cells: dict[int, dict[str, Mapping[str, Any]]] = {}
     people: dict[int, dict[str, Mapping[str, Any]]] = {}
     cells_query = f"SELECT * FROM cells WHERE edit IN ({marks}) AND configuration = ?"
-    for row in index.execute(cells_query, (*numbers, configuration)):
+    for row in index.execute(cells_query, (*numbers, query.configuration)):
         cells.setdefault(row["edit"], {})[row["criterion"]] = dict(row)
     for row in index.execute(f"SELECT * FROM people WHERE edit IN ({marks})", numbers):
         cell = cells.get(row["edit"], {}).get(row["criterion"])
@@ -142,13 +152,28 @@ def read_page(index: sqlite3.Connection, query: TableQuery) -> EditPage:
     return EditPage(tuple(rows), total, number)
 
 
-def build_statement(query: TableQuery, several: bool = False) -> str:
+def _choose_configuration(index: sqlite3.Connection, query: TableQuery) -> tuple[TableQuery, bool]:
+    """Return the query with a configuration of the run, by default the first, and whether there are several."""
+    names = [row[0] for row in index.execute("SELECT configuration FROM configurations ORDER BY place")]
+    configuration = query.configuration if query.configuration in names else next(iter(names), "")
+    return replace(query, configuration=configuration), len(names) > 1
+
+
+def read_names(index: sqlite3.Connection, query: TableQuery) -> list[str]:
+    """Return the names of all edits that match a query, in its order."""
+    query, several = _choose_configuration(index, query)
+    _, values = build_conditions(query, several)
+    statement = build_statement(query, several, columns="edits.name")
+    return [row[0] for row in index.execute(statement, {**values, "size": -1, "skipped": 0})]
+
+
+def build_statement(query: TableQuery, several: bool = False, columns: str = _COLUMNS) -> str:
     """Return the SQL of one page."""
     where, _ = build_conditions(query, several)
     criterion = "AND cells.criterion = :criterion" if query.criterion else ""
     values = {name: f"(SELECT {value} WHERE {_CELLS_OF_EDIT} {criterion})" for name, value in _ORDER_VALUES.items()}
     order = ORDERS.get(query.order, ORDERS["manifest"])[1].format(**values)
-    return f"SELECT {_COLUMNS} FROM edits {where} ORDER BY {order} LIMIT :size OFFSET :skipped"
+    return f"SELECT {columns} FROM edits {where} ORDER BY {order} LIMIT :size OFFSET :skipped"
 
 
 def build_conditions(query: TableQuery, several: bool = False) -> tuple[str, dict[str, Any]]:
@@ -328,6 +353,11 @@ class RunIndex:
         """Return a page of the table."""
         with self.reading() as index:
             return read_page(index, query)
+
+    def names(self, query: TableQuery) -> list[str]:
+        """Return the names of all edits that match a query, in its order."""
+        with self.reading() as index:
+            return read_names(index, query)
 
     def facts(self, configuration: str = "") -> TableFacts:
         """Return what a configuration holds, by default the first; counted again only if the run or its labels changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import warnings
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from editloupe.pictures.decode import FORMATS, declared_size, open_picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.memory_budget import BYTES_PER_PIXEL, MemoryBudget, memory_shares
 from editloupe.pictures.pixels import ImageError, Pixels
-from editloupe.tools.compare.difference import align
+from editloupe.tools.compare.difference import align, compare
 from editloupe.types import Sha
 
 T = TypeVar("T")
@@ -31,6 +32,10 @@ QUIET = 14
 MEDIA_TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 OVERLAY = (255, 0, 200)
 """A colour that is rare in photographs and visible with any kind of colour vision."""
+MOST_REGIONS = 5
+"""The most differences that are offered for a closer look."""
+LEAST_CROP = 48
+"""The least width of a crop in pixels of the picture."""
 AT_ONCE = 50_000_000
 """The most pixels decoded at the same time, within the share of previews; a larger picture is decoded alone."""
 
@@ -116,6 +121,26 @@ class PictureCache:
             lambda files: overlay(open_picture(files[0]).pixels, open_picture(files[1]).pixels),
         )
 
+    def crop(self, sha: Sha, frame: Sha, box: tuple[int, int, int, int]) -> bytes | None:
+        """Return the part of a picture around a box as a small JPEG.
+
+        Args:
+            sha: The picture.
+            frame: The picture in whose pixels the box is; the same share of the picture is shown.
+            box: Left, top, right and bottom edge.
+        """
+        return self._make(
+            (f"crop {box}", sha, frame),
+            lambda files: crop_around(open_picture(files[0]).pixels, declared_size(files[1]), box),
+        )
+
+    def regions(self, first: Sha, second: Sha) -> bytes | None:
+        """Return the boxes of the most significant differences as JSON, in pixels of the first picture."""
+        return self._make(
+            ("regions", first, second),
+            lambda files: find_largest_differences(open_picture(files[0]).pixels, open_picture(files[1]).pixels),
+        )
+
     def _make(self, key: tuple[str, ...], make: Callable[[list[Path]], bytes]) -> bytes | None:
         with self._lock:
             if key in self._made:
@@ -151,6 +176,34 @@ def overlay(first: Pixels, second: Pixels) -> bytes:
     overlaid[..., :3] = OVERLAY[::-1]
     overlaid[..., 3] = np.where(strength > 0, 90 + 150 * strength, 0).astype(np.uint8)
     return bytes(cv2.imencode(".png", overlaid)[1])
+
+
+def find_largest_differences(first: Pixels, second: Pixels) -> bytes:
+    """Return the boxes of the most significant differences as JSON; an empty list if the whole scene differs.
+
+    >>> plain = np.full((40, 60, 3), 90, np.uint8)
+    >>> find_largest_differences(plain, plain)
+    b'[]'
+    """
+    found = compare(first, second)
+    return json.dumps([] if found.whole_scene else [region.box for region in found.regions[:MOST_REGIONS]]).encode()
+
+
+def crop_around(pixels: Pixels, frame: tuple[int, int], box: tuple[int, int, int, int]) -> bytes:
+    """Return the part of a picture around a box as a small JPEG of 4 by 3, with as much again around the box.
+
+    >>> crop_around(np.zeros((300, 400, 3), np.uint8), (400, 300), (10, 10, 30, 20))[:3]
+    b'\xff\xd8\xff'
+    """
+    height, width = pixels.shape[:2]
+    across, down = width / frame[0], height / frame[1]
+    x1, y1, x2, y2 = box[0] * across, box[1] * down, box[2] * across, box[3] * down
+    wide = min(width, max(2 * (x2 - x1), 8 / 3 * (y2 - y1), LEAST_CROP))
+    high = min(height, 0.75 * wide)
+    left = min(max(0.0, (x1 + x2 - wide) / 2), width - wide)
+    top = min(max(0.0, (y1 + y2 - high) / 2), height - high)
+    part = pixels[int(top) : max(int(top) + 1, round(top + high)), int(left) : max(int(left) + 1, round(left + wide))]
+    return small_copy(np.ascontiguousarray(part))
 
 
 def small_copy(pixels: Pixels) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,13 @@ def test_disagreement_with_people_can_be_asked_for(index: RunIndex) -> None:
 
 
 @pytest.mark.long
+def test_all_names_of_a_query_are_in_the_order_of_its_pages(index: RunIndex) -> None:
+    query = TableQuery(apart="people", order="worst")
+    pages = [row.edit["name"] for number in range(1, 11) for row in index.page(replace(query, page=number)).rows]
+    assert index.names(query) == pages
+    assert len(set(pages)) == 500
+
+
 def test_the_order_can_be_chosen(index: RunIndex) -> None:
     with index.reading() as rows:
         for order, name in (("worst", "place"), ("best", "place"), ("unsure", "confidence")):

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
@@ -20,6 +20,7 @@ from editloupe.servers.studio.studio import studio_of
 
 router = APIRouter()
 Sha = Annotated[str, Path(pattern=SHA)]
+BOX = r"^\d{1,5},\d{1,5},\d{1,5},\d{1,5}$"
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
 """Pictures can be cached forever: a hash never means another picture."""
 
@@ -43,6 +44,21 @@ def small(request: Request, sha: Sha) -> Response:
 def difference(request: Request, sha: Sha, other: Sha) -> Response:
     """Return where the second picture differs from the first, as a transparent overlay."""
     return _make_picture(studio_of(request).picture_cache.difference(sha, other), "image/png")
+
+
+@router.get("/pictures/{sha}/crop/{frame}")
+def crop(request: Request, sha: Sha, frame: Sha, box: Annotated[str, Query(pattern=BOX)]) -> Response:
+    """Return the part of a picture around a box, which is in pixels of the picture `frame`."""
+    x1, y1, x2, y2 = (int(value) for value in box.split(","))
+    if x1 >= x2 or y1 >= y2:
+        raise HTTPException(404, "There is no such part of the picture.")
+    return _make_picture(studio_of(request).picture_cache.crop(sha, frame, (x1, y1, x2, y2)), "image/jpeg")
+
+
+@router.get("/pictures/{sha}/regions/{other}")
+def regions(request: Request, sha: Sha, other: Sha) -> Response:
+    """Return the boxes of the most significant differences of two pictures, in pixels of the first."""
+    return _make_picture(studio_of(request).picture_cache.regions(sha, other), "application/json")
 
 
 @router.get("/examples/{name}/small")

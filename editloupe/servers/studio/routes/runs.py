@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
@@ -24,6 +26,8 @@ from editloupe.types import UNJUDGED, UserError
 
 router = APIRouter()
 Text = Annotated[str, Query(max_length=300)]
+VIEWS: Mapping[str, str] = {"edits": "Edits", "charts": "Charts", "agreement": "Agreement and tools"}
+"""The views of a run's page, by their name in its address."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,9 @@ def one_run(
     order: Text = "manifest",
     page: Annotated[int, Query(ge=1, le=10**9)] = 1,
     configuration: Text = "",
+    view: Text = "edits",
 ) -> Response:
-    """Return the table of a run, or only its rows for the page's script."""
+    """Return a view of a run: its table, charts or agreement; or only the rows of the table for the page's script."""
     studio = studio_of(request)
     open_run = studio.run(key)
     wanted = TableQuery(
@@ -99,15 +104,20 @@ def one_run(
         "run_facts": facts,
         "criteria": _criteria(facts),
         "models": [name for name in facts.models if name != NO_MODEL],
+        "targets": {row.edit["name"]: _find_target(open_run, row.edit["name"]) for row in table_page.rows},
     }
     if request.headers.get("x-part") == "rows":
         return studio.pages.page("parts/rows.html", **values)
     with raise_run_damaged(open_run.name):
         forks = count_forks(open_run.run)
     studio.charts.make_ready()
+    chosen = "?" + urlencode({"configuration": wanted.configuration}) if wanted.configuration else ""
     return studio.pages.page(
         "run.html",
         **values,
+        views=VIEWS,
+        view=view if view in VIEWS and facts.edits else "edits",
+        fragments={"charts": f"/runs/{key}/charts{chosen}", "agreement": f"/runs/{key}/traces/statistics"},
         orders=ORDERS,
         statuses=STATUSES,
         agreements=AGREEMENTS,
@@ -118,6 +128,13 @@ def one_run(
         versions=open_run.served_notes(facts.configuration),
         forks=forks,
     )
+
+
+@router.get("/runs/{key}/state")
+def state(request: Request, key: str) -> Response:
+    """Return a text that changes with the run or its labels; an open page asks for it to follow a batch."""
+    studio = studio_of(request)
+    return studio.pages.json({"state": studio.run(key).index.state()})
 
 
 @router.get("/runs/{key}/charts")
@@ -140,6 +157,18 @@ def chart(request: Request, key: str, name: str, configuration: Text = "") -> Re
     if figure is None:
         raise HTTPException(404, "There is no such figure.")
     return Response(figure, media_type="image/svg+xml")
+
+
+def _find_target(open_run: OpenRun, name: str) -> str:
+    """Return the box around all target boxes of an edit as text; empty if it has none, or cannot be read."""
+    try:
+        boxes = open_run.edit(name).edit.target_boxes
+    except UserError:
+        return ""
+    if not boxes:
+        return ""
+    edges = (min(b.x1 for b in boxes), min(b.y1 for b in boxes), max(b.x2 for b in boxes), max(b.y2 for b in boxes))
+    return ",".join(str(edge) for edge in edges)
 
 
 def _configuration(open_run: OpenRun, wanted: str) -> str:

@@ -10,15 +10,16 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe._util.text import number_of
 from editloupe.evals.forks.fork_store import ForkGroup, group_forks
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.unit_rows import Unit
-from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.servers.studio.annotation.worklists import labels_of_edit
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.traces.trace_pages import find_neighbours
+from editloupe.servers.studio.traces.trace_pages import find_in_table, find_neighbours
 from editloupe.servers.studio.traces.trace_view import (
     StepView,
     build_steps,
@@ -31,7 +32,7 @@ from editloupe.servers.studio.traces.trace_view import (
     format_reply,
     format_request,
 )
-from editloupe.types import Trace, UserError
+from editloupe.types import Trace, UserError, Verdict
 
 router = APIRouter()
 Id = Annotated[str, Query(max_length=1000)]
@@ -117,11 +118,13 @@ def page(
     verdict: Id = "",
     where: Annotated[str | None, Query(max_length=5000)] = None,
     order: Id = "manifest",
+    among: Annotated[str | None, Query(max_length=3000)] = None,
 ) -> Response:
     """Return the page of a verdict on an edit, given by its name.
 
     `verdict` is CONFIGURATION~REPEAT; `beside` is another verdict of an open run, with the
-    run's key before them. `where` and `order` are the filter that is being gone through.
+    run's key before them. `where` and `order` are the search whose results are stepped through, `among` is the query of the
+    run's table.
     """
     studio = studio_of(request)
     open_run = studio.run(key)
@@ -133,6 +136,8 @@ def page(
             u.repeat == repeat and u.criterion == criterion and open_run.asks(configuration, u.asked) for u in units
         ):
             configuration, repeat = "", None  # another criterion was chosen, which was judged by others
+    if among is not None and not any(unit.criterion == criterion for unit in units):
+        criterion = ""  # a neighbour in the table need not have been asked the same criterion
     unit = _choose_unit(open_run, units, criterion, repeat, configuration)
     shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
     left = _verdict_view(open_run, unit, (target, part), shas, "A" if beside else "") if unit else None
@@ -146,6 +151,9 @@ def page(
         beside = f"{compared[0].key}~{right.place}"
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
     parted = find_parting(*both) if both else None
+    around = find_neighbours(open_run, left.unit, where, order, among) if left else None
+    if around is None and among is not None:
+        around = find_in_table(open_run, name, criterion, among)
     return studio.pages.page(
         "trace.html",
         run=open_run,
@@ -164,8 +172,9 @@ def page(
         differs=describe_differences((open_run, left.unit), (right.open_run, right.unit)) if left and right else [],
         parting=describe_parting(*both, parted) if both else "One of them ended before its first step.",
         human=labels_of_edit(open_run, name),
-        around=find_neighbours(open_run, left.unit, where, order) if left else None,
+        around=around,
         forks_from=_forks_from,
+        apart_from_people=_describe_disagreement,
     )
 
 
@@ -256,6 +265,19 @@ def _tab_name(trace: Trace) -> str:
     target = "" if trace.target is None else f"Target {trace.target + 1}"
     part = f"{trace.part.capitalize()}: {trace.judge}" if trace.part else ""
     return " · ".join(filter(None, (part, target))) or "Steps"
+
+
+def _describe_disagreement(verdict: VerdictView) -> str:
+    """Return how far people's consensus is from a verdict; empty if they agree, or if there is nothing to compare."""
+    outcome, rubric = verdict.unit.outcome, verdict.rubric
+    consensus = verdict.open_run.index.consensus(verdict.unit.name).get(verdict.unit.criterion)
+    if not isinstance(outcome, Verdict) or consensus is None or outcome.label in (None, consensus):
+        return ""
+    labels = [label.name for label in rubric.answer.labels] if rubric and isinstance(rubric.answer, LabelAnswer) else []
+    if consensus not in labels or outcome.label not in labels:
+        return "differs from the judge"
+    steps = abs(labels.index(consensus) - labels.index(outcome.label))
+    return f"{number_of(steps, 'label')} apart"
 
 
 def _forks_from(verdict: VerdictView) -> list[ForkGroup]:

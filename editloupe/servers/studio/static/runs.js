@@ -26,15 +26,15 @@ function chosen() {
 }
 
 let waiting;
-form.addEventListener("input", (event) => {
+form?.addEventListener("input", (event) => {
   clearTimeout(waiting);
   waiting = setTimeout(() => show(chosen()), event.target.type === "search" ? 200 : 0);
 });
-form.addEventListener("submit", (event) => { event.preventDefault(); show(chosen()); });
+form?.addEventListener("submit", (event) => { event.preventDefault(); show(chosen()); });
 // Another judge's verdicts are another page: only the rows of the same one are swapped.
 const judgedBy = (search) => new URLSearchParams(search).get("configuration") ?? "";
 addEventListener("popstate", () => {
-  if (location.hash) return;
+  if (location.hash || !form) return;
   if (judgedBy(location.search) !== (form.elements.configuration?.value ?? "")) { location.reload(); return; }
   fill(location.search); show(location.pathname + location.search, false);
 });
@@ -52,7 +52,7 @@ function fill(search) {
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest(".pages a, [data-filter], [data-model], [data-clear], .count a");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (!link || !form || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   const address = new URL(link.href);
   if ("filter" in link.dataset) {
@@ -68,26 +68,54 @@ document.addEventListener("click", (event) => {
   show(address.pathname + address.search).then(() => { if (turned) document.querySelector(".count").scrollIntoView({ block: "start" }); });
 });
 
-// The report's charts take a while: they come after the page.
-const charts = document.querySelector("[data-charts]");
-async function loadCharts() {
-  if (!charts.open || charts.dataset.loaded) return;
-  charts.dataset.loaded = "yes";
-  const place = charts.querySelector("div");
-  try {
-    place.innerHTML = await ask(charts.dataset.charts, { headers: { accept: "application/json" } });
-  } catch (error) {
-    place.textContent = error.message;
-  }
+// Charts and statistics take a while: they come after the page.
+const fragment = document.querySelector("[data-fragment]");
+if (fragment) {
+  ask(fragment.dataset.fragment, { headers: { accept: "application/json" } })
+    .then((html) => { fragment.innerHTML = html; })
+    .catch((error) => { fragment.textContent = error.message; });
 }
-charts?.addEventListener("toggle", loadCharts);
-if (charts?.open) loadCharts();
+
+// A batch that is still running is followed: what changed is fetched again, without leaving the page.
+const FOLLOW = 3000;
+let seen;
+async function follow() {
+  if (document.hidden) return;
+  const { state } = await ask(`${location.pathname}/state`);
+  const changed = seen !== undefined && state !== seen;
+  seen = state;
+  if (!changed) return;
+  const fresh = new DOMParser().parseFromString(await ask(location.pathname + location.search, { headers: { accept: "text/html" } }), "text/html");
+  const focused = document.activeElement?.closest("tr")?.dataset.edit;
+  for (const selector of ["[data-live].charts", ".page-head [data-live]", "[data-rows]"]) {
+    const now = document.querySelector(selector), then = fresh.querySelector(selector);
+    if (now && then) now.replaceWith(then);
+  }
+  if (focused) document.querySelector(`tr[data-edit="${CSS.escape(focused)}"] .row-link`)?.focus({ preventScroll: true });
+}
+setInterval(() => follow().catch(() => {}), FOLLOW);
 
 const press = (selector) => { const link = document.querySelector(selector); if (!link) return false; link.click(); return true; };
 onKeys({
-  "/": () => form.querySelector("[name=text]").focus(),
+  "/": () => form?.querySelector("[name=text]").focus(),
   j: () => step(document.querySelectorAll(".row-link"), 1),
   k: () => step(document.querySelectorAll(".row-link"), -1),
   "]": () => press(".pages [rel=next]"),
   "[": () => press(".pages [rel=prev]"),
+});
+
+// The thumbnails show the target; the whole pictures appear next to the pointer.
+const peek = document.createElement("div");
+peek.className = "peek";
+peek.hidden = true;
+document.body.append(peek);
+document.addEventListener("pointerover", (event) => {
+  const pair = event.target.closest?.(".pair");
+  const whole = pair ? [...pair.querySelectorAll("[data-whole]")] : [];
+  peek.hidden = !whole.length;
+  if (!whole.length) return;
+  peek.replaceChildren(...whole.map((thumb) => Object.assign(new Image(), { src: thumb.dataset.whole, alt: "" })));
+  const around = pair.getBoundingClientRect();
+  peek.style.left = `${around.right + 8}px`;
+  peek.style.top = `${Math.max(8, Math.min(innerHeight - 220, around.top))}px`;
 });

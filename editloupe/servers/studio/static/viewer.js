@@ -2,10 +2,14 @@
 
 import { onKeys } from "./common.js";
 import { BoxDrawing } from "./boxes.js";
+import { Loupes } from "./loupes.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LARGEST = 40;
 const BLINK = 650;
+const CORNERS_ONLY = 32;
+const CLEARANCE = 4;
+const REMEMBERED = "editloupe.viewer";
 
 export class Viewer {
   // The signal ends it: a page that shows another edit takes a new viewer.
@@ -34,6 +38,22 @@ export class Viewer {
     this.drawing = "draw" in root.dataset ? new BoxDrawing(this) : null;
     this.#listen();
     this.show(root.dataset.source, root.dataset.edited);
+    const strip = root.parentElement.querySelector("[data-loupes]");
+    if (strip) this.loupes = new Loupes(this, strip);
+    if (!this.drawing) this.#recall();
+  }
+
+  // The next picture is shown as the last one was. Where boxes are drawn, the pictures are always side by side at first.
+  #recall() {
+    let kept = {};
+    try { kept = JSON.parse(localStorage.getItem(REMEMBERED)) ?? {}; } catch { /* no storage, or another version's */ }
+    if (kept.boxes === false) this.toggleBoxes();
+    if (["slider", "blink", "difference"].includes(kept.mode)) this.setMode(kept.mode);
+  }
+
+  #remember() {
+    if (this.drawing) return;
+    try { localStorage.setItem(REMEMBERED, JSON.stringify({ mode: this.mode, boxes: this.shown })); } catch { /* no storage */ }
   }
 
   // Pictures
@@ -82,6 +102,8 @@ export class Viewer {
     this.draw();
   }
 
+  chooseMode(mode) { this.setMode(mode); this.#remember(); }
+
   #loadDifference() {
     const { source, edited } = this.shas;
     if (!source || !edited || this.differing.getAttribute("src")) return;
@@ -121,6 +143,17 @@ export class Viewer {
     this.zoom = Math.max(1, Math.min(12, 0.45 / share));
     this.centre = [(x1 + x2) / 2 / width, (y1 + y2) / 2 / height];
     this.draw();
+  }
+
+  // Zoom to all targets, or to the measured differences if there is no target; again for the whole picture.
+  zoomToTarget() {
+    const boxes = this.targets.length ? this.targets : this.loupes?.places ?? [];
+    if (!boxes.length) return false;
+    if (this.zoom > 1) { this.fit(); return true; }
+    const [x1, y1] = [0, 1].map((at) => Math.min(...boxes.map((box) => box[at])));
+    const [x2, y2] = [2, 3].map((at) => Math.max(...boxes.map((box) => box[at])));
+    this.focusOn([x1, y1, x2, y2]);
+    return true;
   }
 
   // Where on the frame a pointer is, 0 to 1.
@@ -189,15 +222,18 @@ export class Viewer {
       const group = this.#rectangle(marks, here, frame, "target", `target ${number + 1}`, false);
       if (role === "source" && this.drawing) this.drawing.decorate(group, number, here, frame);
     });
-    const told = new Set();
+    const labelled = new Set();
     for (const mark of this.marks) {
-      if (mark.picture !== role) continue;
-      // What was asked for and what was shown are two boxes of one call: its name stands once.
+      // A difference is measured in the source and drawn on both pictures.
+      const other = mark.kind === "difference" && mark.picture === "source" && role === "edited";
+      if (mark.picture !== role && !other) continue;
+      // What was asked for and what was shown are two boxes of one call, which is named once.
       const name = `${mark.side}/${mark.step}/${mark.text}`;
-      const text = told.has(name) ? "" : mark.text;
-      told.add(name);
+      const text = labelled.has(name) ? "" : mark.text;
+      labelled.add(name);
       const lit = this.lit !== null && this.lit.has(`${mark.side}/${mark.step}`);
-      const group = this.#rectangle(marks, mark.box, frame, mark.kind, text, lit);
+      const box = other ? mark.box.map((value, at) => value * (at % 2 ? toY : toX)) : mark.box;
+      const group = this.#rectangle(marks, box, frame, mark.kind, text, lit);
       if (this.lit !== null && !lit) group.classList.add("dim");
     }
   }
@@ -205,12 +241,17 @@ export class Viewer {
   #rectangle(into, [x1, y1, x2, y2], frame, kind, text, lit) {
     const group = document.createElementNS(SVG, "g");
     group.setAttribute("class", `mark ${kind}${lit ? " lit" : ""}`);
-    const at = { x: frame.left + x1 * frame.x, y: frame.top + y1 * frame.y, width: Math.max(2, (x2 - x1) * frame.x), height: Math.max(2, (y2 - y1) * frame.y) };
+    const inner = { x: frame.left + x1 * frame.x, y: frame.top + y1 * frame.y, width: Math.max(2, (x2 - x1) * frame.x), height: Math.max(2, (y2 - y1) * frame.y) };
+    // Outlines are outside the box, and those of small boxes are corners: what is marked stays in sight. A box being drawn is exact.
+    const room = group.classList.contains("target") && this.drawing?.active ? 0 : CLEARANCE;
+    const at = { x: inner.x - room, y: inner.y - room, width: inner.width + 2 * room, height: inner.height + 2 * room };
+    const small = room > 0 && Math.min(inner.width, inner.height) < CORNERS_ONLY;
     for (const part of ["halo", "line"]) {
-      const rect = document.createElementNS(SVG, "rect");
-      rect.setAttribute("class", part);
-      for (const [name, value] of Object.entries(at)) rect.setAttribute(name, value);
-      group.append(rect);
+      const shape = document.createElementNS(SVG, small ? "path" : "rect");
+      shape.setAttribute("class", small ? `${part} corners` : part);
+      if (small) shape.setAttribute("d", corners(at));
+      else for (const [name, value] of Object.entries(at)) shape.setAttribute(name, value);
+      group.append(shape);
     }
     if (lit && text) {
       const label = document.createElementNS(SVG, "text");
@@ -234,10 +275,11 @@ export class Viewer {
     this.root.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (!button) return;
-      if (button.dataset.view) this.setMode(button.dataset.view);
-      if (button.dataset.zoom === "fit") this.fit();
+      if (button.dataset.view) this.chooseMode(button.dataset.view);
+      if (button.dataset.zoom === "target") this.zoomToTarget();
+      else if (button.dataset.zoom === "fit") this.fit();
       else if (button.dataset.zoom) this.zoomBy(button.dataset.zoom === "in" ? 1.6 : 1 / 1.6);
-      if ("toggleBoxes" in button.dataset) this.toggleBoxes();
+      if ("toggleBoxes" in button.dataset) { this.toggleBoxes(); this.#remember(); }
       if ("toggleDraw" in button.dataset) this.drawing.toggle();
     });
     this.stage.addEventListener("wheel", (event) => {
@@ -256,9 +298,10 @@ export class Viewer {
       if (by) { this.#splitAt(this.split + by); event.preventDefault(); }
     });
     onKeys({
-      s: () => this.setMode("side"), l: () => this.setMode("slider"), b: () => this.setMode("blink"), d: () => this.setMode("difference"),
+      s: () => this.chooseMode("side"), l: () => this.chooseMode("slider"), b: () => this.chooseMode("blink"), d: () => this.chooseMode("difference"),
+      g: () => this.zoomToTarget(),
       "+": () => this.zoomBy(1.6), "=": () => this.zoomBy(1.6), "-": () => this.zoomBy(1 / 1.6), 0: () => this.fit(),
-      x: () => this.toggleBoxes(), t: () => (this.drawing ? this.drawing.toggle() : false),
+      x: () => { this.toggleBoxes(); this.#remember(); }, t: () => (this.drawing ? this.drawing.toggle() : false),
     }, this.signal);
     const watching = new ResizeObserver(() => this.draw());
     watching.observe(this.stage);
@@ -303,6 +346,13 @@ export class Viewer {
       });
     }
   }
+}
+
+// The four corners of a rectangle as a path.
+function corners({ x, y, width, height }) {
+  const arm = Math.max(4, Math.min(10, Math.min(width, height) / 3));
+  const corner = (cx, cy, right, down) => `M${cx + arm * right} ${cy}H${cx}V${cy + arm * down}`;
+  return [corner(x, y, 1, 1), corner(x + width, y, -1, 1), corner(x, y + height, 1, -1), corner(x + width, y + height, -1, -1)].join("");
 }
 
 function place(picture, { left, top, width, height }) {

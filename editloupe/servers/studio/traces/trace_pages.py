@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -13,6 +13,7 @@ from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.traces.index_update import count_unread, open_index
+from editloupe.evals.traces.run_index import TableQuery
 from editloupe.evals.traces.trace_notes import TagsAndNote, TraceKey, read_notes
 from editloupe.evals.traces.trace_search import ORDERS, RunSearch, TraceHit, search_run
 from editloupe.servers.studio.run_catalog import OpenRun
@@ -69,7 +70,7 @@ class TraceNeighbours:
     note: TagsAndNote
     tags: str
     where: str | None
-    """The filter; None if the trace was not opened from a list."""
+    """The filter of a search; None if the trace was not opened from one."""
     order: str
     back: str
     """The address of the list."""
@@ -78,10 +79,22 @@ class TraceNeighbours:
     total: int = 0
     previous: str | None = None
     following: str | None = None
+    among: str | None = None
+    """The query of the run's table; None if the trace was not opened from it."""
 
 
-def find_neighbours(open_run: OpenRun, unit: Unit, where: str | None, order: str) -> TraceNeighbours:
-    """Return tags and note of a trace, and with a filter its neighbours in the list."""
+def find_neighbours(
+    open_run: OpenRun, unit: Unit, where: str | None, order: str, among: str | None = None
+) -> TraceNeighbours:
+    """Return tags and note of a trace, and its neighbours in the list that it was opened from.
+
+    Args:
+        open_run: The run.
+        unit: The unit of the trace.
+        where: The filter of a search of traces.
+        order: The order of the search.
+        among: The query of the run's table of edits. Its neighbours are the verdicts on other edits by the same criterion.
+    """
     key = TraceKey(unit.name, unit.criterion, unit.repeat, unit.asked)
     with raise_run_damaged(open_run.name):
         note = read_notes(open_run.run.folder).get(key, TagsAndNote())
@@ -89,7 +102,7 @@ def find_neighbours(open_run: OpenRun, unit: Unit, where: str | None, order: str
     back = traces_link(open_run.key, where or "", order=None if order == "manifest" else order)
     plain = TraceNeighbours(note, ", ".join(note.tags), where, order, back)
     if where is None:
-        return plain
+        return plain if among is None else find_in_table(open_run, unit.name, unit.criterion, among, plain)
     with search_open_run(open_run, where) as opened:
         numbers = opened.numbers(order)
         own = opened.number_of(unit.name, unit.criterion, unit.repeat, unit.asked)
@@ -102,6 +115,35 @@ def find_neighbours(open_run: OpenRun, unit: Unit, where: str | None, order: str
             links_of_neighbours.append(links.trace(hit, where=where, order=order) if hit else None)
     number = None if at is None else at + 1
     return TraceNeighbours(note, plain.tags, where, order, back, number, len(numbers), *links_of_neighbours)
+
+
+def find_in_table(
+    open_run: OpenRun, name: str, criterion: str, among: str, notes: TraceNeighbours | None = None
+) -> TraceNeighbours:
+    """Return the neighbours of an edit in the run's table; `notes` has the tags and note of its trace."""
+    query = TableQuery.parse(among)
+    among = query.link().removeprefix("?")
+    names = open_run.index.names(query)
+    at = names.index(name) if name in names else None
+    configuration = query.configuration or None
+
+    def link(place: int) -> str | None:
+        if not 0 <= place < len(names):
+            return None
+        values = {"edit": names[place], "criterion": criterion or None, "configuration": configuration, "among": among}
+        return f"/runs/{open_run.key}/trace?{_query(values)}"
+
+    back = f"/runs/{open_run.key}" + (f"?{among}" if among else "")
+    neighbours = (None, None) if at is None else (link(at - 1), link(at + 1))
+    return replace(
+        notes or TraceNeighbours(TagsAndNote(), "", None, "manifest", back),
+        among=among,
+        back=back,
+        number=None if at is None else at + 1,
+        total=len(names),
+        previous=neighbours[0],
+        following=neighbours[1],
+    )
 
 
 def _query(values: dict[str, Any]) -> str:

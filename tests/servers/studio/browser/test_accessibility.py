@@ -25,7 +25,9 @@ LOOKS = (
 EDIT = "edit=the-edit%2F..%2Fx&criterion=instruction_following"
 PAGES = {
     "/runs": "h1",
-    "/runs/run": ".sheets img",
+    "/runs/run": "table.edits",
+    "/runs/run?view=charts": ".sheets img",
+    "/runs/run?view=agreement": ".lab",
     "/runs/run?label=unjudged": "table.edits",
     f"/runs/run-2/trace?{EDIT}": ".stage",
     f"/runs/run-2/trace?{EDIT}&beside=run-2~1": ".parting-line",

@@ -131,15 +131,20 @@ def test_what_stands_before_the_choices_of_a_trace_does_not_move_as_they_come(ad
 
 
 @pytest.mark.parametrize("width", [1440, 400])
-def test_charts_and_their_names_are_whole(address: str, new_page: NewPage, width: int) -> None:
+def test_charts_fit_the_page(address: str, new_page: NewPage, width: int) -> None:
     page: Page = new_page(address, width=width)
-    page.goto("/runs/run")
+    page.goto("/runs/run?view=charts")
     expect(page.locator(".sheets button").first).to_be_visible()
-    room, chart = page.evaluate(
-        "() => [document.querySelector('.figures > div'), document.querySelector('.sheets button')]"
-        ".map((one) => one.getBoundingClientRect().bottom)"
-    )
-    assert chart <= room
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_table_begins_above_the_fold(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address, width=1440)
+    page.goto("/runs/run")
+    first = page.locator("tbody tr").first.bounding_box()
+    assert first is not None
+    assert first["y"] < 600
+    assert first["height"] <= 60
 
 
 def test_on_a_narrow_page_an_edit_to_label_opens_with_its_pictures_in_sight(address: str, new_page: NewPage) -> None:

@@ -64,18 +64,101 @@ def test_five_thousand_edits_are_filtered_ordered_and_turned_by_keyboard(
     expect(page.locator("h1.instruction")).to_contain_text("Change the color of patch")
 
 
-def test_the_reports_charts_stand_on_top(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+def test_the_reports_charts_have_a_view_of_their_own(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     page = new_page(listen(runs=(many_edits(tmp_path, 30),)))
     page.goto("/runs/run")
     expect(page.locator(".bar")).to_have_count(2)
+    page.click(".bar a >> nth=0")
+    expect(page.locator(".count")).not_to_contain_text("of 30 edits")
+    page.get_by_role("link", name="Charts").click()
     figures = page.locator(".sheets img")
     expect(figures.first).to_be_visible(timeout=60_000)
     for number in range(figures.count()):
         figures.nth(number).scroll_into_view_if_needed()  # a figure is drawn when it comes into sight
         expect(figures.nth(number)).not_to_have_js_property("naturalWidth", 0)
-    page.click(".bar a >> nth=0")
-    expect(page.locator(".count")).not_to_contain_text("of 30 edits")
+    page.get_by_role("link", name="Agreement and tools").click()
+    expect(page.locator(".confusion").first).to_be_visible()
+
+
+def test_the_target_is_enlarged_in_all_pictures_below_the_viewer(trace: Page) -> None:
+    glasses = trace.locator(".loupe .glass")
+    expect(glasses).to_have_count(2)
+    for number in range(2):
+        size = glasses.nth(number).bounding_box()
+        assert size is not None
+        assert min(size["width"], size["height"]) >= 300
+    moved = "(all) => all.map((one) => one.style.transform)"
+    before = trace.locator(".loupe img").evaluate_all(moved)
+    assert before[0] == before[1] != ""
+    # The target of 60 × 40 pixels fills a good part of each.
+    assert trace.locator(".loupe img").first.evaluate("(one) => parseFloat(one.style.width)") > 200 * 2.5
+    glasses.first.hover()
+    trace.mouse.down()
+    trace.mouse.move(*(lambda box: (box["x"] + 40, box["y"] + 60))(glasses.first.bounding_box()))
+    trace.mouse.up()
+    after = trace.locator(".loupe img").evaluate_all(moved)
+    assert after[0] == after[1] != before[0]
+
+
+def test_a_key_zooms_to_the_target_and_back(trace: Page) -> None:
+    expect(trace.locator(".loupe-choices button").first).to_be_visible()  # the page's script has come
+    whole, _ = zoom_of(trace, "source")
+    trace.keyboard.press("g")
+    closer, _ = zoom_of(trace, "source")
+    assert closer > 1.3 * whole
+    trace.keyboard.press("g")
+    assert zoom_of(trace, "source")[0] == whole
+
+
+def test_without_a_target_the_measured_differences_are_enlarged(
+    listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    page = new_page(listen(runs=(many_edits(tmp_path, 3),)))
+    page.goto("/runs/run/trace?edit=edit-00000")
+    expect(page.locator(".loupe-choices button").first).to_have_text("Difference")
+
+
+def test_the_next_trace_is_shown_as_the_last_one_was(trace: Page) -> None:
+    expect(trace.locator(".loupe-choices button").first).to_be_visible()  # the page's script has come
+    trace.keyboard.press("l")
+    trace.keyboard.press("x")
+    trace.reload()
+    expect(trace.locator(".stage")).to_have_attribute("data-mode", "slider")
+    expect(trace.locator("[data-toggle-boxes]")).to_have_attribute("aria-pressed", "false")
+
+
+def test_edits_of_a_filtered_table_are_stepped_through(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page(listen(runs=(many_edits(tmp_path, 40),)))
+    page.goto("/runs/run?apart=people&order=id")
+    expect(page.locator(".count")).to_contain_text("1–4 of 4 edits")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator(".within")).to_contain_text("1 of 4 in the filtered edits")
+    expect(page.locator(".verdict .human")).to_contain_text("1 label apart")
+    expect(page.locator(".loupe-choices button").first).to_be_visible()  # the page's script has come
+    page.keyboard.press("]")
+    expect(page.locator(".within")).to_contain_text("2 of 4 in the filtered edits")
+    expect(page.locator("h1.instruction")).to_contain_text("patch 10")
+    page.select_option("[name=criterion]", "visual_consistency")
+    expect(page.locator(".verdict h3")).to_have_text("Visual Consistency")
+    expect(page.locator(".within")).to_contain_text("2 of 4 in the filtered edits")
+    expect(page.locator(".loupe-choices button").first).to_be_visible()
+    page.keyboard.press("[")
+    expect(page.locator("h1.instruction")).to_contain_text("patch 0 ")
+    expect(page.locator("[name=criterion]")).to_have_value("visual_consistency")
+    page.get_by_role("link", name="the filtered edits").click()
+    expect(page.locator(".count")).to_contain_text("1–4 of 4 edits")
+
+
+def test_rows_written_by_a_batch_come_without_a_reload(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page(listen(runs=(many_edits(tmp_path, 3),)))
+    page.goto("/runs/run?order=id")
+    expect(page.locator(".count")).to_contain_text("of 3 edits")
+    page.wait_for_timeout(3500)  # the page has asked for the run's state once
+    many_edits(tmp_path, 5)
+    expect(page.locator(".count")).to_contain_text("of 5 edits")
+    expect(page.locator(".page-head")).to_contain_text("5 edits")
 
 
 def test_hovering_a_step_lights_its_box(trace: Page) -> None:
