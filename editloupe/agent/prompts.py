@@ -16,6 +16,7 @@ from editloupe.rubrics.model import (
     ChecksAnswer,
     Example,
     LabelAnswer,
+    MeasuredAnswer,
     NumberAnswer,
     Rubric,
     TextAnswer,
@@ -118,8 +119,8 @@ def format_final_answer(answer: Answer, words: Wording = USUAL_WORDING) -> str:
 
 
 def _shape(answer: Answer, words: Wording) -> dict[str, str]:
-    if isinstance(answer, LabelAnswer):
-        raise TypeError("labels are not answered in JSON")
+    if isinstance(answer, (LabelAnswer, MeasuredAnswer)):
+        raise TypeError("labels and measures are not answered in JSON")
     reason: dict[str, str] = {}
     if not isinstance(answer, TextAnswer) and answer.reason_key:
         reason = {answer.reason_key: words.reason}

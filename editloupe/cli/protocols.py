@@ -11,7 +11,7 @@ from rich.text import Text
 
 from editloupe.agent.prompts import build_system_text
 from editloupe.rubrics.case_pictures import OPTIONAL, name_to_role
-from editloupe.rubrics.model import OUR_PARTS, Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
+from editloupe.rubrics.model import OUR_PARTS, Answer, ChecksAnswer, LabelAnswer, MeasuredAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import get_protocol as find_protocol
 from editloupe.rubrics.registry import protocols as all_protocols
@@ -135,6 +135,8 @@ def describe_answer(answer: Answer) -> str:
         return f"a number from {answer.low} to {answer.high}"
     if isinstance(answer, ChecksAnswer):
         return f"checks: {', '.join(check.key for check in answer.checks)}"
+    if isinstance(answer, MeasuredAnswer):
+        return f"measured: {answer.measure}"
     return answer.kind.replace("_", "/")
 
 

@@ -53,6 +53,8 @@ MEANINGS = {
     "tools.text_threshold": "Smallest score of a detected box's words.",
     "tools.tile_levels": "Parts per side of the detector's tiles, one number per scale. Default: 2 on CPU, 4 on GPU.",
     "tools.batch_size": "Tiles the detector processes at once.",
+    "tools.clip": "Folder with CLIP weights, or a model id of the hub, for the measures of CLIP.",
+    "tools.dino": "Folder with DINO weights, or a model id of the hub, for the measure dino.",
     "tools.hpsv3_python": "Python of the environment that has hpsv3, which scores visual quality.",
     "tools.threads": "Threads of a model on the CPU. Default: the model's choice.",
     "tools.workers": "Tool calls that run at once. Default: one per core, at most 8; 16 searches of the detector.",

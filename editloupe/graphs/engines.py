@@ -15,7 +15,8 @@ from editloupe.agent.prompts import EARLIER_FINDINGS
 from editloupe.agent.tool_words import reword_observation
 from editloupe.graphs.edival import EDIVAL_GRAPH, judge_by_objects
 from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph, initial_state, prompt_texts
-from editloupe.rubrics.case import Case
+from editloupe.graphs.measure import judge_by_measure
+from editloupe.rubrics.case import MEASURE, Case
 from editloupe.rubrics.model import ModeText, PreliminaryQuestion, Rubric, TextAnswer
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Reason, Sha, Step, ToolCall, Trace
@@ -100,8 +101,9 @@ def _with_differences(
 class Engine:
     """One way to judge a case."""
 
-    graph: Graph
-    judge: Callable[[Graph, CaseContext], Awaitable[CaseResult]]
+    graph: Graph | None
+    """Graph that the engine runs; None if it needs none."""
+    judge: Callable[[Any, CaseContext], Awaitable[CaseResult]]
     """Judges the context's case with the graph. A problem of the case is a Failure, not an exception."""
 
 
@@ -154,5 +156,7 @@ def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
 ENGINES: Mapping[str, Engine] = {
     "loop": Engine(LOOP, judge_by_loop),
     "objects": Engine(EDIVAL_GRAPH, judge_by_objects),
+    MEASURE: Engine(None, judge_by_measure),
 }
-"""`loop`: think, use tools, answer. `objects`: check objects one by one with a detector and crops (EdiVal-Agent)."""
+"""`loop`: think, use tools, answer. `objects`: check objects one by one with a detector and crops (EdiVal-Agent). `measure`:
+compute a number from the pictures, without a judge."""

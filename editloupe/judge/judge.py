@@ -33,7 +33,7 @@ from editloupe.judge.plans import (
     open_chats,
     plan_of,
 )
-from editloupe.judge.question_facts import find_inputs, plan_facts, question_facts
+from editloupe.judge.question_facts import find_inputs, measure_facts, plan_facts, question_facts
 from editloupe.judge.question_key import QuestionSpec
 from editloupe.judge.settings import JudgeSettings, Setup, build_protocol, find_setup
 from editloupe.pictures.decode import Album
@@ -151,7 +151,10 @@ class Judge(BaseJudge):
     def notes(self) -> tuple[str, ...]:
         """Notes for readers of the verdicts: tools that are not offered, parameters that are not sent, and why."""
         promised = describe_guarantee(self.plan) if isinstance(self.plan, Cascade) else ()
-        return (*promised, *(tool_notes(self.toolbox) if self.uses_tools else ()), *self._chat.notes)
+        measures = self.toolbox.measures
+        needed = dict.fromkeys(rubric.measured.measure for rubric in self._rubrics if rubric.measured)
+        absent = [f"{name} is not measured: {why}" for name in needed if (why := measures.unavailable(name))]
+        return (*promised, *(tool_notes(self.toolbox) if self.uses_tools else ()), *absent, *self._chat.notes)
 
     @property
     def uses_tools(self) -> bool:
@@ -291,8 +294,12 @@ class Judge(BaseJudge):
 
         together = PanelRunner(ask, covers, self.settings.min_confidence)
         left = tuple(name for name in criteria if name not in settled)
+        measured = tuple(name for name in left if self._rubric_for(edit, name).measured)
+        left = tuple(name for name in left if name not in measured)
         answered = await together.answer(plan, left, repeat) if left else JudgeAnswers()
-        return JudgeAnswers({**settled, **answered.outcomes}, answered.traces)
+        computed = await ask(list_members(plan)[0], measured, repeat, "") if measured else JudgeAnswers()
+        outcomes = {**settled, **computed.outcomes, **answered.outcomes}
+        return JudgeAnswers(outcomes, (*computed.traces, *answered.traces))
 
     def _context(
         self,
@@ -410,7 +417,9 @@ class Judge(BaseJudge):
         from editloupe.agent.rules.judge import knows_rubric  # loads the tools' libraries
 
         by_engine = self._protocol.parts and self.mode == "tools"
-        if set(self.members) != {RULES} or by_engine or any(map(knows_rubric, self._rubrics)):
+        if set(self.members) != {RULES} or by_engine:
+            return None
+        if any(rubric.measured or knows_rubric(rubric) for rubric in self._rubrics):
             return None
         return (
             f"{RULES} judges {DEFAULT.title}'s two criteria only, not {self._protocol.title}; name another judge, or "
@@ -441,7 +450,10 @@ class Judge(BaseJudge):
 
     def _spec_for(self, rubric: Rubric, plan: Plan) -> QuestionSpec:
         """Return the question of a rubric to a plan. A member of a panel is asked as if it were alone."""
-        if (spec := self._questions.get((rubric.name, plan.spec))) is None:
+        if (spec := self._questions.get((rubric.name, plan.spec))) is None and rubric.measured:
+            facts = measure_facts(rubric, self.mode, plan.spec, self.toolbox.measures)
+            self._questions[(rubric.name, plan.spec)] = spec = QuestionSpec(rubric.criterion, facts)
+        if spec is None:
 
             def of(member: SingleJudge) -> dict[str, Any]:
                 profile = self._chats[member].profile
@@ -457,6 +469,8 @@ class Judge(BaseJudge):
         for stage in cascade.stages:
             keys_by_criterion: dict[str, tuple[str, ...]] = {}
             for name in self.criteria:
+                if self._protocol.rubric(name).measured:
+                    continue
                 keys = {self._spec_for(rubric, stage.judge).key for rubric in self._rubrics if rubric.criterion == name}
                 # A stage keeps no verdict on wordings that its calibration run did not contain.
                 keys_by_criterion[name] = tuple(keys.intersection(stage.calibration.asked.get(name, ())) or keys)

@@ -25,6 +25,7 @@ from editloupe.pictures.memory import PictureSource
 from editloupe.rubrics.case_pictures import build_cases, list_pictures, name_to_role
 from editloupe.rubrics.model import LabelAnswer, Rubric, Telling
 from editloupe.rubrics.protocol import Protocol, collect_all_facts, collect_no_facts
+from editloupe.tools.measures import PictureMeasures
 from editloupe.types import Edit, Mode, Sha
 
 DIFFERENCES = "localize_differences"
@@ -41,6 +42,8 @@ def question_facts(
     tools: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return the facts that determine the answers to a rubric. `tools` holds the facts of each tool."""
+    if rubric.measured:
+        raise TypeError(f"{rubric.criterion} is measured; no judge is asked")
     looks, by_rules = rubric.modes[mode].tools, split_spec(spec)[0] == RULES
     structured = profile.structured_output and not looks and not isinstance(rubric.answer, LabelAnswer)
     written = structured and not profile.reasons
@@ -82,6 +85,24 @@ def question_facts(
         if settings.differences == "tool":
             facts["differences_by"] = tools.get(DIFFERENCES)
     return facts
+
+
+def measure_facts(rubric: Rubric, mode: Mode, spec: str, measures: PictureMeasures) -> dict[str, Any]:
+    """Return the facts that determine a measured criterion.
+
+    The judge does not affect it, but belongs to the facts, so that a configuration has units of its own on every criterion.
+    """
+    assert rubric.measured
+    return {
+        "criterion": rubric.criterion,
+        "variant": rubric.variant,
+        "protocol": rubric.protocol,
+        "mode": mode,
+        "judge": spec,
+        "answer": rubric.measured.model_dump(mode="json"),
+        "pictures": list(rubric.modes[mode].images),
+        "measure": measures.facts(rubric.measured.measure),
+    }
 
 
 _SCORED: Mapping[str, Any] = {
@@ -150,6 +171,12 @@ def find_inputs(protocol: Protocol, rubric: Rubric, mode: Mode, edit: Edit) -> J
     if settled := protocol.settle(edit, rubric):
         return JudgeInputs({}, {"settled": settled.label, "score": settled.score})
     text = rubric.modes[mode]
+    if rubric.measured:
+        measured = {role: list_pictures(edit, role) for role in map(name_to_role, text.images)}
+        return JudgeInputs(
+            {role: paths for role, paths in measured.items() if paths},
+            {name: edit.extra.get(name) for name in rubric.measured.texts},
+        )
     roles = [name_to_role(name) for name in (*text.images, *(rubric.stage.images if rubric.stage else ()))]
     pictures = {role: paths for role in dict.fromkeys(roles) if (paths := list_pictures(edit, role))}
     pictures |= {role: edit.files[role] for role in protocol.further_roles if role in edit.files}

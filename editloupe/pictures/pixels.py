@@ -17,6 +17,10 @@ STRIP_PIXELS = 4_000_000
 """Larger pictures are converted in strips of this size, because the conversion takes up to thirty times a strip's bytes."""
 
 
+WHITE = 250
+"""Smallest value of all channels at which a pixel of a mask is white."""
+
+
 class ImageError(UserError):
     """A picture cannot be used; the message is one sentence."""
 
@@ -31,6 +35,15 @@ def hash_pixels(pixels: Pixels) -> str:
     digest = hashlib.sha256(repr(pixels.shape).encode())
     digest.update(np.ascontiguousarray(pixels).data)
     return digest.hexdigest()[:32]
+
+
+def find_white(pixels: Pixels) -> npt.NDArray[np.bool_]:
+    """Return which pixels of a mask are white. Transparent pixels are white, because pictures are opened on white.
+
+    >>> find_white(np.array([[[255, 255, 255], [255, 255, 0]]], np.uint8))
+    array([[ True, False]])
+    """
+    return np.asarray(pixels.min(2) >= WHITE)
 
 
 def to_rgb(image: Image.Image) -> Pixels:

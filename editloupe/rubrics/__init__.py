@@ -12,7 +12,16 @@ from editloupe._util.lazy_names import lazy_names
 if TYPE_CHECKING:
     from editloupe.rubrics.benchmark import Benchmark
     from editloupe.rubrics.case import Case
-    from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric, TextAnswer, YesNoAnswer
+    from editloupe.rubrics.model import (
+        Answer,
+        ChecksAnswer,
+        LabelAnswer,
+        MeasuredAnswer,
+        NumberAnswer,
+        Rubric,
+        TextAnswer,
+        YesNoAnswer,
+    )
     from editloupe.rubrics.paper import Paper, Scored
     from editloupe.rubrics.protocol import MissingInput, Protocol
     from editloupe.rubrics.registry import PROTOCOLS, papers, register, usual_repeats
@@ -27,6 +36,7 @@ __all__ = [
     "Case",
     "ChecksAnswer",
     "LabelAnswer",
+    "MeasuredAnswer",
     "MissingInput",
     "NumberAnswer",
     "Paper",

@@ -12,6 +12,8 @@ from editloupe.types import Box, Edit, Mode, Record, Sha
 
 SOURCE, EDITED, REFERENCE = "Source Image", "Edited Image", "Reference Image"
 """Names of pictures in rubrics and prompts (DLEBench, Table 16). They are part of the tools' public contract."""
+LOOP, MEASURE = "loop", "measure"
+"""Names of the engine that asks a judge, and of the one that computes a measure."""
 
 
 class Case(Record):
@@ -37,7 +39,7 @@ class Case(Record):
     target: int | None = None
     target_boxes: Mapping[str, tuple[Box, ...]] = Field(default_factory=dict)
     facts: Mapping[str, Any] = Field(default_factory=dict)
-    engine: str = "loop"
+    engine: str = LOOP
 
     @property
     def uses_tools(self) -> bool:

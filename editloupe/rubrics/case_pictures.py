@@ -9,7 +9,7 @@ import numpy as np
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.case import SOURCE, Case
+from editloupe.rubrics.case import LOOP, MEASURE, SOURCE, Case
 from editloupe.rubrics.model import ModeText, Rubric, TargetCrop
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Box, Edit, Mode, Sha, UserError
@@ -106,7 +106,8 @@ def _number_names(name: str, count: int) -> list[str]:
 def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
     """Return the single case of a rubric that shows whole pictures by role. This is enough for most papers."""
     pictures = open_pictures(edit, rubric.modes[mode].images, album)
-    return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures)]
+    engine = MEASURE if rubric.measured else LOOP
+    return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures, engine=engine)]
 
 
 LARGEST_EXPANSION, SMALLEST_EXPANSION = 6.0, 0.3

@@ -1,7 +1,7 @@
 """Pydantic models of a rubric, its modes and its kind of answer.
 
-There are five kinds of answer: a label, a number on a scale, a set of binary or graded checks with gates, yes or no, and a
-text read off the picture.
+There are six kinds of answer: a label, a number on a scale, a set of binary or graded checks with gates, yes or no, a text
+read off the picture, and a number that is measured without a judge.
 """
 
 from __future__ import annotations
@@ -351,8 +351,52 @@ class TextAnswer(Record):
     """Short description of the expected text."""
 
 
-Answer = Annotated[LabelAnswer | NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer, Field(discriminator="kind")]
-"""Any of the five kinds of answer; the field `kind` says which."""
+MeasureName = Literal["l1", "l2", "outside_mask", "clip_image", "clip_text", "clip_direction", "dino"]
+"""The measures of `editloupe/tools/measures.py`."""
+
+
+class MeasuredAnswer(Record):
+    """A number that is computed from the rubric's pictures. No judge is asked.
+
+    Args:
+        measure: Name of the measure. It takes the rubric's pictures in their order.
+        texts: Fields of `Edit.extra` with the texts that the measure takes, such as captions.
+        worst: Value that scores 0.
+        best: Value that scores 100.
+
+    Raises:
+        ValidationError: If `worst` and `best` are equal.
+    """
+
+    kind: Literal["measured"] = "measured"
+    measure: MeasureName
+    texts: tuple[str, ...] = ()
+    worst: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    best: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+
+    @model_validator(mode="after")
+    def _check_scale(self) -> MeasuredAnswer:
+        if self.best == self.worst:
+            raise ValueError(f"the best value of a measure must differ from the worst; both are {self.worst:g}")
+        return self
+
+    def score_100(self, value: float) -> float:
+        """Map a value linearly from `worst` to `best` to 0 to 100.
+
+        >>> MeasuredAnswer(measure="l1", worst=1, best=0).score_100(0.25)
+        75.0
+        """
+        return (value - self.worst) / (self.best - self.worst) * 100
+
+    def value(self, score_100: float) -> float:
+        """Return the measured value of a score from 0 to 100."""
+        return self.worst + score_100 / 100 * (self.best - self.worst)
+
+
+Answer = Annotated[
+    LabelAnswer | NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer | MeasuredAnswer, Field(discriminator="kind")
+]
+"""Any of the six kinds of answer; the field `kind` says which."""
 
 
 class Example(Record):
@@ -461,6 +505,11 @@ class Rubric(Record):
     """The sentences around the rubric."""
     parts: Mapping[str, PartText] = Field(default_factory=dict, exclude_if=lambda value: not value)
     """Replacements of questions that an engine asks about parts of an edit, by name. See `Protocol.parts`."""
+
+    @property
+    def measured(self) -> MeasuredAnswer | None:
+        """The answer if it is computed from the pictures, else None."""
+        return self.answer if isinstance(self.answer, MeasuredAnswer) else None
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from editloupe.rubrics import editreward, editreward_bench, editscore_bench, edi
 from editloupe.rubrics.dlebench import paper as dlebench
 from editloupe.rubrics.editcompass import paper as editcompass
 from editloupe.rubrics.gedit import paper as gedit
+from editloupe.rubrics.magicbrush import paper as magicbrush
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol
@@ -35,6 +36,7 @@ PAPERS: tuple[Paper, ...] = (
     editreward_bench.PAPER,
     mmrb2.PAPER,
     vcreward.PAPER,
+    magicbrush.PAPER,
 )
 """The bundled papers."""
 PROTOCOLS: tuple[Protocol, ...] = tuple(paper.protocol for paper in PAPERS)

@@ -184,10 +184,12 @@ def load_rubrics(folder: Traversable, names: Iterable[str]) -> tuple[Rubric, ...
 
 
 def add_tools_mode(rubric: Rubric) -> Rubric:
-    """Return the rubric with a tools mode derived from its plain mode, unless it has one."""
+    """Return the rubric with a tools mode derived from its plain mode, unless it has one. A measure has the same modes."""
     plain = rubric.modes.get("plain")
     if plain is None or "tools" in rubric.modes:
         return rubric
+    if rubric.measured:
+        return rubric.model_copy(update={"modes": {**rubric.modes, "tools": plain}})
     closer = ModeText(
         setting=f"{plain.setting.strip()} {CLOSER}", images=plain.images, tools=True, notes=(*plain.notes, *TOOL_NOTES)
     )

@@ -17,6 +17,7 @@ from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool
 from editloupe.tools.detect import DEPENDS_ON, DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
 from editloupe.tools.localize import LocalizeDifferences, LocalizePixelDifferences
+from editloupe.tools.measures import PictureMeasures
 from editloupe.tools.parameters import check_parameters
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.result_cache import ToolResultCache
@@ -113,6 +114,8 @@ class Toolbox:
         self.memory = memory
         self.notes = notes
         """Sentences that a run should print about its tools, such as a fallback."""
+        self.measures = PictureMeasures(settings, memory)
+        """The measures that rubrics may name."""
         self._enhancer = enhancer
         self._withheld = dict(broken or {})
         self._tools: dict[str, Tool] = {}

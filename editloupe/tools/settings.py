@@ -28,6 +28,8 @@ ComparisonMode = Literal["registered", "pixels"]
 
 GROUNDING_DINO = "IDEA-Research/grounding-dino-tiny"
 """Swin-T, for which the thresholds were published (EdiVal-Agent, Section O); `grounding-dino-base` is the larger Swin-B."""
+CLIP, DINO = "openai/clip-vit-base-patch32", "facebook/dino-vits16"
+"""The models of picture similarity in most published tables."""
 READ_TEXT = "read_text"
 DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu|npu|hpu|vulkan)(:\d{1,3})?")
 
@@ -81,6 +83,10 @@ class ToolSettings:
     records it."""
     batch_size: int = 4
     """Tiles per forward pass of the detector."""
+    clip: str = CLIP
+    """A folder with CLIP weights or a model id of the hub, for the measures `clip_image`, `clip_text` and `clip_direction`."""
+    dino: str = DINO
+    """A folder with DINO weights or a model id of the hub, for the measure `dino`."""
     hpsv3_python: Path | None = None
     """Python of the environment that has `hpsv3`, which scores visual quality."""
     read_text: Switch = "auto"

@@ -186,6 +186,8 @@ def texts_in(value: Any) -> Iterator[str]:
 def asked_rubrics(worded: tuple[Rubric, ...]) -> Iterator[tuple[Rubric, Mode]]:
     """Everything a model is asked by a protocol: its rubrics by mode, and the questions an engine asks in their place."""
     for rubric in worded:
+        if rubric.measured:
+            continue
         yield from ((rubric, mode) for mode in rubric.modes if not (rubric.parts and mode == "tools"))
         if rubric.parts:
             anywhere = Task(type="text_change", text="5")

@@ -37,6 +37,19 @@ def save_tiny_dino(folder: Path, version: int = 3, seed: int = 0) -> Path:
     return folder
 
 
+def save_tiny_vit(folder: Path, seed: int = 0) -> Path:
+    """Write a ViT of 32 dimensions, the form of the first DINO models, with its preprocessor file."""
+    import torch
+    from transformers import ViTConfig, ViTModel
+
+    torch.manual_seed(seed)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ViTModel(ViTConfig(image_size=224, patch_size=16, **shape), add_pooling_layer=False).save_pretrained(folder)
+    facts = {"size": 224, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+    (folder / "preprocessor_config.json").write_text(json.dumps(facts))
+    return folder
+
+
 def save_tiny_owl(folder: Path, seed: int = 0) -> Path:
     """Write an OWL-ViT of 16 dimensions with its processor."""
     import torch
@@ -58,19 +71,23 @@ def save_tiny_owl(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
-def save_tiny_clip(folder: Path, seed: int = 0) -> Path:
+def save_tiny_clip(folder: Path, seed: int = 0, side: int = 64) -> Path:
     """Write a CLIP of 16 dimensions with its tokenizer and the preprocessor file a published model has."""
     import torch
     from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
 
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
-    config = CLIPConfig(text_config=_TEXT | {"max_position_embeddings": 77}, vision_config=_VISION, projection_dim=16)
+    config = CLIPConfig(
+        text_config=_TEXT | {"max_position_embeddings": 77},
+        vision_config=_VISION | {"image_size": side},
+        projection_dim=16,
+    )
     CLIPModel(config).eval().save_pretrained(folder)
     CLIPTokenizer(vocab=_VOCABULARY, merges=[], model_max_length=77).save_pretrained(folder)
     facts = {
-        "size": {"shortest_edge": 64},
-        "crop_size": {"height": 64, "width": 64},
+        "size": {"shortest_edge": side},
+        "crop_size": {"height": side, "width": side},
         "image_mean": [0.48145466, 0.4578275, 0.40821073],
         "image_std": [0.26862954, 0.26130258, 0.27577711],
     }

@@ -41,6 +41,7 @@ from editloupe.rubrics.model import (
     Answer,
     ChecksAnswer,
     LabelAnswer,
+    MeasuredAnswer,
     NumberAnswer,
     TextAnswer,
     YesNoAnswer,
@@ -108,6 +109,8 @@ def parse_reply(
     """
     if len(text) > LONGEST_REPLY:
         return ParsedReply(problem=f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
+    if isinstance(answer, MeasuredAnswer):
+        raise TypeError("a measure is computed and has no replies")
     labels = isinstance(answer, LabelAnswer)
     sections = Sections()
     try:
@@ -460,7 +463,7 @@ def build_answer_schema(answer: Answer, written: bool = False) -> dict[str, Any]
     >>> build_answer_schema(NumberAnswer(low=1, high=5))["properties"]["score"]
     {'type': 'integer', 'minimum': 1, 'maximum': 5}
     """
-    if isinstance(answer, LabelAnswer):
+    if isinstance(answer, (LabelAnswer, MeasuredAnswer)):
         return None
     properties: dict[str, Any] = {}
     if written and not isinstance(answer, TextAnswer):

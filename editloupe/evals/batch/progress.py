@@ -234,6 +234,8 @@ def assume_usage(edit: Edit, criterion: str, description: Mapping[str, Any]) -> 
     mode = str(description["mode"])
     requests = REQUESTS[mode]
     texts = [text for name, text in description["rubrics"].items() if name.split("/")[0] == criterion]
+    if any(text["answer"]["kind"] == "measured" for text in texts):
+        return {}
     text = len(json.dumps(texts[:1])) / CHARACTERS_PER_TOKEN
     pictures = 2.0 if mode != "oracle" else 3.0
     first = text + pictures * TOKENS_A_PICTURE

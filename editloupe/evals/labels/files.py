@@ -19,7 +19,15 @@ from editloupe.evals.manifests.columns import check_columns, rename_columns
 from editloupe.evals.manifests.jsonl_log import read_log_rows
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
 from editloupe.evals.runs.run_folder import LABELS
-from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
+from editloupe.rubrics.model import (
+    Answer,
+    ChecksAnswer,
+    LabelAnswer,
+    MeasuredAnswer,
+    NumberAnswer,
+    TextAnswer,
+    YesNoAnswer,
+)
 from editloupe.types import Edit, UserError
 
 ADJUDICATED = "adjudicated"
@@ -336,4 +344,6 @@ def describe_scale(answer: Answer | None) -> str:
         return "it takes numbers from 0 to 1"
     if isinstance(answer, TextAnswer):
         return "it takes a text, which has no score"
+    if isinstance(answer, MeasuredAnswer):
+        return "it is measured, and people do not label it"
     return "it takes yes or no" if isinstance(answer, YesNoAnswer) else "it takes a number"

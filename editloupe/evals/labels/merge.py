@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from editloupe._util.median import lower_median
-from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
+from editloupe.rubrics.model import (
+    Answer,
+    ChecksAnswer,
+    LabelAnswer,
+    MeasuredAnswer,
+    NumberAnswer,
+    TextAnswer,
+    YesNoAnswer,
+)
 
 LabelKey = tuple[str, str]
 """An edit's name in its run, and a criterion."""
@@ -206,7 +214,7 @@ def is_on_scale(answer: Answer | None, score: float) -> bool:
         return answer.low <= score <= answer.high
     if isinstance(answer, YesNoAnswer):
         return score in (0.0, 1.0)
-    return 0 <= score <= 1 if isinstance(answer, ChecksAnswer) else not isinstance(answer, TextAnswer)
+    return 0 <= score <= 1 if isinstance(answer, ChecksAnswer) else not isinstance(answer, (TextAnswer, MeasuredAnswer))
 
 
 def to_score_100(answer: Answer | None, score: float) -> float | None:

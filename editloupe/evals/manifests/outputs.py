@@ -63,6 +63,8 @@ class PartOutputs:
     found: int = 0
     lacking: Path | None = None
     """The first output that is not there."""
+    shares_folder: bool = False
+    """Whether another part has outputs in the folder of `first`."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +96,24 @@ def survey_outputs(
 ) -> OutputSurvey:
     """Look up every output of a model; `seen` is called with each that exists."""
     surveyed: dict[Part, PartOutputs] = {}
-    ids = IdSet()
+    ids, folders = IdSet(), IdSet()
     for edit in read(of.folder, of.model):
         output = require_path(edit.edited)
         part = surveyed.setdefault(parts.part(edit), PartOutputs(output, parts.find_absent_part(edit)))
         part.cases += 1
         if output.is_file():
             part.found += 1
+            folders.add(str(output.parent))
             if seen:
                 seen(output)
         elif part.lacking is None:
             part.lacking = output
         if ids.add(edit.id) and sum(other.id == edit.id for other in read(of.folder, of.model)) > 1:
             raise UserError(f'the benchmark has the id "{edit.id}" twice; ids must be unique')
+    own_folders = {part.first.parent for part in surveyed.values() if not part.found}
+    shared = {folder for folder in own_folders if folders.add(str(folder))}
+    for part in surveyed.values():
+        part.shares_folder = part.first.parent in shared
     return OutputSurvey(of, surveyed)
 
 
@@ -116,7 +123,7 @@ def check_outputs(surveyed: OutputSurvey) -> None:
     used = {path for part in surveyed.parts.values() if part.found for path in part.first.parents}
     for name in surveyed.empty:
         folder = next(path for path in surveyed.parts[name].first.parents if path.is_dir())
-        if folder not in used and (other := list_pictures(folder)):
+        if folder not in used and not surveyed.parts[name].shares_folder and (other := list_pictures(folder)):
             raise UserError(
                 f"model {model}: {folder} has pictures ({_format_list(other)}), but none has an expected name, such as "
                 f"{surveyed.parts[name].first.stem}{{{','.join(PICTURES)}}}"

@@ -13,6 +13,7 @@ from editloupe.evals.stats.agreement.judge_vs_human import Agreement
 from editloupe.evals.stats.intervals import MIN_SOURCES, format_level
 from editloupe.evals.stats.scores.run_scores import Scores
 from editloupe.evals.stats.scores.run_table import RunTable
+from editloupe.rubrics.model import MeasuredAnswer
 from editloupe.rubrics.registry import find_protocol
 
 _MODES: Mapping[str, str] = {
@@ -29,6 +30,7 @@ def write_methods(table: RunTable, scores: Scores, level: float, agreement: Agre
     configurations = [by_name[name] for name in used if name in by_name]
     sentences = [
         _describe_judging(table, configurations),
+        _describe_measured(table),
         *_describe_settings(table, configurations, unrecorded=len(configurations) < len(used)),
         _describe_coverage(scores),
         scores.arithmetic,
@@ -57,6 +59,13 @@ def _describe_judging(table: RunTable, configurations: list[Mapping[str, Any]]) 
         f"with EditLoupe{f' {version}' if version else ''}, "
         f"using {judges} as the judge, by the protocol of {paper}, in {modes}."
     )
+
+
+def _describe_measured(table: RunTable) -> str:
+    titles = [table.title_of(name) for name in table.criteria if isinstance(table.answer(name), MeasuredAnswer)]
+    if not titles:
+        return ""
+    return f"{_join_words(titles)} {'was' if len(titles) == 1 else 'were'} measured from the pictures, without a judge."
 
 
 def _format_judge(name: str) -> str:

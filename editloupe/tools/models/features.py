@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
@@ -82,6 +83,28 @@ class FeatureSettings:
 
 
 @dataclass(frozen=True)
+class Preparation:
+    """How a picture becomes a square: its shorter side is resized by a bicubic filter, then the centre is cut out."""
+
+    shorter: int
+    side: int
+
+    def square(self, pixels: Pixels) -> Pixels:
+        """Return the square of a picture, as torchvision's Resize and CenterCrop compute it.
+
+        >>> Preparation(4, 2).square(np.zeros((8, 20, 3), np.uint8)).shape
+        (2, 2, 3)
+        """
+        height, width = pixels.shape[:2]
+        least = min(width, height)
+        size = (int(self.shorter * width / least), int(self.shorter * height / least))
+        image = Image.fromarray(pixels)
+        image = image if size == image.size else image.resize(size, Image.Resampling.BICUBIC)
+        left, top = round((size[0] - self.side) / 2), round((size[1] - self.side) / 2)
+        return np.asarray(image.crop((left, top, left + self.side, top + self.side)), np.uint8)
+
+
+@dataclass(frozen=True)
 class LoadedModel:
     """A model in memory, and how pictures are prepared for it."""
 
@@ -117,9 +140,13 @@ class DinoFeatures:
             return f"the folder {folder} lacks {', '.join(missing)}" if missing else None
         return None if self._settings.download else explain_missing_weights(self._settings.model, CONFIG)
 
-    def embed(self, pictures: Sequence[Pixels]) -> Vectors:
-        """Return the pooled feature per picture, in batches."""
-        return self._in_batches(pictures, lambda out, loaded: out.pooler_output)
+    def embed(self, pictures: Sequence[Pixels], preparation: Preparation | None = None) -> Vectors:
+        """Return the pooled feature per picture, in batches. Without a preparation, pictures are resized to a square."""
+        return self._in_batches(_squares(pictures, preparation), lambda out, loaded: out.pooler_output)
+
+    def class_tokens(self, pictures: Sequence[Pixels], preparation: Preparation) -> Vectors:
+        """Return the last feature of every picture's class token, which the first DINO models have instead of a pooled one."""
+        return self._in_batches(_squares(pictures, preparation), lambda out, loaded: out.last_hidden_state[:, 0])
 
     def patches(self, pictures: Sequence[Pixels]) -> Vectors:
         """Return the features of every picture's patches, without the class and register tokens."""
@@ -163,6 +190,10 @@ class DinoFeatures:
             self._loaded = LoadedModel(model.to(device).eval(), device, (size, size), mean, deviation)
             self.loads += 1
         return self._loaded
+
+
+def _squares(pictures: Sequence[Pixels], preparation: Preparation | None) -> Sequence[Pixels]:
+    return [preparation.square(pixels) for pixels in pictures] if preparation else pictures
 
 
 def _patch_grid(out: Any, loaded: LoadedModel) -> Any:

@@ -1,0 +1,215 @@
+"""The reader of MagicBrush's files and the layouts of its tables.
+
+The files are `images/<ID>/` with `edit_sessions.json` or `edit_turns.json`, and captions in `local_captions.json`; a model's
+outputs are `<ID>/<ID>_1.png`, `<ID>_inde_<K>.png` and `<ID>_iter_<K>.png`. The tables are the single-turn and the multi-turn one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from editloupe._util.files import read_text
+from editloupe.pictures.decode import declared_size, open_picture
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.pixels import find_white
+from editloupe.rubrics.benchmark import Benchmark, make_edit, picture_in, read_json_list
+from editloupe.rubrics.magicbrush import MAGICBRUSH
+from editloupe.rubrics.magicbrush.published import MULTI, PUBLISHED, SINGLE, find_complete_chains, is_final, is_single
+from editloupe.rubrics.model import MeasuredAnswer
+from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.tables import NO_MODEL, Column, Layout, Mean, Measure
+from editloupe.types import Box, Edit, UserError
+
+SESSIONS, TURNS = "edit_sessions.json", "edit_turns.json"
+CAPTIONS = ("local_captions.json", "local_descriptions.json")
+PICTURES = {"input": "source", "output": "target", "mask": "mask"}
+"""Fields of a turn with file names, and what they are."""
+MASKS_REMEMBERED = 4096
+"""Masks whose boxes are remembered, more than the benchmark has. Each is read once for all models."""
+
+
+@dataclass(frozen=True)
+class SessionTurn:
+    """One order of a session, with the pictures before and after it."""
+
+    instruction: str
+    source: PictureSource
+    target: PictureSource
+    mask: PictureSource | None
+    caption: str | None
+
+
+@dataclass(frozen=True)
+class Session:
+    """The orders of one picture, each after the one before."""
+
+    name: str
+    turns: Sequence[SessionTurn]
+
+
+def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
+    """Yield the turns of every session with a model's outputs, then its whole chain of edits.
+
+    The chain of a session of several turns is an edit of its own: from the first picture, by all orders, to the last picture.
+    """
+    for session in _read_sessions(benchmark):
+        last = len(session.turns)
+        for number, turn in enumerate(session.turns, 1):
+            stem = f"{session.name}_1" if number == 1 else f"{session.name}_inde_{number}"
+            yield _build_edit(benchmark, session, stem, number, [turn], SINGLE)
+        if last > 1:
+            yield _build_edit(benchmark, session, f"{session.name}_iter_{last}", last, session.turns, MULTI)
+
+
+def _build_edit(
+    benchmark: Benchmark, session: Session, stem: str, number: int, turns: Sequence[SessionTurn], setting: str
+) -> Edit:
+    masks = tuple(turn.mask for turn in turns if turn.mask is not None)
+    orders = [turn.instruction for turn in turns]
+    outputs = benchmark.results / session.name
+    caption = turns[-1].caption
+    return make_edit(
+        f"session {session.name}, turn {number}",
+        id=f"{benchmark.model_name}/{stem}",
+        source=turns[0].source,
+        edited=picture_in(outputs, stem) or outputs / f"{stem}.png",
+        instruction=orders[0] if len(orders) == 1 else "\n".join(f"{i}. {order}" for i, order in enumerate(orders, 1)),
+        reference=turns[-1].target,
+        model=benchmark.model_name,
+        turn=number,
+        target_boxes=tuple(box for mask in masks if (box := find_box(mask)) is not None),
+        more_images={"mask": masks} if masks else {},
+        extra={
+            "session": session.name,
+            "turns": len(session.turns),
+            "setting": setting,
+            **({"caption": caption} if caption else {}),
+        },
+    )
+
+
+def find_part(edit: Edit) -> tuple[str, ...]:
+    """Return the setting of an edit. A model may have been run in one of them only."""
+    return (str(edit.extra.get("setting") or SINGLE),)
+
+
+@lru_cache(MASKS_REMEMBERED)
+def find_box(mask: PictureSource) -> Box | None:
+    """Return the box around the white part of a mask, or None if nothing is white."""
+    white = find_white(open_picture(mask).pixels)
+    rows, columns = np.flatnonzero(white.any(1)), np.flatnonzero(white.any(0))
+    if not len(rows):
+        return None
+    return Box(x1=int(columns[0]), y1=int(rows[0]), x2=int(columns[-1]) + 1, y2=int(rows[-1]) + 1)
+
+
+def _read_sessions(benchmark: Benchmark) -> Iterator[Session]:
+    data = benchmark.data
+    if (data / SESSIONS).is_file():
+        by_session: Iterable[tuple[str, Any]] = _read_object(data / SESSIONS).items()
+        file = data / SESSIONS
+    elif (data / TURNS).is_file():
+        file = data / TURNS
+        by_session = itertools.groupby(read_json_list(file), lambda item: str(item.get("input") or "").split("-")[0])
+    else:
+        raise UserError(f"{data} is not MagicBrush's folder: it has neither {SESSIONS} nor {TURNS}")
+    captions = _read_captions(data)
+    for name, items in by_session:
+        _check_name(file, name)
+        yield Session(name, list(_read_turns(benchmark, file, name, items, captions.get(name))))
+
+
+def _read_turns(benchmark: Benchmark, file: Path, session: str, items: Any, captions: Any) -> Iterator[SessionTurn]:
+    turns = list(items) if isinstance(items, (list, Iterator)) else []
+    if not turns or not all(isinstance(item, dict) for item in turns):
+        raise UserError(f"{file}: session {session} must be a list of turns")
+    folder = benchmark.data / "images"
+    for number, item in enumerate(turns, 1):
+        where = f"{file}: session {session}, turn {number}"
+        instruction = str(item.get("instruction") or "").strip()
+        if not instruction:
+            raise UserError(f'{where} has no "instruction"')
+        source, target, mask = (_find_picture(where, folder / session, item, field) for field in PICTURES)
+        if source is None or target is None:
+            raise UserError(f'{where} has no "{"input" if source is None else "output"}"')
+        if mask is not None and (size := declared_size(mask)) != (own := declared_size(source)):
+            raise UserError(
+                f"{mask} is {size[0]} × {size[1]} pixels, and {source.name} {own[0]} × {own[1]}; a mask needs the size of its "
+                "picture"
+            )
+        caption = captions.get(target.name) if isinstance(captions, dict) else None
+        yield SessionTurn(instruction, source, target, mask, str(caption).strip() if caption else None)
+
+
+def _find_picture(where: str, folder: Path, item: Mapping[str, Any], field: str) -> Path | None:
+    name = str(item.get(field) or "").strip()
+    if not name:
+        return None
+    if Path(name).name != name:
+        raise UserError(f'{where}: "{field}" must be the name of a file in {folder}, not {name!r}')
+    if not (folder / name).is_file():
+        raise UserError(f"{where}: there is no {PICTURES[field]} picture at {folder / name}")
+    return folder / name
+
+
+def _check_name(file: Path, name: str) -> None:
+    if not name or Path(name).name != name or "\\" in name:
+        raise UserError(f"{file}: the ID of a session must be the name of a folder, not {name!r}")
+
+
+def _read_captions(data: Path) -> Mapping[str, Any]:
+    file = next((data / name for name in CAPTIONS if (data / name).is_file()), None)
+    return _read_object(file) if file else {}
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(read_text(file))
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{file} must contain an object with an entry per session")
+    return content
+
+
+TITLES = {SINGLE: "MagicBrush, single-turn (all turns)", MULTI: "MagicBrush, multi-turn (final turn)"}
+
+
+def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+    """Yield the single-turn and the multi-turn table: the paper's measures as they are, the judge's criteria from 0 to 100."""
+    rubrics = {name: MAGICBRUSH.rubric(name) for name in MAGICBRUSH.criteria}
+    columns = tuple(
+        Column(rubric.title, Mean(f"{name} as measured" if rubric.measured else name, (True,)))
+        for name, rubric in rubrics.items()
+        if name in criteria
+    )
+    measures = {
+        f"{name} as measured": _read_value(name, answer)
+        for name, rubric in rubrics.items()
+        if (answer := rubric.measured)
+    }
+    chains = find_complete_chains(edits)
+    keeps: dict[str, Callable[[Edit], bool]] = {
+        SINGLE: is_single,
+        MULTI: lambda edit: is_final(edit) and (edit.model or NO_MODEL) in chains,
+    }
+    for setting, keep in keeps.items():
+        if any(map(keep, edits)):
+            yield Layout(TITLES[setting], columns, kind=lambda edit: True, keep=keep, measures=measures)
+
+
+def _read_value(name: str, answer: MeasuredAnswer) -> Measure:
+    return lambda edit, scores: answer.value(scores[name]) if name in scores else None
+
+
+PAPER = Paper(MAGICBRUSH, read=read_benchmark, part=find_part, layouts=build_layouts, published=PUBLISHED)

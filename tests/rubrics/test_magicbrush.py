@@ -1,0 +1,225 @@
+"""MagicBrush's reader: sessions become single turns and whole chains, and what is wrong in the files is one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe.cli.main import run as command
+from editloupe.evals.manifests.layouts import load_benchmark, load_outputs
+from editloupe.rubrics.magicbrush import MAGICBRUSH
+from editloupe.types import Edit, UserError
+from tests.drawn_pictures import save, textured
+
+SIZE = (16, 12)
+
+
+def write_mask(path: Path, *corner: int, size: tuple[int, int] = SIZE) -> None:
+    mask = np.zeros((size[1], size[0], 3), np.uint8)
+    left, top, right, bottom = corner
+    mask[top:bottom, left:right] = 255
+    save(mask, path)
+
+
+def write_benchmark(data: Path, turns: dict[str, int], flat: bool = False) -> Path:
+    """Write sessions with so many turns, whose masks are a row of squares."""
+    sessions: dict[str, list[dict[str, str]]] = {}
+    captions: dict[str, dict[str, str]] = {}
+    for name, count in turns.items():
+        folder = data / "images" / name
+        folder.mkdir(parents=True)
+        save(textured(*SIZE, seed=0), folder / f"{name}-input.png")
+        sessions[name], captions[name] = [], {}
+        for turn in range(1, count + 1):
+            save(textured(*SIZE, seed=turn), folder / f"{name}-output{turn}.png")
+            write_mask(folder / f"{name}-mask{turn}.png", 4 * turn - 4, 2, 4 * turn, 6)
+            before = f"{name}-input.png" if turn == 1 else f"{name}-output{turn - 1}.png"
+            sessions[name].append(
+                {
+                    "input": before,
+                    "mask": f"{name}-mask{turn}.png",
+                    "output": f"{name}-output{turn}.png",
+                    "instruction": f"Order {turn}",
+                }
+            )
+            captions[name][f"{name}-output{turn}.png"] = f"Caption {turn}"
+    turns_file = [turn for session in sessions.values() for turn in session]
+    name, content = ("edit_turns.json", turns_file) if flat else ("edit_sessions.json", sessions)
+    (data / name).write_text(json.dumps(content))
+    (data / "local_captions.json").write_text(json.dumps(captions))
+    return data
+
+
+def write_outputs(folder: Path, turns: dict[str, int], chains: bool = True) -> Path:
+    for name, count in turns.items():
+        (folder / name).mkdir(parents=True)
+        save(textured(*SIZE, seed=20), folder / name / f"{name}_1.png")
+        for turn in range(2, count + 1):
+            save(textured(*SIZE, seed=20 + turn), folder / name / f"{name}_inde_{turn}.png")
+            if chains:
+                save(textured(*SIZE, seed=30 + turn), folder / name / f"{name}_iter_{turn}.png")
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_benchmark(tmp_path / "data", {"30": 1, "139": 3})
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return write_outputs(tmp_path / "results" / "m", {"30": 1, "139": 3})
+
+
+def read(data: Path, results: Path) -> dict[str, Edit]:
+    return {edit.id: edit for edit in load_benchmark("magicbrush", data, {"m": results})}
+
+
+def test_a_session_has_its_turns_and_its_whole_chain(data: Path, results: Path) -> None:
+    edits = read(data, results)
+    assert list(edits) == ["m/30_1", "m/139_1", "m/139_inde_2", "m/139_inde_3", "m/139_iter_3"]
+    second, chain, only = edits["m/139_inde_2"], edits["m/139_iter_3"], edits["m/30_1"]
+    images = data / "images" / "139"
+    assert (second.source, second.reference) == (images / "139-output1.png", images / "139-output2.png")
+    assert (second.instruction, second.turn, second.model) == ("Order 2", 2, "m")
+    assert second.more_images == {"mask": (images / "139-mask2.png",)}
+    assert [list(box) for box in second.target_boxes] == [[4, 2, 8, 6]]
+    assert second.extra == {"session": "139", "turns": 3, "setting": "single-turn", "caption": "Caption 2"}
+    assert (chain.source, chain.reference) == (images / "139-input.png", images / "139-output3.png")
+    assert chain.instruction == "1. Order 1\n2. Order 2\n3. Order 3"
+    assert [list(box) for box in chain.target_boxes] == [[0, 2, 4, 6], [4, 2, 8, 6], [8, 2, 12, 6]]
+    assert (chain.extra["setting"], chain.extra["caption"]) == ("multi-turn", "Caption 3")
+    assert only.extra["turns"] == 1
+
+
+def test_a_flat_list_of_turns_is_read_as_the_sessions_are(tmp_path: Path, data: Path, results: Path) -> None:
+    flat = write_benchmark(tmp_path / "flat", {"30": 1, "139": 3}, flat=True)
+    assert [edit.instruction for edit in read(flat, results).values()] == [
+        edit.instruction for edit in read(data, results).values()
+    ]
+
+
+def test_a_session_without_masks_or_captions_is_read_without_them(data: Path, results: Path) -> None:
+    sessions = json.loads((data / "edit_sessions.json").read_text())
+    del sessions["30"][0]["mask"]
+    (data / "edit_sessions.json").write_text(json.dumps(sessions))
+    (data / "local_captions.json").unlink()
+    only = read(data, results)["m/30_1"]
+    assert not only.more_images
+    assert not only.target_boxes
+    assert "caption" not in only.extra
+
+
+def test_a_transparent_mask_counts_as_a_white_one(data: Path, results: Path) -> None:
+    from PIL import Image
+
+    layer = np.full((SIZE[1], SIZE[0], 4), 80, np.uint8)
+    layer[..., 3] = 255
+    layer[3:5, 6:9, 3] = 0
+    Image.fromarray(layer, "RGBA").save(data / "images" / "30" / "30-mask1.png")
+    from editloupe.rubrics.magicbrush.paper import find_box
+
+    find_box.cache_clear()
+    assert [list(box) for box in read(data, results)["m/30_1"].target_boxes] == [[6, 3, 9, 5]]
+
+
+def test_a_model_that_was_run_on_single_turns_only_has_no_chains(data: Path, tmp_path: Path) -> None:
+    single = write_outputs(tmp_path / "single", {"30": 1, "139": 3}, chains=False)
+    outputs = load_outputs(data, {"m": single}, "magicbrush")
+    assert [edit.id for edit in outputs.edits()] == ["m/30_1", "m/139_1", "m/139_inde_2", "m/139_inde_3"]
+    assert any("no outputs for multi-turn" in note for note in outputs.notes)
+
+
+def test_a_missing_turn_of_a_model_is_noted_and_stays_in_the_list(data: Path, results: Path) -> None:
+    (results / "139" / "139_inde_2.png").unlink()
+    outputs = load_outputs(data, {"m": results}, "magicbrush")
+    (missing,) = [edit for edit in outputs.edits() if edit.extra.get("output") == "missing"]
+    assert missing.id == "m/139_inde_2"
+    (note,) = outputs.notes
+    assert "139_inde_2.png: they stay unjudged and are not counted" in note
+
+
+def change(edit: Callable[[Any], None]) -> Callable[[Path], None]:
+    def apply(data: Path) -> None:
+        content = json.loads((data / "edit_sessions.json").read_text())
+        edit(content)
+        (data / "edit_sessions.json").write_text(json.dumps(content))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (
+            lambda data: (data / "edit_sessions.json").unlink(),
+            "is not MagicBrush's folder: it has neither edit_sessions",
+        ),
+        (
+            lambda data: (data / "edit_sessions.json").write_text("[1]"),
+            "must contain an object with an entry per session",
+        ),
+        (lambda data: (data / "edit_sessions.json").write_text("{"), "is not JSON"),
+        (
+            lambda data: write_mask(data / "images" / "139" / "139-mask2.png", 0, 0, 2, 2, size=(8, 8)),
+            "139-mask2.png is 8 × 8 pixels, and 139-output1.png 16 × 12; a mask needs the size of its picture",
+        ),
+        (
+            change(lambda sessions: sessions.update({"../30": sessions.pop("30")})),
+            "the ID of a session must be the name of a folder, not '../30'",
+        ),
+        (
+            change(lambda sessions: sessions["30"][0].update({"output": "../139/139-output1.png"})),
+            'session 30, turn 1: "output" must be the name of a file in',
+        ),
+        (
+            lambda data: (data / "images" / "139" / "139-output2.png").unlink(),
+            "session 139, turn 2: there is no target picture at",
+        ),
+        (change(lambda sessions: sessions["139"][1].pop("instruction")), 'session 139, turn 2 has no "instruction"'),
+        (change(lambda sessions: sessions["139"][1].pop("output")), 'session 139, turn 2 has no "output"'),
+        (change(lambda sessions: sessions.update({"30": "x"})), "session 30 must be a list of turns"),
+        (lambda data: (data / "images" / "30" / "30-mask1.png").write_bytes(b"x"), "30-mask1.png"),
+    ],
+)
+def test_a_mistake_in_the_files_is_one_sentence(
+    data: Path,
+    results: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None],
+    sentence: str,
+) -> None:
+    damage(data)
+    options = [
+        "--layout",
+        "magicbrush",
+        "--results",
+        f"m={results}",
+        "--judge",
+        "rules",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert command(["batch", str(data), *options]) == 2
+    printed = capsys.readouterr().err
+    assert sentence in printed
+    assert "Traceback" not in printed
+    assert len(printed.strip().splitlines()) == 1
+
+
+def test_only_the_judges_criteria_make_the_score_of_an_edit() -> None:
+    edit = Edit(source="a.png", edited="b.png", instruction="x")
+    assert MAGICBRUSH.score_of(edit, {"instruction_following": 50.0, "preservation": 100.0, "l1": 3.0}) == 75.0
+    assert MAGICBRUSH.score_of(edit, {"instruction_following": 50.0, "l1": 3.0}) is None
+
+
+def test_a_wrong_folder_of_results_says_what_was_looked_for(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "wrong" / "x").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"has no output of this benchmark; looked for .*30_1"):
+        load_outputs(data, {"m": tmp_path / "wrong"}, "magicbrush")
