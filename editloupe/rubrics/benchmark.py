@@ -85,6 +85,46 @@ def read_json_list(file: Path) -> list[Mapping[str, Any]]:
     return items
 
 
+def read_json_object(file: Path) -> dict[str, Any]:
+    """Return the object that a JSON file contains; raise UserError for other content or a key that is there twice."""
+    try:
+        content = json.loads(read_text(file), object_pairs_hook=_check_keys)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except _DuplicateKey as error:
+        raise UserError(f'{file} has the key "{error}" twice') from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{file} must contain an object")
+    return content
+
+
+def read_json_objects(file: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the objects of a JSON file that contains an object of objects, by key.
+
+    Raises:
+        UserError: If the file has another content, or a key twice.
+    """
+    content = read_json_object(file)
+    if not all(isinstance(item, dict) for item in content.values()):
+        raise UserError(f"{file} must contain an object of objects")
+    return content
+
+
+class _DuplicateKey(Exception):
+    """An object has a key twice."""
+
+
+def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _DuplicateKey(key)
+        found[key] = value
+    return found
+
+
 def further_columns(item: Mapping[str, Any], read: re.Pattern[str]) -> dict[str, Any]:
     """Return the columns of an item that no field of the edit was read from, without empty ones.
 

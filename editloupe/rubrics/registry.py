@@ -16,6 +16,7 @@ from editloupe.rubrics import editreward, editreward_bench, editscore_bench, edi
 from editloupe.rubrics.dlebench import paper as dlebench
 from editloupe.rubrics.editcompass import paper as editcompass
 from editloupe.rubrics.gedit import paper as gedit
+from editloupe.rubrics.imgedit import paper as imgedit
 from editloupe.rubrics.magicbrush import paper as magicbrush
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper
@@ -32,6 +33,7 @@ PAPERS: tuple[Paper, ...] = (
     editreward.PAPER,
     edival.PAPER,
     gedit.PAPER,
+    imgedit.PAPER,
     editscore_bench.PAPER,
     editreward_bench.PAPER,
     mmrb2.PAPER,

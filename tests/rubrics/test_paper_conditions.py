@@ -24,6 +24,7 @@ FOLDERS = {
     "edit-compass": "editcompass",
     "editreward-compass": "editreward",
     "gedit": "gedit",
+    "imgedit": "imgedit",
     "magicbrush": "magicbrush",
 }
 """Protocols whose judge is an LMM with the paper's prompts; EdiVal-Agent's, mostly a detector, has a list of another form."""
