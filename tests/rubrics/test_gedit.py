@@ -14,12 +14,14 @@ from editloupe.agent.replies.answers import parse_reply
 from editloupe.evals.manifests import load_outputs
 from editloupe.judge.question_facts import find_inputs
 from editloupe.pictures.decode import Album
+from editloupe.pictures.input import as_memory_picture
 from editloupe.rubrics.gedit import GEDIT, PQ, SC
 from editloupe.rubrics.gedit.paper import PAPER
 from editloupe.rubrics.gedit.published import PUBLISHED
 from editloupe.types import Edit, UserError
 from tests.drawn_pictures import save
 from tests.evals.manifests.benchmarks import touch
+from tests.pictures.table_files import images, png, write_table
 
 ROW = {
     "key": "k1",
@@ -110,6 +112,27 @@ def test_an_exported_folder_is_read_with_outputs_as_the_script_saves_them(tmp_pa
     assert second.extra == {"language": "cn", "Intersection_exist": False}
     assert third.source == data / "own/k3.png"
     assert third.extra == {"language": "en", "Intersection_exist": True, "difficulty": "hard", "output": "missing"}
+
+
+def test_a_snapshot_of_the_data_set_is_read_with_the_pictures_in_its_tables(tmp_path: Path) -> None:
+    columns = {name: [value] * 2 for name, value in ROW.items() if name != "key"}
+    columns |= {
+        "key": ["k1", "k2"],
+        "input_image": images([png(1), png(2)]),
+        "input_image_raw": images([png(3), png(4)]),
+    }
+    for number in (0, 1):
+        part = {name: values[number : number + 1] for name, values in columns.items()}
+        write_table(tmp_path / f"data/data/train-0000{number}-of-00002.parquet", part)
+    first, second = load(tmp_path / "data", write_outputs(tmp_path / "m", "subject-add/en/k1.png"))
+    assert (first.id, second.id) == ("en/k1", "en/k2")
+    assert [Album().open(edit.source).sha for edit in (first, second)] == [
+        Album().open(as_memory_picture(png(number))).sha for number in (1, 2)
+    ], "the picture that was edited, not the raw one"
+    assert first.extra == {"language": "en", "Intersection_exist": True}
+    (tmp_path / "data/data/train-00001-of-00002.parquet").unlink()
+    with pytest.raises(UserError, match=r"1 of the 2 shards .* number 00001 is missing"):
+        load(tmp_path / "data", tmp_path / "m")
 
 
 def test_a_language_without_outputs_is_absent_and_a_task_without_outputs_is_missing(tmp_path: Path) -> None:

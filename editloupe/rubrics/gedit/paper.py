@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from editloupe._util.files import open_file
+from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.rubrics.benchmark import (
     Benchmark,
     check_key,
@@ -31,6 +32,8 @@ from editloupe.types import Edit, UserError
 
 LISTS = ("info.jsonl", "metadata.jsonl")
 """Names of an exported folder's list, one JSON object per line with the columns of the data set."""
+SPLIT = "train"
+"""The split of the data set."""
 SOURCE_SUFFIX = "_SRCIMG"
 """End of the name of a source picture in an exported folder and next to outputs."""
 READ = re.compile("key|task_type|instruction|instruction_language|input_image|input_image_raw|file_name")
@@ -60,11 +63,15 @@ def _read_rows(data: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield where a row is, and its columns."""
     if file := next((path for name in LISTS if (path := data / name).is_file()), None):
         yield from _read_list(file)
-        return
-    folders = ", ".join(path.name for path in list_folders(data)[:6])
-    raise UserError(
-        f"{data} has neither {' nor '.join(LISTS)}{f'; it has the folders {folders}' if folders else '; it has no folder'}"
-    )
+    elif tables := find_tables(data, SPLIT):
+        for table in tables:
+            yield from iter_rows(table)
+    else:
+        folders = ", ".join(path.name for path in list_folders(data)[:6])
+        raise UserError(
+            f"{data} has neither tables such as data/{SPLIT}-00000-of-00004.parquet nor {' or '.join(LISTS)}; "
+            f"it has {f'the folders {folders}' if folders else 'no folder'}"
+        )
 
 
 def _read_list(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

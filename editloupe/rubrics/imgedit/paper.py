@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.rubrics.benchmark import (
     Benchmark,
     check_key,
@@ -41,7 +42,9 @@ BASIC = Suite("basic", "basic_edit.json", "Basic")
 SUITES = (BASIC, Suite(UGE, "UGE_edit.json", "UGE"))
 BY_HAND = re.compile("multi[-_]?turn", re.IGNORECASE)
 """Names of folders and files of the suite that people judge."""
-READ = re.compile("id|prompt|edit_type")
+COLUMNS = ("key", "image", "prompt", "edit_type")
+"""Columns of the mirror."""
+READ = re.compile("id|key|image|prompt|edit_type")
 """Fields of an item that become fields of an edit. All others are stored in `extra`."""
 DEPTH = 3
 """Levels of folders that are searched for the source pictures."""
@@ -53,7 +56,7 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
     for path in _list_by_hand(benchmark.data):
         benchmark.note(f"{path} is skipped; edits in several turns are judged by people in ImgEdit-Bench")
     if not files:
-        raise UserError(f"{benchmark.data} has neither {' nor '.join(suite.file for suite in SUITES)}")
+        yield from _read_tables(benchmark)
     for suite, file in files.items():
         outputs = _find_outputs(benchmark.results, suite, alone=len(files) == 1)
         items = read_json_objects(file)
@@ -61,6 +64,21 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
         for key, item in items.items():
             where = f"{file.name}, {key}"
             yield _build_edit(benchmark, suite, outputs, where, key, item, _find_source(benchmark, item, root, where))
+
+
+def _read_tables(benchmark: Benchmark) -> Iterator[Edit]:
+    """Yield the edits of the mirror of the basic suite, which is a data set with the pictures in its tables."""
+    tables = find_tables(benchmark.data)
+    if not tables:
+        names = " nor ".join(suite.file for suite in SUITES)
+        raise UserError(f"{benchmark.data} has neither {names}, nor tables with the columns {', '.join(COLUMNS)}")
+    outputs = _find_outputs(benchmark.results, BASIC, alone=True)
+    for table in tables:
+        for where, row in iter_rows(table):
+            if missing := [name for name in COLUMNS if row.get(name) in (None, "")]:
+                raise UserError(f'{where}: "{missing[0]}" is missing; there is {", ".join(row) or "nothing"}')
+            source = benchmark.path(row["image"]) if isinstance(row["image"], str) else row["image"]
+            yield _build_edit(benchmark, BASIC, outputs, where, str(row["key"]), row, source)
 
 
 def find_part(edit: Edit) -> tuple[str, ...]:
