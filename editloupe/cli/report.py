@@ -154,7 +154,12 @@ def report(
     from editloupe.evals.labels.human import load_human_labels
     from editloupe.evals.report import build_leaderboard, build_report
     from editloupe.evals.stats.intervals import LEVEL
-    from editloupe.evals.stats.scores.published_tables import check_rules, choose_rules, leave_out_absent
+    from editloupe.evals.stats.scores.published_tables import (
+        check_absent,
+        check_rules,
+        choose_rules,
+        leave_out_absent,
+    )
     from editloupe.evals.stats.scores.run_table import read_run_tables
     from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
     from editloupe.evals.traces.edit_filter import filter_edits
@@ -165,6 +170,8 @@ def report(
     if where:
         tables = [filter_edits(table, where) for table in tables]
     sentences: list[str] = []
+    for table in tables if absent else ():
+        check_absent(table)
     if absent == "leave-out":
         kept = [leave_out_absent(table) for table in tables]
         tables = [table for table, _ in kept]

@@ -64,6 +64,8 @@ def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[st
     ('max_turns (8, then 4)', 'the wording of x')
     >>> describe_changes({"sampling": {"temperature": 0.0}}, {"sampling": {"temperature": 1.0}})
     ('temperature (0.0, then 1.0)',)
+    >>> describe_changes({"variant": ""}, {"variant": "addition"})
+    ('variant (not set, then addition)',)
     """
     return tuple(_changes(old, new))
 
@@ -89,4 +91,4 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format_value(value: Any) -> str:
-    return "not set" if value is None else f"{value}"
+    return "not set" if value in (None, "") else f"{value}"

@@ -65,7 +65,8 @@ def load_manifest_labels(
             columns=dict.fromkeys(files, columns) if columns else None,
         )
     except UserError as error:
-        hint = "" if protocol else f" (read as labels of {rules.name}; --protocol names another protocol)"
+        missing = any(not path.is_file() for path in files)
+        hint = "" if protocol or missing else f" (read as labels of {rules.name}; --protocol names another protocol)"
         raise UserError(f"{error}{hint}") from None
 
 

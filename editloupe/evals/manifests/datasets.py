@@ -172,6 +172,8 @@ def build_edit(row: Row, folder: Path, allow_outside: bool = False, output: Path
             hint = f'; "{near[0]}" may be a misspelling of it' if near else ""
             if name == "edited" and not near:
                 hint = "; --results MODEL=FOLDER names the outputs of a model"
+            elif not near and values:
+                hint = f"; if one of them holds it, name that with --columns {name}=NAME"
             raise row.error(f'"{name}" is missing; this row has {format_columns(values) or "nothing"}{hint}')
     fields = {name: value for name, value in values.items() if name in FIELDS and value is not None}
     fields["id"] = _id(row)

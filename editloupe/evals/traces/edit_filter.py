@@ -57,7 +57,7 @@ def filter_edits(table: RunTable, where: str) -> RunTable:
     columns = {name for edit in _list_edits(table) for name in edit.extra}
     for operand in _list_operands(condition):
         _check_operand(operand, columns)
-    query = translate_filter(condition, FilterNames(columns))
+    query = translate_filter(condition, FilterNames(columns, fields=EDIT_FIELDS))
     with closing(sqlite3.connect(":memory:")) as index:
         add_functions(index)
         index.execute("CREATE TABLE edits (edit, name, edit_id, model, instruction, instruction_type, turn, extra)")

@@ -113,6 +113,8 @@ class FilterNames:
     columns: Collection[str] = ()
     """Columns of the manifests."""
     tools: Collection[str] = ()
+    fields: Collection[str] = tuple(FIELDS)
+    """Fields that a message about an unknown name lists."""
 
 
 @dataclass(frozen=True)
@@ -339,12 +341,12 @@ class _Writer:
         return f'there is no field "{name}"{self._suggest(name)}'
 
     def _suggest(self, name: str) -> str:
-        names = [*FIELDS, *self._names.columns]
+        names = [*self._names.fields, *self._names.columns]
         near = get_close_matches(name, names, 1, 0.6) or get_close_matches(name.lower(), names, 1, 0.6)
         if near:
             return f"; did you mean {near[0]}?"
         more = f", and of the manifest {', '.join(sorted(self._names.columns))}" if self._names.columns else ""
-        return f"; texts must be quoted, and the fields are {', '.join(FIELDS)}{more}"
+        return f"; texts must be quoted, and the fields are {', '.join(self._names.fields)}{more}"
 
     def _bind(self, value: _Value) -> str:
         self.values += value.values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.published import ABSENT_RULE, Published, RawAnswer, RawEdit
 from editloupe.rubrics.registry import find_paper, papers
 from editloupe.rubrics.tables import PrintedTable
-from editloupe.types import UserError, Verdict
+from editloupe.types import Edit, UserError, Verdict
 
 Changes = Mapping[str, str]
 """Values of single rules, by name."""
@@ -25,18 +25,26 @@ ABSENT_VALUES: Mapping[str, str] = {"count": "zero", "leave-out": "leave_out"}
 """Values of the rule on subsets without any output, by the values of `report --absent`."""
 
 
+def check_absent(table: RunTable) -> Callable[[Edit], tuple[str, ...]]:
+    """Return the function that finds an edit's part of the benchmark; raise UserError if missing outputs do not count."""
+    paper = find_paper(table.protocol)
+    if paper is None or paper.part is None or paper.missing_output is None:
+        raise UserError(
+            f"--absent: missing outputs do not count in {table.protocol}, so there is nothing to count or leave out"
+        )
+    return paper.part
+
+
 def leave_out_absent(table: RunTable) -> tuple[RunTable, tuple[str, ...]]:
     """Return a run without the parts of its benchmark in which a model has no output, and a sentence for every model.
 
     Raises:
         UserError: If the paper has no rule for missing outputs, or nothing is left.
     """
-    paper = find_paper(table.protocol)
-    if paper is None or paper.part is None or paper.missing_output is None:
-        raise UserError(f"--absent: missing outputs do not count in {table.protocol}, so there is nothing to leave out")
+    find_part = check_absent(table)
     parts: dict[tuple[str, ...], list[RunRow]] = {}
     for row in table.rows:
-        parts.setdefault((row.model, *paper.part(row.edit)), []).append(row)
+        parts.setdefault((row.model, *find_part(row.edit)), []).append(row)
     absent = {part: rows for part, rows in parts.items() if all(map(_is_missing, rows))}
     out = {id(row) for rows in absent.values() for row in rows}
     sentences = []

@@ -72,6 +72,7 @@ def test_people_on_a_manifest_without_a_run_are_compared_by_type_and_column(
         (["--protocol", "wiseedit"], "no label on a criterion of wiseedit"),
         (["--by", "stile"], 'has a column "stile"'),
         (["--figures", "f"], "need a run"),
+        (["--human", "none.csv"], "a file of human labels was not found at none.csv\n"),
     ],
 )
 def test_what_a_manifest_cannot_give_is_refused(

@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 
 import pytest
 
+from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.evals.stats.scores.paper_tables import build_paper_tables
@@ -39,6 +40,15 @@ def all_at(kind: str, value: float | None) -> dict[str, float | None]:
     """Metrics whose formula gives the value back."""
     asked = find_protocol("vibe").rubrics_for(edit("x", kind, "m"))
     return {rubric.criterion: value for rubric in asked}
+
+
+@pytest.mark.parametrize("value", ["count", "leave-out"])
+def test_absent_parts_cannot_be_chosen_where_missing_outputs_do_not_count(
+    tmp_path: Path, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(tmp_path / "run", "vibe", [(edit("AD", "AD", "qwen"), all_at("AD", 100.0))])
+    assert command(["report", str(tmp_path / "run"), "--absent", value]) == 2
+    assert "--absent: missing outputs do not count in vibe" in capsys.readouterr().err
 
 
 def test_a_level_that_lacks_a_task_is_left_out_everywhere_as_in_the_paper(tmp_path: Path) -> None:
