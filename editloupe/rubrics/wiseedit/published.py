@@ -85,7 +85,8 @@ RULES = (
         published="crash",
         text="absent",
         values={
-            "crash": "If a model has no output in a language, the script stops and prints nothing for the model.",
+            "crash": "If a model has no complete case of a task in a language, the script stops and prints nothing for the "
+            "model.",
             "absent": "A language without any output has no numbers.",
             "zero": "A language without any output counts 0.",
         },
@@ -131,7 +132,8 @@ def _compute_table(
             continue
         cells, counts = _compute_cells(kept, tasks, choices)
         if cells is None:
-            lost.append(f"{model}: the script stops with a division by zero, because a language has no complete case.")
+            reason = "because a task has no complete case in a language"
+            lost.append(f"{model}: the script stops with a division by zero, {reason}.")
         rows[model] = [None if cells is None else cells.get(column) for column in columns]
         for name, count in counts.items():
             concerned[name] += [f"{number_of(count, 'case')} of {model}"] if count else []
