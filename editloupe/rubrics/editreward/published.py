@@ -44,9 +44,16 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
     """Yield the table of `eval.py`: accuracy, right pairs and pairs by dimension."""
     columns = tuple(f"{name}{suffix}" for name in DIMENSIONS for suffix in ("", " correct", " total"))
     rows: dict[str, Sequence[Cell]] = {}
-    stopped, incomplete = [], []
+    stopped, incomplete, notes = [], [], []
     for model, edits in models.items():
         results = _decide(edits)
+        empty = [name for name, own in results.items() if own and all(result is None for result in own)]
+        if any(own for name, own in results.items() if name not in empty):
+            results |= {name: [] for name in empty}
+            notes += [
+                f"{model}: no pair of {name} has both scores; the script is then run without --dim {name}."
+                for name in empty
+            ]
         unjudged = sum(result is None for own in results.values() for result in own)
         if unjudged:
             incomplete.append(f"{number_of(unjudged, 'pair')} of {model}")
@@ -61,6 +68,7 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
             rows,
             concerned={MISSING: ", ".join(incomplete)} if incomplete else {},
             irreproducible=tuple(stopped),
+            notes=tuple(notes),
         )
 
 

@@ -120,7 +120,7 @@ def find_assumption(edit: Edit) -> str | None:
     if dimension == "VC" and not isinstance(flag, bool) and task not in tasks.IDENTITY_TASKS:
         named = " and ".join(tasks.IDENTITY_TASKS)
         sentences.append(
-            f'identity is not judged: "IC" is missing and {task} is not a task that the paper names for it ({named})'
+            f'identity is not judged: "IC" is missing and the task is not one that the paper names for it ({named})'
         )
     if dimension and (metrics := list_metrics(edit, dimension)) and not tasks.is_asked(edit, metrics[0]):
         sentences.append(f"{dimension} of {task} is judged by {metrics[0]}, which is not asked of that task elsewhere")

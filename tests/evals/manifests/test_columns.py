@@ -165,6 +165,6 @@ def test_a_column_that_is_not_in_the_file_is_refused_with_those_that_are(
 
 def test_a_row_without_a_field_says_what_it_has(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "m.jsonl", [{"source": "a.png", "edited": "b.png", "prompt": "Make it red"}])
-    sentence = 'this row has source, edited, prompt; if one of them holds it, name that with --columns instruction=NAME'
+    sentence = "this row has source, edited, prompt; if one of them holds it, name that with --columns instruction=NAME"
     with pytest.raises(UserError, match=f'line 1: "instruction" is missing; {sentence}'):
         list(load_manifest(path))

@@ -204,7 +204,9 @@ def test_what_is_assumed_about_identity_is_said(
 ) -> None:
     pairs = write_pairs(tmp_path / "data", [("VC", "preference")])
     assert run(["reward", str(pairs), *asked(scripted(fair)), "-q"]) == 0
-    assert '"IC" is missing and ADD is not a task that the paper names' in capsys.readouterr().err
+    assert (
+        '"IC" is missing and the task is not one that the paper names for it (Move and Swap)' in capsys.readouterr().err
+    )
     said = write_pairs(tmp_path / "said", [("VC", "preference")], IC=True)
     assert run(["reward", str(said), *asked(scripted(fair)), "-q"]) == 0
     assert '"IC"' not in capsys.readouterr().err

@@ -43,7 +43,10 @@ def test_edits_are_kept_by_their_own_fields(tmp_path: Path, where: str, kept: li
         ("score < 3", "character 1: score is about a verdict; edits are chosen by model, edit, name"),
         ('not said("red")', "said.* is about a verdict"),
         ('stile = "photo"', "did you mean style"),
-        ("zzz", "the fields are model, edit, name, instruction, instruction_type, turn, and of the manifest size, style$"),
+        (
+            "zzz",
+            "the fields are model, edit, name, instruction, instruction_type, turn, and of the manifest size, style$",
+        ),
         ('model = "z"', "no edit of run matches --where. No verdict has model 'z'"),
     ],
 )

@@ -39,13 +39,14 @@ def read_numbers(name: str) -> dict[str, Any]:
     return results
 
 
-def list_models(whole: bool = False) -> list[str]:
-    """Return the models, or those whose scores a judge on a scale from 1 to 5 can give."""
-    if not FOLDER.is_dir():
-        return []
-    models = list(read_numbers("formula.json"))
-    given = {m: [v["score"] for v in read_lines("verdicts.jsonl") if v["model"] == m] for m in models}
-    return [m for m in models if not whole or all(score in (1, 2, 3, 4, 5) for score in given[m])]
+def list_models() -> list[str]:
+    return list(read_numbers("formula.json")) if FOLDER.is_dir() else []
+
+
+def list_whole_models() -> list[str]:
+    """Return the models whose scores a judge on a scale from 1 to 5 can give."""
+    given = {m: [v["score"] for v in read_lines("verdicts.jsonl") if v["model"] == m] for m in list_models()}
+    return [m for m, scores in given.items() if all(score in (1, 2, 3, 4, 5, None) for score in scores)]
 
 
 def write_pairs(folder: Path) -> dict[tuple[int, int], str]:
@@ -89,12 +90,9 @@ def test_a_reward_model_s_scores_give_the_numbers_of_the_formula(
     assert code == (0 if report["overall"]["judged"] == report["overall"]["pairs"] else 3)
 
 
-@pytest.mark.parametrize("model", list_models(whole=True))
-def test_a_judge_gives_the_numbers_of_the_formula_and_as_published_of_the_script(
-    model: str, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sizes = write_pairs(tmp_path)
-    replies = {v["candidate"]: v["reply"] for v in read_lines("verdicts.jsonl") if v["model"] == model}
+def judge_pairs(folder: Path, server: StartServer, replies: Mapping[str, str]) -> tuple[Path, int]:
+    """Judge the pairs with a scripted judge that gives each candidate its reply; return the run and the exit code."""
+    sizes = write_pairs(folder)
 
     def judge(request: Request) -> Any:
         if "List of differences" in request.system:
@@ -103,20 +101,54 @@ def test_a_judge_gives_the_numbers_of_the_formula_and_as_published_of_the_script
         assert any(f"# Criterion: {r.title}\n" in request.system for r in EDIT_COMPASS.rubrics)
         return say(replies[next(sizes[size] for size in shown if size in sizes)])
 
-    out = tmp_path / "run"
-    command = ["reward", str(tmp_path / "pairs.json"), "--judge", "openai:gpt-4.1", "--out", str(out), "--quiet"]
-    assert run([*command, "--base-url", scripted(judge).openai_url, "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    compare(report["by_dimension"], report["overall"]["accuracy"], model)
-    assert run(["report", str(out), "--format", "json", "--as-published"]) == 0
+    out = folder / "run"
+    command = ["reward", str(folder / "pairs.json"), "--judge", "openai:gpt-4.1", "--out", str(out), "--quiet"]
+    return out, run([*command, "--base-url", server(judge, log=False).openai_url, "--json"])
+
+
+def read_published(out: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the row of the script's table, and the notes below it."""
+    capsys.readouterr()
+    assert run(["report", str(out), "--format", "json", *options]) == 0
     (table,) = json.loads(capsys.readouterr().out)["tables"]
-    (row,) = (dict(zip(table["columns"], row, strict=True)) for row in table["rows"])
-    for dimension, number in read_numbers("original.json")[model].items():
-        assert row[dimension] == pytest.approx(number["accuracy"], abs=1e-9)
-        assert (row[f"{dimension} correct"], row[f"{dimension} total"]) == (number["correct"], number["total"])
-    assert "AVG" not in row
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    return (rows[0] if rows else {}), table["notes"]
+
+
+@pytest.mark.parametrize("model", list_whole_models())
+def test_a_judge_gives_the_numbers_of_the_formula_and_as_published_of_the_script(
+    model: str, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies = {v["candidate"]: v["reply"] for v in read_lines("verdicts.jsonl") if v["model"] == model}
+    out, code = judge_pairs(tmp_path, scripted, replies)
+    report = json.loads(capsys.readouterr().out)
+    assert code == (0 if report["overall"]["judged"] == report["overall"]["pairs"] else 3)
+    compare(report["by_dimension"], report["overall"]["accuracy"], model)
+    row, notes = read_published(out, capsys, "--as-published")
+    original = read_numbers("original.json")[model]
+    if "crashed" in original:
+        assert row == {}
+        assert any("the script stops at a pair without both scores" in note for note in notes)
+    else:
+        for dimension, number in original.items():
+            assert row[dimension] == pytest.approx(number["accuracy"], abs=1e-9)
+            assert (row[f"{dimension} correct"], row[f"{dimension} total"]) == (number["correct"], number["total"])
+        assert "AVG" not in row
     for average, name in (("pairs", "AVG_over_all_judged_pairs"), ("dimensions", "mean_of_dimensions")):
-        assert run(["report", str(out), "--format", "json", "--rule", f"editreward.average={average}"]) == 0
-        (table,) = json.loads(capsys.readouterr().out)["tables"]
-        found = table["rows"][0][table["columns"].index("AVG")]
-        assert found == pytest.approx(read_numbers("formula.json")[model][name], abs=1e-9)
+        row, _ = read_published(out, capsys, "--rule", f"editreward.average={average}")
+        assert row["AVG"] == pytest.approx(read_numbers("formula.json")[model][name], abs=1e-9)
+
+
+@pytest.mark.parametrize("model", list_whole_models())
+def test_a_dimension_without_any_score_is_one_that_the_script_was_not_asked_for(
+    model: str, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [v for v in read_lines("verdicts.jsonl") if v["model"] == model]
+    replies = {v["candidate"]: v["reply"] if v["dimension"] != "VC" else "unclear" for v in lines}
+    out, code = judge_pairs(tmp_path, scripted, replies)
+    assert code == 3
+    row, notes = read_published(out, capsys, "--as-published")
+    wanted = read_numbers("original.json")[model]
+    assert {name: row[name] for name in ("IA", "VQ")} == {name: wanted[name]["accuracy"] for name in ("IA", "VQ")}
+    assert row["VC"] is None
+    assert any("no pair of VC has both scores; the script is then run without --dim VC" in note for note in notes)
