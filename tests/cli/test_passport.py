@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
@@ -83,6 +84,77 @@ def test_the_json_of_a_report_has_the_passport_and_every_table_its_line(
     assert all(any(note.startswith("Passport ") for note in table["notes"]) for table in report["tables"])
     capsys.readouterr()
     assert run(["passport", str(out), str(base)]) == 0
+
+
+def test_the_passport_names_size_and_format_of_sent_pictures(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["passport", str(base), str(base), "--format", "json"]) == 0
+    pictures = json.loads(capsys.readouterr().out)["passports"][0]["pictures"]
+    assert pictures.startswith("pictures up to 1024 px")
+    assert "PNG" in pictures
+    assert "JPEG 95" in pictures
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"hint": "other"}, "tell the judge different hints"), ({"type": "Change OCR"}, "do not have the same cases")],
+)
+def test_other_hints_or_types_of_the_same_edits_are_another_revision_of_the_benchmark(
+    tmp_path: Path, change: dict[str, str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"source": "s.png", "instruction": f"do {n}", "hint": "as shown", "type": "Change Color"} for n in range(4)]
+    for name, changed in (("first", {}), ("second", change)):
+        scores = [
+            {**row, "id": f"e{n}", "instruction_following": 3, **(changed if n == 2 else {})}
+            for n, row in enumerate(rows)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, scores)), "utf-8")
+        names = "instruction_type=type"
+        command = ["import", str(tmp_path / f"{name}.jsonl"), "--judge", "mine", "--protocol", "edit-compass"]
+        assert run([*command, "--columns", names, "--out", str(tmp_path / name)]) == 0
+    assert run(["passport", str(tmp_path / "first"), str(tmp_path / "second")]) == 1
+    text = capsys.readouterr().out
+    assert reason in text
+
+
+@pytest.mark.long
+def test_every_form_of_a_report_has_the_passport_in_one_line_or_as_json(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(base), "--format", "json"]) == 0
+    record = json.loads(capsys.readouterr().out)["passport"]
+    texts = {}
+    for kind in ("text", "md", "html", "latex"):
+        assert run(["report", str(base), "--format", kind]) == 0
+        texts[kind] = capsys.readouterr().out
+    for text in texts.values():
+        assert "Passport " in text
+    (block,) = [
+        part.removeprefix("json").partition("```")[0] for part in texts["md"].split("```") if part.startswith("json")
+    ]
+    assert json.loads(block) == record
+    (page,) = [
+        part.partition("</code>")[0] for part in texts["html"].split("<pre><code>")[1:] if "&quot;wording" in part
+    ]
+    assert json.loads(html.unescape(page)) == record
+    (comment,) = [line for line in texts["latex"].splitlines() if line.startswith("% passport ")]
+    assert json.loads(comment.removeprefix("% passport ")) == record
+
+
+def test_tables_of_several_runs_name_the_passports_of_their_rows(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = make_run(tmp_path / "same", [Line(f"e{n}", 2, model="n") for n in range(6)], description=describe())
+    other = make_run(tmp_path / "other", LINES, judge="openai:other", description=describe())
+    assert run(["report", str(base), str(same), "--format", "json"]) == 0
+    board = json.loads(capsys.readouterr().out)
+    assert all(sum(note.startswith("Passport ") for note in table["notes"]) == 1 for table in board["tables"])
+    assert run(["report", str(base), str(other), "--format", "json"]) == 0
+    board = json.loads(capsys.readouterr().out)
+    for table in board["tables"]:
+        assert "Rows with different passports cannot be compared." in table["notes"]
+        assert [note for note in table["notes"] if note.startswith("other: Passport ")]
+    assert [entry["rank"] for entry in board["leaderboard"]] == [1, 1]
+    assert any(note.startswith("Ranked apart from") for note in board["notes"])
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"passport": {"protocol": 1}}'])

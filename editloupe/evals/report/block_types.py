@@ -21,10 +21,10 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph of one of four kinds."""
+    """A paragraph of one of five kinds. `json` is shown line by line, and only in pages and Markdown."""
 
     text: str
-    kind: Literal["answer", "warning", "paste", "plain"] = "plain"
+    kind: Literal["answer", "warning", "paste", "json", "plain"] = "plain"
 
 
 @dataclass(frozen=True)

@@ -247,11 +247,23 @@ def _merge_paper_tables(
         ]
         for rules in {tuple(sorted(rules.items())): rules for _, rules in own}.values():
             same = [table for table, others in own if others == rules]
+            notes = _list_passports([r for r in reports if r.protocol == protocol and dict(r.rules) == rules])
             with suppress(UserError):  # the run's own report has a note on it
                 yield from (
-                    replace(section, protocol=protocol)
+                    replace(section, protocol=protocol, notes=(*section.notes, *notes))
                     for section in build_paper_tables(*same, level=intervals, fill=fill, rules=rules or None)
                 )
+
+
+def _list_passports(reports: Sequence[Report]) -> list[str]:
+    """Return the passports of a table's rows, with the runs of each if there are several."""
+    runs: dict[str, list[str]] = {}
+    for report in reports:
+        runs.setdefault(report.passport.line, []).append(report.run)
+    if len(runs) == 1:
+        return list(runs)
+    lines = [f"{', '.join(names)}: {line}" for line, names in runs.items()]
+    return ["Rows with different passports cannot be compared.", *lines]
 
 
 def _sort_value(score: Estimate) -> float:
@@ -567,4 +579,4 @@ def _build_score_table(report: Report) -> PrintedTable:
         )
         for label, part in report.parts.items()
     )
-    return PrintedTable(f"{report.run}: {report.protocol}", columns, rows)
+    return PrintedTable(f"{report.run}: {report.protocol}", columns, rows, (report.passport.line,))

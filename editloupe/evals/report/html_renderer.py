@@ -68,6 +68,9 @@ class _Page:
             self.headings.append(block)
             name = f"section-{len(self.headings)}"
             yield f'<h{block.level} id="{name}">{for_html(block.text)}</h{block.level}>'
+        elif isinstance(block, Paragraph) and block.kind == "json":
+            text = for_html(block.text)
+            yield f"<details><summary>The passport as JSON</summary><pre><code>{text}</code></pre></details>"
         elif isinstance(block, Paragraph):
             kind = "" if block.kind == "plain" else f' class="{block.kind}"'
             yield f"<p{kind}>{for_html(block.text)}</p>"

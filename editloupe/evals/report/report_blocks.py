@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from editloupe._util.text import number_of, verb
+from editloupe._util.text import for_json, number_of, verb
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.report_records import Leaderboard, Report
 from editloupe.evals.report.table_formats import merge_intervals
@@ -40,12 +40,13 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
         if isinstance(block, Drawing):
             yield replace(block, name=within + block.name)
         else:
-            yield _with_versions(block, report) if isinstance(block, PrintedTable) else block
+            yield _with_passport(_with_versions(block, report), report) if isinstance(block, PrintedTable) else block
     if report.instructive:
         yield Heading("Edits to look at", level + 1)
         yield Cases(report.folder, report.instructive, report.titles, report.configuration, report.short_name)
     yield Heading("Methods", level + 1)
     yield Paragraph(report.methods, "paste")
+    yield Paragraph(for_json(report.passport.model_dump(mode="json"), 2), "json")
     if report.spent.requests:
         cost = "cost unknown" if report.spent.cost is None else f"${report.spent.cost:.2f}"
         tokens = f"{report.spent.input_tokens:,} input and {report.spent.output_tokens:,} output tokens"
@@ -57,6 +58,12 @@ def _with_versions(grid: PrintedTable, report: Report) -> PrintedTable:
     if not report.version_notes or report.version_notes[0] in grid.note:
         return grid
     return replace(grid, notes=(*grid.notes, VERSIONS))
+
+
+def _with_passport(grid: PrintedTable, report: Report) -> PrintedTable:
+    """Add the passport's key to a table whose notes do not have it."""
+    name = f"Passport {report.passport.key}"
+    return grid if name in grid.note else replace(grid, notes=(*grid.notes, f"{name}."))
 
 
 def _score_blocks(report: Report, level: int) -> Iterator[Block]:
@@ -406,33 +413,37 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         yield Points(board.notes)
     criteria = list(dict.fromkeys(name for entry in board.leaderboard for name in entry.criteria))
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
-    columns = ["run", "rank", "overall", *(titles[name] for name in criteria), "judge", "mode", "protocol"]
+    columns = ["run", "rank", "overall", *(titles[name] for name in criteria), "judge", "mode", "protocol", "passport"]
     rows = []
     for entry in board.leaderboard:
         parts = [entry.criteria[name].format(1) if name in entry.criteria else "not asked" for name in criteria]
         coverage = f"{entry.coverage.judged} of {entry.coverage.units}"
         rank = format_ranks(entry.ranks) if entry.ranks else "–" if entry.rank is None else str(entry.rank)
         rows.append(
-            (entry.run, rank, entry.overall.format(1), *parts, entry.judge, entry.mode, entry.protocol, coverage)
+            (
+                *(entry.run, rank, entry.overall.format(1), *parts),
+                *(entry.judge, entry.mode, entry.protocol, entry.passport, coverage),
+            )
         )
     note = RANKS if any(entry.ranks for entry in board.leaderboard) else ""
     for ranking in board.rankings:
-        name, *rest = build_reference_row(ranking.reference, criteria, 4)
+        name, *rest = build_reference_row(ranking.reference, criteria, 5)
         rows.append((SEPARATOR.join((name, *ranking.part)), *rest))
         note = f"{note} {describe_reference_row(ranking.reference)}".strip()
     shown = [part for entry in board.leaderboard for part in (entry.overall, *entry.criteria.values())]
-    yield PrintedTable("", (*columns, "judged"), tuple(rows), (note, *explain_missing_intervals(shown)))
+    lines = dict.fromkeys(report.passport.line for report in board.reports)
+    yield PrintedTable("", (*columns, "judged"), tuple(rows), (note, *explain_missing_intervals(shown), *lines))
     yield Drawing("leaderboard", "Overall scores with intervals.")
     yield Drawing("types_by_run", "Scores by instruction type, run by run.")
     if any(entry.agreement for entry in board.leaderboard):
         yield Heading("Agreement with people")
         labelled = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
         for title, measure in (("Spearman ρ with people", "agreement"), ("Pearson r with people", "pearson")):
-            lines = []
+            measured = []
             for entry in board.leaderboard:
                 values: Mapping[str, Estimate] = getattr(entry, measure)
-                lines.append((entry.run, *(values[name].format() if name in values else "–" for name in labelled)))
-            yield PrintedTable("", (title, *(titles[name] for name in labelled)), tuple(lines))
+                measured.append((entry.run, *(values[name].format() if name in values else "–" for name in labelled)))
+            yield PrintedTable("", (title, *(titles[name] for name in labelled)), tuple(measured))
         yield Drawing(
             "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
         )

@@ -13,6 +13,8 @@ from editloupe.rubrics.tables import Cell, PrintedTable
 
 NONE = "–"
 """Shown for a missing value."""
+PASSPORT = "Passport "
+"""The beginning of a passport in one line."""
 LOW, HIGH, SD = " low", " high", " SD"
 """Suffixes of the columns of an interval and a standard deviation."""
 _ESCAPES = {
@@ -194,16 +196,19 @@ FORMATS: Mapping[str, Callable[[PrintedTable], str]] = {
 """Functions that format one table, by format name."""
 
 
-def all_to_latex(sections: Sequence[PrintedTable]) -> str:
-    """Return several tables as LaTeX; they need the package `booktabs`."""
-    return "\n".join(("% needs \\usepackage{booktabs}\n", *map(to_latex, sections)))
+def all_to_latex(sections: Sequence[PrintedTable], comments: Sequence[str] = ()) -> str:
+    """Return several tables as LaTeX; they need the package `booktabs`. Comments are written above them, a line each."""
+    lines = ["% needs \\usepackage{booktabs}", *(f"% {one_line(comment)}" for comment in comments)]
+    return "\n".join(("\n".join(lines) + "\n", *map(to_latex, sections)))
 
 
 def all_to_csv(sections: Sequence[PrintedTable]) -> str:
-    """Return several tables as one CSV, each with a title line before it and an empty line after it.
+    """Return several tables as one CSV, each with a title line before it and an empty line after it; passports come last.
 
     A single table has only its header and rows, as CSV readers expect.
     """
     if len(sections) == 1:
         return to_csv(sections[0])
-    return "\n".join(f"# {one_line(section.title)}\n{to_csv(section)}" for section in sections)
+    passports = dict.fromkeys(note for section in sections for note in section.notes if PASSPORT in note)
+    listed = [PrintedTable("Passports", ("passport",), tuple((line,) for line in passports))] if passports else []
+    return "\n".join(f"# {one_line(section.title)}\n{to_csv(section)}" for section in (*sections, *listed))

@@ -45,6 +45,8 @@ def _render_block(block: Block, width: int) -> list[RenderableType]:
     if isinstance(block, Heading):
         text = Text(printable(block.text), style="bold")
         return [Rule(text, align="left", style="dim")] if block.level < 3 else [text]
+    if isinstance(block, Paragraph) and block.kind == "json":
+        return []
     if isinstance(block, Paragraph):
         text = Text(printable(block.text))
         if block.kind == "answer":
@@ -126,6 +128,8 @@ def as_markdown(blocks: Sequence[Block], pictures: Mapping[str, str] | None = No
 def _block_to_markdown(block: Block, pictures: Mapping[str, str]) -> list[str]:
     if isinstance(block, Heading):
         return [f"{'#' * block.level} {for_markdown(block.text)}"]
+    if isinstance(block, Paragraph) and block.kind == "json":
+        return ["\n".join(("```json", *map(printable, block.text.replace("`", "\\u0060").splitlines()), "```"))]
     if isinstance(block, Paragraph):
         text = for_markdown(block.text)
         return [{"answer": f"**{text}**", "warning": f"> **Note.** {text}", "paste": f"> {text}"}.get(block.kind, text)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -13,6 +13,7 @@ from editloupe._util.text import number_of
 from editloupe.evals.runs.configurations import is_imported
 from editloupe.evals.stats.scores.run_scores import Coverage
 from editloupe.evals.stats.scores.run_table import RunTable
+from editloupe.pictures.encode import LOSSLESS_PIXELS, EncodingLimits
 from editloupe.types import Record
 
 LANGUAGE, SUBSET = "language", "subset"
@@ -31,6 +32,7 @@ _READING = (
 _FIELDS = {
     "protocol": "follow different protocols ({} and {})",
     "cases": "do not have the same cases ({} and {})",
+    "hints": "tell the judge different hints ({} and {})",
     "languages": "are in different languages ({} and {})",
     "subsets": "cover different subsets ({} and {})",
     "wording": "have different wording of {}",
@@ -53,7 +55,10 @@ class Passport(Record):
     edits: int
     """Edits of all editing models."""
     cases: str
-    """Number of cases and a hash of them, such as `240:1f0c…`. A case is a source picture with an instruction."""
+    """Number of cases and a hash of them, such as `240:1f0c…`, which stands for the revision of the benchmark. A case is a
+    source picture with an instruction, its type and its further pictures."""
+    hints: str = ""
+    """Hash of the hints, such as explanations, if a rubric tells them to the judge; empty if there are none."""
     languages: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
     wording: Mapping[str, str]
@@ -124,6 +129,7 @@ def build_passport(
         protocol=table.protocol,
         edits=len(table.rows),
         cases=_hash_cases(table),
+        hints=_hash_hints(table),
         languages=_list_values(table, LANGUAGE),
         subsets=_list_values(table, SUBSET),
         wording={name: content_key(table.rubrics.get(name, {}))[:12] for name in table.criteria},
@@ -147,10 +153,21 @@ def build_passport(
 
 
 def _hash_cases(table: RunTable) -> str:
-    """Return the number of cases and a hash of all of them, in any order."""
+    return _hash_all(repr((row.case, row.edit.instruction_type)) for row in table.rows)
+
+
+def _hash_hints(table: RunTable) -> str:
+    if not any("hint" in rubric.get("tells", ()) for rubric in table.rubrics.values()):
+        return ""
+    hints = [repr((row.case, row.edit.hint)) for row in table.rows if row.edit.hint]
+    return _hash_all(hints) if hints else ""
+
+
+def _hash_all(texts: Iterable[str]) -> str:
+    """Return the number of different texts and a hash of all of them, in any order."""
     total, seen = 0, set()
-    for row in table.rows:
-        digest = hashlib.blake2b(repr(row.case).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    for text in texts:
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if digest not in seen:
             seen.add(digest)
             total ^= int.from_bytes(digest, "big")
@@ -162,8 +179,14 @@ def _list_values(table: RunTable, field: str) -> tuple[str, ...]:
 
 
 def _describe_pictures(settings: Mapping[str, Any], profile: Mapping[str, Any]) -> str:
+    """Return the size and the format of sent pictures, from what the run recorded."""
     sides = [side for side in (settings.get("long_side"), profile.get("max_long_side")) if isinstance(side, int)]
-    return f"pictures up to {min(sides)} px" if sides else "picture sizes not known"
+    if not sides:
+        return "picture sizes not known"
+    most = profile.get("max_image_bytes")
+    size = f" and {most / 1_000_000:g} MB" if isinstance(most, int) else ""
+    quality = EncodingLimits().quality
+    return f"pictures up to {min(sides)} px{size}, as stored or PNG up to {LOSSLESS_PIXELS} pixels, else JPEG {quality}"
 
 
 def compare_passports(first: Passport, second: Passport) -> list[str]:
