@@ -36,6 +36,10 @@ from editloupe.pictures.decode import Album
 from editloupe.types import Judgement, Trace, Usage, UserError
 
 _USAGE = tuple(Usage.model_fields)
+LOG_BYTES = 32_000_000
+"""Size of the write-ahead log from which it is emptied at a checkpoint."""
+READERS_SECONDS = 1.0
+"""Time that a checkpoint waits for readers of the log; if they need longer, the next one empties it."""
 
 
 class Run:
@@ -121,9 +125,17 @@ class Run:
                 self._lock = None
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log into the file without blocking the writer."""
-        with self._write_errors(), closing(sqlite3.connect(self.folder / FILE, timeout=30)) as connection:
+        """Move the write-ahead log into the file. Writers wait only if the log has become large.
+
+        SQLite writes the log from its start again only if nothing was written since all of it was moved. If replies arrive all
+        the time, that never happens by itself.
+        """
+        log = self.folder / f"{FILE}-wal"
+        with self._write_errors(), closing(sqlite3.connect(self.folder / FILE, timeout=READERS_SECONDS)) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            if log.exists() and log.stat().st_size > LOG_BYTES:
+                with self._turn:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
     def _write_errors(self) -> Iterator[None]:

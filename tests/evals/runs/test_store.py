@@ -1,15 +1,19 @@
+import itertools
 import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from editloupe.evals.runs import store
 from editloupe.evals.runs.edit_rows import parse_edit
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
@@ -135,6 +139,39 @@ def test_a_reply_and_what_was_paid_are_seen_by_another_process_at_once(tmp_path:
             assert other.find_reply("k") == {"text": "hello"}
             assert other.read_spending() == (Usage(requests=2, input_tokens=15, output_tokens=3), 0.75)
             assert other.find_reply("unknown") is None
+
+
+@pytest.mark.long
+def test_the_log_stays_small_although_replies_arrive_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LOG_BYTES", 200_000)
+    log, ended, sizes = tmp_path / "run" / "run.sqlite-wal", threading.Event(), list[int]()
+    with Run.write(tmp_path / "run") as run:
+
+        def write() -> None:
+            for number in itertools.count():
+                run.keep_reply(f"k{number}", {"text": "x" * 4000})
+                if ended.is_set():
+                    return
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        for _ in range(30):
+            time.sleep(0.05)
+            run.checkpoint()
+            sizes.append(log.stat().st_size)
+        with run.reader() as reader:
+            rows = reader.connection.execute("SELECT key FROM replies")
+            rows.fetchone()  # uses the log until it is read to its end
+            time.sleep(0.1)
+            run.checkpoint()
+            rows.close()
+        ended.set()
+        writing.join()
+        run.checkpoint()
+        assert log.stat().st_size <= store.LOG_BYTES
+    assert sorted(sizes)[len(sizes) // 2] < 1_000_000
 
 
 def test_the_cost_of_a_unit_is_unknown_without_a_price(tmp_path: Path) -> None:
