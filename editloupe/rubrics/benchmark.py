@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.files import read_text
+from editloupe.pictures.picture_tables import find_tables
 from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, UserError
 
@@ -177,6 +178,25 @@ def check_key(key: str, where: str) -> str:
     if key in (".", "..") or any(c in key for c in "/\\\0"):
         raise UserError(f"{where}: the key {key!r} has a path in it; a key is the name of a file without its suffix")
     return key
+
+
+def find_split(folder: Path, split: str) -> list[Path]:
+    """Return the Parquet or Arrow files of a benchmark's usual split, or of the only split there is.
+
+    Args:
+        folder: Folder of the benchmark.
+        split: The split that models are compared on.
+
+    Raises:
+        UserError: If the folder has several other splits, or a shard is missing.
+    """
+    try:
+        return find_tables(folder, split)
+    except UserError as error:
+        try:
+            return find_tables(folder)
+        except UserError:
+            raise error from None
 
 
 def list_folders(folder: Path) -> list[Path]:

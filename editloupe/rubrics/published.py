@@ -90,6 +90,7 @@ class PublishedTable:
         concerned: What each rule changed, by its name, such as `"5 cases of A"`. Rules that changed nothing may be left out.
         irreproducible: A sentence for every cell or row that the script fills in at random, or never prints.
         notes: Further sentences below the table.
+        digits: Decimals in print.
     """
 
     title: str
@@ -98,6 +99,7 @@ class PublishedTable:
     concerned: Mapping[str, str] = field(default_factory=dict)
     irreproducible: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    digits: int = 2
 
 
 Models = Mapping[str, Sequence[RawEdit]]
@@ -172,4 +174,5 @@ class Published:
                 f"{rule.name}={value}{whose}: {rule.values[value]}{f' Concerned: {changed}.' if changed else ''}"
             )
         rows = tuple((model, *cells) for model, cells in table.rows.items())
-        return PrintedTable(table.title, ("model", *table.columns), rows, tuple(notes))
+        digits = {} if table.digits == 2 else dict.fromkeys(table.columns, table.digits)
+        return PrintedTable(table.title, ("model", *table.columns), rows, tuple(notes), digits=digits)

@@ -15,6 +15,7 @@ from editloupe._util.text import one_line
 from editloupe.rubrics import editreward, editreward_bench, editscore_bench, edival, mmrb2, vcreward
 from editloupe.rubrics.dlebench import paper as dlebench
 from editloupe.rubrics.editcompass import paper as editcompass
+from editloupe.rubrics.emuedit import paper as emuedit
 from editloupe.rubrics.gedit import paper as gedit
 from editloupe.rubrics.imgedit import paper as imgedit
 from editloupe.rubrics.magicbrush import paper as magicbrush
@@ -39,6 +40,7 @@ PAPERS: tuple[Paper, ...] = (
     mmrb2.PAPER,
     vcreward.PAPER,
     magicbrush.PAPER,
+    emuedit.PAPER,
 )
 """The bundled papers."""
 PROTOCOLS: tuple[Protocol, ...] = tuple(paper.protocol for paper in PAPERS)

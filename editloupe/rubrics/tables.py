@@ -6,16 +6,19 @@ for any number of models and runs, with intervals on demand. A paper's tables an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from editloupe._util.tables import data_frame, html_table, text_table
+from editloupe.rubrics.model import MeasuredAnswer, Rubric
 from editloupe.types import Edit
 
 Cell = str | int | float | None
 NO_MODEL = "(no model)"
 """Row name of edits without an editing model."""
+MEASURED_DIGITS = 4
+"""Decimals of measured criteria in tables."""
 TOTAL = "total"
 """Name of the measure that is the edit's score by the protocol's arithmetic."""
 Measure = Callable[[Edit, Mapping[str, float]], float | None]
@@ -34,6 +37,7 @@ class PrintedTable:
         protocol: Name of the protocol that the table belongs to, in a report.
         numbers: Numbers of the table in the paper.
         figure: Name of the figure that shows the same data.
+        digits: Decimals of columns that have more or fewer than two, by title.
     """
 
     title: str
@@ -43,6 +47,18 @@ class PrintedTable:
     protocol: str = ""
     numbers: tuple[str, ...] = ()
     figure: str = ""
+    digits: Mapping[str, int] = field(default_factory=dict)
+
+    def shown(self, row: Sequence[Cell]) -> list[Cell]:
+        """Return a row with the numbers of the columns in `digits` as texts.
+
+        >>> PrintedTable("", ("model", "L1"), (), digits={"L1": 4}).shown(("a", 0.0925))
+        ['a', '0.0925']
+        """
+        return [
+            f"{cell:.{self.digits[column]}f}" if isinstance(cell, float) and column in self.digits else cell
+            for column, cell in zip(self.columns, row, strict=True)
+        ]
 
     @property
     def note(self) -> str:
@@ -58,10 +74,11 @@ class PrintedTable:
         return data_frame(dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     def __repr__(self) -> str:
-        return "\n".join(filter(None, (self.title, text_table(self.columns, self.rows), *self.notes)))
+        rows = [*map(self.shown, self.rows)]
+        return "\n".join(filter(None, (self.title, text_table(self.columns, rows), *self.notes)))
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, self.columns, self.rows, self.notes)
+        return html_table(self.title, self.columns, [*map(self.shown, self.rows)], self.notes)
 
 
 Section = PrintedTable
@@ -95,6 +112,8 @@ class Column:
 
     title: str
     value: Value
+    digits: int = 2
+    """Decimals in print."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +135,29 @@ class Layout:
     spread: bool = False
     """Whether each mean is printed with its standard deviation over repeats."""
     notes: tuple[str, ...] = ()
+
+
+def criterion_columns(
+    rubrics: Iterable[Rubric], kinds: tuple[Hashable, ...]
+) -> tuple[tuple[Column, ...], dict[str, Measure]]:
+    """Return a column per criterion and the measures they need: a measured criterion is shown as it was measured.
+
+    Args:
+        rubrics: A rubric per criterion.
+        kinds: The kinds of edits whose mean a column is.
+    """
+    columns, measures = [], {}
+    for rubric in rubrics:
+        name = rubric.criterion
+        if rubric.measured:
+            name = f"{name} as measured"
+            measures[name] = _read_measured(rubric.criterion, rubric.measured)
+        columns.append(Column(rubric.title, Mean(name, kinds), MEASURED_DIGITS if rubric.measured else 2))
+    return tuple(columns), measures
+
+
+def _read_measured(criterion: str, answer: MeasuredAnswer) -> Measure:
+    return lambda edit, scores: answer.value(scores[criterion]) if criterion in scores else None
 
 
 def list_means(value: Value) -> Iterator[Mean]:

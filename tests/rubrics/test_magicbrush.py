@@ -144,6 +144,60 @@ def test_a_missing_turn_of_a_model_is_noted_and_stays_in_the_list(data: Path, re
     assert "139_inde_2.png: they stay unjudged and are not counted" in note
 
 
+def write_tables(folder: Path, data: Path, skipped: tuple[str, int] | None = None) -> Path:
+    """Write the sessions of a folder as the data set's table, with a first row group that ends within a session."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from tests.pictures.table_files import images, write_table
+
+    rows = [
+        (name, number, turn)
+        for name, turns in json.loads((data / "edit_sessions.json").read_text()).items()
+        for number, turn in enumerate(turns, 1)
+        if (name, number) != skipped
+    ]
+
+    def pictures(field: str) -> Any:
+        return images([(data / "images" / name / turn[field]).read_bytes() for name, _, turn in rows])
+
+    columns = {
+        "img_id": pyarrow.array([name for name, _, _ in rows]),
+        "turn_index": pyarrow.array([number for _, number, _ in rows], pyarrow.int32()),
+        "source_img": pictures("input"),
+        "mask_img": pictures("mask"),
+        "instruction": pyarrow.array([turn["instruction"] for _, _, turn in rows]),
+        "target_img": pictures("output"),
+    }
+    write_table(folder / "data" / "dev-00000-of-00001-0123456789abcdef.parquet", columns, rows=2)
+    write_table(folder / "data" / "train-00000-of-00001-0123456789abcdef.parquet", columns, rows=2)
+    return folder
+
+
+def test_the_tables_of_the_data_set_are_read_as_the_files_are(data: Path, results: Path, tmp_path: Path) -> None:
+    from editloupe.pictures.decode import hash_file
+
+    def summarize(edit: Edit) -> Any:
+        pictures = {role: [hash_file(path) for path in paths] for role, paths in edit.files.items()}
+        return edit.id, edit.instruction, edit.turn, list(map(list, edit.target_boxes)), edit.extra["setting"], pictures
+
+    tables = write_tables(tmp_path / "tables", data)
+    assert [*map(summarize, read(tables, results).values())] == [*map(summarize, read(data, results).values())]
+
+
+def test_a_table_without_a_turn_is_refused(data: Path, results: Path, tmp_path: Path) -> None:
+    tables = write_tables(tmp_path / "tables", data, skipped=("139", 2))
+    with pytest.raises(UserError, match=r"dev-.*row 3: turn 2 of session 139 is missing; this is turn 3"):
+        read(tables, results)
+
+
+def test_a_table_of_another_data_set_is_refused(results: Path, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from tests.pictures.table_files import write_table
+
+    write_table(tmp_path / "other" / "data" / "test.parquet", {"key": pyarrow.array(["a"])})
+    with pytest.raises(UserError, match=r'test.parquet has no column "img_id"; its columns are key'):
+        read(tmp_path / "other", results)
+
+
 def change(edit: Callable[[Any], None]) -> Callable[[Path], None]:
     def apply(data: Path) -> None:
         content = json.loads((data / "edit_sessions.json").read_text())
@@ -171,7 +225,7 @@ def change(edit: Callable[[Any], None]) -> Callable[[Path], None]:
         ),
         (
             change(lambda sessions: sessions.update({"../30": sessions.pop("30")})),
-            "the ID of a session must be the name of a folder, not '../30'",
+            "the ID of a session: the key '../30' has a path in it",
         ),
         (
             change(lambda sessions: sessions["30"][0].update({"output": "../139/139-output1.png"})),

@@ -26,6 +26,7 @@ FOLDERS = {
     "gedit": "gedit",
     "imgedit": "imgedit",
     "magicbrush": "magicbrush",
+    "emu-edit": "emuedit",
 }
 """Protocols whose judge is an LMM with the paper's prompts; EdiVal-Agent's, mostly a detector, has a list of another form."""
 

@@ -137,7 +137,9 @@ def _render_table(grid: PrintedTable, number: int) -> str:
     lines = []
     for row in grid.rows:
         kind = ' class="total"' if row[0] == "overall" else ""
-        lines.append(f"<tr{kind}>" + "".join(f"<td>{_render_cell(cell_text(cell))}</td>" for cell in row) + "</tr>")
+        lines.append(
+            f"<tr{kind}>" + "".join(f"<td>{_render_cell(cell_text(cell))}</td>" for cell in grid.shown(row)) + "</tr>"
+        )
     body = "".join(lines)
     name = for_html(" ".join(filter(None, (f"Table {number}:", grid.columns[0] if grid.columns else ""))))
     table = f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'

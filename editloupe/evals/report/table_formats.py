@@ -79,7 +79,11 @@ def merge_intervals(table: PrintedTable) -> PrintedTable:
     }
     hidden = {index for ends in more.values() for index in ends if index is not None}
     visible = [index for index in range(len(columns)) if index not in hidden]
-    rows = tuple(tuple(_merge_cell(row, index, more.get(index)) for index in visible) for row in table.rows)
+    shown = [(row, table.shown(row)) for row in table.rows]
+    rows = tuple(
+        tuple(_merge_cell(texts if more.get(index) else row, index, more.get(index)) for index in visible)
+        for row, texts in shown
+    )
     return replace(table, columns=tuple(columns[index] for index in visible), rows=rows)
 
 
@@ -127,7 +131,7 @@ def to_latex(section: PrintedTable) -> str:
     columns = "l" + "r" * (len(section.columns) - 1)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(section.title)}}}"]
     lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_row(section.columns), r"\midrule"]
-    lines += [_latex_row([cell_text(cell) for cell in row]) for row in section.rows]
+    lines += [_latex_row([cell_text(cell) for cell in section.shown(row)]) for row in section.rows]
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize {latex_text(note)}" for note in section.notes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
@@ -164,7 +168,7 @@ def to_markdown(section: PrintedTable) -> str:
 def markdown_rows(section: PrintedTable) -> list[str]:
     """Return the lines of a table in Markdown, without its title and notes."""
     ruler = "|" + "|".join(["---", *["--:"] * (len(section.columns) - 1)]) + "|"
-    rows = (_markdown_row([cell_text(cell) for cell in row]) for row in section.rows)
+    rows = (_markdown_row([cell_text(cell) for cell in section.shown(row)]) for row in section.rows)
     return [_markdown_row(section.columns), ruler, *rows]
 
 

@@ -68,7 +68,7 @@ def _render_block(block: Block, width: int) -> list[RenderableType]:
 
 def _render_table(grid: PrintedTable, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    rows = [[cell_text(cell) for cell in row] for row in grid.rows]
+    rows = [[cell_text(cell) for cell in grid.shown(row)] for row in grid.rows]
     widths = _measure_columns(grid.columns, rows)
     for columns in _split_columns(widths, width):
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))

@@ -1,7 +1,8 @@
 """The reader of MagicBrush's files and the layouts of its tables.
 
-The files are `images/<ID>/` with `edit_sessions.json` or `edit_turns.json`, and captions in `local_captions.json`; a model's
-outputs are `<ID>/<ID>_1.png`, `<ID>_inde_<K>.png` and `<ID>_iter_<K>.png`. The tables are the single-turn and the multi-turn one.
+The benchmark is the Parquet tables of its data set, or `images/<ID>/` with `edit_sessions.json` or `edit_turns.json`; captions
+are in `local_captions.json`. A model's outputs are `<ID>/<ID>_1.png`, `<ID>_inde_<K>.png` and `<ID>_iter_<K>.png`. The tables are
+the single-turn and the multi-turn one.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ import numpy as np
 
 from editloupe._util.files import read_text
 from editloupe.pictures.decode import declared_size, open_picture
-from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.picture_tables import iter_rows
 from editloupe.pictures.pixels import find_white
-from editloupe.rubrics.benchmark import Benchmark, make_edit, picture_in, read_json_list
+from editloupe.rubrics.benchmark import Benchmark, check_key, find_split, make_edit, read_json_list, sole_picture_in
 from editloupe.rubrics.magicbrush import MAGICBRUSH
 from editloupe.rubrics.magicbrush.published import MULTI, PUBLISHED, SINGLE, find_complete_chains, is_final, is_single
-from editloupe.rubrics.model import MeasuredAnswer
 from editloupe.rubrics.paper import Paper
-from editloupe.rubrics.tables import NO_MODEL, Column, Layout, Mean, Measure
+from editloupe.rubrics.tables import NO_MODEL, Layout, criterion_columns
 from editloupe.types import Box, Edit, UserError
 
 SESSIONS, TURNS = "edit_sessions.json", "edit_turns.json"
+COLUMNS = ("img_id", "turn_index", "source_img", "mask_img", "instruction", "target_img")
+"""Columns of the data set's tables."""
+SPLIT = "dev"
+"""The split that models are compared on if the files of the test split are not used."""
 CAPTIONS = ("local_captions.json", "local_descriptions.json")
 PICTURES = {"input": "source", "output": "target", "mask": "mask"}
 """Fields of a turn with file names, and what they are."""
@@ -41,9 +45,9 @@ class SessionTurn:
     """One order of a session, with the pictures before and after it."""
 
     instruction: str
-    source: PictureSource
-    target: PictureSource
-    mask: PictureSource | None
+    source: Path
+    target: Path
+    mask: Path | None
     caption: str | None
 
 
@@ -80,7 +84,7 @@ def _build_edit(
         f"session {session.name}, turn {number}",
         id=f"{benchmark.model_name}/{stem}",
         source=turns[0].source,
-        edited=picture_in(outputs, stem) or outputs / f"{stem}.png",
+        edited=sole_picture_in(outputs, stem) or outputs / f"{stem}.png",
         instruction=orders[0] if len(orders) == 1 else "\n".join(f"{i}. {order}" for i, order in enumerate(orders, 1)),
         reference=turns[-1].target,
         model=benchmark.model_name,
@@ -102,7 +106,7 @@ def find_part(edit: Edit) -> tuple[str, ...]:
 
 
 @lru_cache(MASKS_REMEMBERED)
-def find_box(mask: PictureSource) -> Box | None:
+def find_box(mask: Path) -> Box | None:
     """Return the box around the white part of a mask, or None if nothing is white."""
     white = find_white(open_picture(mask).pixels)
     rows, columns = np.flatnonzero(white.any(1)), np.flatnonzero(white.any(0))
@@ -113,17 +117,20 @@ def find_box(mask: PictureSource) -> Box | None:
 
 def _read_sessions(benchmark: Benchmark) -> Iterator[Session]:
     data = benchmark.data
+    captions = _read_captions(data)
     if (data / SESSIONS).is_file():
         by_session: Iterable[tuple[str, Any]] = _read_object(data / SESSIONS).items()
         file = data / SESSIONS
     elif (data / TURNS).is_file():
         file = data / TURNS
         by_session = itertools.groupby(read_json_list(file), lambda item: str(item.get("input") or "").split("-")[0])
+    elif tables := find_split(data, SPLIT):
+        yield from _read_tables(tables, captions)
+        return
     else:
-        raise UserError(f"{data} is not MagicBrush's folder: it has neither {SESSIONS} nor {TURNS}")
-    captions = _read_captions(data)
+        raise UserError(f"{data} is not MagicBrush's folder: it has neither {SESSIONS} nor {TURNS} nor Parquet tables")
     for name, items in by_session:
-        _check_name(file, name)
+        check_key(name, f"{file}, the ID of a session")
         yield Session(name, list(_read_turns(benchmark, file, name, items, captions.get(name))))
 
 
@@ -140,13 +147,41 @@ def _read_turns(benchmark: Benchmark, file: Path, session: str, items: Any, capt
         source, target, mask = (_find_picture(where, folder / session, item, field) for field in PICTURES)
         if source is None or target is None:
             raise UserError(f'{where} has no "{"input" if source is None else "output"}"')
-        if mask is not None and (size := declared_size(mask)) != (own := declared_size(source)):
-            raise UserError(
-                f"{mask} is {size[0]} × {size[1]} pixels, and {source.name} {own[0]} × {own[1]}; a mask needs the size of its "
-                "picture"
-            )
-        caption = captions.get(target.name) if isinstance(captions, dict) else None
-        yield SessionTurn(instruction, source, target, mask, str(caption).strip() if caption else None)
+        _check_mask(mask, source)
+        yield SessionTurn(instruction, source, target, mask, _find_caption(captions, target.name))
+
+
+def _read_tables(tables: Sequence[Path], captions: Mapping[str, Any]) -> Iterator[Session]:
+    rows = (row for path in tables for row in iter_rows(path, [*COLUMNS]))
+    for name, group in itertools.groupby(rows, lambda row: str(row[1]["img_id"])):
+        turns = []
+        for number, (where, row) in enumerate(group, 1):
+            check_key(name, f"{where}, img_id")
+            if row["turn_index"] != number:
+                raise UserError(
+                    f"{where}: turn {number} of session {name} is missing; this is turn {row['turn_index']}"
+                )
+            instruction = str(row["instruction"] or "").strip()
+            empty = [column for column in ("source_img", "target_img") if not isinstance(row[column], Path)]
+            if empty or not instruction:
+                raise UserError(f'{where}: "{empty[0] if empty else "instruction"}" is empty')
+            mask = row["mask_img"] if isinstance(row["mask_img"], Path) else None
+            _check_mask(mask, row["source_img"])
+            caption = _find_caption(captions.get(name), f"{name}-output{number}.png")
+            turns.append(SessionTurn(instruction, row["source_img"], row["target_img"], mask, caption))
+        yield Session(name, turns)
+
+
+def _check_mask(mask: Path | None, source: Path) -> None:
+    if mask is not None and (size := declared_size(mask)) != (own := declared_size(source)):
+        raise UserError(
+            f"{mask} is {size[0]} × {size[1]} pixels, and {source.name} {own[0]} × {own[1]}; a mask needs the size of its picture"
+        )
+
+
+def _find_caption(captions: Any, name: str) -> str | None:
+    caption = captions.get(name) if isinstance(captions, dict) else None
+    return str(caption).strip() or None if caption else None
 
 
 def _find_picture(where: str, folder: Path, item: Mapping[str, Any], field: str) -> Path | None:
@@ -158,11 +193,6 @@ def _find_picture(where: str, folder: Path, item: Mapping[str, Any], field: str)
     if not (folder / name).is_file():
         raise UserError(f"{where}: there is no {PICTURES[field]} picture at {folder / name}")
     return folder / name
-
-
-def _check_name(file: Path, name: str) -> None:
-    if not name or Path(name).name != name or "\\" in name:
-        raise UserError(f"{file}: the ID of a session must be the name of a folder, not {name!r}")
 
 
 def _read_captions(data: Path) -> Mapping[str, Any]:
@@ -187,17 +217,7 @@ TITLES = {SINGLE: "MagicBrush, single-turn (all turns)", MULTI: "MagicBrush, mul
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     """Yield the single-turn and the multi-turn table: the paper's measures as they are, the judge's criteria from 0 to 100."""
-    rubrics = {name: MAGICBRUSH.rubric(name) for name in MAGICBRUSH.criteria}
-    columns = tuple(
-        Column(rubric.title, Mean(f"{name} as measured" if rubric.measured else name, (True,)))
-        for name, rubric in rubrics.items()
-        if name in criteria
-    )
-    measures = {
-        f"{name} as measured": _read_value(name, answer)
-        for name, rubric in rubrics.items()
-        if (answer := rubric.measured)
-    }
+    columns, measures = criterion_columns([MAGICBRUSH.rubric(n) for n in MAGICBRUSH.criteria if n in criteria], (True,))
     chains = find_complete_chains(edits)
     keeps: dict[str, Callable[[Edit], bool]] = {
         SINGLE: is_single,
@@ -206,10 +226,6 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
     for setting, keep in keeps.items():
         if any(map(keep, edits)):
             yield Layout(TITLES[setting], columns, kind=lambda edit: True, keep=keep, measures=measures)
-
-
-def _read_value(name: str, answer: MeasuredAnswer) -> Measure:
-    return lambda edit, scores: answer.value(scores[name]) if name in scores else None
 
 
 PAPER = Paper(MAGICBRUSH, read=read_benchmark, part=find_part, layouts=build_layouts, published=PUBLISHED)

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from editloupe._util.text import number_of
 from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
-from editloupe.rubrics.tables import NO_MODEL, Cell
+from editloupe.rubrics.tables import MEASURED_DIGITS, NO_MODEL, Cell
 from editloupe.types import Edit
 
 SINGLE, MULTI = "single-turn", "multi-turn"
@@ -82,6 +82,7 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
             "The script computes in 32-bit numbers, so its last digits differ (below 1e-8 for L1 and L2).",
             "The script also prints CLIP-T of the targets, which says nothing about a model.",
         ),
+        digits=MEASURED_DIGITS,
     )
 
 

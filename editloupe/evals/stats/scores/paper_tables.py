@@ -157,7 +157,9 @@ def fill_layout(
         (label, *layout_row.cells(level), layout_row.judged, layout_row.expected) for label, layout_row in tables
     )
     notes = (*layout.notes, *(_note_incomplete(tables) if fill is None else ()))
-    return PrintedTable(layout.title, (*columns, JUDGED, EXPECTED), lines, notes)
+    digits = {column.title: column.digits for column in layout.columns if column.digits != 2}
+    digits = {f"{title}{end}": number for title, number in digits.items() for end in ("", " SD", " low", " high")}
+    return PrintedTable(layout.title, (*columns, JUDGED, EXPECTED), lines, notes, digits=digits)
 
 
 def _note_incomplete(rows: Sequence[tuple[str, _LayoutRow]]) -> Iterator[str]:

@@ -1,0 +1,50 @@
+"""The reader of Emu Edit's test set, which is a table on the hub, and its table with a row per model.
+
+A model's outputs are `<idx>.png` in its folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from editloupe.pictures.picture_tables import iter_rows
+from editloupe.rubrics.benchmark import Benchmark, check_key, find_split, make_edit, sole_picture_in
+from editloupe.rubrics.emuedit import EMU_EDIT
+from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.tables import Layout, criterion_columns
+from editloupe.types import Edit, UserError
+
+COLUMNS = ("idx", "task", "instruction", "image", "input_caption", "output_caption")
+SPLIT = "test"
+
+
+def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
+    """Yield the rows of the test split with a model's outputs."""
+    tables = find_split(benchmark.data, SPLIT)
+    if not tables:
+        raise UserError(f"{benchmark.data} has no Parquet table of Emu Edit's test set")
+    for where, row in (row for path in tables for row in iter_rows(path, [*COLUMNS])):
+        key = check_key(str(row["idx"]), where)
+        if not isinstance(row["image"], Path):
+            raise UserError(f'{where}: "image" is empty')
+        captions = {name: str(row[name] or "").strip() for name in ("input_caption", "output_caption")}
+        yield make_edit(
+            where,
+            id=f"{benchmark.model_name}/{key}",
+            source=row["image"],
+            edited=sole_picture_in(benchmark.results, key) or benchmark.results / f"{key}.png",
+            instruction=str(row["instruction"] or ""),
+            instruction_type=str(row["task"] or "") or None,
+            model=benchmark.model_name,
+            extra={name: text for name, text in captions.items() if text},
+        )
+
+
+def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+    """Yield the table of all edits: the paper's measures as they are, the judge's criteria from 0 to 100."""
+    columns, measures = criterion_columns([EMU_EDIT.rubric(n) for n in EMU_EDIT.criteria if n in criteria], (True,))
+    yield Layout("Emu Edit, test set", columns, kind=lambda edit: True, measures=measures)
+
+
+PAPER = Paper(EMU_EDIT, read=read_benchmark, layouts=build_layouts)
