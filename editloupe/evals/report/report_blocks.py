@@ -413,6 +413,30 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         yield Points(board.notes)
     criteria = list(dict.fromkeys(name for entry in board.leaderboard for name in entry.criteria))
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
+    yield build_leaderboard_table(board)
+    yield Drawing("leaderboard", "Overall scores with intervals.")
+    yield Drawing("types_by_run", "Scores by instruction type, run by run.")
+    if any(entry.agreement for entry in board.leaderboard):
+        yield Heading("Agreement with people")
+        labelled = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
+        for title, measure in (("Spearman ρ with people", "agreement"), ("Pearson r with people", "pearson")):
+            measured = []
+            for entry in board.leaderboard:
+                values: Mapping[str, Estimate] = getattr(entry, measure)
+                measured.append((entry.run, *(values[name].format() if name in values else "–" for name in labelled)))
+            yield PrintedTable("", (title, *(titles[name] for name in labelled)), tuple(measured))
+        yield Drawing(
+            "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
+        )
+    yield from _table_blocks(board.tables, 2)
+    for report in board.reports:
+        yield from report_blocks(report, level=2, within=f"{report.run}/")
+
+
+def build_leaderboard_table(board: Leaderboard) -> PrintedTable:
+    """Build the table of a leaderboard. Ranks count only rows with the same passport."""
+    criteria = list(dict.fromkeys(name for entry in board.leaderboard for name in entry.criteria))
+    titles = {name: title for report in board.reports for name, title in report.titles.items()}
     columns = ["run", "rank", "overall", *(titles[name] for name in criteria), "judge", "mode", "protocol", "passport"]
     rows = []
     for entry in board.leaderboard:
@@ -432,24 +456,7 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         note = f"{note} {describe_reference_row(ranking.reference)}".strip()
     shown = [part for entry in board.leaderboard for part in (entry.overall, *entry.criteria.values())]
     lines = dict.fromkeys(report.passport.line for report in board.reports)
-    yield PrintedTable("", (*columns, "judged"), tuple(rows), (note, *explain_missing_intervals(shown), *lines))
-    yield Drawing("leaderboard", "Overall scores with intervals.")
-    yield Drawing("types_by_run", "Scores by instruction type, run by run.")
-    if any(entry.agreement for entry in board.leaderboard):
-        yield Heading("Agreement with people")
-        labelled = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
-        for title, measure in (("Spearman ρ with people", "agreement"), ("Pearson r with people", "pearson")):
-            measured = []
-            for entry in board.leaderboard:
-                values: Mapping[str, Estimate] = getattr(entry, measure)
-                measured.append((entry.run, *(values[name].format() if name in values else "–" for name in labelled)))
-            yield PrintedTable("", (title, *(titles[name] for name in labelled)), tuple(measured))
-        yield Drawing(
-            "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
-        )
-    yield from _table_blocks(board.tables, 2)
-    for report in board.reports:
-        yield from report_blocks(report, level=2, within=f"{report.run}/")
+    return PrintedTable("", (*columns, "judged"), tuple(rows), (note, *explain_missing_intervals(shown), *lines))
 
 
 def build_blocks(report_or_board: Report | Leaderboard) -> Sequence[Block]:

@@ -1,17 +1,20 @@
-"""Draws the report's figures for the Runs page on request, and caches them until the run or its labels change."""
+"""Draws the report's figures for the Runs page and ranks the runs on request, and caches both until a run changes."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.report.report_records import Leaderboard
 
 TITLES = {
     "score_per_type": "Scores by type",
@@ -33,6 +36,8 @@ class Charts:
     warnings: tuple[str, ...]
     """Notes if a judge was served in several versions."""
     certainty: tuple[str, ...]
+    passport: str
+    """What decides whether the scores can be compared with others, in one line."""
     figures: Mapping[str, Callable[[], Any]]
     drawn: dict[str, bytes] = field(default_factory=dict)
     """Figures drawn so far, as SVG."""
@@ -50,6 +55,7 @@ class ChartCache:
         self._loading: threading.Thread | None = None
         self._beginning = threading.Lock()
         self._kept: dict[tuple[str, str], tuple[str, Charts]] = {}
+        self._board: tuple[object, tuple[Leaderboard | None, list[str]]] | None = None
 
     def make_ready(self) -> None:
         """Load the plotting packages in the background, once; they take most of the first chart's time."""
@@ -67,6 +73,27 @@ class ChartCache:
                 cached = state, _draw(open_run, configuration)
                 self._kept[open_run.key, configuration] = cached
             return cached[1]
+
+    def leaderboard(self, runs: Sequence[OpenRun]) -> tuple[Leaderboard | None, list[str]]:
+        """Rank the judged configurations of some runs; None if nothing has been judged.
+
+        Rows are ranked only among those with the same passport; the notes say which rows are ranked apart, and why.
+
+        Returns:
+            The leaderboard, and a sentence for every run that is left out because it cannot be read.
+        """
+        with self._lock:
+            configurations, left_out = [], []
+            for run in runs:
+                try:
+                    configurations += [(run, known) for known in run.index.facts().configurations]
+                except UserError as error:
+                    left_out.append(f"{run.name} is left out: {error}")
+            state = [(run.key, run.index.state(), known["configuration"]) for run, known in configurations]
+            if self._board is None or self._board[0] != state:
+                self._board = state, _rank(configurations)
+            board, faults = self._board[1]
+            return board, [*left_out, *faults]
 
     def figure(self, open_run: OpenRun, configuration: str, name: str) -> bytes | None:
         """Return a figure as SVG, None if there is none of that name."""
@@ -87,6 +114,27 @@ def _load() -> None:
         import scipy.stats  # type: ignore[import-untyped]  # noqa: F401
 
 
+def _rank(configurations: Sequence[tuple[OpenRun, Mapping[str, Any]]]) -> tuple[Leaderboard | None, list[str]]:
+    try:
+        from editloupe.evals.report.build import build_leaderboard, build_report
+        from editloupe.evals.stats.scores.run_table import read_run_table
+    except ImportError as error:
+        raise UserError(f"the ranking needs {error.name}, which is not installed") from None
+    reports, left_out = [], []
+    for open_run, known in configurations:
+        several = sum(run is open_run for run, _ in configurations) > 1
+        name = f"{open_run.name} · {known['title']}" if several else open_run.name
+        try:
+            with raise_run_damaged(open_run.name):
+                table = read_run_table(open_run.run.folder, configuration=known["configuration"])
+                report = build_report(table, tables=False)
+        except UserError as error:
+            left_out.append(f"{name} is left out: {error}")
+        else:
+            reports.append(report.model_copy(update={"run": name, "folder": f"{name} ({open_run.key})"}))
+    return build_leaderboard(reports) if reports else None, left_out
+
+
 def _draw(open_run: OpenRun, configuration: str) -> Charts:
     try:
         from editloupe.evals.labels.human import load_human_labels
@@ -99,4 +147,4 @@ def _draw(open_run: OpenRun, configuration: str) -> Charts:
         table = read_run_table(open_run.run.folder, configuration=configuration)
         people = load_human_labels(table, studio=open_run.labels.path)
         report = build_report(table, human=people, tables=False)
-    return Charts(report.answer, report.version_notes, report.certainty, build_figures(report))
+    return Charts(report.answer, report.version_notes, report.certainty, report.passport.line, build_figures(report))

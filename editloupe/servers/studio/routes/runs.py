@@ -64,6 +64,28 @@ def all_runs(request: Request) -> Response:
     return studio.pages.page("runs.html", found=cards)
 
 
+@router.get("/ranking")
+def ranking(request: Request) -> Response:
+    """Return the ranking of all runs that can be read; rows are ranked only among those with the same passport."""
+    studio = studio_of(request)
+    runs, left_out = [], []
+    for run in studio.catalog.all():
+        if isinstance(run, ClosedRun):
+            left_out.append(f"{run.name} is left out: {run.why}")
+        else:
+            runs.append(run)
+    board, why, table = None, "", None
+    try:
+        from editloupe.evals.report.report_blocks import build_leaderboard_table
+
+        board, faults = studio.charts.leaderboard(runs)
+        left_out += faults
+        table = None if board is None else build_leaderboard_table(board)
+    except UserError as error:
+        why = str(error)
+    return studio.pages.page("ranking.html", board=board, table=table, why=why, left_out=left_out)
+
+
 @router.get("/runs/{key}")
 def one_run(
     request: Request,
