@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,6 +46,7 @@ def trace(
             help="The configuration, such as gpt-5.1/tools, if the run has several; or all. Default: the newest."
         ),
     ] = None,
+    prompt: Annotated[bool, typer.Option("--prompt", help="Show the prompt before the steps.")] = False,
     fork: Annotated[int | None, typer.Option(help="Show this fork next to its parent.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     format: Annotated[
@@ -82,7 +83,7 @@ def trace(
         else:
             with nullcontext(sys.stdout) if out is None else atomic_text_file(out) as file:
                 console = Console(highlight=False, file=file)
-                for renderable in _render_story(opened, edit, stories):
+                for renderable in _render_story(opened, edit, stories, _read_consensus(opened, name), prompt):
                     console.print(renderable)
                 for line in fork_lines(forks_of(opened, name, criterion)):
                     console.print(line)
@@ -110,15 +111,20 @@ def choose_trace_format(format: str | None, out: Path | None) -> str:
 def _write_page(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, ...]]], out: Path) -> None:
     """Write the verdicts of an edit and its human labels as one HTML file."""
     from editloupe.evals.report.trace_html import render_trace_html
-    from editloupe.evals.traces.trace_search import search_run
 
-    with search_run(run) as opened:
-        people = opened.consensus(name)
-    write_text(out, render_trace_html(run, run.edit(name), stories, people))
+    write_text(out, render_trace_html(run, run.edit(name), stories, _read_consensus(run, name)))
     content = (
         "the trace without pictures that are gone" if run.damage.sentences() else "the whole trace with its pictures"
     )
     tell(f"{out} holds {content} ({out.stat().st_size / 1e6:.1f} MB)")
+
+
+def _read_consensus(run: Run, name: str) -> dict[str, str]:
+    """Return people's label of an edit, by criterion."""
+    from editloupe.evals.traces.trace_search import search_run
+
+    with search_run(run) as opened:
+        return opened.consensus(name)
 
 
 def _has_only_forks(run: Path, edit_id: str) -> bool:
@@ -166,7 +172,13 @@ def _find_pictures(trace: Trace) -> set[Sha]:
     return sent | {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
 
 
-def _render_story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> list[RenderableType]:
+def _render_story(
+    run: Run,
+    edit: Edit,
+    stories: list[tuple[Unit, tuple[Trace, ...]]],
+    people: Mapping[str, str],
+    prompt: bool = False,
+) -> list[RenderableType]:
     first = stories[0][0]
     settings = list(dict.fromkeys(_format_judge(unit) for unit, _ in stories))
     maker = f" · edited by {one_line(edit.model)}" if edit.model else ""
@@ -174,6 +186,7 @@ def _render_story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, .
     title = f"edit {one_line(edit.id)}{maker}"
     parts: list[RenderableType] = [Panel(head, title=Text(title), title_align="left")]
     several = len({(unit.configuration, unit.asked) for unit, _ in stories if unit.criterion == first.criterion}) > 1
+    noted: set[str] = set()
     for unit, traces in stories:
         name = unit.criterion + (f", repeat {unit.repeat}" if unit.repeat else "")
         name += f" · {_format_judge(unit)} · {unit.configuration or 'unknown configuration'}" if several else ""
@@ -183,10 +196,15 @@ def _render_story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, .
                 parts.append(Text(one_line(f"{trace.part}: {trace.judge}"), style="bold"))
             if trace.target is not None:
                 parts.append(Text(f"target {trace.target + 1}", style="bold"))
-            parts += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
+            parts += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes if note not in noted]
+            noted.update(trace.notes)  # notes on this machine's tools are the same for every criterion
+            parts += [Text(f"prompt: {printable(text)}", style="dim") for text in trace.prompt if prompt]
             parts += [_render_step(run, step, number) for number, step in enumerate(trace.steps, start=1)]
         parts += [Text(printable(line)) for line in format_opinions(unit.outcome.opinions)]
         parts.append(_render_verdict(unit))
+        if label := people.get(unit.criterion):
+            same = isinstance(unit.outcome, Verdict) and unit.outcome.label == label
+            parts.append(Text(f"  people: {printable(label)}", style="dim" if same else "bold red"))
     return parts
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from editloupe.evals.traces import FoundTraces, TraceHit
 
 FORMATS = ("text", "json", "csv")
-SHOWN = ("id", "model", "criterion", "repeat", "label", "human", "turns", "tools", "cost")
+SHOWN = ("id", "model", "criterion", "repeat", "label", "confidence", "human", "turns", "tools", "cost")
+SOMETIMES = ("model", "repeat", "confidence", "human", "cost")
+"""Columns that are left out of the printed list if no row has anything in them."""
+UNLIMITED = 10_000
+"""Width of the list if it does not go to a terminal."""
+NARROWEST_COLUMN = 8
 PATIENCE = 1.0
 """Seconds after which a message says that an index is being built."""
 
@@ -91,11 +96,40 @@ def _format_result(result: FoundTraces, kind: str, stats: bool, limit: int | Non
         yield from (_format_csv_line([_build_cells(hit)[name] for name in columns]) for hit in _first(result, limit))
         return
     rows = [[_format_cell(_build_cells(hit)[name]) for name in columns] for hit in _first(result, limit)]
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows) if rows else ():
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
+    room = choose_width(None, UNLIMITED)
+    used = [
+        number
+        for number, column in enumerate(zip(*rows, strict=True))
+        if room == UNLIMITED or _says_something(columns[number], column)
+    ]
+    table = [[row[number] for number in used] for row in (columns, *rows)] if rows else []
+    widths = _fit_widths([max(map(len, column)) for column in zip(*table, strict=True)], room)
+    for cells in table:
+        short = (
+            cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(cells, widths, strict=True)
+        )
+        yield "  ".join(cell.ljust(width) for cell, width in zip(short, widths, strict=True)).rstrip() + "\n"
     limited = f", of which {len(rows)} {'is' if len(rows) == 1 else 'are'} shown" if len(rows) < total else ""
     tell(f"{total} of {result.searched} verdicts fit{limited}")
+
+
+def _says_something(name: str, column: Sequence[str]) -> bool:
+    """Return whether a column of the list is worth its width: models, repeats, people and cost may all be the same."""
+    return name not in SOMETIMES or any(cell not in ("-", "0") for cell in column)
+
+
+def _fit_widths(widths: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns, the widest shortened first until all fit into a line.
+
+    >>> _fit_widths([10, 30, 6], 40)
+    [10, 20, 6]
+    >>> _fit_widths([30, 30], 10)
+    [8, 8]
+    """
+    fitted = list(widths)
+    while fitted and sum(fitted) + 2 * (len(fitted) - 1) > room and max(fitted) > NARROWEST_COLUMN:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
 
 
 def _first(result: FoundTraces, limit: int | None) -> Iterable[TraceHit]:
@@ -118,6 +152,7 @@ def _build_cells(hit: TraceHit) -> dict[str, Any]:
         "criterion": hit.criterion,
         "repeat": hit.repeat,
         "label": hit.label or f"unjudged ({hit.reason})",
+        "confidence": None if hit.confidence is None else f"{hit.confidence:.2f}",
         "human": hit.human,
         "turns": hit.turns,
         "tools": tools,

@@ -39,6 +39,17 @@ def test_the_story_has_thought_call_observation_picture_and_verdict(run: Path) -
     assert "33.3 of 100" in story
 
 
+def test_people_and_the_prompt_are_shown_with_the_steps(tmp_path: Path) -> None:
+    whole, album = judgement(tmp_path)
+    edit = whole.edit.model_copy(update={"human": {"instruction_following": ("Flawless Execution",)}})
+    with Run.write(tmp_path / "run") as opened:
+        opened.save(whole.model_copy(update={"edit": edit}), album=album)
+    story = told(str(tmp_path / "run"), "e0")
+    assert "people: Flawless Execution" in story
+    assert "prompt: " not in story
+    assert whole.traces[0].prompt[0] in told(str(tmp_path / "run"), "e0", "--prompt")
+
+
 def test_text_from_a_model_neither_steers_the_terminal_nor_vanishes_as_markup(run: Path) -> None:
     story = told(str(run), "e0")
     assert "I see [red]nothing[/red] [2Jyet." in story

@@ -27,11 +27,33 @@ def test_hits_are_a_plain_table_whose_ids_open_traces(run: Path, capsys: pytest.
     assert command(["traces", str(run), "--where", "human != label"]) == 0
     told = capsys.readouterr()
     head, line = told.out.splitlines()
-    assert head.split() == ["id", "model", "criterion", "repeat", "label", "human", "turns", "tools", "cost"]
+    assert head.split() == [
+        "id",
+        "model",
+        "criterion",
+        "repeat",
+        "label",
+        "confidence",
+        "human",
+        "turns",
+        "tools",
+        "cost",
+    ]
     assert line.split()[:2] == ["cup-1", "big"]
     assert f"{FIND} {ZOOM}×2" in line
     assert told.err == "editloupe: 1 of 3 verdicts fit\n"
     assert command(["trace", str(run), line.split()[0]]) == 0
+
+
+def test_on_a_terminal_the_list_keeps_to_its_width(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editloupe.cli.traces.choose_width", lambda out, otherwise: 72)
+    assert command(["traces", str(run)]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["id", "model", "criterion", "label", "human", "turns", "tools"]
+    assert max(map(len, lines)) <= 72
+    assert any("…" in line for line in lines)
 
 
 @pytest.mark.parametrize("form", [["--json"], ["--format", "json"], ["--json", "--format", "json"]])

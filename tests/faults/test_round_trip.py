@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from editloupe._util.json_safe import LARGEST, sanitize
 from editloupe._util.text import for_csv
-from editloupe.evals.runs.export.tables import build_unit_row, to_csv, to_jsonl, to_parquet
+from editloupe.evals.runs.export.tables import iter_unit_rows, to_csv, to_jsonl, to_parquet
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
@@ -103,7 +103,7 @@ def check(whole: Judgement, folder: Path) -> None:
         assert list(run.replies_of(whole.edit.id)) == ["k"]
         assert run.damage.sentences() == ()
         run.read_spending()
-        rows = [build_unit_row(unit) for unit in run.units()]
+        rows = list(iter_unit_rows(run))
         for row in rows:
             assert all(not isinstance(cell, float) or math.isfinite(cell) for cell in row.values())
             assert row["seconds"] >= 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -118,6 +119,7 @@ def to_latex(section: PrintedTable) -> str:
     \begin{table}
     \centering
     \caption{Scores}
+    \label{tab:scores}
     \begin{tabular}{lr}
     \toprule
     model & IF \\
@@ -130,11 +132,21 @@ def to_latex(section: PrintedTable) -> str:
     """
     columns = "l" + "r" * (len(section.columns) - 1)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(section.title)}}}"]
+    lines += [rf"\label{{tab:{_make_label(section.title)}}}"] if section.title else []
     lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_row(section.columns), r"\midrule"]
     lines += [_latex_row([cell_text(cell) for cell in section.shown(row)]) for row in section.rows]
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize {latex_text(note)}" for note in section.notes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def _make_label(title: str) -> str:
+    """Return a title as a LaTeX label.
+
+    >>> _make_label("Scores, Table 1")
+    'scores-table-1'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _latex_row(cells: Sequence[str]) -> str:

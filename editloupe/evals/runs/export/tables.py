@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -38,16 +40,35 @@ COLUMNS: Mapping[str, str] = {
     "protocol": "string",
     "confidence": "float64",
     "name": "string",
+    "instruction": "string",
+    "rationale": "string",
+    "detail": "string",
+    "human": "string",
 }
 """The public columns of a unit with their Arrow types. Several edits may share an id, but names are unique."""
-EDIT_COLUMNS: Mapping[str, str] = {"instruction": "string", "rationale": "string"}
-"""Further columns of a datasets folder, which is read without the manifest."""
+Consensus = Callable[[str], Mapping[str, str]]
+"""Returns people's label of an edit by criterion, given the edit's name."""
 GROUP = 256
 """Rows written at a time, which bounds the memory if pictures are included."""
 
 
-def build_unit_row(unit: Unit, instruction_type: str | None = None) -> dict[str, Any]:
-    """Return a unit as a flat row; a missing score is None, never 0."""
+@dataclass(frozen=True)
+class EditText:
+    """The texts of an edit that its rows carry."""
+
+    instruction: str | None = None
+    instruction_type: str | None = None
+
+
+def build_unit_row(unit: Unit, text: EditText | None = None, human: str | None = None) -> dict[str, Any]:
+    """Return a unit as a flat row; a missing score is None, never 0.
+
+    Args:
+        unit: The unit.
+        text: Instruction and type of its edit, if they are known.
+        human: People's label of the edit on the unit's criterion.
+    """
+    text = text or EditText()
     outcome = unit.outcome
     judged = outcome if isinstance(outcome, Verdict) else None
     return {
@@ -65,20 +86,35 @@ def build_unit_row(unit: Unit, instruction_type: str | None = None) -> dict[str,
         "cost": finite_number(unit.cost),
         "seconds": finite_number(unit.seconds),
         "model": unit.model,
-        "instruction_type": instruction_type,
+        "instruction_type": text.instruction_type,
         "judge": unit.judge,
         "configuration": unit.configuration,
         "mode": unit.mode,
         "protocol": unit.protocol,
         "confidence": finite_number(judged.confidence) if judged else None,
         "name": unit.name,
+        "instruction": text.instruction,
+        "rationale": judged.rationale if judged else None,
+        "detail": None if isinstance(outcome, Verdict) else outcome.detail,
+        "human": human,
     }
 
 
-def iter_unit_rows(run: Run) -> Iterator[dict[str, Any]]:
-    """Yield every unit of a run as a flat row, in the order of the manifest."""
-    types = _types(run)
-    return (build_unit_row(unit, types.get(unit.name)) for unit in skip_repeated_verdicts(run.units()))
+def iter_unit_rows(
+    run: Run, configuration: str | None = None, consensus: Consensus | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the units of a run as flat rows, in the order of the manifest.
+
+    Args:
+        run: The run.
+        configuration: Name of the only configuration whose units are wanted.
+        consensus: Returns people's labels; None leaves the column empty.
+    """
+    with run.reader() as reader:
+        for name, units in groupby(skip_repeated_verdicts(run.units(None, configuration)), key=lambda unit: unit.name):
+            text = _read_text(reader.connection, name)
+            people = consensus(name) if consensus else {}
+            yield from (build_unit_row(unit, text, people.get(unit.criterion)) for unit in units)
 
 
 def skip_repeated_verdicts(units: Iterable[Unit]) -> Iterator[Unit]:
@@ -92,24 +128,24 @@ def skip_repeated_verdicts(units: Iterable[Unit]) -> Iterator[Unit]:
                 yield unit
 
 
-def _types(run: Run) -> dict[str, str]:
-    """Return the instruction types of edits by name, without parsing whole edits; a damaged edit has none."""
-    field = "json_extract(facts, '$.instruction_type')"
-    query = f"SELECT name, {field} FROM edits WHERE CASE WHEN json_valid(facts) THEN {field} END IS NOT NULL"
-    with run.reader() as reader:
-        return {str(name): str(kind) for name, kind in reader.connection.execute(query)}
+def _read_text(connection: sqlite3.Connection, name: str) -> EditText:
+    """Return the texts of an edit without parsing it as a whole; a damaged edit has none."""
+    fields = "json_extract(facts, '$.instruction'), json_extract(facts, '$.instruction_type')"
+    query = f"SELECT {fields} FROM edits WHERE name = ? AND json_valid(facts)"
+    row = connection.execute(query, (name,)).fetchone() or (None, None)
+    return EditText(*(None if value is None else str(value) for value in row))
 
 
-def to_jsonl(run: Run, out: TextIO) -> int:
+def to_jsonl(run: Run, out: TextIO, configuration: str | None = None, consensus: Consensus | None = None) -> int:
     """Write one JSON object per line; return the number of lines."""
     count = 0
-    for row in iter_unit_rows(run):
+    for row in iter_unit_rows(run, configuration, consensus):
         out.write(for_json(row) + "\n")
         count += 1
     return count
 
 
-def to_csv(run: Run, out: TextIO) -> int:
+def to_csv(run: Run, out: TextIO, configuration: str | None = None, consensus: Consensus | None = None) -> int:
     """Write a header and one line per unit; return the number of units.
 
     Missing values are empty cells. A text that a spreadsheet would take for a formula begins with an apostrophe.
@@ -117,31 +153,38 @@ def to_csv(run: Run, out: TextIO) -> int:
     writer = csv.DictWriter(out, list(COLUMNS), lineterminator="\n")
     writer.writeheader()
     count = 0
-    for row in iter_unit_rows(run):
+    for row in iter_unit_rows(run, configuration, consensus):
         writer.writerow({name: for_csv(value) for name, value in row.items()})
         count += 1
     return count
 
 
-def to_parquet(run: Run, path: Path) -> int:
+def to_parquet(run: Run, path: Path, configuration: str | None = None, consensus: Consensus | None = None) -> int:
     """Write a Parquet file; return the number of rows."""
     arrow = _arrow()
     schema = arrow.schema(list(COLUMNS.items()))
-    return _write_parquet(path, schema, iter_unit_rows(run))
+    return _write_parquet(path, schema, iter_unit_rows(run, configuration, consensus))
 
 
-def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
+def to_datasets(
+    run: Run,
+    folder: Path,
+    images: bool = False,
+    configuration: str | None = None,
+    consensus: Consensus | None = None,
+) -> int:
     """Write a folder for `datasets.load_dataset(folder)`; return the number of rows.
 
     Args:
         run: The run.
         folder: The folder, which must not exist or must be empty.
         images: Include the source and edited pictures.
+        configuration: Name of the only configuration whose units are wanted.
+        consensus: Returns people's labels; None leaves the column empty.
     """
     arrow = _arrow()
-    columns = {**COLUMNS, **EDIT_COLUMNS}
-    fields: list[tuple[str, Any]] = list(columns.items())
-    features: dict[str, Any] = {name: {"dtype": kind, "_type": "Value"} for name, kind in columns.items()}
+    fields: list[tuple[str, Any]] = list(COLUMNS.items())
+    features: dict[str, Any] = {name: {"dtype": kind, "_type": "Value"} for name, kind in COLUMNS.items()}
     if images:
         picture = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
         fields += [(role, picture) for role in ("source", "edited")]
@@ -153,22 +196,23 @@ def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
         (folder / "data").mkdir(parents=True)
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
-    count = _write_parquet(folder / "data" / "train-00000-of-00001.parquet", schema, _dataset_rows(run, images))
+    rows = iter_unit_rows(run, configuration, consensus)
+    count = _write_parquet(
+        folder / "data" / "train-00000-of-00001.parquet", schema, _embed_pictures(run, rows) if images else rows
+    )
     write_text(folder / "README.md", _card(run, count))
     return count
 
 
-def _dataset_rows(run: Run, images: bool) -> Iterator[dict[str, Any]]:
-    for name, units in groupby(skip_repeated_verdicts(run.units()), key=lambda unit: unit.name):
+def _embed_pictures(run: Run, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield rows with the source and edited picture of their edit."""
+    for name, alike in groupby(rows, key=lambda row: row["name"]):
         try:
-            edit, pictures, _ = run.edit(name)
+            _, pictures, _ = run.edit(name)
         except UserError:  # noted by the run as damaged
-            edit, pictures = None, {}
-        embedded = {role: _picture(run, pictures, role) for role in ("source", "edited")} if images else {}
-        for unit in units:
-            rationale = unit.outcome.rationale if isinstance(unit.outcome, Verdict) else None
-            about = {"instruction": edit.instruction if edit else None, "rationale": rationale}
-            yield {**build_unit_row(unit, edit.instruction_type if edit else None), **about, **embedded}
+            pictures = {}
+        embedded = {role: _picture(run, pictures, role) for role in ("source", "edited")}
+        yield from ({**row, **embedded} for row in alike)
 
 
 def _picture(run: Run, pictures: Mapping[str, list[str]], role: str) -> dict[str, Any] | None:
@@ -220,4 +264,7 @@ def _arrow() -> Any:
     return pyarrow
 
 
-TEXT_FORMATS: Mapping[str, Callable[[Run, TextIO], int]] = {"jsonl": to_jsonl, "csv": to_csv}
+TEXT_FORMATS: Mapping[str, Callable[[Run, TextIO, str | None, Consensus | None], int]] = {
+    "jsonl": to_jsonl,
+    "csv": to_csv,
+}

@@ -102,7 +102,7 @@ def test_an_unjudged_unit_is_unscored_and_no_mean_counts_it(log: Path) -> None:
     [
         (["--format", "inspect"], "--format inspect needs --out"),
         (["--format", "inspect", "--out", "x.json"], "call it x.eval"),
-        (["--format", "jsonl", "--configuration", "x"], "--configuration goes with --format inspect"),
+        (["--format", "jsonl", "--configuration", "x"], '"x" is not a configuration of run'),
         (["--format", "inspect", "--out", "x.eval", "--configuration", "none"], 'has no configuration "none"'),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from editloupe.evals.runs.export.tables import (
     COLUMNS,
+    iter_unit_rows,
     skip_repeated_verdicts,
     to_csv,
     to_datasets,
@@ -24,6 +25,7 @@ from tests.evals.samples import judgement
 FIELDS = ["edit_id", "criterion", "repeat", "status", "label", "score", "score_100", "reason", "steps"]
 FIELDS += ["input_tokens", "output_tokens", "cost", "seconds"]
 FIELDS += ["model", "instruction_type", "judge", "configuration", "mode", "protocol", "confidence", "name"]
+FIELDS += ["instruction", "rationale", "detail", "human"]
 
 
 @pytest.fixture
@@ -69,6 +71,27 @@ def test_rows_say_whose_picture_was_judged_by_whom_and_how_sure(tmp_path: Path) 
         ("e", "e@B", "B", "Change OCR", "openai:gpt-5.1", "plain", "dlebench", "0.75", IF),
     ]
     assert len(parts) == 1
+
+
+def test_rows_carry_what_explains_a_verdict(run: Run) -> None:
+    first, second, *_ = iter_unit_rows(
+        run, consensus=lambda name: {"instruction_following": f"seen by people in {name}"}
+    )
+    assert first["instruction"] == "Paint the [bold]cup[/bold] red"
+    assert first["rationale"]
+    assert (first["human"], first["detail"]) == ("seen by people in b", None)
+    assert (second["rationale"], second["human"]) == (None, None)
+    assert second["detail"]
+
+
+def test_rows_of_one_configuration_can_be_chosen(tmp_path: Path) -> None:
+    make_run(tmp_path / "two", [Line("e")], judge="openai:a", mode="plain")
+    make_run(tmp_path / "two", [Line("e")], judge="openai:b", mode="plain")
+    with Run.open(tmp_path / "two") as opened:
+        names = {own.judge: own.name for own in opened.configurations()}
+        judges = {row["judge"] for row in iter_unit_rows(opened, names["openai:b"])}
+        assert len(names) == 2
+    assert judges == {"openai:b"}
 
 
 def test_csv_leaves_cells_empty_where_there_is_no_score(run: Run) -> None:
