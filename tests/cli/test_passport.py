@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run
+from tests.conftest import StartServer
+from tests.drawn_pictures import save, textured
 from tests.evals.sample_runs import Line, make_run
+from tests.scripted import Answer, Request, say
 
+IF = "instruction_following"
 LINES = [Line(f"e{n}", n % 4 + 1, model="m") for n in range(6)]
 
 
@@ -165,3 +169,41 @@ def test_a_file_without_a_passport_is_refused(
     file.write_text(content)
     assert run(["passport", str(file), str(base)]) == 2
     assert str(file) in capsys.readouterr().err
+
+
+def judge_gedit(folder: Path, url: str, out: Path, *options: str) -> Path:
+    """Judge one edit whose output is not as large as its source."""
+    row = {"key": "k", "task_type": "ps_human", "instruction": "x", "instruction_language": "en"}
+    (folder / "data").mkdir(exist_ok=True)
+    (folder / "data/info.jsonl").write_text(json.dumps(row))
+    (folder / "m/fullset/ps_human/en").mkdir(parents=True, exist_ok=True)
+    save(textured(30, 20, 1), folder / "data/k_SRCIMG.png")
+    save(textured(40, 40, 2), folder / "m/fullset/ps_human/en/k.png")
+    layout = ["--layout", "gedit", "--results", f"m={folder / 'm'}"]
+    asked = ["--judge", "openai:gpt-4.1", "--base-url", url, "--out", str(out), "--quiet"]
+    assert run(["batch", str(folder / "data"), *layout, *asked, *options]) == 0
+    return out
+
+
+@pytest.mark.long
+def test_a_rule_that_changes_what_is_asked_and_another_wording_of_any_variant_decide(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: Request) -> Answer:
+        keys = ("success", "overediting") if '"success"' in request.system else ("naturalness", "artifacts")
+        return say(json.dumps({"reason": "seen", **dict.fromkeys(keys, 5)}))
+
+    server = scripted(answer)
+    (tmp_path / "own.yaml").write_text("protocol: gedit\nmode: plain\nrules: {edited_size: own}\n")
+    usual = judge_gedit(tmp_path, server.openai_url, tmp_path / "usual")
+    own_size = judge_gedit(tmp_path, server.openai_url, tmp_path / "own", "--setup", str(tmp_path / "own.yaml"))
+    assert run(["passport", str(usual), str(own_size)]) == 1
+    assert "They ask or read replies with different settings (gedit.edited_size)." in capsys.readouterr().out
+    runs = []
+    for number, question in enumerate(("One?", "Another?")):
+        rubrics = {IF: {"criterion": IF}, f"{IF}/x": {"criterion": IF, "variant": "x", "question": question}}
+        runs.append(
+            make_run(tmp_path / f"run{number}", LINES, description=describe(protocol="dlebench", rubrics=rubrics))
+        )
+    assert run(["passport", *map(str, runs)]) == 1
+    assert f"They have different wording of {IF}." in capsys.readouterr().out

@@ -81,16 +81,16 @@ def test_the_basic_suite_is_read_with_its_pictures_and_flat_outputs(tmp_path: Pa
     first, second = load(data, write_outputs(tmp_path / "m", "1082.png"))
     assert (first.id, first.instruction, first.instruction_type) == ("1082", "Add a hat", "add")
     assert first.source == (data / "Basic/pictures/animal/7.jpg").resolve()
-    assert first.extra == {"suite": "basic"}
+    assert first.extra == {"subset": "basic"}
     assert second.edited == tmp_path / "m/673.png"
-    assert second.extra == {"suite": "basic", "difficulty": "hard", "output": "missing"}
+    assert second.extra == {"subset": "basic", "difficulty": "hard", "output": "missing"}
 
 
 def test_the_uge_suite_is_read_alone_or_from_a_folder_of_its_own_outputs(tmp_path: Path) -> None:
     uge = {"1": {"id": "animal/7.jpg", "prompt": "Remove the left cup"}}
     alone = write_data(tmp_path / "uge", uge, "UGE_edit.json")
     (one,) = load(alone, write_outputs(tmp_path / "flat", "1.png"))
-    assert (one.id, one.instruction_type, one.extra) == ("UGE/1", UGE, {"suite": "uge"})
+    assert (one.id, one.instruction_type, one.extra) == ("UGE/1", UGE, {"subset": "uge"})
     both = write_data(write_data(tmp_path / "both/Basic", {"1": ITEM}).parent / "UGE", uge, "UGE_edit.json").parent
     outputs = load_outputs(both, {"m": tmp_path / "flat"}, "imgedit")
     assert [edit.id for edit in outputs.edits()] == ["1"], "outputs outside of UGE/ are those of the basic suite"
@@ -210,7 +210,7 @@ def test_replies_and_averages_of_the_script_are_read_as_what_they_clearly_say(
         "model": "m",
         "instruction": "Add a hat",
         "instruction_type": "style",
-        "suite": "basic",
+        "subset": "basic",
         CRITERION: None,
     }
     assert row[CRITERION] == wanted

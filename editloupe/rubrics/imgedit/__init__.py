@@ -27,7 +27,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """The types of the basic suite in the order of the paper's table, each with the benchmark's names of its three scores."""
 UGE = "uge"
 """The type of all edits of the suite for understanding, grounding and editing, which have one score."""
-SUITE = "suite"
+SUITE = "subset"
 """Field of `Edit.extra`: `basic` or `uge`."""
 
 
@@ -68,7 +68,7 @@ IMGEDIT = Protocol(
     rubrics=load_rubrics(files(__package__), (*NAMES, UGE)),
     default_mode="plain",
     make_cases=build_cases,
-    types=(*NAMES, UGE),
+    types=tuple(NAMES),
     type_of=find_type,
     choose=choose_variant,
     apart=(SUITE,),

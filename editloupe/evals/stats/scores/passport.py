@@ -10,7 +10,8 @@ from pydantic import Field
 
 from editloupe._util.hashing import content_key
 from editloupe._util.text import number_of
-from editloupe.evals.runs.configurations import is_imported
+from editloupe.evals.runs.configurations import is_imported, list_recorded_rubrics
+from editloupe.evals.stats.scores.published_tables import find_asked_rules
 from editloupe.evals.stats.scores.run_scores import Coverage
 from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.pictures.encode import LOSSLESS_PIXELS, EncodingLimits
@@ -62,9 +63,9 @@ class Passport(Record):
     languages: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
     wording: Mapping[str, str]
-    """Hash of the rubric by criterion."""
+    """Hash of the rubric in all its variants, by criterion."""
     reading: Mapping[str, Any]
-    """Version of EditLoupe that read the replies, and settings of asking and reading."""
+    """Version of EditLoupe that read the replies, settings of asking and reading, and rules that changed what was asked."""
     aggregation: str
     """`text` if scores follow the paper's text, else the rules; and how unjudged verdicts count."""
     pictures: str
@@ -132,10 +133,11 @@ def build_passport(
         hints=_hash_hints(table),
         languages=_list_values(table, LANGUAGE),
         subsets=_list_values(table, SUBSET),
-        wording={name: content_key(table.rubrics.get(name, {}))[:12] for name in table.criteria},
+        wording={name: _hash_wording(table, name) for name in table.criteria},
         reading={
             "editloupe": entry.get("versions", {}).get("editloupe", NOT_KNOWN),
             **{name: settings[name] for name in _READING if name in settings},
+            **find_asked_rules(table),
         },
         aggregation=f"by the {rule if rules is None else f'rules {rule}'}, unjudged {unjudged.replace('_', ' ')}",
         pictures=_describe_pictures(settings, profile),
@@ -172,6 +174,14 @@ def _hash_all(texts: Iterable[str]) -> str:
             seen.add(digest)
             total ^= int.from_bytes(digest, "big")
     return f"{len(seen)}:{total:032x}"[: len(str(len(seen))) + 9]
+
+
+def _hash_wording(table: RunTable, criterion: str) -> str:
+    """Return a hash of a criterion's rubric in all its variants."""
+    recorded = list_recorded_rubrics(table.about, table.protocol, table.configuration)
+    variants = [rubric for rubric in recorded if rubric["criterion"] == criterion]
+    texts = sorted(variants, key=lambda rubric: str(rubric.get("variant")))
+    return content_key(texts if len(texts) > 1 else table.rubrics.get(criterion, {}))[:12]
 
 
 def _list_values(table: RunTable, field: str) -> tuple[str, ...]:

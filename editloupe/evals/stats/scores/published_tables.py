@@ -113,6 +113,15 @@ def find_recorded_rules(table: RunTable) -> Mapping[str, Any]:
     return rules if isinstance(rules, dict) else {}
 
 
+def find_asked_rules(table: RunTable) -> dict[str, str]:
+    """Return the rules of the paper's script that changed what was asked, with their values."""
+    paper = find_paper(table.protocol)
+    if paper is None or paper.published is None:
+        return {}
+    recorded = ((paper.published.find(name), str(value)) for name, value in find_recorded_rules(table).items())
+    return {rule.name: value for rule, value in recorded if rule and value in rule.asks}
+
+
 def build_published_tables(tables: Sequence[RunTable], paper: Paper, rules: Changes) -> Iterator[PrintedTable]:
     """Yield the tables of a paper's public script, one row per model. Counts of verdicts are of the model's whole part.
 
