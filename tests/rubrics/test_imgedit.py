@@ -243,6 +243,10 @@ def test_result_files_in_a_wrong_folder_or_of_other_keys_are_refused(tmp_path: P
     write_data(tmp_path, {"8": ITEM})
     with pytest.raises(UserError, match=r"result\.json, 7: the benchmark's list has no such key"):
         list(read_results(write_reply(tmp_path / "m", 3)))
+    write_data(tmp_path, {"7": ITEM})
+    for other in (ITEM, [3], True):
+        with pytest.raises(UserError, match=r"result\.json, 7 is neither a reply, a score nor an error"):
+            list(read_results(write_reply(tmp_path / "m", other)))
     write_data(tmp_path, {"8": ITEM}, "UGE_edit.json")
     with pytest.raises(UserError, match="which have the same keys"):
         list(read_results(tmp_path / "m"))

@@ -70,6 +70,7 @@ GEDIT = Protocol(
     types=TASKS,
     edit_score=score_edit,
     apart=(LANGUAGE,),
+    levels=(TASKS,),
     arithmetic=(
         "G_SC and G_PQ are the lower of an answer's two scores, G_O is the root of their product for each edit; a task's "
         "number is the mean of its edits, the overall the plain mean of the 11 task means; missing outputs are left out, and "

@@ -101,8 +101,9 @@ def _read_lines(reply: str) -> dict[str, set[str]]:
 
 def _read_score(value: Any, kind: str, where: str) -> float | None:
     """Return an edit's score from 0 to 1; None, which is unjudged, without a whole number from 1 to 5 for each name."""
-    if isinstance(value, bool) or not isinstance(value, (str, int, float, dict, type(None))):
-        raise UserError(f"{where} is neither a reply nor a score")
+    failed = value is None or (isinstance(value, dict) and "error" in value)
+    if isinstance(value, bool) or not (failed or isinstance(value, (str, int, float))):
+        raise UserError(f"{where} is neither a reply, a score nor an error in place of one")
     if isinstance(value, (int, float)):  # an average of average_score.json
         return (value - 1) / 4 if 1 <= value <= 5 else None
     if not isinstance(value, str):  # an error in place of a reply
