@@ -124,6 +124,9 @@ class Protocol:
     """Returns the verdict if a rule of the paper decides the criterion without a judge, else None."""
     edit_score: EditScoreFunction | None = None
     """Computes an edit's score; None for the mean of its criteria."""
+    scores_incomplete_edits: bool = False
+    """Whether reports score an edit of which criteria are unjudged by the others, as `edit_score` returns it. Rewards and
+    rankings need all criteria."""
     reported: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None
     """Applies the paper's gates to an edit's criteria (0 to 100) before they are reported; None if there are no gates."""
     apart: tuple[str, ...] = ()
@@ -236,7 +239,10 @@ class Protocol:
         """
         counted = [name for name in self.criteria if name not in self.beside]
         if self.edit_score is not None:
-            return self.edit_score(edit, {name: score for name, score in scores.items() if name in counted})
+            own = {name: score for name, score in scores.items() if name in counted}
+            if self.scores_incomplete_edits and any(r.criterion not in own for r in self.rubrics_for(edit, counted)):
+                return None
+            return self.edit_score(edit, own)
         wanted = [rubric.criterion for rubric in self.rubrics_for(edit, counted)]
         return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None
 

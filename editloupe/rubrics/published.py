@@ -48,6 +48,7 @@ class RawAnswer:
         checks: The answers of a rubric with checks, by key. Filled in only if `Published.reads_checks` is set.
         label: The label, if the rubric has labels.
         reason: Why the criterion is unjudged.
+        raw: The reply that could not be read. Filled in only if `Published.reads_checks` is set.
     """
 
     status: Literal["judged", "unjudged"]
@@ -55,6 +56,7 @@ class RawAnswer:
     checks: Mapping[str, Any] = field(default_factory=dict)
     label: str | None = None
     reason: str | None = None
+    raw: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Published:
         source: Repository, commit and files of the script.
         rules: Its rules.
         tables: Computes the script's tables under any choice of rules.
-        reads_checks: Whether `tables` needs `RawAnswer.checks`, which take longer to read than scores.
+        reads_checks: Whether `tables` needs `RawAnswer.checks` or `RawAnswer.raw`, which take longer to read than scores.
     """
 
     source: str

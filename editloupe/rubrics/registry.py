@@ -18,6 +18,7 @@ from editloupe.rubrics.editcompass import paper as editcompass
 from editloupe.rubrics.emuedit import paper as emuedit
 from editloupe.rubrics.gedit import paper as gedit
 from editloupe.rubrics.imgedit import paper as imgedit
+from editloupe.rubrics.kris import paper as kris
 from editloupe.rubrics.magicbrush import paper as magicbrush
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper
@@ -41,6 +42,7 @@ PAPERS: tuple[Paper, ...] = (
     vcreward.PAPER,
     magicbrush.PAPER,
     emuedit.PAPER,
+    kris.PAPER,
 )
 """The bundled papers."""
 PROTOCOLS: tuple[Protocol, ...] = tuple(paper.protocol for paper in PAPERS)

@@ -128,6 +128,8 @@ class Layout:
     """Returns whether an edit belongs to the table; None for all edits."""
     measures: Mapping[str, Measure] = field(default_factory=dict)
     """Further measures, by name."""
+    reads_checks: bool = False
+    """Whether `measures` also need the values of single checks, as `criterion/check`, times 100. These take longer to read."""
     scale: Callable[[float], float] | None = None
     """Converts criteria and TOTAL from 0 to 100 to the paper's scale; `measures` must already be on that scale."""
     across: bool = False

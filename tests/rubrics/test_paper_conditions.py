@@ -27,6 +27,7 @@ FOLDERS = {
     "imgedit": "imgedit",
     "magicbrush": "magicbrush",
     "emu-edit": "emuedit",
+    "kris": "kris",
 }
 """Protocols whose judge is an LMM with the paper's prompts; EdiVal-Agent's, mostly a detector, has a list of another form."""
 

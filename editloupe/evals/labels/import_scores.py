@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,11 @@ from editloupe.evals.runs.configurations import IMPORTED
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.judge.question_key import QuestionKey, QuestionSpec
-from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer
+from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import OWN, find_paper
 from editloupe.rubrics.user_rubrics import build_scale_protocol, with_files
-from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Unjudged, UserError, Verdict
+from editloupe.types import NOT_APPLICABLE, Edit, Judgement, Mode, Outcome, Reason, Unjudged, UserError, Verdict
 
 NO_INSTRUCTION = "(not imported)"
 """The instruction of an edit whose row names none."""
@@ -112,7 +112,8 @@ def import_scores(
 ) -> ImportSummary:
     """Import the verdicts of a file into a run.
 
-    A row is one edit with a column per criterion, or one verdict with the columns `criterion` and `label` or `score`. A row's
+    A row is one edit with a column per criterion, or one verdict with the columns `criterion` and `label` or `score`. The answer
+    to a criterion with checks may be an object with an answer per check. A row's
     key is the hash of its edit, its verdicts and the judge's name: importing a file again adds nothing. A later file, or the
     same file read with other columns or another scale, replaces the scores of the edits it names, and an empty cell takes a
     score back.
@@ -298,6 +299,9 @@ class _Importer:
             yield self._build_outcome(row, criterion, values.get(criterion), confidence, rationale)
 
     def _build_outcome(self, row: Row, criterion: str, cell: Any, confidence: Any, rationale: Any) -> Outcome:
+        own = self._answers[criterion]
+        if isinstance(own, ChecksAnswer) and isinstance(cell, Mapping):
+            return self._build_checks(row, criterion, own, cell, rationale)
         text = "" if cell is None else " ".join(str(cell).split())
         if text.casefold() in ("", "nan", "none", "null"):
             self.summary.unjudged += 1
@@ -315,6 +319,32 @@ class _Importer:
             )
         except ValidationError as error:
             raise row.error(first_error(error).message) from None
+
+    def _build_checks(
+        self, row: Row, criterion: str, answer: ChecksAnswer, cell: Mapping[str, Any], rationale: Any
+    ) -> Outcome:
+        """Return the outcome of an object with an answer per check; unjudged if one has none."""
+        choices: dict[str, str] = {}
+        for check in answer.checks:
+            if (given := cell.get(check.key)) is None:
+                self.summary.unjudged += 1
+                detail = f"The imported file has no answer to {check.key} here."
+                raw = json.dumps(dict(cell), default=str)
+                return Unjudged(criterion=criterion, reason=Reason.UNREADABLE, detail=detail, raw=raw)
+            text = f"{given:g}" if isinstance(given, float) else str(given).strip()
+            if text not in check.values:
+                raise row.error(f'"{text}" is not an answer to {check.key}; it takes {", ".join(check.values)}')
+            choices[check.key] = text
+        self.summary.verdicts += 1
+        total = answer.total(choices)
+        return Verdict(
+            criterion=criterion,
+            label=NOT_APPLICABLE if total is None else None,
+            score=total,
+            score_100=None if total is None else 100 * total,
+            values=choices,
+            rationale=str(rationale or ""),
+        )
 
     def _read_score(self, row: Row, criterion: str, text: str) -> float:
         answer = self._answers[criterion]

@@ -250,7 +250,10 @@ class _LayoutRow:
         """The layout's further measures, rows × repeats."""
         wanted = {mean.measure for mean in self.means}
         measures = {name: measure for name, measure in self.layout.measures.items() if name in wanted}
-        return {name: self.matrix.measure_edits(measure, self.fill)[self.rows] for name, measure in measures.items()}
+        checks = self.layout.reads_checks
+        return {
+            name: self.matrix.measure_edits(measure, self.fill, checks)[self.rows] for name, measure in measures.items()
+        }
 
     def _repeats(self) -> list[Floats]:
         """Return the means of every repeat."""

@@ -15,7 +15,7 @@ from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.published import ABSENT_RULE, Published, RawAnswer, RawEdit
 from editloupe.rubrics.registry import find_paper, papers
 from editloupe.rubrics.tables import PrintedTable
-from editloupe.types import Edit, UserError, Verdict
+from editloupe.types import Edit, Unjudged, UserError, Verdict
 
 Changes = Mapping[str, str]
 """Values of single rules, by name."""
@@ -176,11 +176,12 @@ def list_raw_edits(table: RunTable, paper: Paper, script: Published) -> list[Raw
 
 
 def _read_answer(unit: RunUnit, checks: bool) -> RawAnswer:
-    outcome = unit.outcome if checks and unit.judged else None
+    outcome = unit.outcome if checks else None
     return RawAnswer(
         status="judged" if unit.judged else "unjudged",
         value=unit.score,
         checks=outcome.values if isinstance(outcome, Verdict) else {},
         label=unit.kind.label,
         reason=unit.kind.reason,
+        raw=outcome.raw if isinstance(outcome, Unjudged) else "",
     )

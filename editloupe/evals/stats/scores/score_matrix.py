@@ -15,14 +15,16 @@ import numpy as np
 
 from editloupe.evals.stats.intervals import Bools, Floats, GroupMeans, Ints, Spread, finite_or_none, number_keys
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
-from editloupe.evals.stats.scores.run_units import row_means
+from editloupe.evals.stats.scores.run_units import RunUnit, row_means
+from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import find_protocol
-from editloupe.types import Edit, UserError
+from editloupe.types import Edit, UserError, Verdict
 
 NO_TYPE, ALL = "(no type)", "all edits"
 MEAN_OF_REPEATS = "A score is the mean of its repeats' means"
 WHOLE_EDITS = "An edit counts if all verdicts that its score needs were given"
 SINGLE_CRITERIA = "An unjudged criterion is left out of its own mean alone"
+JUDGED_CRITERIA = "An unjudged criterion is left out of its own mean and of its edit's score"
 SEPARATOR = " · "
 """Separates the values that name a group."""
 MODEL = "model"
@@ -40,6 +42,8 @@ class Aggregation:
     """Groups that are averaged among themselves first; a level that lacks one has no score; groups in none are apart."""
     by_edit: bool = False
     """Whether the overall score is a mean over edits, so that each group is weighted by its number of edits."""
+    incomplete: bool = False
+    """Whether `edit_score` also scores an edit of which criteria are unjudged."""
 
 
 PLAIN = Aggregation(
@@ -59,6 +63,7 @@ def find_aggregation(name: str) -> Aggregation:
         edit_score=protocol.edit_score,
         levels=protocol.levels,
         by_edit=protocol.weighting == "edits",
+        incomplete=protocol.scores_incomplete_edits,
     )
 
 
@@ -313,17 +318,19 @@ class ScoreMatrix:
     def lacks_verdicts(self) -> Bools:
         """Say for every row whether it has no score, in any repeat, because a verdict is missing.
 
-        If the protocol scores whole edits, that score is meant; else the score of any criterion.
+        If the protocol scores complete edits only, that score is meant; else the score of any criterion.
         """
         unjudged = np.any(self.unjudged[..., self.counted] > 0, 1)
-        if self.aggregation.edit_score is not None:
+        if self.aggregation.edit_score is not None and not self.aggregation.incomplete:
             return np.asarray(np.any(unjudged, 1) & ~np.any(np.isfinite(self.each_repeat()[..., -1]), 1))
         return np.asarray(np.any(unjudged & ~np.any(np.isfinite(self.values[..., self.counted]), 1), 1))
 
     @property
     def verdict_rule(self) -> str:
         """How a missing verdict counts, as a clause."""
-        return SINGLE_CRITERIA if self.aggregation.edit_score is None else WHOLE_EDITS
+        if self.aggregation.edit_score is None:
+            return SINGLE_CRITERIA
+        return JUDGED_CRITERIA if self.aggregation.incomplete else WHOLE_EDITS
 
     def each_repeat(self, fill: float | None = None) -> Floats:
         """Return rows × repeats × columns, NaN if there is no score."""
@@ -335,12 +342,40 @@ class ScoreMatrix:
         """Return rows × repeats × criteria of scores with the score of the whole edit as a further column, if there is one."""
         if self.aggregation.edit_score is None:
             return values
-        totals = self._measure_edits(values, self.aggregation.edit_score)
+        totals = self._measure_edits(values, self.aggregation.edit_score, not self.aggregation.incomplete)
         return np.concatenate([values, totals[..., None]], -1)
 
-    def measure_edits(self, measure: Callable[[Edit, Mapping[str, float]], float | None], fill: float | None) -> Floats:
-        """Return rows × repeats of a number computed from an edit's scores, NaN if there is none."""
-        return self._measure_edits(self._fill_unjudged(fill), measure, whole=False)
+    def measure_edits(
+        self,
+        measure: Callable[[Edit, Mapping[str, float]], float | None],
+        fill: float | None,
+        reads_checks: bool = False,
+    ) -> Floats:
+        """Return rows × repeats of a number computed from an edit's scores, NaN if there is none.
+
+        Args:
+            measure: Computes the number from the scores of the criteria (0 to 100).
+            fill: Score of unjudged units; None leaves them out.
+            reads_checks: Whether the scores also have the values of single checks, times 100, as `criterion/check`.
+        """
+        checks = self._check_scores if reads_checks else None
+        return self._measure_edits(self._fill_unjudged(fill), measure, whole=False, checks=checks)
+
+    @cached_property
+    def _check_scores(self) -> list[list[dict[str, float]]]:
+        """The values of single checks of every row and repeat, by `criterion/check`; those of unjudged units are NaN."""
+        answers = {
+            name: answer for name in self.criteria if isinstance(answer := self.table.answer(name), ChecksAnswer)
+        }
+        repeats = {repeat: position for position, repeat in enumerate(self.table.repeats)}
+        found = []
+        for row in self.table.rows:
+            own: list[dict[str, float]] = [{} for _ in repeats]
+            for name in (name for name in row.units if name in answers):
+                for unit in row.units[name]:
+                    own[repeats[unit.repeat]] |= _read_checks(answers[name], unit)
+            found.append(own)
+        return found
 
     def _fill_unjudged(self, fill: float | None) -> Floats:
         if fill is None or not self.unjudged.any():
@@ -348,7 +383,11 @@ class ScoreMatrix:
         return self.table.apply_gates(np.where(self.unjudged > 0, fill, self.values))
 
     def _measure_edits(
-        self, values: Floats, measure: Callable[[Edit, Mapping[str, float]], float | None], whole: bool = True
+        self,
+        values: Floats,
+        measure: Callable[[Edit, Mapping[str, float]], float | None],
+        whole: bool = True,
+        checks: Sequence[Sequence[Mapping[str, float]]] | None = None,
     ) -> Floats:
         """Return rows × repeats of a protocol's number for edits; with `whole`, NaN if a criterion is missing."""
         numbers = np.full(values.shape[:2], np.nan)
@@ -358,6 +397,8 @@ class ScoreMatrix:
             own_columns = [column_of[name] for name in names]
             for repeat in range(values.shape[1]):
                 scores = dict(zip(names, values[number, repeat, own_columns].tolist(), strict=True))
+                for name, value in checks[number][repeat].items() if checks else ():
+                    scores[name] = scores[name.partition("/")[0]] if value != value else value
                 defined = {name: value for name, value in scores.items() if value == value}
                 if len(defined) == len(scores) or not whole:
                     numbers[number, repeat] = _measure_edit(measure, row.edit, defined)
@@ -380,6 +421,18 @@ class ScoreMatrix:
         scoring = counts[:, self._scoring]
         sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
         return compute_weights(self.groups, finals, counts, self.aggregation, len(self.criteria), sizes)
+
+
+def _read_checks(answer: ChecksAnswer, unit: RunUnit) -> dict[str, float]:
+    """Return the values of a unit's checks, times 100, by `criterion/check`; NaN if the unit is unjudged."""
+    if not unit.judged:
+        return {f"{unit.criterion}/{check.key}": np.nan for check in answer.checks}
+    outcome = unit.outcome
+    given = outcome.values if isinstance(outcome, Verdict) else {}
+    if not given.keys() >= {check.key for check in answer.checks}:
+        return {}
+    values = answer.values({key: str(value) for key, value in given.items()})
+    return {f"{unit.criterion}/{key}": 100 * value for key, value in values.items() if value is not None}
 
 
 def _measure_edit(

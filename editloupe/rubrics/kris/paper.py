@@ -1,0 +1,186 @@
+"""The reader of KRIS-Bench and the layouts of its tables.
+
+The benchmark is in `KRIS_Bench/<category>/annotation.json`, a model's results are in `<category>/<ID>.jpg`. The tables have
+groups by knowledge type, metrics by group and metrics by category.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from editloupe.rubrics.benchmark import (
+    Benchmark,
+    check_key,
+    further_columns,
+    list_folders,
+    make_edit,
+    read_json_objects,
+    sole_picture_in,
+)
+from editloupe.rubrics.kris import KRIS
+from editloupe.rubrics.kris.published import METRICS, PUBLISHED
+from editloupe.rubrics.kris.scoring import (
+    CATEGORIES,
+    DUAL,
+    FRAMES,
+    GROUPS,
+    IF,
+    INSTRUCTION,
+    KNOWLEDGE,
+    KNOWLEDGE_TYPES,
+    SEVERAL,
+    TEMPORAL,
+    VC,
+    VQ,
+    WITH_KNOWLEDGE,
+    find_category,
+    read_frame_numbers,
+)
+from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.protocol import normalize_name
+from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean, Measure
+from editloupe.types import Edit, UserError
+
+FOLDER, FILE, RESULTS = "KRIS_Bench", "annotation.json", "metrics.json"
+READ = re.compile("ori_img|gt_img|ins_en|explain_en")
+"""Fields of a case that become fields of an edit. All others are stored in `extra`."""
+
+
+def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
+    """Yield the cases of every category in the benchmark's folder."""
+    root = benchmark.data / FOLDER if (benchmark.data / FOLDER).is_dir() else benchmark.data
+    folders = [folder for folder in list_folders(root) if (folder / FILE).is_file()]
+    known = {folder.name: folder for folder in folders if folder.name in CATEGORIES}
+    if not known:
+        raise UserError(f"{root} has no category of KRIS-Bench, such as {CATEGORIES[0]}/{FILE}")
+    for folder in folders:
+        if folder.name not in known:
+            benchmark.note(f"{folder} is skipped; it is not a category of KRIS-Bench ({', '.join(CATEGORIES)})")
+    for category in (name for name in CATEGORIES if name in known):
+        for number, item in read_json_objects(known[category] / FILE).items():
+            yield _build_edit(benchmark, category, known[category], number, item)
+
+
+def find_part(edit: Edit) -> tuple[str, ...]:
+    """Return the category of a case, because a model is run on complete categories."""
+    return (str(edit.instruction_type),)
+
+
+def _build_edit(benchmark: Benchmark, category: str, folder: Path, number: str, item: Mapping[str, Any]) -> Edit:
+    where = f"{category}/{FILE}, case {number}"
+    check_key(number, f"{category}/{FILE}")
+    names = _read_names(item.get("ori_img"))
+    instruction = str(item.get("ins_en") or "").strip()
+    if not names or not instruction:
+        raise UserError(f'{where}: "ori_img" or "ins_en" is missing')
+    if len(names) > 1 and category not in SEVERAL:
+        raise UserError(f'{where}: "ori_img" has {len(names)} pictures, but cases of {category} have one')
+    inputs = [benchmark.path(name, folder) for name in names]
+    outputs = benchmark.results / category
+    truth = str(item.get("gt_img") or "").strip()
+    frames = read_frame_numbers(names) if category == TEMPORAL else []
+    return make_edit(
+        where,
+        id=f"{category}/{number}",
+        source=inputs[0],
+        edited=sole_picture_in(outputs, number) or outputs / f"{number}.jpg",
+        instruction=instruction,
+        instruction_type=category,
+        reference=benchmark.path(truth, folder) if truth else None,
+        hint=str(item.get("explain_en") or "").strip() or None,
+        model=benchmark.model_name,
+        more_images={"inputs": tuple(inputs[1:])} if inputs[1:] else {},
+        extra={**further_columns(item, READ), **({FRAMES: frames} if frames else {})},
+    )
+
+
+def _read_names(value: Any) -> list[str]:
+    names = value if isinstance(value, list) else [value]
+    return [text for name in names if isinstance(name, str) and (text := name.strip())]
+
+
+def read_results(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of `metrics.json` files: one file, a category's, a model's, or a folder with a folder per model."""
+    files = (
+        [path]
+        if path.is_file()
+        else sorted(file for depth in ("", "*/", "*/*/") for file in path.glob(depth + RESULTS))
+    )
+    if not files:
+        raise UserError(f"{path} has no results of KRIS-Bench; looked for MODEL/CATEGORY/{RESULTS}")
+    for file in files:
+        folder = file.resolve().parent
+        category = next((name for name in CATEGORIES if normalize_name(name) == normalize_name(folder.name)), None)
+        if category is None:
+            raise UserError(f"{file}: {folder.name} is not a category of KRIS-Bench ({', '.join(CATEGORIES)})")
+        for number, item in read_json_objects(file).items():
+            yield f"{file}, case {number}", _build_row(folder.parent.name, category, number, item)
+
+
+def _build_row(model: str, category: str, number: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": f"{category}/{number}", "model": model, "instruction_type": category}
+    texts = {"instruction": item.get("instruction"), "hint": item.get("explain")}
+    row |= {name: text for name, text in texts.items() if isinstance(text, str) and text.strip()}
+    row |= {VC: item.get("consistency_score"), VQ: item.get("quality_score")}
+    scores = {key: item.get(key) for key in (INSTRUCTION, KNOWLEDGE)}
+    return row | ({DUAL: scores} if category in WITH_KNOWLEDGE else {IF: scores[INSTRUCTION]})
+
+
+def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+    """Yield the tables of groups, of metrics by group and of metrics by category."""
+    columns: list[Column] = []
+    for name, groups in KNOWLEDGE_TYPES.items():
+        columns += [Column(group, Mean(TOTAL, GROUPS[group])) for group in groups]
+        columns.append(Column(f"{name} AVG", Mean(TOTAL, tuple(c for group in groups for c in GROUPS[group]))))
+    columns.append(Column("Overall", Mean(TOTAL, CATEGORIES)))
+    yield Layout("KRIS-Bench, by knowledge type", tuple(columns), kind=_kind)
+    by_group = [column for name, group in GROUPS.items() for column in _list_metrics(name, group)]
+    yield Layout("KRIS-Bench, metrics by group", tuple(by_group), kind=_kind, measures=MEASURES, reads_checks=True)
+    present = {_kind(edit) for edit in edits}
+    by_category = [
+        column
+        for name in CATEGORIES
+        if name in present
+        for column in (*_list_metrics(name, (name,)), Column(f"{name} AVG", Mean(TOTAL, (name,))))
+    ]
+    yield Layout(
+        "KRIS-Bench, metrics by category", tuple(by_category), kind=_kind, measures=MEASURES, reads_checks=True
+    )
+
+
+def _list_metrics(title: str, categories: tuple[str, ...]) -> list[Column]:
+    names = METRICS if WITH_KNOWLEDGE.issuperset(categories) else METRICS[:-1]
+    return [Column(f"{title} {name}", Mean(name, categories)) for name in names]
+
+
+def _measure(*names: str) -> Measure:
+    return lambda edit, scores: next((scores[name] for name in names if name in scores), None)
+
+
+MEASURES: Mapping[str, Measure] = {
+    "VC": _measure(VC),
+    "VQ": _measure(VQ),
+    "IF": _measure(IF, f"{DUAL}/{INSTRUCTION}"),
+    "KP": _measure(f"{DUAL}/{KNOWLEDGE}"),
+}
+"""A case's single scores, 0 to 100."""
+
+
+def _kind(edit: Edit) -> str | None:
+    try:
+        return find_category(edit)
+    except UserError:
+        return None
+
+
+PAPER = Paper(
+    KRIS,
+    read=read_benchmark,
+    part=find_part,
+    layouts=build_layouts,
+    published=PUBLISHED,
+    read_results=read_results,
+)
