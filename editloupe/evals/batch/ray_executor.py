@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import uuid
@@ -200,8 +201,10 @@ class RayExecutor:
                 return JobResult(job, judgement, pictures)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, Exception) else error from None
-            except self._ray.exceptions.RayError:
+            except self._ray.exceptions.RayError as error:
                 self._rests_until[number] = monotonic() + REST
+                if getattr(error, "actor_init_failed", False):
+                    self._give_up(number, str(error))
                 await asyncio.sleep(min(16.0, 0.25 * 2**attempt))
                 with suppress(self._ray.exceptions.RayError):
                     await self._handle_messages(wait=False)
@@ -210,6 +213,17 @@ class RayExecutor:
         raise UserError(
             f"edit {job.edit.id} was given to {TIMES} workers and all of them were lost; see the cluster's logs"
         )
+
+    def _give_up(self, number: int, message: str) -> None:
+        """Give no further job to a worker that raised an error on its start; Ray does not start it again.
+
+        Raises:
+            UserError: It was the last one.
+        """
+        self._rests_until[number] = math.inf
+        if all(until == math.inf for until in self._rests_until.values()):
+            reason = message.rstrip().rpartition("\n")[2].rpartition("UserError: ")[2]  # the last line of a traceback
+            raise UserError(f"no Ray worker could start: {reason}")
 
     async def _wait_for(self, answer: Awaitable[Any]) -> Any:
         """Wait for a worker; raise at once if listening has failed, because then nothing can be stored."""

@@ -22,6 +22,7 @@ from editloupe.tools.enhance import build_enhancer
 from editloupe.tools.models import real_esrgan
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
+from editloupe.types import UserError
 from tests.conftest import StartServer
 from tests.evals.batch.test_interruptions import looks_then_answers
 from tests.evals.samples import write_manifest
@@ -102,6 +103,68 @@ def test_a_cap_stops_the_cluster_and_the_run_is_continued_without_it(
     assert 18 <= server.served <= 20 + 2 * 4
     assert judge_batch(batch(server, manifest, tmp_path / "run"), quiet=True).tally.missing == 0
     assert server.served == 72
+
+
+def test_workers_that_cannot_start_end_the_batch_at_once_with_their_reason(
+    cluster: Any, scripted: StartServer, tmp_path: Path
+) -> None:
+    server, driver = scripted(looks_then_answers), os.getpid()
+    url = server.openai_url
+    options = JudgeOptions(judge="openai:gpt-4.1", base_url=url, mode="tools", tool_calls="native")
+
+    def open_here_only(**hooks: Any) -> Any:
+        if os.getpid() != driver:
+            raise RuntimeError("this node has no licence")
+        return options.open(**hooks)
+
+    manifest, started = write_manifest(tmp_path, 4), time.monotonic()
+    unstartable = Batch(
+        lambda: load_manifest(manifest), tmp_path / "run", open_here_only, executor="ray", ray_workers=2
+    )
+    with pytest.raises(UserError, match=r"^no Ray worker could start: RuntimeError: this node has no licence$"):
+        judge_batch(unstartable, quiet=True)
+    assert time.monotonic() - started < 60
+    assert not server.served
+    assert judge_batch(batch(server, manifest, tmp_path / "run"), quiet=True).tally.missing == 0
+
+
+def test_an_edit_that_ends_every_worker_is_named_and_all_others_are_kept(
+    cluster: Any, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editloupe.evals.batch.ray_executor.REST", 0.5)
+    server, driver = scripted(looks_then_answers, log=False), os.getpid()
+    url = server.openai_url
+    options = JudgeOptions(judge="openai:gpt-4.1", base_url=url, mode="tools", tool_calls="native")
+
+    def open_poisoned(**hooks: Any) -> Any:
+        judge = options.open(**hooks)
+        ask = judge.ajudge
+
+        async def ajudge(edit: Any, *more: Any, **others: Any) -> Any:
+            if edit.id == "e3" and os.getpid() != driver:
+                os._exit(9)
+            return await ask(edit, *more, **others)
+
+        judge.ajudge = ajudge  # type: ignore[method-assign]
+        return judge
+
+    manifest = write_manifest(tmp_path, 6)
+    poisoned = Batch(
+        lambda: load_manifest(manifest),
+        tmp_path / "run",
+        open_poisoned,
+        limits=Limits(concurrency=2),
+        executor="ray",
+        ray_workers=2,
+    )
+    with pytest.raises(UserError, match="edit e3 was given to 8 workers and all of them were lost"):
+        judge_batch(poisoned, quiet=True)
+    with Run.open(tmp_path / "run") as run:
+        held = [unit.edit_id for unit in run.units()]
+    asked = server.served
+    assert "e3" not in held
+    assert judge_batch(batch(server, manifest, tmp_path / "run"), quiet=True).tally.missing == 0
+    assert server.served - asked <= 3 * (12 - len(held)), "nothing that was kept is asked again"
 
 
 def test_a_cascade_is_judged_on_workers_that_do_not_have_its_file(
