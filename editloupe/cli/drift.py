@@ -83,6 +83,14 @@ def drift(
         ending = judge_batch(batch, quiet=True, signals=True, say=tell)
         if ending.why:
             raise UserError(f"the edits were not judged to the end: {ending.why}")
+        if unjudged := ending.tally.unjudged:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in unjudged.items())
+            again = (
+                "the same command asks these again"
+                if out
+                else "with --out, the same command would ask only these again"
+            )
+            tell(f"unjudged verdicts: {reasons}; {again}")
         result = compared(table, read_run_table(folder, table.protocol, ending.configuration), margin, error)
     text = for_json(result.model_dump(mode="json"), 2) + "\n"
     deliver(
