@@ -103,7 +103,7 @@ class Pair(Record):
             "dimension": self.dimension,
             **({"models": list(self.models)} if self.models else {}),
             **({"set": self.layout} if self.layout else {}),
-            **({"group": self.group, "candidates": self.candidates} if self.group else {}),
+            **({"group": self.group, "candidates": self.candidates, "first": self.first} if self.group else {}),
         }
         return Edit(
             id=f"{self.id}:{role}",

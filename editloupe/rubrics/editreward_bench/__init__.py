@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from itertools import combinations
+from pathlib import PurePath
 from typing import Any
 
-from editloupe.rubrics.pairs import ROW, PairRow, PairRules
+from editloupe.rubrics.pairs import FILE, ROW, PairRow, PairRules
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.preference_sets import (
     OVERALL,
@@ -57,7 +58,9 @@ def _read_whole_group(where: str, item: Mapping[str, Any]) -> Iterator[PairRow]:
 def _read_one_pair(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pair of the Parquet files, which have a row per comparison, such as AvsC."""
     name = read_text_field(where, item, "id")
-    subset, kind = str(item.get("dataset") or "2pair"), str(item.get("comparison_type") or "AvsB")
+    folder = PurePath(str(item[FILE])).parent.name
+    subset = str(item.get("dataset") or (folder if folder in SIZES else "2pair"))
+    kind = str(item.get("comparison_type") or "AvsB")
     if subset not in SIZES:
         raise row_error(where, f'"dataset" is {json.dumps(subset)}, not {", ".join(SIZES)}')
     if not re.fullmatch("[ABCD]vs[ABCD]", kind) or kind[0] == kind[-1]:

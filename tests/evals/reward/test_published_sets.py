@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,75 @@ def test_a_tie_of_scores_is_wrong_where_the_set_has_no_ties(tmp_path: Path, caps
     report = json.loads(capsys.readouterr().out)
     assert report["judge"] == "Ours"
     assert (report["overall"]["correct"], report["overall"]["judged"]) == (1, 2)
+
+
+def write_table(path: Path, rows: Sequence[dict[str, Any]], pictures: Sequence[str]) -> None:
+    """Write rows as Parquet, with picture columns as structs of bytes and path, as on the Hugging Face hub."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    struct = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, list):
+            return [cell(item) for item in value]
+        return None if value is None else {"bytes": (path.parent / "pictures" / value).read_bytes(), "path": value}
+
+    columns = {
+        name: pyarrow.array(
+            [cell(row[name]) for row in rows],
+            pyarrow.list_(struct) if isinstance(rows[0][name], list) else struct,
+        )
+        if name in pictures
+        else pyarrow.array([row[name] for row in rows])
+        for name in rows[0]
+    }
+    parquet.write_table(pyarrow.table(columns), path)
+
+
+@pytest.mark.long
+def test_pictures_in_parquet_columns_are_judged_as_files_are(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "pictures", "editscore-bench", EDITSCORE)
+    rows = [{**EDITSCORE, "key": [f"a{n}", f"b{n}"]} for n in range(3)]
+    write_table(tmp_path / "train-00000-of-00001.parquet", rows, ("input_image", "output_images"))
+    command = ["reward", str(tmp_path), "--layout", "editscore-bench", *asked(scripted(graded)), "-q", "--json"]
+    shutil.rmtree(tmp_path / "pictures")
+    assert run([*command, "--out", str(tmp_path / "run")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["overall"]["correct"], report["overall"]["judged"]) == (3, 3)
+
+
+def test_the_parts_of_a_set_in_a_folder_each_are_read_together(tmp_path: Path) -> None:
+    write(tmp_path / "pictures", "editreward-bench", GROUP)
+    for size, kinds in ((2, ("AvsB",)), (3, ("AvsB", "AvsC", "BvsC"))):
+        (tmp_path / "set" / f"{size}pair").mkdir(parents=True)
+        (tmp_path / "set" / f"{size}pair" / "pictures").symlink_to(tmp_path / "pictures")
+        rows = [
+            {
+                "id": f"x_{kind}",
+                "instruction": "Make it brighter",
+                "source_image": "s.png",
+                "candidate_1": "bright.png",
+                "candidate_2": "dark.png",
+                "ranking": f"{kind[0]}>{kind[-1]}",
+                "comparison_type": kind,
+            }
+            for kind in kinds
+        ]
+        name = tmp_path / "set" / f"{size}pair" / "train-00000-of-00001.parquet"
+        write_table(name, rows, ("source_image", "candidate_1", "candidate_2"))
+        (tmp_path / "set" / f"{size}pair" / "pictures").unlink()
+    pairs = list(load_pairs(tmp_path / "set", "editreward-bench", layout="editreward-bench"))
+    assert [(pair.group, pair.candidates) for pair in pairs] == [("2pair:x", 2), *[("3pair:x", 3)] * 3]
+
+
+def test_a_half_downloaded_table_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.parquet").write_bytes(b"PAR1 and no more")
+    (tmp_path / "scores.jsonl").write_text('{"pair": "x", "winner": 1, "loser": 0}', "utf-8")
+    command = ["reward", str(tmp_path / "train.parquet"), "--layout", "vcreward-bench", "--scores"]
+    assert run([*command, str(tmp_path / "scores.jsonl")]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "train.parquet" in line
 
 
 def test_verdicts_in_the_order_of_the_file_are_read_and_ties_are_right_if_people_tied(
