@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -104,3 +104,32 @@ class PairRules:
 def is_right(decision: Decision, label: str) -> bool:
     """Return whether a decision agrees with a pair's label, which is `preference` or `tie`."""
     return decision == ("tie" if label == "tie" else "winner")
+
+
+def fit_tie_threshold(differences: Sequence[float], labels: Sequence[int]) -> tuple[float, float]:
+    """Return the smallest threshold of ties with the highest accuracy, and that accuracy (arXiv 2305.14324).
+
+    A difference of at most the threshold predicts a tie. Thresholds are 0 and the sizes of the differences.
+
+    Args:
+        differences: Score of the first candidate minus that of the second.
+        labels: 1 if people prefer the first, -1 for the second, 0 for a tie. As many as differences, at least one.
+
+    >>> fit_tie_threshold([3.0, -2.0, 0.5, -0.2], [1, -1, 0, 0])
+    (0.5, 1.0)
+    """
+    right = sum(difference * label > 0 for difference, label in zip(differences, labels, strict=True))
+    best, best_right = 0.0, -1
+    items = sorted(
+        (abs(difference), difference * label > 0, label == 0)
+        for difference, label in zip(differences, labels, strict=True)
+    )
+    position = 0
+    for threshold in sorted({0.0, *(size for size, _, _ in items)}):
+        while position < len(items) and items[position][0] <= threshold:
+            _, agrees, tied = items[position]
+            right += tied - agrees
+            position += 1
+        if right > best_right:
+            best, best_right = threshold, right
+    return best, best_right / len(items)

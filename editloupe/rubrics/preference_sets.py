@@ -96,10 +96,17 @@ def _score(aspects: Mapping[str, Aspect], edit: Edit, scores: Mapping[str, float
     aspect = _find_aspect(aspects, edit)
     if _is_pair(edit):
         return scores.get(aspect.pair)
-    if not all(name in scores for name in aspect.single):
+    return combine_overall(scores) if aspect.single == OVERALL.single else scores.get(aspect.single[0])
+
+
+def combine_overall(scores: Mapping[str, float]) -> float | None:
+    """Return the overall score of a candidate on the scale of its criteria, or None if one is missing.
+
+    >>> combine_overall({"instruction_following": 4.0, "consistency": 9.0, "visual_quality": 9.0})
+    6.0
+    """
+    if not all(name in scores for name in OVERALL.single):
         return None
-    if aspect.single != OVERALL.single:
-        return scores[aspect.single[0]]
     instruction, consistency, quality = (scores[name] for name in OVERALL.single)
     return math.sqrt(min(instruction, consistency) * quality)
 

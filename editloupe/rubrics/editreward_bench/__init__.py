@@ -10,6 +10,7 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import Any
 
+from editloupe.rubrics.editreward_bench.published import PUBLISHED
 from editloupe.rubrics.pairs import FILE, ROW, PairRow, PairRules
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.preference_sets import (
@@ -128,5 +129,6 @@ PAPER = Paper(
             published=load_bundled_yaml(files(__package__) / "published.yaml"),
             published_columns=("K=2", "K=3", "K=4", "Overall"),
         ),
-    )
+    ),
+    published=PUBLISHED,
 )

@@ -12,7 +12,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.manifests.pairs import Pair, load_pairs
-from editloupe.evals.stats.comparison.pair_measures import fit_tie_threshold
+from editloupe.rubrics.pairs import fit_tie_threshold
 from editloupe.rubrics.registry import find_pair_rules, list_pair_layouts
 from editloupe.types import UserError
 from tests.conftest import StartServer
@@ -345,6 +345,41 @@ def test_a_fair_judge_is_right_in_either_way_of_asking_and_the_orders_are_those_
     assert run(["reward", str(out), "--table", "--published"]) == 0
     printed = capsys.readouterr().out
     assert ("(paper)" in printed) == bool(find_pair_rules(layout).published)
+
+
+@pytest.mark.long
+def test_the_rules_of_the_public_script_are_applied_to_stored_scores(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Threshold 2 is best for two outputs. The script still counts the preference with a difference of 1, and an order."""
+    groups = []
+    votes = (("A>B", (8, 7)), ("A=B=Good", (8, 6)), ("A=B=Bad", (4, 4)), ("A=B", (5, 4)))
+    more = (("C>A>B", (6, 6, 9)), ("C>B>A", (6, 6, 9)), ("A>B>C", (9, 6, 3)))
+    for number, (vote, scores) in enumerate((*votes, *more)):
+        names = [f"g{number}_{index}.png" for index in range(len(scores))]
+        for index, (name, score) in enumerate(zip(names, scores, strict=True)):
+            level = round(25.5 * score) - 16
+            picture(tmp_path / name, 100 * number + index, level)
+        groups.append({**GROUP, "paths_generated": names, "human_vote": vote})
+    path, out = write(tmp_path, "editreward-bench", *groups), tmp_path / "run"
+    command = ["reward", str(path), "--layout", "editreward-bench", *asked(scripted(graded)), "-q", "--json"]
+    assert run([*command, "--out", str(out)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["measures"]["threshold of ties"] == pytest.approx(20)
+    assert (report["measures"]["K=2"], report["measures"]["K=3"]) == (0.75, pytest.approx(1 / 3))
+
+    def print_table(*options: str) -> dict[str, Any]:
+        assert run(["report", str(out), "--format", "json", *options]) == 0
+        (table,) = json.loads(capsys.readouterr().out)["tables"]
+        return dict(zip(table["columns"], table["rows"][0], strict=True))
+
+    script = print_table("--as-published")
+    assert (script["K=2"], script["K=3"]) == (1.0, pytest.approx(2 / 3))
+    assert script["Overall"] == pytest.approx(6 / 7)
+    assert script["pairs K=2"] == 0.75
+    assert script["pairs K=3"] == pytest.approx(7 / 9)
+    text = print_table("--rule", "two=threshold")
+    assert (text["K=2"], text["K=3"]) == (0.75, pytest.approx(1 / 3))
 
 
 @pytest.mark.long

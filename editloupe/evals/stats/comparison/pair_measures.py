@@ -8,7 +8,7 @@ from typing import Any
 
 from editloupe.evals.manifests.pairs import Way
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport, PairResult, count_accuracy
-from editloupe.rubrics.pairs import PairRules, is_right
+from editloupe.rubrics.pairs import PairRules, fit_tie_threshold, is_right
 
 NO_VERDICT = "the file has the pair without a verdict"
 """Why a pair of a file of results is not judged although the file has it."""
@@ -99,35 +99,6 @@ def _measure_orders(results: Sequence[PairResult]) -> dict[str, float | int | No
         "missing pairs": missing,
         "pairs with both orders": len(both),
     }
-
-
-def fit_tie_threshold(differences: Sequence[float], labels: Sequence[int]) -> tuple[float, float]:
-    """Return the smallest threshold of ties with the highest accuracy, and that accuracy (arXiv 2305.14324).
-
-    A difference of at most the threshold predicts a tie. Thresholds are 0 and the sizes of the differences.
-
-    Args:
-        differences: Score of the first candidate minus that of the second.
-        labels: 1 if people prefer the first, -1 for the second, 0 for a tie. As many as differences, at least one.
-
-    >>> fit_tie_threshold([3.0, -2.0, 0.5, -0.2], [1, -1, 0, 0])
-    (0.5, 1.0)
-    """
-    right = sum(difference * label > 0 for difference, label in zip(differences, labels, strict=True))
-    best, best_right = 0.0, -1
-    items = sorted(
-        (abs(difference), difference * label > 0, label == 0)
-        for difference, label in zip(differences, labels, strict=True)
-    )
-    position = 0
-    for threshold in sorted({0.0, *(size for size, _, _ in items)}):
-        while position < len(items) and items[position][0] <= threshold:
-            _, agrees, tied = items[position]
-            right += tied - agrees
-            position += 1
-        if right > best_right:
-            best, best_right = threshold, right
-    return best, best_right / len(items)
 
 
 def _decide_ties(results: Sequence[PairResult], way: Way) -> tuple[Sequence[PairResult], float | None, float | None]:
