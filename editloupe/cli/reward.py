@@ -32,15 +32,23 @@ from editloupe.evals.report.table_formats import FORMATS
 from editloupe.evals.reward.candidates import find_candidate_sets
 from editloupe.evals.reward.edit_rewards import check_scorable
 from editloupe.evals.reward.external_scores import judge_by_scores
-from editloupe.evals.reward.pair_reports import build_table_lines, is_run, list_assumptions, pair_edits, report_pairs
+from editloupe.evals.reward.pair_reports import (
+    JudgeTable,
+    build_run_passport,
+    build_table_lines,
+    is_run,
+    list_assumptions,
+    pair_edits,
+    report_pairs,
+)
 from editloupe.evals.reward.pairwise_ranking import build_model_pairs, rank_models
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.comparison.bradley_terry import Ranking
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport
-from editloupe.evals.stats.scores.paper_tables import AVERAGE, JudgeAccuracy, build_pair_table, count_judge_accuracy
+from editloupe.evals.stats.scores.paper_tables import AVERAGE, build_pair_table, count_judge_accuracy
+from editloupe.evals.stats.scores.passport import Passport
 from editloupe.evals.stats.scores.run_table import RunTable as RunTable
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.registry import (
     DEFAULT,
     DEFAULT_FOR_PAIRS,
@@ -180,7 +188,7 @@ def reward(
     if format and not table and len(scores or ()) < 2:
         raise UserError("--format is for the table of several judges: --table, or --scores more than once")
     if table:
-        _print_table(*build_table_lines(paths), published, kind)
+        _print_table(build_table_lines(paths), published, kind)
         return 0
     if best_of:
         asking = Asking.of(judge, DEFAULT.name)
@@ -197,7 +205,7 @@ def reward(
         if len(reports) > 1:
             rules = find_pair_rules(layout)
             lines_of_judges = [count_judge_accuracy(own.judge, own.results, rules, own.way) for own in reports]
-            _print_table(lines_of_judges, rules, False, kind)
+            _print_table(JudgeTable(lines_of_judges, rules), False, kind)
         else:
             print_report(reports[0], options.as_json, lines)
         return 0 if all(report.overall.judged == report.overall.pairs for report in reports) else 3
@@ -323,8 +331,10 @@ def _judge_best_of(
     return asking.judge_into_run(edits, out, options, Closing(show=show))
 
 
-def _print_table(lines: Sequence[JudgeAccuracy], rules: PairRules, published: bool, kind: str) -> None:
+def _print_table(judges: JudgeTable, published: bool, kind: str) -> None:
+    lines, rules, passports = judges
     section = build_pair_table(lines, rules, published)
+    section = replace(section, notes=(*section.notes, *(f"{name}: {own.line}" for name, own in passports.items())))
     if kind == "json":
         rows = [
             {
@@ -337,7 +347,9 @@ def _print_table(lines: Sequence[JudgeAccuracy], rules: PairRules, published: bo
             }
             for line in lines
         ]
-        print(for_json({"title": section.title, "dimensions": dict(rules.titles), "rows": rows}, 2))
+        known = {name: own.model_dump(mode="json") for name, own in passports.items()}
+        table = {"title": section.title, "dimensions": dict(rules.titles), "rows": rows, "passports": known}
+        print(for_json(table, 2))
     elif kind == "text":
         _print_section(section)
     else:
@@ -352,6 +364,8 @@ def _print_section(section: PrintedTable) -> None:
     for row in section.rows:
         table.add_row(*(Text("–" if cell is None else one_line(str(cell))) for cell in row))
     _open_wide_console().print(table)
+    for note in section.notes:
+        tell(note)
 
 
 def _print_rankings(rankings: Sequence[Ranking], as_json: bool) -> int:
@@ -478,7 +492,7 @@ def judge_pairs(
     def show(run: Run, ending: Ending) -> None:
         table = read_session_table(run, ending)
         report = report_pairs(pairs, table, way, asking.judge, asking.protocol, asking.mode)
-        print_report(report, options.as_json, lines, stopped=ending.why)
+        print_report(report, options.as_json, lines, ending.why, build_run_passport(table) if table else None)
 
     edits = pair_edits(pairs, asking.protocol, way)
     return asking.judge_into_run(edits, out, options, Closing(show=show, report=("reward", "--table")))
@@ -503,14 +517,23 @@ def judge_by_score_files(
     return reports
 
 
-def print_report(report: PairReport, as_json: bool, lines: Path | None = None, stopped: str | None = None) -> None:
+def print_report(
+    report: PairReport,
+    as_json: bool,
+    lines: Path | None = None,
+    stopped: str | None = None,
+    passport: Passport | None = None,
+) -> None:
     """Print a report on pairs, and write its pairs into a file where one is named."""
     if lines:
         write_text(lines, "".join(dump_record(result) + "\n" for result in report.results))
     if as_json:
-        print(for_json({**report_to_dict(report), "stopped": stopped}, 2))
+        known = {"passport": passport.model_dump(mode="json")} if passport else {}
+        print(for_json({**report_to_dict(report), **known, "stopped": stopped}, 2))
     else:
         show_report(report, Console(highlight=False))
+        if passport:
+            tell(passport.line)
 
 
 def report_to_dict(report: PairReport) -> dict[str, object]:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -30,6 +31,8 @@ from editloupe.evals.stats.comparison.preference_results import (
     score_pair_members,
 )
 from editloupe.evals.stats.scores.paper_tables import WAYS, JudgeAccuracy, count_judge_accuracy, group_by_way
+from editloupe.evals.stats.scores.passport import Passport, build_passport
+from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.judge import Judge
 from editloupe.rubrics.pairs import PairRules
@@ -146,6 +149,11 @@ def list_assumptions(pairs: Iterable[Pair], protocol: str) -> list[str]:
     ]
 
 
+def build_run_passport(table: RunTable) -> Passport:
+    """Build the passport of a run of pairs."""
+    return build_passport(table, compute_scores(table).coverage)
+
+
 def is_run(path: Path) -> bool:
     """Return whether a path is the folder of a run."""
     return (path / FILE).is_file()
@@ -164,9 +172,20 @@ class _TableLine:
     """How its configuration differs from an earlier one of the run."""
     rules: PairRules = field(default_factory=find_pair_rules)
     """The rules of its set."""
+    passport: Passport | None = None
+    """What its numbers depend on; None if that is not known."""
 
 
-def build_table_lines(paths: Sequence[Path]) -> tuple[list[JudgeAccuracy], PairRules]:
+class JudgeTable(NamedTuple):
+    """The rows of a table of judges."""
+
+    lines: Sequence[JudgeAccuracy]
+    rules: PairRules
+    passports: Mapping[str, Passport] = MappingProxyType({})
+    """Passports by row."""
+
+
+def build_table_lines(paths: Sequence[Path]) -> JudgeTable:
     """Return the table of reward models: a row per configuration and way of each run and per result file, and its rules.
 
     Rows of the same judge are named by the settings in which they differ, such as `reasoning_effort=high`; then by their run
@@ -189,7 +208,9 @@ def build_table_lines(paths: Sequence[Path]) -> tuple[list[JudgeAccuracy], PairR
         names = [
             f"{name} · {word}" if taken[name] > 1 and word else name for name, word in zip(names, more, strict=True)
         ]
-    return [row.line._replace(name=name) for row, name in zip(rows, names, strict=True)], rows[0].rules
+    lines = [row.line._replace(name=name) for row, name in zip(rows, names, strict=True)]
+    passports = {name: row.passport for row, name in zip(rows, names, strict=True) if row.passport}
+    return JudgeTable(lines, rows[0].rules, passports)
 
 
 def _list_settings(rows: Sequence[_TableLine]) -> list[str]:
@@ -216,6 +237,7 @@ def _read_run_lines(folder: Path) -> list[_TableLine]:
         rules = find_set_rules(members, table.protocol)
         results = decide_pairs(members, rules)
         judge = " + ".join(table.judges)
+        passport = build_run_passport(table)
         lines += [
             _TableLine(
                 count_judge_accuracy(_format_name(judge, way), results_of_way, rules, way),
@@ -223,6 +245,7 @@ def _read_run_lines(folder: Path) -> list[_TableLine]:
                 values,
                 own.differs,
                 rules,
+                passport,
             )
             for way, results_of_way in group_by_way(results).items()
         ]
@@ -246,7 +269,10 @@ def _read_result_line(file: Path) -> _TableLine:
         results = [PairResult.model_validate(result) for result in content["results"]]
         rules = find_pair_rules(content.get("layout") or content.get("protocol"))
         name = _format_name(str(content["judge"]), content["way"])
-        return _TableLine(count_judge_accuracy(name, results, rules, content["way"]), file.stem, rules=rules)
+        known = content.get("passport")
+        passport = Passport.model_validate(known) if known else None
+        line = count_judge_accuracy(name, results, rules, content["way"])
+        return _TableLine(line, file.stem, rules=rules, passport=passport)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
     except (ValueError, ValidationError, LookupError, TypeError, RecursionError):

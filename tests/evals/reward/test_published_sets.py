@@ -343,8 +343,15 @@ def test_a_fair_judge_is_right_in_either_way_of_asking_and_the_orders_are_those_
         pairs = len(report["results"])
         assert len(server.requests) == pairs * (1 if find_pair_rules(layout).orders == "once" else 2)
     assert run(["reward", str(out), "--table", "--published"]) == 0
-    printed = capsys.readouterr().out
-    assert ("(paper)" in printed) == bool(find_pair_rules(layout).published)
+    printed = capsys.readouterr()
+    assert ("(paper)" in printed.out) == bool(find_pair_rules(layout).published)
+    assert printed.err.count(": Passport ") == 1
+    (tmp_path / "kept.json").write_text(json.dumps(report), "utf-8")
+    assert run(["passport", str(out), str(tmp_path / "kept.json")]) == 0
+    capsys.readouterr()
+    assert run(["reward", str(out), str(tmp_path / "kept.json"), "--table", "--format", "json"]) == 0
+    passports = json.loads(capsys.readouterr().out)["passports"]
+    assert list(passports.values()) == [report["passport"]] * 2
 
 
 @pytest.mark.long
