@@ -23,6 +23,7 @@ LABELS = ("preference", "tie")
 PAIRS = "pairs"
 """Field of `Edit.extra` that lists the pairs of an edit: records with file, id, role, label and dimension."""
 LINES = (".jsonl", ".ndjson")
+LAYOUT_HINT = "--layout NAME reads the files of a published set"
 Way = Literal["pointwise", "pairwise"]
 Role = Literal["winner", "loser", "AB", "BA"]
 ROLES: Mapping[Way, tuple[Role, Role]] = {"pointwise": ("winner", "loser"), "pairwise": ("AB", "BA")}
@@ -157,7 +158,7 @@ def load_pairs(
     elif file.suffix.lower() in LINES:
         rows = read_jsonl(file)
     else:
-        rows = (Row(f"{file.name}, pair {index}", item) for index, item in enumerate(read_json_list(file), start=1))
+        rows = (Row(f"{file.name}, pair {index}", item) for index, item in enumerate(_read_list(file), start=1))
     places: dict[str, str] = {}
     for number, row in enumerate(rows, start=1):
         where = row.where
@@ -174,6 +175,14 @@ def load_pairs(
         if way == "pointwise" and own_rules:
             _check(pair, where, rules)
         yield pair
+
+
+def _read_list(file: Path) -> list[Mapping[str, Any]]:
+    try:
+        return read_json_list(file)
+    except UserError as error:
+        hint = f"; {LAYOUT_HINT}" if str(error).endswith("list of objects") else ""
+        raise UserError(f"{error}{hint}") from None
 
 
 def _read_layout(file: Path, layout: str, rules: PairRules) -> Iterator[Row]:
@@ -234,7 +243,8 @@ def _pair(row: Row, number: int, file: Path, rules: PairRules, allow_outside: bo
     folder = (file if file.is_dir() else file.parent).resolve()
     for name in ("source_image", "prompt", "winner", "loser", "dimension"):
         if not str(item.get(name) or "").strip():
-            raise UserError(f'{where}: "{name}" is missing')
+            hint = "" if layout or "loser" in item else f"; {LAYOUT_HINT}"
+            raise UserError(f'{where}: "{name}" is missing{hint}')
     if not isinstance(item["dimension"], str) or item["dimension"] not in rules.dimensions:
         dimensions = ", ".join(rules.dimensions)
         raise UserError(f'{where}: "dimension" is {json.dumps(item["dimension"])}, not one of {dimensions}')

@@ -27,6 +27,7 @@ def read_set_rows(path: Path, container: str = "") -> Iterator[PairRow]:
     Raises:
         UserError: A file cannot be read, or there is none.
     """
+    path = path.absolute()
     for file in _list_files(path):
         name = file.relative_to(path).as_posix() if path.is_dir() else file.name
         for where, key, values in _READERS[file.suffix.lower()](file, name, container):
@@ -34,7 +35,6 @@ def read_set_rows(path: Path, container: str = "") -> Iterator[PairRow]:
 
 
 def _list_files(path: Path) -> list[Path]:
-    path = path.absolute()
     if path.is_dir():
         files = _list_tables(path) or sorted(
             file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file()

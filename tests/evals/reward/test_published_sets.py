@@ -177,6 +177,23 @@ def test_a_damaged_file_is_one_sentence_and_exit_code_2(
     assert "edit.json" in line
 
 
+@pytest.mark.parametrize("layout", ROWS)
+def test_without_a_layout_the_message_names_the_option(
+    layout: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, layout, ROWS[layout])
+    assert run(["reward", str(path), "--scores", str(path)]) == 2
+    assert "--layout NAME reads the files of a published set" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_named_relative_to_the_working_one_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "mmrb2", MMRB2)
+    monkeypatch.chdir(tmp_path)
+    assert len(list(load_pairs(".", "mmrb2", layout="mmrb2"))) == 1
+
+
 def test_a_tie_of_scores_is_wrong_where_the_set_has_no_ties(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         {**EDITSCORE, "key": [f"a{n}", f"b{n}"], "dimension": name} for n, name in enumerate(("overall", "overall"))

@@ -10,8 +10,8 @@ from editloupe.evals.manifests.pairs import Way
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport, PairResult, count_accuracy
 from editloupe.rubrics.pairs import PairRules, fit_tie_threshold, is_right
 
-NO_VERDICT = "the file has the pair without a verdict"
-"""Why a pair of a file of results is not judged although the file has it."""
+NO_VERDICT = "the file has the pair without this verdict"
+"""Why a pair, or one of its orders, is not judged although a file of results has the pair."""
 Measures = Mapping[str, float | int | None]
 
 
