@@ -61,8 +61,10 @@ def compare(
     kind = choose_format("json" if as_json else format, out, FORMATS)
     if models and judges:
         raise UserError("--models and --judges are two questions; name one of them")
+    from editloupe.evals.report.block_types import Points
     from editloupe.evals.report.comparison_blocks import comparison_blocks, model_blocks
     from editloupe.evals.report.text_renderer import as_markdown, as_text
+    from editloupe.evals.stats.scores.passport import build_run_passport
 
     tables = [_filter_rows(table, where or []) for table in _read_tables(runs, protocol, configuration or [])]
     for table in {str(table.folder): table for table in tables}.values():
@@ -70,14 +72,18 @@ def compare(
             tell(f"{table.name}: {sentence}")
     question: ComparisonQuestion | None = "models" if models else "judges" if judges else None
     comparison = _compare_tables(tables, question, human)
+    passports = [build_run_passport(table) for table in tables]
     if kind == "json":
-        deliver(for_json(_as_json(comparison), 2) + "\n", out)
+        known = [passport.model_dump(mode="json") for passport in passports]
+        deliver(for_json({**_as_json(comparison), "passports": known}, 2) + "\n", out)
         return
     titles = {name: table.title_of(name) for table in tables for name in table.criteria}
     if isinstance(comparison, tuple):
         blocks = tuple(block for models_compared in comparison for block in model_blocks(models_compared, titles))
     else:
         blocks = tuple(comparison_blocks(comparison, titles))
+    lines = (f"{table.name}: {passport.line}" for table, passport in zip(tables, passports, strict=True))
+    blocks = (*blocks, Points(tuple(lines)))
     deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, choose_width(out, WIDTH)), out)
 
 

@@ -58,17 +58,15 @@ def passport(
 
 
 def _read(path: Path, protocol: str | None, configuration: str | None) -> Passport:
-    from editloupe.evals.stats.scores.passport import build_passport
-    from editloupe.evals.stats.scores.run_scores import compute_scores
+    from editloupe.evals.stats.scores.passport import build_run_passport
     from editloupe.evals.stats.scores.run_table import read_run_table
-    from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 
     if path.is_file():
         return _parse(path)
-    table, _ = split_off_reference(read_run_table(path, protocol, configuration))
+    table = read_run_table(path, protocol, configuration)
     for sentence in table.notes:
         tell(sentence)
-    return build_passport(table, compute_scores(table).coverage)
+    return build_run_passport(table)
 
 
 def _parse(path: Path) -> Passport:

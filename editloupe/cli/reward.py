@@ -34,7 +34,6 @@ from editloupe.evals.reward.edit_rewards import check_scorable
 from editloupe.evals.reward.external_scores import judge_by_scores
 from editloupe.evals.reward.pair_reports import (
     JudgeTable,
-    build_run_passport,
     build_table_lines,
     is_run,
     list_assumptions,
@@ -46,7 +45,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.comparison.bradley_terry import Ranking
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport
 from editloupe.evals.stats.scores.paper_tables import AVERAGE, build_pair_table, count_judge_accuracy
-from editloupe.evals.stats.scores.passport import Passport
+from editloupe.evals.stats.scores.passport import Passport, build_run_passport
 from editloupe.evals.stats.scores.run_table import RunTable as RunTable
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import (

@@ -161,6 +161,17 @@ def test_tables_of_several_runs_name_the_passports_of_their_rows(
     assert any(note.startswith("Ranked apart from") for note in board["notes"])
 
 
+def test_a_comparison_has_the_passports_of_both_sides(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_run(tmp_path / "other", LINES, judge="openai:other", description=describe())
+    assert run(["compare", str(base), str(other), "--format", "json"]) == 0
+    passports = json.loads(capsys.readouterr().out)["passports"]
+    assert [passport["judge"] for passport in passports] == ["openai:gpt-5.1", "openai:other"]
+    assert run(["compare", str(base), str(other)]) == 0
+    assert capsys.readouterr().out.count(": Passport ") == 2
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"passport": {"protocol": 1}}'])
 def test_a_file_without_a_passport_is_refused(
     base: Path, tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]

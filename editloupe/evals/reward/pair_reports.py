@@ -31,8 +31,7 @@ from editloupe.evals.stats.comparison.preference_results import (
     score_pair_members,
 )
 from editloupe.evals.stats.scores.paper_tables import WAYS, JudgeAccuracy, count_judge_accuracy, group_by_way
-from editloupe.evals.stats.scores.passport import Passport, build_passport
-from editloupe.evals.stats.scores.run_scores import compute_scores
+from editloupe.evals.stats.scores.passport import Passport, build_run_passport
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
 from editloupe.judge import Judge
 from editloupe.rubrics.pairs import PairRules
@@ -147,11 +146,6 @@ def list_assumptions(pairs: Iterable[Pair], protocol: str) -> list[str]:
     return [
         f"{count} pairs: {sentence}" if count > 1 else f"1 pair: {sentence}" for sentence, count in sentences.items()
     ]
-
-
-def build_run_passport(table: RunTable) -> Passport:
-    """Build the passport of a run of pairs."""
-    return build_passport(table, compute_scores(table).coverage)
 
 
 def is_run(path: Path) -> bool:

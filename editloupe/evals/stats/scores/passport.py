@@ -12,8 +12,9 @@ from editloupe._util.hashing import content_key
 from editloupe._util.text import number_of
 from editloupe.evals.runs.configurations import is_imported, list_recorded_rubrics
 from editloupe.evals.stats.scores.published_tables import find_asked_rules
-from editloupe.evals.stats.scores.run_scores import Coverage
+from editloupe.evals.stats.scores.run_scores import Coverage, compute_scores
 from editloupe.evals.stats.scores.run_table import RunTable
+from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.pictures.encode import LOSSLESS_PIXELS, EncodingLimits
 from editloupe.types import Record
 
@@ -154,12 +155,19 @@ def build_passport(
     )
 
 
+def build_run_passport(table: RunTable) -> Passport:
+    """Build the passport of a run's scores by the usual rules, without the unedited baseline."""
+    own, _ = split_off_reference(table)
+    return build_passport(own, compute_scores(own).coverage)
+
+
 def _hash_cases(table: RunTable) -> str:
     return _hash_all(repr((row.case, row.edit.instruction_type)) for row in table.rows)
 
 
 def _hash_hints(table: RunTable) -> str:
-    if not any("hint" in rubric.get("tells", ()) for rubric in table.rubrics.values()):
+    recorded = list_recorded_rubrics(table.about, table.protocol, table.configuration) or table.rubrics.values()
+    if not any("hint" in rubric.get("tells", ()) for rubric in recorded):
         return ""
     hints = [repr((row.case, row.edit.hint)) for row in table.rows if row.edit.hint]
     return _hash_all(hints) if hints else ""
