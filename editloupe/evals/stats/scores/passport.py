@@ -166,7 +166,7 @@ def _hash_cases(table: RunTable) -> str:
 
 
 def _hash_hints(table: RunTable) -> str:
-    recorded = list_recorded_rubrics(table.about, table.protocol, table.configuration) or table.rubrics.values()
+    recorded = [*list_recorded_rubrics(table.about, table.protocol, table.configuration), *table.rubrics.values()]
     if not any("hint" in rubric.get("tells", ()) for rubric in recorded):
         return ""
     hints = [repr((row.case, row.edit.hint)) for row in table.rows if row.edit.hint]
