@@ -15,9 +15,10 @@ from editloupe.evals.manifests import load_outputs
 from editloupe.judge.question_facts import find_inputs
 from editloupe.pictures.decode import Album
 from editloupe.pictures.input import as_memory_picture
-from editloupe.rubrics.gedit import GEDIT, PQ, SC
+from editloupe.rubrics.gedit import GEDIT, PQ, SC, TASKS
 from editloupe.rubrics.gedit.paper import PAPER
-from editloupe.rubrics.gedit.published import PUBLISHED
+from editloupe.rubrics.gedit.published import PUBLISHED, compute_tables
+from editloupe.rubrics.published import RawAnswer, RawEdit
 from editloupe.types import Edit, UserError
 from tests.drawn_pictures import save
 from tests.evals.manifests.benchmarks import touch
@@ -112,6 +113,15 @@ def test_an_exported_folder_is_read_with_outputs_as_the_script_saves_them(tmp_pa
     assert second.extra == {"language": "cn", "Intersection_exist": False}
     assert third.source == data / "own/k3.png"
     assert third.extra == {"language": "en", "Intersection_exist": True, "difficulty": "hard", "output": "missing"}
+
+
+def test_a_picture_folder_of_the_split_is_read(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    data = write_data(tmp_path / "data/train", {"file_name": "p/0.png"})
+    (data / "info.jsonl").rename(data / "metadata.jsonl")
+    touch(data / "p/0.png")
+    (edit,) = load(tmp_path / "data", write_outputs(tmp_path / "m", "subject-add/en/k1.png"))
+    assert edit.source == data / "p/0.png"
 
 
 def test_a_snapshot_of_the_data_set_is_read_with_the_pictures_in_its_tables(tmp_path: Path) -> None:
@@ -246,3 +256,58 @@ def test_a_mistake_in_result_files_is_one_sentence(tmp_path: Path) -> None:
         read_results(tmp_path / "c")
     with pytest.raises(UserError, match="are results of the same model and task"):
         read_results(tmp_path)
+
+
+def raw(
+    kind: str, sc: float | None, pq: float | None = None, *, status: str = "judged", missing: bool = False, **extra: Any
+) -> RawEdit:
+    edit = Edit(
+        source=Path("s.png"),
+        edited=Path("e.png"),
+        instruction="x",
+        instruction_type=kind,
+        extra={"language": "en", "Intersection_exist": True, **extra},
+    )
+    answers = {SC: RawAnswer(status, sc), PQ: RawAnswer(status, pq)}  # type: ignore[arg-type]
+    return RawEdit(edit, 0, {} if status == "waiting" else answers, missing)
+
+
+def compute(edits: list[RawEdit], published: bool = False, **changes: str) -> dict[str, Any]:
+    table = next(iter(compute_tables({"m": edits}, PUBLISHED.choose(changes, published))))
+    return dict(zip(table.columns, table.rows["m"], strict=True)) | {"lost": table.irreproducible, **table.concerned}
+
+
+def test_failed_and_missing_edits_count_as_a_rule_says_and_waiting_ones_never() -> None:
+    edits = [
+        raw("ps_human", 0.4, 0.9),
+        raw("ps_human", 0.9, 0.4),
+        raw("ps_human", None, status="unjudged"),
+        raw("ps_human", None, status="unjudged", missing=True),
+        raw("ps_human", None, status="waiting"),
+    ]
+    cell = "ps_human G_O"
+    assert compute(edits)[cell] == pytest.approx(6.0)
+    assert compute(edits, failed="zero")[cell] == pytest.approx(4.0)
+    assert compute(edits, missing="zero")[cell] == pytest.approx(4.0)
+    assert compute(edits, failed="zero", missing="zero")[cell] == pytest.approx(3.0)
+    published = compute(edits, published=True)
+    assert published[cell] is None
+    assert "ps_human and the averages" in published["lost"][0]
+    assert (published["gedit.failed"], published["gedit.missing"]) == ("1 edit of m", "1 edit of m")
+    assert compute(edits, published=True, failed="left_out")[cell] == pytest.approx(6.0)
+
+
+def test_an_average_needs_all_tasks_unless_a_rule_leaves_empty_ones_out() -> None:
+    edits = [raw("ps_human", 0.5, 0.5), raw("ps_human", 0.5, 0.5), raw("text_change", 0.2, 0.2)]
+    assert compute(edits)["G_SC"] is None
+    assert compute(edits, empty_task="left_out")["G_SC"] == pytest.approx(3.5)
+    assert compute(edits, average="edits")["G_SC"] == pytest.approx(4.0)
+    whole = [raw(task, 0.1 * number, 0.5) for number, task in enumerate(TASKS)]
+    assert compute(whole)["G_SC"] == pytest.approx(5.0)
+
+
+def test_the_intersection_subset_has_numbers_of_its_own() -> None:
+    edits = [raw("ps_human", 0.5, 0.5), raw("ps_human", 0.9, 0.9, Intersection_exist=False)]
+    full, subset = compute_tables({"m": edits}, PUBLISHED.choose({}))
+    position = full.columns.index("ps_human G_SC")
+    assert (full.rows["m"][position], subset.rows["m"][position]) == (pytest.approx(7.0), pytest.approx(5.0))

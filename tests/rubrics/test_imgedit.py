@@ -12,8 +12,11 @@ from editloupe.agent.replies.answers import parse_reply
 from editloupe.evals.manifests import load_outputs
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.imgedit import CRITERION, IMGEDIT, NAMES, UGE, to_key
+from editloupe.rubrics.imgedit.paper import build_layouts
+from editloupe.rubrics.imgedit.published import PUBLISHED, compute_tables
 from editloupe.rubrics.imgedit.result_files import read_results
 from editloupe.rubrics.model import ChecksAnswer
+from editloupe.rubrics.published import RawAnswer, RawEdit
 from editloupe.types import Edit, UserError
 from tests.evals.manifests.benchmarks import touch
 from tests.pictures.table_files import images, png, write_table
@@ -254,3 +257,47 @@ def test_result_files_in_a_wrong_folder_or_of_other_keys_are_refused(tmp_path: P
     (tmp_path / "m/result.json").write_text("[]")
     with pytest.raises(UserError, match="must contain an object"):
         list(read_results(tmp_path / "m"))
+
+
+def raw(kind: str, scores: tuple[int, ...], reason: str | None = None, *, missing: bool = False) -> RawEdit:
+    names = [to_key(name) for name in NAMES.get(kind, ("quality",))]
+    checks = dict(zip(names, map(str, scores), strict=bool(scores)))
+    value = (sum(scores) / len(scores) - 1) / 4 if scores else None
+    answer = RawAnswer("unjudged" if reason else "judged", value, checks, reason=reason)
+    return RawEdit(edit(kind), 0, {CRITERION: answer}, missing)
+
+
+def compute(edits: list[RawEdit], published: bool = False, table: int = 0, **changes: str) -> dict[str, Any]:
+    made = list(compute_tables({"m": edits}, PUBLISHED.choose(changes, published)))[table]
+    return dict(zip(made.columns, made.rows["m"], strict=True)) | {"lost": made.irreproducible, **made.concerned}
+
+
+def test_the_script_rounds_edits_and_types_and_takes_no_overall() -> None:
+    edits = [raw("add", (5, 4, 4)), raw("add", (3, 3, 4)), raw("style", (1, 5, 5))]
+    script, ours = compute(edits, published=True), compute(edits)
+    assert (script["add"], script["style"], script["Overall"]) == (3.83, 3.67, None)
+    assert (ours["add"], ours["Overall"]) == (pytest.approx(23 / 6), pytest.approx((23 / 6 + 11 / 3) / 2))
+    assert compute(edits, overall="mean_of_edits")["Overall"] == pytest.approx(34 / 9)
+    capped = compute(edits, cap="not_above_first")
+    assert (capped["style"], capped["imgedit.cap"]) == (1.0, "2 edits of m")
+
+
+def test_a_failed_request_stops_the_script_and_an_unreadable_reply_is_left_out() -> None:
+    unreadable = [raw("add", (5, 5, 5)), raw("add", (), "unreadable_answer")]
+    assert compute(unreadable, published=True)["add"] == 5.0
+    assert compute(unreadable, failed="zero")["add"] == 2.5
+    for failed in (raw("add", (), "model_error"), raw("add", (), "bad_image", missing=True)):
+        stopped = compute([*unreadable, failed], published=True)
+        assert stopped["add"] is None
+        assert "the script stops at 1 edit" in stopped["lost"][0]
+        assert compute([*unreadable, failed], published=True, failed="left_out")["add"] == 5.0
+    assert compute([*unreadable, raw("add", (), "bad_image", missing=True)], failed="zero")["add"] == 2.5
+
+
+def test_the_uge_suite_has_a_table_of_its_own() -> None:
+    edits = [raw("add", (5, 5, 5)), raw(UGE, (3,)), raw(UGE, (4,)), raw(UGE, (4,))]
+    assert compute(edits, published=True, table=1)["UGE"] == 3.67
+    assert compute(edits, table=1)["UGE"] == pytest.approx(11 / 3)
+    assert compute(edits)["Overall"] == 5.0
+    titles = [layout.title for layout in build_layouts([one.edit for one in edits], (CRITERION,))]
+    assert titles == ["ImgEdit-Bench", "ImgEdit-Bench, UGE suite"]

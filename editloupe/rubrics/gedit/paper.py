@@ -44,10 +44,12 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
     """Yield the edits of the benchmark in its order. Outputs are `fullset/<task>/<language>/<key>.png`."""
     outputs = benchmark.results / "fullset"
     outputs = outputs if outputs.is_dir() else benchmark.results
+    listed = _find_list(benchmark.data)
+    pictures = listed.parent if listed else benchmark.data
     rows = 0
-    for where, row in _read_rows(benchmark.data):
+    for where, row in _read_list(listed) if listed else _read_tables(benchmark.data):
         rows += 1
-        if edit := _build_edit(benchmark, outputs, where, row):
+        if edit := _build_edit(benchmark, pictures, outputs, where, row):
             yield edit
     if not rows:
         raise UserError(f"{benchmark.data} has no edit of GEdit-Bench")
@@ -59,22 +61,27 @@ def find_part(edit: Edit) -> tuple[str, ...]:
     return (str(language),) if language else ()
 
 
-def _read_rows(data: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield where a row is, and its columns."""
-    if file := next((path for name in LISTS if (path := data / name).is_file()), None):
-        yield from _read_list(file)
-    elif tables := find_tables(data, SPLIT):
-        for table in tables:
-            yield from iter_rows(table)
-    else:
+def _find_list(data: Path) -> Path | None:
+    """Return the list of an exported folder, which may be in a folder of the split."""
+    places = (folder / name for folder in (data, data / SPLIT, data / "data") for name in LISTS)
+    return next((path for path in places if path.is_file()), None)
+
+
+def _read_tables(data: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of a snapshot of the data set, with where they are."""
+    tables = find_tables(data, SPLIT)
+    if not tables:
         folders = ", ".join(path.name for path in list_folders(data)[:6])
         raise UserError(
             f"{data} has neither tables such as data/{SPLIT}-00000-of-00004.parquet nor {' or '.join(LISTS)}; "
             f"it has {f'the folders {folders}' if folders else 'no folder'}"
         )
+    for table in tables:
+        yield from iter_rows(table)
 
 
 def _read_list(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of an exported folder's list, with where they are."""
     try:
         with open_file(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
@@ -96,8 +103,16 @@ def _parse_line(line: str, where: str) -> dict[str, Any]:
     return row
 
 
-def _build_edit(benchmark: Benchmark, outputs: Path, where: str, row: Mapping[str, Any]) -> Edit | None:
-    """Return the edit of a row, or None if its language is not read."""
+def _build_edit(benchmark: Benchmark, pictures: Path, outputs: Path, where: str, row: Mapping[str, Any]) -> Edit | None:
+    """Return the edit of a row, or None if its language is not read.
+
+    Args:
+        benchmark: The folders.
+        pictures: Folder of the source pictures that the row or its key names.
+        outputs: Folder of the tasks' outputs.
+        where: Where the row is.
+        row: Its columns.
+    """
     for name in ("key", "task_type", "instruction", "instruction_language"):
         if row.get(name) in (None, ""):
             there = ", ".join(map(str, row)) or "nothing"
@@ -113,7 +128,7 @@ def _build_edit(benchmark: Benchmark, outputs: Path, where: str, row: Mapping[st
     return make_edit(
         where,
         id=f"{language}/{key}",
-        source=_find_source(benchmark, folder, key, row),
+        source=_find_source(benchmark, pictures, folder, key, row),
         edited=sole_picture_in(folder, key) or folder / f"{key}.png",
         instruction=str(row["instruction"]),
         instruction_type=task,
@@ -122,13 +137,13 @@ def _build_edit(benchmark: Benchmark, outputs: Path, where: str, row: Mapping[st
     )
 
 
-def _find_source(benchmark: Benchmark, outputs: Path, key: str, row: Mapping[str, Any]) -> Any:
+def _find_source(benchmark: Benchmark, pictures: Path, outputs: Path, key: str, row: Mapping[str, Any]) -> Any:
     """Return the source picture: the row's own, else a file of the data, else the copy next to the output."""
     for column in ("input_image", "input_image_raw", "file_name"):
         if (picture := row.get(column)) not in (None, ""):
-            return benchmark.path(picture) if isinstance(picture, str) else picture
+            return benchmark.path(picture, pictures) if isinstance(picture, str) else picture
     name = f"{key}{SOURCE_SUFFIX}"
-    return sole_picture_in(benchmark.data, name) or sole_picture_in(outputs, name) or benchmark.data / f"{name}.png"
+    return sole_picture_in(pictures, name) or sole_picture_in(outputs, name) or pictures / f"{name}.png"
 
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
