@@ -45,6 +45,7 @@ class RawAnswer:
     Args:
         status: Whether there is a verdict.
         value: Score on the rubric's own scale; None if unjudged, or if the answer has no number.
+        score_100: Score from 0 to 100; None if unjudged, or if the answer has no number.
         checks: The answers of a rubric with checks, by key. Filled in only if `Published.reads_checks` is set.
         label: The label, if the rubric has labels.
         reason: Why the criterion is unjudged.
@@ -57,6 +58,7 @@ class RawAnswer:
     label: str | None = None
     reason: str | None = None
     raw: str = ""
+    score_100: float | None = None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from editloupe.rubrics.magicbrush import paper as magicbrush
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.risebench import paper as risebench
 from editloupe.rubrics.vibe import paper as vibe
 from editloupe.rubrics.wiseedit import paper as wiseedit
 from editloupe.types import Edit, UserError
@@ -43,6 +44,7 @@ PAPERS: tuple[Paper, ...] = (
     magicbrush.PAPER,
     emuedit.PAPER,
     kris.PAPER,
+    risebench.PAPER,
 )
 """The bundled papers."""
 PROTOCOLS: tuple[Protocol, ...] = tuple(paper.protocol for paper in PAPERS)

@@ -53,8 +53,8 @@ def looking(request: Request) -> Any:
 
 
 def test_there_are_ours_and_one_a_paper_that_differs() -> None:
-    papers = ("dlebench-paper", "edit-compass-published", "edival-paper", "kris-published", "vibe-published")
-    assert setup_names() == ("default", *papers, "wiseedit-published")
+    papers = ("dlebench-paper", "edit-compass-published", "edival-paper", "kris-published", "risebench-published")
+    assert setup_names() == ("default", *papers, "vibe-published", "wiseedit-published")
     assert find_setup(None) == find_setup("default")
     assert find_setup("default").judge_settings() == JudgeSettings()
     assert find_setup("default").tool_settings() == ToolSettings.from_environment()

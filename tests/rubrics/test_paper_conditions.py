@@ -28,6 +28,7 @@ FOLDERS = {
     "magicbrush": "magicbrush",
     "emu-edit": "emuedit",
     "kris": "kris",
+    "risebench": "risebench",
 }
 """Protocols whose judge is an LMM with the paper's prompts; EdiVal-Agent's, mostly a detector, has a list of another form."""
 

@@ -238,7 +238,7 @@ class _Importer:
 
     def _build_record(self, row: Row, position: int) -> JudgementRecord:
         edit, repeat = self._build_edit(row, position), self._read_repeat(row)
-        outcomes = tuple(self._read_outcomes(row))
+        outcomes = tuple(self._read_outcomes(row, edit))
         if not outcomes:
             raise row.error(
                 f"there is no score: name the columns of {', '.join(self._answers)} with --columns, or add the columns "
@@ -282,7 +282,7 @@ class _Importer:
             raise row.error(f'"repeat" is {json.dumps(value, default=str)}, not a whole number from 0')
         return repeat
 
-    def _read_outcomes(self, row: Row) -> Iterator[Outcome]:
+    def _read_outcomes(self, row: Row, edit: Edit) -> Iterator[Outcome]:
         values = row.values
         if CRITERION in values:
             criterion = str(values[CRITERION])
@@ -295,8 +295,17 @@ class _Importer:
             return
         # Empty cells of a CSV file are not in its rows.
         for criterion in self._expected:
+            if values.get(criterion) is None and not self._is_asked(edit, criterion):
+                continue
             confidence, rationale = (values.get(f"{name}.{criterion}") for name in (CONFIDENCE, RATIONALE))
             yield self._build_outcome(row, criterion, values.get(criterion), confidence, rationale)
+
+    def _is_asked(self, edit: Edit, criterion: str) -> bool:
+        """Say whether the protocol asks an edit a criterion; True if the edit lacks what that depends on."""
+        try:
+            return self._protocol.choose(edit, self._protocol.variants(criterion)) is not None
+        except UserError:
+            return True
 
     def _build_outcome(self, row: Row, criterion: str, cell: Any, confidence: Any, rationale: Any) -> Outcome:
         own = self._answers[criterion]

@@ -253,7 +253,7 @@ def _reading(
     """Return functions that read edits with a model's outputs, find the part of an edit, and note how outputs are named."""
     if paper and paper.read and (not paper.fields or data.is_dir()):
         read, typed = paper.read, make_type_reader(protocol or layout, note)
-        if not data.is_dir():
+        if not data.is_dir() and not (data.is_file() and data.suffix == ".json"):
             raise UserError(f"{data} is not a folder")
         if columns:
             raise UserError(f"--columns goes with a manifest; --layout {layout} has its own files")

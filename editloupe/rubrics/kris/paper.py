@@ -1,7 +1,7 @@
 """The reader of KRIS-Bench and the layouts of its tables.
 
-The benchmark is in `KRIS_Bench/<category>/annotation.json`, a model's results are in `<category>/<ID>.jpg`. The tables have
-groups by knowledge type, metrics by group and metrics by category.
+The benchmark is in `KRIS_Bench/<category>/annotation.json`, or in the tables of a mirror; a model's results are in
+`<category>/<ID>.jpg`. The tables have groups by knowledge type, metrics by group and metrics by category.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.rubrics.benchmark import (
     Benchmark,
     check_key,
@@ -23,6 +24,7 @@ from editloupe.rubrics.benchmark import (
 from editloupe.rubrics.kris import KRIS
 from editloupe.rubrics.kris.published import METRICS, PUBLISHED
 from editloupe.rubrics.kris.scoring import (
+    BY_NAME,
     CATEGORIES,
     DUAL,
     FRAMES,
@@ -38,6 +40,7 @@ from editloupe.rubrics.kris.scoring import (
     WITH_KNOWLEDGE,
     find_category,
     read_frame_numbers,
+    read_named_frames,
 )
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import normalize_name
@@ -45,23 +48,29 @@ from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean, Measure
 from editloupe.types import Edit, UserError
 
 FOLDER, FILE, RESULTS = "KRIS_Bench", "annotation.json", "metrics.json"
-READ = re.compile("ori_img|gt_img|ins_en|explain_en")
+COLUMNS = ("category", "image_id", "ori_images", "ins_en", "explain_en")
+"""Columns of a mirror's tables."""
+READ = re.compile("ori_img|ori_images|gt_img|gt_image|ins_en|explain_en|category|image_id")
 """Fields of a case that become fields of an edit. All others are stored in `extra`."""
 
 
 def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
-    """Yield the cases of every category in the benchmark's folder."""
+    """Yield the cases of every category in the benchmark's folder, or of the tables of a mirror."""
     root = benchmark.data / FOLDER if (benchmark.data / FOLDER).is_dir() else benchmark.data
     folders = [folder for folder in list_folders(root) if (folder / FILE).is_file()]
     known = {folder.name: folder for folder in folders if folder.name in CATEGORIES}
-    if not known:
+    tables = [] if known or not root.is_dir() else find_tables(benchmark.data)
+    if not known and not tables:
         raise UserError(f"{root} has no category of KRIS-Bench, such as {CATEGORIES[0]}/{FILE}")
     for folder in folders:
         if folder.name not in known:
             benchmark.note(f"{folder} is skipped; it is not a category of KRIS-Bench ({', '.join(CATEGORIES)})")
     for category in (name for name in CATEGORIES if name in known):
         for number, item in read_json_objects(known[category] / FILE).items():
-            yield _build_edit(benchmark, category, known[category], number, item)
+            yield _build_edit(benchmark, _read_case(benchmark, category, known[category], number, item))
+    for table in tables:
+        for where, row in iter_rows(table):
+            yield _build_edit(benchmark, _read_row(where, row))
 
 
 def find_part(edit: Edit) -> tuple[str, ...]:
@@ -69,31 +78,62 @@ def find_part(edit: Edit) -> tuple[str, ...]:
     return (str(edit.instruction_type),)
 
 
-def _build_edit(benchmark: Benchmark, category: str, folder: Path, number: str, item: Mapping[str, Any]) -> Edit:
+class _Case(NamedTuple):
+    """A case of a category's file or of a table."""
+
+    where: str
+    category: str
+    number: str
+    inputs: Sequence[Any]
+    truth: Any
+    frames: Sequence[int]
+    """Numbers of the given frames; empty if they are not known, and outside the category with frames."""
+    item: Mapping[str, Any]
+
+
+def _read_case(benchmark: Benchmark, category: str, folder: Path, number: str, item: Mapping[str, Any]) -> _Case:
     where = f"{category}/{FILE}, case {number}"
-    check_key(number, f"{category}/{FILE}")
     names = _read_names(item.get("ori_img"))
-    instruction = str(item.get("ins_en") or "").strip()
-    if not names or not instruction:
-        raise UserError(f'{where}: "ori_img" or "ins_en" is missing')
-    if len(names) > 1 and category not in SEVERAL:
-        raise UserError(f'{where}: "ori_img" has {len(names)} pictures, but cases of {category} have one')
-    inputs = [benchmark.path(name, folder) for name in names]
-    outputs = benchmark.results / category
     truth = str(item.get("gt_img") or "").strip()
-    frames = read_frame_numbers(names) if category == TEMPORAL else []
+    place = folder.relative_to(benchmark.data)
+    inputs = [benchmark.path(f"{place}/{name}") for name in names]
+    reference = benchmark.path(f"{place}/{truth}") if truth else None
+    return _Case(where, category, number, inputs, reference, read_frame_numbers(names), item)
+
+
+def _read_row(where: str, row: Mapping[str, Any]) -> _Case:
+    if lacking := [name for name in COLUMNS if name not in row]:
+        raise UserError(f'{where}: there is no column "{lacking[0]}"; the columns are {", ".join(row)}')
+    pictures = row["ori_images"]
+    inputs = [picture for picture in (pictures if isinstance(pictures, list) else [pictures]) if picture]
+    category = BY_NAME.get(normalize_name(str(row["category"])))
+    if category is None:
+        raise UserError(f'{where}: "{row["category"]}" is not a category of KRIS-Bench ({", ".join(CATEGORIES)})')
+    frames = read_named_frames(str(row["ins_en"] or ""), len(inputs))
+    return _Case(where, category, str(row["image_id"]), inputs, row.get("gt_image"), frames, row)
+
+
+def _build_edit(benchmark: Benchmark, case: _Case) -> Edit:
+    category, number, where = case.category, check_key(case.number, case.where), case.where
+    instruction = str(case.item.get("ins_en") or "").strip()
+    if not case.inputs or not instruction:
+        raise UserError(f'{where}: "{"ori_img" if instruction else "ins_en"}" is missing')
+    if len(case.inputs) > 1 and category not in SEVERAL:
+        raise UserError(f"{where}: there are {len(case.inputs)} input pictures, but cases of {category} have one")
+    outputs = benchmark.results / category
+    frames = {FRAMES: list(case.frames)} if category == TEMPORAL and case.frames else {}
     return make_edit(
         where,
         id=f"{category}/{number}",
-        source=inputs[0],
+        source=case.inputs[0],
         edited=sole_picture_in(outputs, number) or outputs / f"{number}.jpg",
         instruction=instruction,
         instruction_type=category,
-        reference=benchmark.path(truth, folder) if truth else None,
-        hint=str(item.get("explain_en") or "").strip() or None,
+        reference=case.truth or None,
+        hint=str(case.item.get("explain_en") or "").strip() or None,
         model=benchmark.model_name,
-        more_images={"inputs": tuple(inputs[1:])} if inputs[1:] else {},
-        extra={**further_columns(item, READ), **({FRAMES: frames} if frames else {})},
+        more_images={"inputs": tuple(case.inputs[1:])} if case.inputs[1:] else {},
+        extra={**further_columns(case.item, READ), **frames},
     )
 
 
@@ -113,20 +153,21 @@ def read_results(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         raise UserError(f"{path} has no results of KRIS-Bench; looked for MODEL/CATEGORY/{RESULTS}")
     for file in files:
         folder = file.resolve().parent
-        category = next((name for name in CATEGORIES if normalize_name(name) == normalize_name(folder.name)), None)
+        category = BY_NAME.get(normalize_name(folder.name))
         if category is None:
             raise UserError(f"{file}: {folder.name} is not a category of KRIS-Bench ({', '.join(CATEGORIES)})")
         for number, item in read_json_objects(file).items():
-            yield f"{file}, case {number}", _build_row(folder.parent.name, category, number, item)
+            row = {"id": f"{category}/{number}", "model": folder.parent.name, "instruction_type": category}
+            texts = {"instruction": item.get("instruction"), "hint": item.get("explain")}
+            row |= {name: text for name, text in texts.items() if isinstance(text, str) and text.strip()}
+            for criterion, score in _list_scores(category, item).items():
+                yield f"{file}, case {number}", {**row, "criterion": criterion, "score": score}
 
 
-def _build_row(model: str, category: str, number: str, item: Mapping[str, Any]) -> dict[str, Any]:
-    row: dict[str, Any] = {"id": f"{category}/{number}", "model": model, "instruction_type": category}
-    texts = {"instruction": item.get("instruction"), "hint": item.get("explain")}
-    row |= {name: text for name, text in texts.items() if isinstance(text, str) and text.strip()}
-    row |= {VC: item.get("consistency_score"), VQ: item.get("quality_score")}
+def _list_scores(category: str, item: Mapping[str, Any]) -> dict[str, Any]:
     scores = {key: item.get(key) for key in (INSTRUCTION, KNOWLEDGE)}
-    return row | ({DUAL: scores} if category in WITH_KNOWLEDGE else {IF: scores[INSTRUCTION]})
+    last = {DUAL: scores} if category in WITH_KNOWLEDGE else {IF: scores[INSTRUCTION]}
+    return {VC: item.get("consistency_score"), VQ: item.get("quality_score"), **last}
 
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:

@@ -50,14 +50,15 @@ VARIANTS: Mapping[str, str] = {
 FRAMES = "frames"
 """Field of `Edit.extra` with the numbers of the given frames, in the order of the input pictures."""
 LAST_FRAME = 4
-_BY_NAME = {normalize_name(category): category for category in CATEGORIES}
+BY_NAME = {normalize_name(category): category for category in CATEGORIES}
+"""Categories by their names without marks."""
 _FRAME = re.compile(r"\d+-(\d+)")
 
 
 def find_category(edit: Edit) -> str:
     """Return an edit's category, which decides its questions; raise MissingInput if it does not name one."""
     name = str(edit.instruction_type or edit.extra.get("task") or "").strip()
-    if category := _BY_NAME.get(normalize_name(name)):
+    if category := BY_NAME.get(normalize_name(name)):
         return category
     other = f' ("{name}" is not one of them)' if name else ""
     raise MissingInput(
@@ -109,3 +110,15 @@ def read_frame_numbers(names: Sequence[str]) -> list[int]:
     """
     found = [_FRAME.fullmatch(Path(name).stem) for name in names]
     return [int(match[1]) for match in found if match] if all(found) else []
+
+
+def read_named_frames(instruction: str, given: int) -> list[int]:
+    """Return the numbers of the given frames from an instruction that names them and then the one to generate; else nothing.
+
+    >>> read_named_frames("Based on the images in frames 1, 3, and 4, predict what the image in frame 2 looks like.", 3)
+    [1, 3, 4]
+    >>> read_named_frames("Predict the next frame.", 3)
+    []
+    """
+    named = list(dict.fromkeys(int(number) for number in re.findall(r"\b\d\b", instruction)))
+    return named[:-1] if given and len(named) == given + 1 else []

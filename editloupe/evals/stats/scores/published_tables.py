@@ -184,4 +184,5 @@ def _read_answer(unit: RunUnit, checks: bool) -> RawAnswer:
         label=unit.kind.label,
         reason=unit.kind.reason,
         raw=outcome.raw if isinstance(outcome, Unjudged) else "",
+        score_100=unit.score_100,
     )
