@@ -1,7 +1,9 @@
 """Quality and time of the tools, as tables on the screen and in docs/inside/tool-benchmarks.md.
 
 python -m benchmarks.tools SET... [--photographs NAME=FOLDER]... [--detector FOLDER] [--out FILE]
+python -m benchmarks.tools MASKED --columns source=NAME,edited=NAME,mask=NAME [--out FILE]
 
+MASKED is a folder or a table of edits with masks. NAME is a pattern of file names, such as *-input.png, or a column.
 SET is a folder with manifest.jsonl; without one, the folder named by EDITLOUPE_CALIBRATION and its subfolder `hard`.
 Photographs are pictures of two megapixels and more on which signs are changed; nothing of them is kept.
 """
@@ -25,6 +27,7 @@ from skimage import data
 
 from benchmarks.difference_scores import Answer, Localizer, ask, naive, read_set, ssim, summary
 from benchmarks.fine_structure import ask_signs, reading_rows, reframe, sign_rows
+from benchmarks.masked_sets import COLUMNS, measure_masked_set, parse_masked_set
 from benchmarks.sign_pairs import photographs
 from benchmarks.tiling_recall import SHARES as OBJECT_SHARES
 from benchmarks.tiling_recall import figures, layouts
@@ -37,7 +40,7 @@ from editloupe.tools.models.tiling import cut_tiles
 from editloupe.tools.models.upscalers import FastUpscaler
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Box
+from editloupe.types import Box, UserError
 
 LOCALIZERS: dict[str, Localizer] = {"pixel difference": naive, "SSIM": ssim, "localize_differences": find_boxes}
 Rows = list[list[str]]
@@ -49,14 +52,18 @@ STILL_KINDS = ("none", "jpeg", "tone", "soften", "sharpen")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*", type=Path)
+    parser.add_argument("--columns", action="append", metavar="FIELD=NAME,…", help="of edits with masks; repeatable")
     parser.add_argument("--detector", help="a folder with Grounding DINO weights; tiny random ones without it")
     parser.add_argument("--photographs", action="append", default=[], metavar="NAME=FOLDER", help="may be given again")
     parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--workers", type=int, default=1, help="processes that look at large photographs")
     parser.add_argument("--rounds", type=int, default=1, help="other signs on every photograph so many times")
-    parser.add_argument("--out", type=Path, default=Path("docs/inside/tool-benchmarks.md"))
+    parser.add_argument("--out", type=Path, help="default: docs/inside/tool-benchmarks.md")
     options = parser.parse_args()
     cv2.setNumThreads(options.threads)
+    if options.columns:
+        deliver("\n\n".join(masked_tables(options.sets, options.columns)), options.out)
+        return
     began = os.getloadavg()[0]
     parts = ["# How good and how fast the tools are", machine(options.threads)]
     for name, folder in calibration_sets(options.sets):
@@ -74,10 +81,32 @@ def main() -> None:
     parts[1] += (
         f" The load (one minute's average) was {began:.1f} at the start and {os.getloadavg()[0]:.1f} at the end."
     )
-    text = "\n\n".join(parts) + "\n"
+    deliver("\n\n".join(parts), options.out or Path("docs/inside/tool-benchmarks.md"))
+
+
+def deliver(text: str, out: Path | None) -> None:
+    """Print a text, and write it to a file if one is named."""
     print(text)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(text)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(f"{text}\n")
+
+
+def masked_tables(paths: list[Path], columns: list[str]) -> Iterator[str]:
+    """Compare the localizers on sets of edits with masks."""
+    if not paths:
+        raise SystemExit("name the folder or table that --columns describes")
+    for path in paths:
+        try:
+            counted, hits = measure_masked_set(parse_masked_set(path, columns), LOCALIZERS)
+        except UserError as error:
+            raise SystemExit(str(error)) from None
+        yield f"## Edits with masks: {path.name}"
+        yield (
+            f"{counted} A box is on the mask if a fifth of it is in the mask or half of the mask in it; off the mask if no pixel "
+            "is. Of the first five boxes; times are CPU times."
+        )
+        yield table(["localizer", *COLUMNS], [[name, *own.row()] for name, own in hits.items()])
 
 
 def calibration_sets(named: list[Path]) -> list[tuple[str, Path]]:

@@ -89,6 +89,9 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("agree", "editloupe.cli.agree", "agree", "Measure how well a run agrees with human labels.", TRUST),
     Command(
+        "trust", "editloupe.cli.trust", "trust", "Say how far a run's scores can be trusted, and what to do.", TRUST
+    ),
+    Command(
         "label-queue",
         "editloupe.cli.label_queue",
         "label_queue",

@@ -16,6 +16,8 @@ from editloupe.types import UNJUDGED
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from editloupe.evals.stats.trust.trust_summary import TrustSummary
+
 Draw = Callable[[], "Figure"]
 
 
@@ -79,6 +81,15 @@ def build_agreement_figures(
     if len(by_model := agreement.by.get("model", {})) > 1 and any(measures.n for measures in agreed.values()):
         draw_by_name["agreement_by_model"] = lambda: _draw_agreement_by_model(by_model, agreed, titles)
     return draw_by_name
+
+
+def build_trust_figure(summary: TrustSummary, titles: Mapping[str, str]) -> dict[str, Draw]:
+    """Return the function that draws the figure of a trust page, by its name; nothing if there are no labels."""
+    if not summary.agreement:
+        return {}
+    from editloupe.evals.report import figures
+
+    return {"trust": lambda: figures.trust_overview(summary.agreement, summary.models, titles)}
 
 
 def _find_reference(rankings: Sequence[ModelComparison]) -> dict[str, Estimate]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from editloupe._util.text import number_of
-from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
+from editloupe._util.text import format_command, number_of
+from editloupe.evals.report.block_types import Block, Drawing, Heading, Paragraph, Points
 from editloupe.evals.stats.trust.corrected_scores import (
     Corrected,
     CorrectedScore,
@@ -23,6 +23,7 @@ from editloupe.rubrics.tables import Cell, PrintedTable
 if TYPE_CHECKING:
     from editloupe.evals.stats.trust.drift import Drift
     from editloupe.evals.stats.trust.replace_annotators import ReplacementTest
+    from editloupe.evals.stats.trust.trust_summary import JudgeAgreement, TrustSummary
 
 CORRECTED = "Scores corrected by people"
 OVERALL, FINAL = "overall", "score"
@@ -271,3 +272,161 @@ def replacement_blocks(
         yield PrintedTable(
             "", (title, "judge as close", "annotator as close", "p", "passed", "edits"), tuple(rows), (note,)
         )
+
+
+TRUST_FIGURE = "trust"
+"""Name of the figure of a trust page."""
+
+
+def trust_blocks(
+    summary: TrustSummary, titles: Mapping[str, str], folder: str, configuration: str = ""
+) -> Iterator[Block]:
+    """Yield the blocks of a trust page: five sentences, a figure, and the numbers behind both.
+
+    Args:
+        summary: How far the scores can be trusted.
+        titles: Criteria to their titles.
+        folder: The run's folder, for commands.
+        configuration: The configuration that commands name, if the run has several.
+    """
+    yield Heading(f"How far can you trust {summary.run}? {summary.judge} · {summary.protocol}", 1)
+    first, *others = describe_trust(summary, titles, folder, configuration)
+    yield Paragraph(first, "answer")
+    yield Points(tuple(others))
+    if not summary.agreement:
+        return
+    yield Drawing(TRUST_FIGURE, "Left: agreement with people. Right: the judge's mean, and what people would give.")
+    rows = []
+    for own in summary.agreement:
+        ceiling = "–" if own.ceiling is None else own.ceiling.format()
+        rows.append((titles.get(own.criterion, own.criterion), own.spearman.format(), ceiling, str(own.n)))
+    yield PrintedTable("", ("agreement", "Spearman ρ", "one annotator and the others", "edits"), tuple(rows))
+    means, whys = [], []
+    for model in summary.models:
+        mean = model.mean
+        judge = "–" if mean.judge is None else f"{mean.judge:.1f}"
+        halve = "–" if model.labels_to_halve is None else str(model.labels_to_halve)
+        means.append((model.name, judge, mean.format(), _format_bias(model.mean), str(mean.labels), halve))
+        whys += [f"{model.name}: {mean.why}."] if mean.why else []
+    columns = ("score", "judge", "corrected", "bias", "labels", "labels for half the width")
+    yield PrintedTable("", columns, tuple(means), (" ".join(whys),) if whys else ())
+    yield Points(tuple(filter(None, (summary.drawn, *summary.notes))))
+
+
+def describe_trust(
+    summary: TrustSummary, titles: Mapping[str, str], folder: str, configuration: str = ""
+) -> tuple[str, ...]:
+    """Return the five sentences: agreement, bias, labels to halve the interval, what goes wrong most, what to do next."""
+    options = ("--configuration", configuration) if configuration else ()
+    return (
+        _describe_agreement(summary, titles),
+        _describe_bias(summary),
+        _describe_halving(summary),
+        _describe_mistakes(summary, titles),
+        _describe_advice(summary, (folder, *options)),
+    )
+
+
+def _describe_agreement(summary: TrustSummary, titles: Mapping[str, str]) -> str:
+    known = [own for own in summary.agreement if own.spearman.value is not None]
+    if not summary.agreement:
+        return "It is not known how far the judge agrees with people: no judged edit has a label."
+    if not known:
+        return f"Agreement is not known: {summary.agreement[0].spearman.why or 'the scores do not vary'}."
+    ordered = sorted(known, key=lambda own: own.spearman.value or 0.0)
+    chosen = [ordered[-1]] if len(known) == 1 else [ordered[-1], ordered[0]]
+    parts = [_describe_criterion(own, titles) for own in chosen]
+    if len(known) == 1:
+        return f"The judge's scores follow people's on {parts[0]}."
+    return f"The judge follows people best on {parts[0]}, and least on {parts[1]}."
+
+
+def _describe_criterion(own: JudgeAgreement, titles: Mapping[str, str]) -> str:
+    title = titles.get(own.criterion, own.criterion)
+    ceiling = (
+        f"one annotator against the others reaches {own.ceiling.format()}"
+        if own.ceiling is not None and own.ceiling.value is not None
+        else "how far people agree with each other is not known, because no edit has labels of two"
+    )
+    return f"{title} with ρ {own.spearman.format()} on {number_of(own.n, 'edit')} ({ceiling})"
+
+
+def _format_bias(mean: Corrected) -> str:
+    if mean.bias is None:
+        return "–"
+    return f"{mean.bias:+.1f} [{mean.bias_low:+.1f}, {mean.bias_high:+.1f}]"
+
+
+def _describe_bias(summary: TrustSummary) -> str:
+    known = [model for model in summary.models if model.mean.bias is not None]
+    if not known:
+        why = next((model.mean.why for model in summary.models if model.mean.why), "no labels")
+        return f"Its bias and the corrected score are not known: {why}."
+    model = max(known, key=lambda own: abs(own.mean.bias or 0.0))
+    low, high = model.mean.bias_low or 0.0, model.mean.bias_high or 0.0
+    kind = "too kind" if low > 0 else "too strict" if high < 0 else "not shown to be biased"
+    name = "" if len(summary.models) == 1 else f" to {model.name}, where its bias is largest of {len(known)} models"
+    return (
+        f"It is {kind}{name}: it gives {model.mean.judge:.1f} where people would give {model.mean.format()}, a bias of "
+        f"{_format_bias(model.mean)} points."
+    )
+
+
+def _describe_halving(summary: TrustSummary) -> str:
+    known = [model for model in summary.models if model.mean.corrected is not None]
+    if not known:
+        return (
+            f"A corrected score needs at least {MIN_LABELS} labels per editing model, of edits of 10 source pictures."
+        )
+    model = max(known, key=lambda own: (own.mean.high or 0.0) - (own.mean.low or 0.0))
+    name = "" if len(summary.models) == 1 else f" of {model.name}, the widest,"
+    given = number_of(model.mean.labels, "label")
+    if model.mean.labels >= model.mean.edits:
+        return f"The interval{name} rests on labels of all {model.mean.edits} edits: only more edits would narrow it."
+    if model.labels_to_halve is None:
+        return (
+            f"The interval{name} rests on {given}; labels of all {model.mean.edits} edits would not halve it, so that needs "
+            "more edits."
+        )
+    return f"The interval{name} rests on {given}; about {model.labels_to_halve} in all would halve it."
+
+
+def _describe_mistakes(summary: TrustSummary, titles: Mapping[str, str]) -> str:
+    parts = [
+        f"on {group.name} (its scores are {group.mae:.1f} points off, {group.overall:.1f} over all)"
+        for group in summary.worst
+    ]
+    sentence = f"It is farthest from people {' and '.join(parts)}" if parts else ""
+    if summary.mistakes:
+        worst = max(summary.mistakes, key=lambda mistake: mistake.count / mistake.n)
+        criterion = f" on {titles.get(worst.criterion, worst.criterion)}" if len(summary.agreement) > 1 else ""
+        mistake = (
+            f"ost often wrong{criterion} is “{worst.judge}” where people say “{worst.people}”: {worst.count} of "
+            f"{number_of(worst.n, 'edit')}"
+        )
+        sentence = f"{sentence}; m{mistake}" if sentence else f"M{mistake}"
+    return f"{sentence}." if sentence else "What it gets wrong most is not known: there are too few labels to compare."
+
+
+def _describe_advice(summary: TrustSummary, run: tuple[str, ...]) -> str:
+    queue = format_command("editloupe", "label-queue", *run)
+    if summary.advice == "label":
+        few = max((model.mean.labels for model in summary.models), default=0)
+        budget = max(60 * max(len(summary.models), 1) - few, MIN_LABELS)
+        return f"Next: label more edits, drawn by `{queue} --budget {budget}`."
+    if summary.advice == "another judge":
+        return (
+            "Next: try another judge or a panel. This one hardly follows people, so its scores add nothing to the labels: use "
+            "the labels alone."
+        )
+    if summary.advice == "label more":
+        more = sum((model.labels_to_halve or model.mean.labels) - model.mean.labels for model in summary.models)
+        if not more:
+            return "Next: judge more edits and label some of them, because labels alone cannot narrow these intervals enough."
+        return f"Next: label {more} more edits for half the width, drawn by `{queue} --budget {more}`."
+    if summary.advice == "second annotator":
+        return "Next: let a second person label some of the edits, so that it is known how far people agree."
+    if summary.advice == "calibrate":
+        command = format_command("editloupe", "calibrate", *run, "--out", "trust.yaml")
+        return f"Next: use the corrected score, and find the verdicts that may be kept without a person: `{command}`."
+    return "Next: report the corrected score with its interval: the labels are enough for it."

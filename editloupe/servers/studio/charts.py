@@ -43,6 +43,14 @@ class Charts:
     """Figures drawn so far, as SVG."""
 
 
+@dataclass(frozen=True)
+class TrustPage:
+    """How far the scores of a run can be trusted: the blocks of the page, and its figure as SVG."""
+
+    blocks: tuple[Any, ...]
+    figure: bytes | None
+
+
 AFTER = 1.0
 """Seconds to wait after a page was sent, while it is painted."""
 
@@ -56,6 +64,7 @@ class ChartCache:
         self._beginning = threading.Lock()
         self._kept: dict[tuple[str, str], tuple[str, Charts]] = {}
         self._board: tuple[object, tuple[Leaderboard | None, list[str]]] | None = None
+        self._trust: dict[tuple[str, str], tuple[str, TrustPage]] = {}
 
     def make_ready(self) -> None:
         """Load the plotting packages in the background, once; they take most of the first chart's time."""
@@ -107,6 +116,27 @@ class ChartCache:
                 charts.drawn[name] = as_svg(charts.figures[name]())
             return charts.drawn[name]
 
+    def trust(self, open_run: OpenRun, configuration: str, several: bool) -> TrustPage:
+        """Return the trust page of a configuration.
+
+        Args:
+            open_run: The run.
+            configuration: The name of the configuration.
+            several: Whether the run has several, so that commands must name it.
+
+        Raises:
+            UserError: Nothing was judged, or a label or the queue cannot be read.
+        """
+        if not configuration:
+            raise UserError("nothing has been judged in this run yet")
+        with self._lock:
+            state = open_run.index.state()
+            cached = self._trust.get((open_run.key, configuration))
+            if cached is None or cached[0] != state:
+                cached = state, _summarize_trust(open_run, configuration, several)
+                self._trust[open_run.key, configuration] = cached
+            return cached[1]
+
 
 def _load() -> None:
     time.sleep(AFTER)
@@ -148,3 +178,25 @@ def _draw(open_run: OpenRun, configuration: str) -> Charts:
         people = load_human_labels(table, studio=open_run.labels.path)
         report = build_report(table, human=people, tables=False)
     return Charts(report.answer, report.version_notes, report.certainty, report.passport.line, build_figures(report))
+
+
+def _summarize_trust(open_run: OpenRun, configuration: str, several: bool) -> TrustPage:
+    try:
+        from editloupe.evals.labels.human import load_human_labels
+        from editloupe.evals.report.figures import as_svg
+        from editloupe.evals.report.report_figures import build_trust_figure
+        from editloupe.evals.report.trust_blocks import trust_blocks
+        from editloupe.evals.stats.scores.run_table import read_run_table
+        from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
+        from editloupe.evals.stats.trust.label_queue import find_queue
+        from editloupe.evals.stats.trust.trust_summary import summarize_trust
+    except ImportError as error:
+        raise UserError(f"this page needs {error.name}, which is not installed") from None
+    with raise_run_damaged(open_run.name):
+        table, _ = split_off_reference(read_run_table(open_run.run.folder, configuration=configuration))
+        people = load_human_labels(table, studio=open_run.labels.path)
+        summary = summarize_trust(table, people, find_queue(table))
+    figures = [as_svg(draw()) for draw in build_trust_figure(summary, table.titles).values()]
+    named = configuration if several else ""
+    blocks = tuple(trust_blocks(summary, table.titles, str(open_run.run.folder), named))
+    return TrustPage(blocks, figures[0] if figures else None)

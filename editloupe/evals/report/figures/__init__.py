@@ -10,6 +10,7 @@ from editloupe.evals.report.figures.manifests import area_curves, area_intervals
 from editloupe.evals.report.figures.models import target_sizes, types_by_model
 from editloupe.evals.report.figures.scores import label_distribution, leaderboard, score_by_area, score_per_type
 from editloupe.evals.report.figures.style import as_png, as_svg, save
+from editloupe.evals.report.figures.trust import trust_overview
 
 __all__ = [
     "area_curves",
@@ -26,6 +27,7 @@ __all__ = [
     "score_per_type",
     "scores_against_people",
     "target_sizes",
+    "trust_overview",
     "types_by_model",
     "whiskers",
 ]

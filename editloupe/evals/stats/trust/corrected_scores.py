@@ -11,7 +11,7 @@ Per slice of the run (an editing model, and a language if the paper reports lang
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -68,6 +68,10 @@ class Corrected(Record):
     alone_high: Number | None = None
     worth: int | None = None
     """How many labels would give an interval of this width without the judge."""
+    bias: Number | None = None
+    """The judge's mean minus the corrected one, with an interval by the same source pictures."""
+    bias_low: Number | None = None
+    bias_high: Number | None = None
     why: str | None = None
     """Why there is no corrected number."""
 
@@ -424,7 +428,18 @@ def _correct_mean(slice_: _SliceArrays, group_shares: Floats, level: float) -> _
         "alone_high": min(float(alone_high), 100.0),
         "worth": max(round(record.labels * gain), 1),
     }
-    return _CorrectedMean(record.model_copy(update=numbers), correction, np.unique(clusters), exact)
+    mean = _CorrectedMean(record.model_copy(update=numbers), correction, np.unique(clusters), exact)
+    own = correct_mean(judge, judge, np.ones(len(judge), bool), shares / shares.sum(), None, clusters, columns)
+    bias = _measure_bias(own, mean, level)
+    return replace(mean, record=mean.record.model_copy(update=bias))
+
+
+def _measure_bias(own: Correction, mean: _CorrectedMean, level: float) -> dict[str, float]:
+    """Return the difference of the judge's own mean and the corrected one; the edits in both are subtracted with them."""
+    low, high = own.interval(level)
+    record = Corrected(judge=None, corrected=float(own.value), low=float(low), high=float(high))
+    found = _subtract_means(_CorrectedMean(record, own, mean.clusters), mean, level)
+    return {"bias": found["corrected"], "bias_low": found["low"], "bias_high": found["high"]}
 
 
 def _labels_do_not_vary(people: Floats, columns: Ints) -> bool:

@@ -19,7 +19,7 @@ from editloupe.rubrics.registry import protocols
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.servers.studio.annotation.label_form import list_choices
 from editloupe.servers.studio.annotation.worklists import find_queues, propose_worklist
-from editloupe.servers.studio.charts import TITLES
+from editloupe.servers.studio.charts import TITLES, TrustPage
 from editloupe.servers.studio.run_catalog import ClosedRun, OpenRun
 from editloupe.servers.studio.studio import studio_of
 from editloupe.types import UNJUDGED, UserError
@@ -274,3 +274,37 @@ def _blocks(open_run: OpenRun, facts: TableFacts, queue: LabelQueue | None) -> A
         table = read_run_table(open_run.run.folder, configuration=facts.configuration)
         people = load_human_labels(table, studio=open_run.labels.path)
         return corrected_blocks(correct_scores(table, people, queue), table.titles)
+
+
+@router.get("/runs/{key}/trust")
+def trust(request: Request, key: str, configuration: Text = "") -> Response:
+    """Return how far the scores of a run can be trusted, by the labels so far and the queue that drew them."""
+    studio = studio_of(request)
+    open_run = studio.run(key)
+    facts = open_run.index.facts(configuration)
+    page: TrustPage | None = None
+    why = ""
+    try:
+        page = studio.charts.trust(open_run, facts.configuration, len(facts.configurations) > 1)
+    except UserError as error:
+        why = str(error)
+    return studio.pages.page(
+        "trust.html",
+        run=open_run,
+        facts_of_run=facts,
+        blocks=[(type(block).__name__, block) for block in page.blocks] if page else [],
+        why=why,
+        versions=open_run.served_notes(facts.configuration) if facts.configuration else (),
+    )
+
+
+@router.get("/runs/{key}/trust/figure")
+def trust_figure(request: Request, key: str, configuration: Text = "") -> Response:
+    """Return the figure of the trust page as SVG."""
+    studio = studio_of(request)
+    open_run = studio.run(key)
+    facts = open_run.index.facts(configuration)
+    page = studio.charts.trust(open_run, facts.configuration, len(facts.configurations) > 1)
+    if page.figure is None:
+        raise HTTPException(404, "There is no such figure.")
+    return Response(page.figure, media_type="image/svg+xml")

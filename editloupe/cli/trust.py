@@ -1,0 +1,80 @@
+"""The command `editloupe trust`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from editloupe._util.text import for_json
+from editloupe.cli.output import choose_format, choose_width, deliver, tell
+from editloupe.cli.report import ConfigurationName, Human, HumanColumns, ProtocolName, read_label_columns
+
+if TYPE_CHECKING:
+    from editloupe.evals.report.block_types import Block
+    from editloupe.evals.report.report_figures import Draw
+
+FORMATS = ("text", "md", "html", "json")
+
+
+def trust(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    human: Human = None,
+    columns: HumanColumns = None,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="text, md, html or json. Default: by the suffix of --out, or text."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
+    queue: Annotated[
+        list[Path] | None,
+        typer.Option("--queue", help="A label queue that drew the labelled edits. Default: the run's own. Repeatable."),
+    ] = None,
+    protocol: ProtocolName = None,
+    configuration: ConfigurationName = None,
+) -> None:
+    """Say in five sentences and a figure how far a run's scores can be trusted, from some labels by people.
+
+    The sentences are on agreement with people and its ceiling, the bias and the corrected score, how many labels would halve
+    the interval, what the judge gets wrong most, and what to do next. A terminal shows the figure's numbers as tables.
+
+    Example: editloupe trust runs/gpt --human ada.csv --out trust.html
+    """
+    kind = choose_format(format, out, FORMATS)
+    from editloupe.evals.labels.human import load_human_labels
+    from editloupe.evals.report.report_figures import build_trust_figure
+    from editloupe.evals.report.trust_blocks import describe_trust, trust_blocks
+    from editloupe.evals.stats.scores.run_table import read_run_table
+    from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
+    from editloupe.evals.stats.trust.label_queue import find_queue
+    from editloupe.evals.stats.trust.trust_summary import summarize_trust
+
+    table, _ = split_off_reference(read_run_table(run, protocol, configuration))
+    for sentence in table.notes:
+        tell(sentence)
+    people = load_human_labels(table, human, columns=read_label_columns(columns, human))
+    summary = summarize_trust(table, people, find_queue(table, queue or ()))
+    if kind == "json":
+        sentences = describe_trust(summary, table.titles, str(run), configuration or "")
+        deliver(for_json({"sentences": sentences, **summary.model_dump(mode="json")}, 2) + "\n", out)
+        return
+    blocks = tuple(trust_blocks(summary, table.titles, str(run), configuration or ""))
+    if kind == "html":
+        deliver(_format_html(blocks, build_trust_figure(summary, table.titles), summary.run), out)
+    elif kind == "md":
+        from editloupe.evals.report.text_renderer import as_markdown
+
+        deliver(as_markdown(blocks), out)
+    else:
+        from editloupe.evals.report.text_renderer import WIDTH, as_text
+
+        deliver(as_text(blocks, choose_width(out, WIDTH)), out)
+
+
+def _format_html(blocks: tuple[Block, ...], drawings: dict[str, Draw], name: str) -> str:
+    from importlib.metadata import version
+
+    from editloupe.evals.report.html_renderer import as_html
+
+    return as_html(blocks, drawings, f"{name} – how far to trust it", f"Made by EditLoupe {version('editloupe')}.")
