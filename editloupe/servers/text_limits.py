@@ -7,7 +7,7 @@ from typing import Any
 from editloupe.types import UserError
 
 LONGEST = 20_000
-"""Maximum length of an instruction, an instruction type or a hint."""
+"""Maximum length of a text of an edit, such as its instruction or hint."""
 
 
 def check_text_lengths(**texts: Any) -> None:
@@ -18,4 +18,4 @@ def check_text_lengths(**texts: Any) -> None:
     """
     for name, text in texts.items():
         if isinstance(text, str) and len(text) > LONGEST:
-            raise UserError(f"the {name.replace('_', ' ')} has more than {LONGEST} letters")
+            raise UserError(f"the {name[:100].replace('_', ' ')} has more than {LONGEST} letters")

@@ -24,6 +24,8 @@ from editloupe.types import Edit, UserError
 M = TypeVar("M", bound=BaseModel)
 TEXTS = ("instruction_type", "hint", "target_boxes", "model", "turn", "extra")
 """Fields of an edit that a request may set in addition to pictures and instruction."""
+SHORT_TEXTS = ("instruction_type", "hint", "model")
+"""Those of them that are one text."""
 VALUES_PER_EDIT, FEWEST_VALUES = 1000, 100_000
 """Maximum number of JSON values in a request; each takes up to a few hundred bytes of memory."""
 
@@ -121,7 +123,11 @@ def make_edit(
 ) -> Edit | str:
     """Build an edit, or return the reason it cannot be built."""
     try:
-        check_text_lengths(instruction=instruction, hint=texts.get("hint"))
+        extra = texts.get("extra")
+        check_text_lengths(instruction=instruction, id=id, **{name: texts.get(name) for name in SHORT_TEXTS})
+        check_text_lengths(
+            **{f"field {name}": value for name, value in (extra.items() if isinstance(extra, Mapping) else ())}
+        )
         pictures = {
             role: tuple(_read_picture(value, role, limits) for value in values)
             for role, values in (images or {}).items()

@@ -50,8 +50,8 @@ class PairFile:
             if mark != self._mark:
                 pairs = {pair.id: pair for pair in read_open_pairs(self.path)}
                 for pair in pairs.values():
-                    for which in self._named(pair):
-                        self._find(pair, which)
+                    for which, relative in self._named(pair).items():
+                        self._resolve(pair, which, relative)
                 self._pairs = pairs
                 self._mark = mark
             return self._pairs
@@ -75,8 +75,12 @@ class PairFile:
         return (path, media_type) if path and media_type and path.is_file() else None
 
     def _find(self, pair: OpenPair, which: str) -> Path | None:
+        """Return the path of one of a pair's pictures."""
+        return self._resolve(pair, which, self._named(pair).get(which))
+
+    def _resolve(self, pair: OpenPair, which: str, relative: str | None) -> Path | None:
         """Return the path of a picture; raise UserError if it leads outside the file's folder."""
-        if not (relative := self._named(pair).get(which)):
+        if not relative:
             return None
         row = Row(f"{open_pairs_file(self.path).name}, pair {pair.id}", {})
         return resolve_picture(row, which, relative, self.path.parent.resolve(), self.allow_outside, "file")
@@ -120,14 +124,20 @@ class MakingPictures:
     def find(self, sha: Sha) -> Path | None:
         """Return the file of a picture, None if this benchmark does not have it."""
         root = self._folder.path
-        for suffix in MEDIA_TYPES:
-            if (path := root / SOURCES / f"{sha}{suffix}").is_file():
-                return path
-        for record in self._folder.references.latest().values():
-            if isinstance(record, ReferenceImage) and record.sha == sha:
-                path = root / record.reference
-                return path if path.is_file() and path.resolve().is_relative_to(root.resolve()) else None
-        return None
+        files = [root / SOURCES / f"{sha}{suffix}" for suffix in MEDIA_TYPES]
+        references = self._folder.references.latest().values()
+        files += [
+            root / record.reference for record in references if isinstance(record, ReferenceImage) and record.sha == sha
+        ]
+        return next((file for file in files if _is_inside(file, root)), None)
+
+
+def _is_inside(file: Path, folder: Path) -> bool:
+    """Return whether a file exists and, after links, is inside a folder."""
+    try:
+        return file.is_file() and file.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a link in a circle
+        return False
 
 
 class MakingFolders:

@@ -293,8 +293,10 @@ def test_an_identity_that_json_cannot_hold_is_answered_as_text(served: Running, 
     assert any(word in str(answer.json()["identities"][0]["request_id"]) for word in ("NaN", "nan", "Infinity"))
 
 
-@pytest.mark.parametrize("name", ["instruction", "hint"])
+@pytest.mark.parametrize("name", ["instruction", "hint", "instruction type", "model", "id", "field task"])
 def test_a_text_beyond_the_limit_is_not_judged(served: Running, name: str) -> None:
-    (result,) = served.post("/v1/judge", {"edits": [own(1, **{name: "x" * 20_001})]}).json()["results"]
+    text = "x" * 20_001
+    fields = {"extra": {"task": text}} if name == "field task" else {name.replace(" ", "_"): text}
+    (result,) = served.post("/v1/judge", {"edits": [own(1, **fields)]}).json()["results"]
     assert (result["status"], result["verdicts"]) == ("unjudged", [])
     assert f"the {name} has more than 20000 letters" in result["why"]

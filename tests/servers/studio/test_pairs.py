@@ -10,6 +10,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.preferences.pairs import answers_file, read_open_pairs
+from editloupe.servers.studio.work_folders import PairFile
 from editloupe.types import UserError
 from tests.evals.preferences.samples import all_metrics, compass_run
 from tests.servers.studio.conftest import OpenStudio
@@ -129,6 +130,22 @@ def test_a_hostile_file_of_pairs_is_refused_in_one_sentence(
         studio(pairs=(tmp_path / "pairs.jsonl",))
     assert str(told.value).startswith("pairs.open.jsonl, ")
     assert "\n" not in str(told.value)
+
+
+def test_many_references_of_a_pair_are_checked_once_each(
+    tmp_path: Path, studio: OpenStudio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    named = PairFile._named
+    monkeypatch.setattr(PairFile, "_named", lambda self, pair: listed.append(pair.id) or named(self, pair))
+    side = {"key": "k", "name": "m", "picture": "a.png"}
+    texts = dict.fromkeys(("id", "dimension", "title", "question", "prompt", "source"), "x")
+    pair = {**texts, "kind": "outputs", "source_image": "s.png", "a": side, "b": {**side, "key": "l"}}
+    pair["fields"] = {"reference_image_path": [f"r{number}.png" for number in range(500)]}
+    (tmp_path / "pairs.open.jsonl").write_text(json.dumps(pair))
+    client = studio(pairs=(tmp_path / "pairs.jsonl",))
+    assert len(listed) == 1
+    assert client.get("/pairs/1?annotator=Ana").status_code == 200
 
 
 def test_what_a_file_of_pairs_names_and_is_no_file_is_not_served(tmp_path: Path, studio: OpenStudio) -> None:
