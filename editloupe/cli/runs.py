@@ -109,9 +109,9 @@ def _format_info(info: RunInfo) -> list[str]:
     lines.append(
         f"{number_of(info.usage.requests, 'request')}, {info.usage.input_tokens + info.usage.output_tokens} tokens, {cost}"
     )
-    lines.append(
-        f"{number_of(info.pictures, 'picture')} ({_format_bytes(info.picture_bytes)}), tables {_format_bytes(info.file_bytes)}"
-    )
+    about = "about " if info.picture_bytes_estimated else ""
+    size = f"{about}{_format_bytes(info.picture_bytes)}"
+    lines.append(f"{number_of(info.pictures, 'picture')} ({size}), tables {_format_bytes(info.file_bytes)}")
     return lines
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
+from editloupe.evals.runs import run_folder
 from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.store import Run
 from editloupe.judge.question_key import QuestionSpec
@@ -19,6 +20,22 @@ from tests.scripted import final
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
+
+
+def test_info_measures_some_pictures_of_a_large_run_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_run(tmp_path / "run", [Line(f"e{number}") for number in range(4)])
+    for number in range(40):
+        file = folder / "pictures" / f"{number:02x}" / f"{number:064x}.png"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(bytes(1000))
+    monkeypatch.setattr(run_folder, "MEASURED", 10)
+    assert command(["run", "info", str(folder), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["pictures"], facts["picture_bytes"], facts["picture_bytes_estimated"]) == (40, 40_000, True)
+    assert command(["run", "info", str(folder)]) == 0
+    assert "40 pictures (about 0.0 MB), tables" in capsys.readouterr().out
 
 
 def test_info_says_who_judged_what_of_which_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

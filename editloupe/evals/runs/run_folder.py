@@ -20,6 +20,8 @@ from editloupe.pictures.pixels import ImageError
 from editloupe.types import Judgement, Sha, UserError
 
 FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"
+MEASURED = 20_000
+"""Pictures whose size is read to tell the size of all."""
 LABELS, TRACE_NOTES, QUEUE, QUEUE_SUFFIX = "labels.jsonl", "trace_notes.jsonl", "label_queue.jsonl", ".queue.jsonl"
 """Files with people's work. A queue is called `label_queue.jsonl` or ends in the suffix."""
 ALREADY_LABELLED = "already_labelled_names"
@@ -125,13 +127,22 @@ class PictureFolder:
     def __contains__(self, sha: object) -> bool:
         return isinstance(sha, str) and self.find(sha) is not None
 
-    def measure(self) -> tuple[int, int]:
-        """Return how many pictures there are, and their size in bytes."""
-        sizes = []
+    def measure(self) -> tuple[int, int, bool]:
+        """Return how many pictures there are, their size in bytes, and whether the size is an estimate.
+
+        The size of `MEASURED` pictures is read, the others are taken to be as large on average: reading it of hundreds of
+        thousands takes long. Hashes decide which ones are read, so they are a random sample.
+        """
+        count = size = measured = 0
         for letters in (f"{number:02x}" for number in range(256)):
             with suppress(OSError), os.scandir(self.folder / letters) as files:
-                sizes += [file.stat().st_size for file in files if file.is_file()]
-        return len(sizes), sum(sizes)
+                for file in files:
+                    if file.is_file():
+                        count += 1
+                        if measured < MEASURED:
+                            size += file.stat().st_size
+                            measured += 1
+        return count, round(size * count / max(measured, 1)), measured < count
 
     def keep_bytes(self, sha: Sha, suffix: str, data: bytes) -> Path:
         """Write an encoded picture under its hash, atomically."""

@@ -61,6 +61,8 @@ class RunInfo(Record):
     """US dollars; None if a price is not known."""
     pictures: int
     picture_bytes: int
+    picture_bytes_estimated: bool = False
+    """Whether only some of the pictures were measured."""
     file_bytes: int
 
 
@@ -69,7 +71,7 @@ def run_info(folder: Path) -> RunInfo:
     with Run.open(folder) as run, run.reader() as reader:
         usage, cost = run.read_spending()
         models = reader.connection.execute("SELECT model FROM edits WHERE model IS NOT NULL ORDER BY edit")
-        pictures, picture_bytes = run.pictures.measure()
+        pictures, picture_bytes, is_estimate = run.pictures.measure()
         return RunInfo(
             folder=str(folder),
             schema_version=schema.read_version(reader.connection),
@@ -83,6 +85,7 @@ def run_info(folder: Path) -> RunInfo:
             cost=cost,
             pictures=pictures,
             picture_bytes=picture_bytes,
+            picture_bytes_estimated=is_estimate,
             file_bytes=(folder / FILE).stat().st_size,
         )
 
