@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from editloupe.agent.transport.rate_limits import OverBudget, RequestSlot
 from editloupe.evals.batch.local_executor import judge_job, map_large_buffers, share_cores
@@ -29,10 +31,13 @@ from editloupe.tools.registry import Toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Judgement, Usage
 
+T = TypeVar("T")
 REMEMBERED = 100_000
 """Hashes of sent pictures that a worker remembers."""
 PATIENCE = 5.0
 """Seconds that `Switchboard.take` waits for a message."""
+RESTART_SECONDS = 60
+"""Time in which a lost switchboard is expected to be restarted."""
 LOST_AFTER = 300.0
 """Seconds after which an admitted request counts as lost."""
 
@@ -83,7 +88,7 @@ class Switchboard:
     async def release(self) -> None:
         """Note the end of an admitted request."""
         async with self._change:
-            self._under_way -= 1
+            self._under_way = max(0, self._under_way - 1)  # it may have been restarted since the admission
             self._change.notify_all()
 
     async def take(self, filed: int, wait: bool = True) -> list[Numbered]:
@@ -100,23 +105,52 @@ class Switchboard:
 
 
 class Outbox:
-    """A worker's messages to the driver, and whether they are stored."""
+    """A worker's messages to the driver, until they are stored."""
 
     def __init__(self, switchboard: Any) -> None:
         self._switchboard = switchboard
-        self._on_their_way: list[Any] = []
+        self._numbers = itertools.count()
+        self._on_their_way: dict[int, tuple[tuple[Any, ...], Any]] = {}
+        """The messages that may not be stored yet, each with the reference of its call."""
 
     def send(self, message: tuple[Any, ...]) -> None:
         """Send a message without waiting."""
-        self._on_their_way.append(self._switchboard.send.remote(message))
+        self._on_their_way[next(self._numbers)] = (message, self._switchboard.send.remote(message))
 
     async def wait_until_stored(self) -> None:
-        """Wait until the driver has stored every message sent so far."""
-        sent = list(self._on_their_way)
-        for reference in sent:
+        """Wait until the driver has stored every message sent so far.
+
+        Messages that were lost with the switchboard are sent to the restarted one. If only the confirmation was lost, tokens
+        are counted twice rather than not at all.
+        """
+        for number in list(self._on_their_way):
+            await call_again(partial(self._wait_for, number))
+
+    async def _wait_for(self, number: int) -> None:
+        if (entry := self._on_their_way.get(number)) is None:
+            return
+        message, reference = entry
+        try:
             await reference
-        arrived = set(sent)
-        self._on_their_way = [reference for reference in self._on_their_way if reference not in arrived]
+        except Exception:
+            if self._on_their_way.get(number) is entry:  # others may wait for it too; the first one sends it again
+                self._on_their_way[number] = (message, self._switchboard.send.remote(message))
+            raise
+        self._on_their_way.pop(number, None)
+
+
+async def call_again(call: Callable[[], Awaitable[T]]) -> T:
+    """Call an actor until it answers; one that was lost is restarted. Raise RayError if it takes longer than a minute."""
+    from ray.exceptions import RayError, RayTaskError  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    for _ in range(RESTART_SECONDS):
+        try:
+            return await call()
+        except RayTaskError:
+            raise
+        except RayError:
+            await asyncio.sleep(1)
+    return await call()
 
 
 class SentReplies:
@@ -162,14 +196,14 @@ class WorkerTraffic(TrafficControl):
             if self._budget is None:
                 yield slot
                 return
-            if why := await self._budget.admit.remote():
+            if why := await call_again(self._budget.admit.remote):
                 self.stop(why)
                 raise OverBudget(why)
             try:
                 yield slot
             finally:
                 await self._outbox.wait_until_stored()
-                await self._budget.release.remote()
+                await call_again(self._budget.release.remote)
 
     def lose(self, usage: Usage, estimated: bool = True, judge: str = "") -> None:
         """Count the tokens of a request, and report them to the driver."""

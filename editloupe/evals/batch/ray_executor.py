@@ -161,7 +161,11 @@ class RayExecutor:
         # Every request may have a few messages waiting, and the driver's own call must always get through.
         waiting = 1_000 + 4 * traffic.limits.concurrency
         switchboard = self._ray.remote(
-            num_cpus=0, max_restarts=-1, max_concurrency=waiting, name=f"editloupe-switchboard-{session}"
+            num_cpus=0,
+            max_restarts=-1,
+            max_concurrency=waiting,
+            name=f"editloupe-switchboard-{session}",
+            scheduling_strategy=self._on_own_node(),
         )
         self._switchboard, self._filed = switchboard(Switchboard).remote(traffic.spending), 0
         tools = build_shared_settings(judge.toolbox)
@@ -173,6 +177,14 @@ class RayExecutor:
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
         self._listening = asyncio.create_task(self._listen())
+
+    def _on_own_node(self) -> Any:
+        """Return the strategy that places an actor on the driver's machine, so that it is not lost with another one."""
+        from ray.util.scheduling_strategies import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
+            NodeAffinitySchedulingStrategy,
+        )
+
+        return NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=True)
 
     def _start_vision(self, judge: BaseJudge, settings: ToolSettings, session: str) -> list[Any]:
         """Start the actors with the heavy models, one per free GPU, or one; return none if the judge uses no such model."""
@@ -199,9 +211,9 @@ class RayExecutor:
                 replies = self._run.replies_of(job.edit.id)
                 judgement, pictures = await self._wait_for(self.workers[number].judge.remote(job, replies))
                 return JobResult(job, judgement, pictures)
-            except self._ray.exceptions.RayTaskError as error:
-                raise error.cause if isinstance(error.cause, Exception) else error from None
             except self._ray.exceptions.RayError as error:
+                if isinstance(error, self._ray.exceptions.RayTaskError) and not self._is_lost(error.cause):
+                    raise error.cause if isinstance(error.cause, Exception) else error from None
                 self._rests_until[number] = monotonic() + REST
                 if getattr(error, "actor_init_failed", False):
                     self._give_up(number, str(error))
@@ -213,6 +225,10 @@ class RayExecutor:
         raise UserError(
             f"edit {job.edit.id} was given to {TIMES} workers and all of them were lost; see the cluster's logs"
         )
+
+    def _is_lost(self, error: object) -> bool:
+        """Return whether the error of a job is that another actor was lost, such as the switchboard."""
+        return isinstance(error, self._ray.exceptions.RayError)
 
     def _give_up(self, number: int, message: str) -> None:
         """Give no further job to a worker that raised an error on its start; Ray does not start it again.

@@ -90,6 +90,37 @@ def test_a_cluster_gives_the_same_run_as_this_machine_also_when_a_worker_is_kill
     assert verdicts(tmp_path / "ray") == verdicts(tmp_path / "local")
 
 
+def test_a_lost_switchboard_costs_only_replies_under_way(
+    cluster: Any, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from editloupe.evals.batch import ray_executor as module
+
+    started: list[Any] = []
+    begin = module.RayExecutor.__init__
+
+    def remember(self: Any, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        started.append(self)
+
+    monkeypatch.setattr(module.RayExecutor, "__init__", remember)
+    server = scripted(looks_then_answers, delay=0.05, log=False)
+
+    def kill_it() -> None:
+        while server.served < 20:
+            time.sleep(0.01)
+        cluster.kill(started[0]._switchboard, no_restart=False)
+
+    killer = threading.Thread(target=kill_it, daemon=True)
+    killer.start()
+    manifest = write_manifest(tmp_path, 10)
+    ending = judge_batch(batch(server, manifest, tmp_path / "run", executor="ray", ray_workers=2), quiet=True)
+    killer.join(5)
+    assert (ending.tally.judged, ending.tally.missing) == (20, 0), dict(ending.tally.unjudged)
+    assert 60 <= server.served <= 60 + 12
+    with Run.open(tmp_path / "run") as run:
+        assert run.read_spending()[0].requests >= 60
+
+
 def test_a_cap_stops_the_cluster_and_the_run_is_continued_without_it(
     cluster: Any, scripted: StartServer, tmp_path: Path
 ) -> None:
