@@ -367,7 +367,7 @@ class Reason(StrEnum):
     BAD_IMAGE = "bad_image"
     """A picture is missing, damaged or too large."""
     MISSING_INPUT = "missing_input"
-    """The edit lacks something that the rubric needs, such as a target box or a reference."""
+    """The edit lacks something that the rubric needs, such as a target box, or this machine the weights of a measure."""
     NOT_UNDERSTOOD = "not_understood"
     """The embedded judge cannot interpret the instruction."""
     LOW_CONFIDENCE = "low_confidence"

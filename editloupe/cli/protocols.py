@@ -78,6 +78,10 @@ def _print_texts(protocol: Protocol, console: Console) -> None:
             console.print(Text(f"  {rubric.name}: {rubric.answer.formula}"))
     for rubric in protocol.rubrics:
         wording = f" ({rubric.variant})" if rubric.variant else ""
+        if rubric.measured:
+            console.rule(Text(f"{rubric.title}{wording}, all modes"), align="left")
+            console.print(Text(f"{rubric.question.strip()}\nMeasured by {rubric.measured.measure}; no judge is asked."))
+            continue
         for mode in rubric.modes:
             console.rule(Text(f"{rubric.title}{wording}, {mode} mode"), align="left")
             if rubric.stage:

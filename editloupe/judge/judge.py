@@ -479,6 +479,8 @@ class Judge(BaseJudge):
     def further_parameters(self) -> dict[str, Any]:
         """Return the settings that the tools' observations depend on."""
         facts = {"setup": self.setup.describe(), "tools": self.toolbox.facts()}
+        if measures := [rubric.measured.measure for rubric in self._rubrics if rubric.measured]:
+            facts["measures"] = {name: self.toolbox.measures.facts(name) for name in measures}
         if isinstance(self.plan, SingleJudge):
             return facts
         each = [

@@ -58,7 +58,7 @@ def test_equal_runs_can_be_compared_whatever_their_verdicts(
             {"description": describe(settings={"long_side": 1024, "temperature": 1.0})},
             "They sample with different settings (temperature).",
         ),
-        ({"description": describe(tools={})}, "They offer different tools (zoom_in_image)."),
+        ({"description": describe(tools={})}, "They use different tools or measures (zoom_in_image)."),
         (
             {"description": describe(versions={"editloupe": "0.1.0"})},
             "They ask or read replies with different settings",

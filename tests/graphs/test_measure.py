@@ -189,3 +189,39 @@ def test_a_measure_with_an_unknown_name_or_an_empty_scale_is_refused(rubrics: di
         rubrics["distance"].write_text(MEASURED.replace(old, new))
         with pytest.raises(UserError, match=sentence):
             Judge("rules", rubrics=[rubrics["distance"]])
+
+
+def test_tables_measured_with_other_weights_have_other_passports(rubrics: dict[str, Path], tmp_path: Path) -> None:
+    from editloupe.evals.stats import compute_scores, read_run_table
+    from editloupe.evals.stats.scores.passport import build_passport
+
+    def passport(clip: str) -> Any:
+        out = tmp_path / clip
+        line = {**write_edits(tmp_path), "caption": "a cup"}
+        (tmp_path / "edits.jsonl").write_text(json.dumps(line) + "\n")
+        options = [
+            "--rubric",
+            str(rubrics["caption"]),
+            "--judge",
+            "rules",
+            "--set",
+            f"tools.clip={clip}",
+            "--out",
+            str(out),
+        ]
+        assert command(["batch", str(tmp_path / "edits.jsonl"), *options, "--quiet"]) == 3
+        table = read_run_table(out)
+        return build_passport(table, compute_scores(table).coverage)
+
+    first, same, other = passport("no/model"), passport("no/model"), passport("no/other-model")
+    assert first.key == same.key != other.key
+    assert first.tools["clip_text"]["model"] == "no/model"
+
+
+def test_the_description_of_a_protocol_says_what_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    from editloupe.rubrics.registry import PROTOCOLS
+
+    for protocol in PROTOCOLS:
+        assert command(["protocols", "show", protocol.name]) == 0
+        printed = capsys.readouterr().out
+        assert ("no judge is asked." in printed) == any(rubric.measured for rubric in protocol.rubrics)

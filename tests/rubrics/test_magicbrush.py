@@ -14,7 +14,10 @@ from editloupe.cli.main import run as command
 from editloupe.evals.manifests.layouts import load_benchmark, load_outputs
 from editloupe.rubrics.magicbrush import MAGICBRUSH
 from editloupe.types import Edit, UserError
+from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured
+from tests.evals.stats.scores.paper_tables.conformance import report
+from tests.scripted import Request, say
 
 SIZE = (16, 12)
 
@@ -58,7 +61,7 @@ def write_benchmark(data: Path, turns: dict[str, int], flat: bool = False) -> Pa
 def write_outputs(folder: Path, turns: dict[str, int], chains: bool = True) -> Path:
     for name, count in turns.items():
         (folder / name).mkdir(parents=True)
-        save(textured(*SIZE, seed=20), folder / name / f"{name}_1.png")
+        save(textured(*SIZE, seed=10 + len(name)), folder / name / f"{name}_1.png")
         for turn in range(2, count + 1):
             save(textured(*SIZE, seed=20 + turn), folder / name / f"{name}_inde_{turn}.png")
             if chains:
@@ -271,6 +274,44 @@ def test_only_the_judges_criteria_make_the_score_of_an_edit() -> None:
     edit = Edit(source="a.png", edited="b.png", instruction="x")
     assert MAGICBRUSH.score_of(edit, {"instruction_following": 50.0, "preservation": 100.0, "l1": 3.0}) == 75.0
     assert MAGICBRUSH.score_of(edit, {"instruction_following": 50.0, "l1": 3.0}) is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["plain", "tools"])
+def test_a_judge_sees_source_and_output_and_its_scores_are_beside_the_measures(
+    mode: str, data: Path, results: Path, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: Request) -> Any:
+        number = 4 if MAGICBRUSH.rubric("preservation").question in request.system else 2
+        answers = json.dumps({"reason": "as seen", "score": number})
+        return say(f"<Start Thinking>Compared.<End Thinking>\n{answers}" if mode == "tools" else answers)
+
+    server = scripted(answer)
+    names = ("instruction_following", "preservation", "l1", "outside_mask")
+    criteria = [part for name in names for part in ("--criterion", name)]
+    options = [
+        "--layout",
+        "magicbrush",
+        "--results",
+        f"m={results}",
+        *criteria,
+        "--mode",
+        mode,
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    judge = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--quiet"]
+    assert command(["batch", str(data), *options, *judge]) == 0
+    assert len(server.requests) == 2 * 5, "two criteria for four turns and a chain; measures send no request"
+    pictures = {len([image for message in request.messages for image in message.images]) for request in server.requests}
+    assert pictures == {2}
+    row = report(capsys, tmp_path / "run")["MagicBrush, multi-turn (final turn)"]["m"]
+    assert (row["Instruction Following"], row["Preservation"]) == (25.0, 75.0)
+    assert 0 < row["L1"] < 1
+    assert 0 < row["Change outside the mask"] < 1
+    server.requests.clear()
+    assert command(["batch", str(data), *options, *judge]) == 0
+    assert not server.requests, "a second run asks nothing"
 
 
 def test_a_wrong_folder_of_results_says_what_was_looked_for(data: Path, tmp_path: Path) -> None:

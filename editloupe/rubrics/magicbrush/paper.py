@@ -172,6 +172,7 @@ def _read_tables(tables: Sequence[Path], captions: Mapping[str, Any]) -> Iterato
         yield Session(name, turns)
 
 
+@lru_cache(MASKS_REMEMBERED)
 def _check_mask(mask: Path | None, source: Path) -> None:
     if mask is not None and (size := declared_size(mask)) != (own := declared_size(source)):
         raise UserError(

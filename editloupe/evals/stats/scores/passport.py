@@ -16,6 +16,7 @@ from editloupe.evals.stats.scores.run_scores import Coverage, compute_scores
 from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.pictures.encode import LOSSLESS_PIXELS, EncodingLimits
+from editloupe.rubrics.model import MeasuredAnswer
 from editloupe.types import Record
 
 LANGUAGE, SUBSET = "language", "subset"
@@ -45,7 +46,7 @@ _FIELDS = {
     "served": "come from different versions of the judge ({} and {})",
     "sampling": "sample with different settings ({})",
     "mode": "are in different modes ({} and {})",
-    "tools": "offer different tools ({})",
+    "tools": "use different tools or measures ({})",
 }
 """The fields that decide whether two numbers can be compared, and the words for a difference."""
 
@@ -77,7 +78,7 @@ class Passport(Record):
     sampling: Mapping[str, Any]
     mode: str
     tools: Mapping[str, Any]
-    """The tools that were offered, with their versions and settings."""
+    """The tools that were offered and the measures that were computed, with their versions and settings."""
     repeats: int
     judged: int
     unjudged: int
@@ -146,7 +147,7 @@ def build_passport(
         served=tuple(sorted({version.served.summary for version in table.versions})),
         sampling={name: value for name in _SAMPLING if (value := settings.get(name)) not in (None, {})},
         mode=" + ".join(table.modes),
-        tools=entry.get("tools", {}),
+        tools={**entry.get("tools", {}), **_list_measures(table, entry)},
         repeats=len(table.repeats),
         judged=coverage.judged,
         unjudged=coverage.unjudged,
@@ -159,6 +160,13 @@ def build_run_passport(table: RunTable) -> Passport:
     """Build the passport of a run's scores by the usual rules, without the unedited baseline."""
     own, _ = split_off_reference(table)
     return build_passport(own, compute_scores(own).coverage)
+
+
+def _list_measures(table: RunTable, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the measured criteria of a table depend on, such as the weights of their models, by measure."""
+    answers = [answer for name in table.criteria if isinstance(answer := table.answer(name), MeasuredAnswer)]
+    facts = entry.get("measures", {})
+    return {answer.measure: facts.get(answer.measure) for answer in answers}
 
 
 def _hash_cases(table: RunTable) -> str:
