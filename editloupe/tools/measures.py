@@ -103,7 +103,7 @@ class Encoders:
         def model(name: str) -> FeatureSettings:
             return FeatureSettings(name, device=settings.device, precision=settings.precision)
 
-        self._clip, self._dino = ClipEncoder(model(settings.clip)), DinoFeatures(model(settings.dino))
+        self._clip, self._dino = ClipEncoder(model(settings.clip)), DinoFeatures(model(settings.dino), pooled=False)
         self._memory = memory
 
     def unavailable(self, model: str) -> str | None:

@@ -225,3 +225,18 @@ def test_the_description_of_a_protocol_says_what_is_measured(capsys: pytest.Capt
         assert command(["protocols", "show", protocol.name]) == 0
         printed = capsys.readouterr().out
         assert ("no judge is asked." in printed) == any(rubric.measured for rubric in protocol.rubrics)
+
+
+def test_a_report_of_measures_alone_names_no_judge(
+    rubrics: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_edits(tmp_path)
+    out = str(tmp_path / "run")
+    options = ["--rubric", str(rubrics["distance"]), "--judge", "rules", "--out", out]
+    assert command(["batch", str(tmp_path / "edits.jsonl"), *options]) == 0
+    capsys.readouterr()
+    assert command(["report", out, "--format", "md"]) == 0
+    printed = capsys.readouterr().out
+    assert "We measured 1 edit on Distance" in printed
+    assert "without a judge" in printed
+    assert "rule-based baseline" not in printed

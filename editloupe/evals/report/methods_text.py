@@ -54,6 +54,11 @@ def _describe_judging(table: RunTable, configurations: list[Mapping[str, Any]]) 
             f"Verdicts of {judges} on {_format_count(len(table.rows), 'edit')}, for {criteria}{times}, were made elsewhere and "
             f"imported into EditLoupe, by the protocol of {paper}. Their settings are not recorded."
         )
+    if all(isinstance(table.answer(name), MeasuredAnswer) for name in table.criteria):
+        return (
+            f"We measured {_format_count(len(table.rows), 'edit')} on {criteria}{times} "
+            f"with EditLoupe{f' {version}' if version else ''}, without a judge, by the protocol of {paper}."
+        )
     return (
         f"We judged {_format_count(len(table.rows), 'edit')} on {criteria}{times} "
         f"with EditLoupe{f' {version}' if version else ''}, "
@@ -63,7 +68,7 @@ def _describe_judging(table: RunTable, configurations: list[Mapping[str, Any]]) 
 
 def _describe_measured(table: RunTable) -> str:
     titles = [table.title_of(name) for name in table.criteria if isinstance(table.answer(name), MeasuredAnswer)]
-    if not titles:
+    if not titles or len(titles) == len(table.criteria):
         return ""
     return f"{_join_words(titles)} {'was' if len(titles) == 1 else 'were'} measured from the pictures, without a judge."
 

@@ -120,10 +120,13 @@ class DinoFeatures:
 
     Args:
         settings: The model and where it runs.
+        pooled: Whether pooled features are used. If not, a ViT is loaded without its pooling layer, for which the first DINO
+            models have no weights.
     """
 
-    def __init__(self, settings: FeatureSettings | None = None) -> None:
+    def __init__(self, settings: FeatureSettings | None = None, pooled: bool = True) -> None:
         self._settings = settings or FeatureSettings()
+        self._pooled = pooled
         self._lock = threading.Lock()
         self._loaded: LoadedModel | None = None
         self.fingerprint = key("features", self._settings.model, self._settings.precision)[:16]
@@ -179,9 +182,11 @@ class DinoFeatures:
             device = pick_device(self._settings.device)
             if missing := explain_missing_device(device):
                 raise ToolError(f"The device {device} cannot be used: {missing}.")
+            kind = transformers.AutoConfig.from_pretrained(where, local_files_only=local).model_type
+            parts = {} if self._pooled or kind != "vit" else {"add_pooling_layer": False}
             with without_progress_bars(transformers):
                 model = transformers.AutoModel.from_pretrained(
-                    where, local_files_only=local, dtype=torch_dtype(self._settings.precision)
+                    where, local_files_only=local, dtype=torch_dtype(self._settings.precision), **parts
                 )
             config = transformers.utils.cached_file(where, CONFIG, local_files_only=local)
             facts = json.loads(Path(config).read_text("utf-8"))

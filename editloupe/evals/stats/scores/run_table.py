@@ -40,7 +40,7 @@ from editloupe.evals.stats.scores.run_units import (
     gather_units,
     read_units,
 )
-from editloupe.rubrics.model import Answer, LabelAnswer
+from editloupe.rubrics.model import Answer, LabelAnswer, MeasuredAnswer
 from editloupe.rubrics.registry import OWN, find_protocol
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Edit, Record, Served, UserError
@@ -228,8 +228,9 @@ class RunTable:
 
     @property
     def by_rules(self) -> bool:
-        """Whether the rule-based judge gave some of the verdicts."""
-        return any(judge.split(":")[0] == RULES for judge in self.judges)
+        """Whether the rule-based judge gave some of the verdicts. Measured criteria are not a judge's."""
+        asked = any(not isinstance(self.answer(name), MeasuredAnswer) for name in self.criteria)
+        return asked and any(judge.split(":")[0] == RULES for judge in self.judges)
 
     @cached_property
     def rubrics(self) -> Mapping[str, Mapping[str, Any]]:
