@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
 from editloupe._util.text import one_line
 from editloupe.agent.replies.answers import ParsedAnswer
 from editloupe.graphs.loop import CaseContext, CaseResult, Failure
+from editloupe.pictures.decode import Picture, open_mask
 from editloupe.pictures.pixels import ImageError
+from editloupe.rubrics.case_pictures import list_pictures, role_to_name
 from editloupe.rubrics.model import MeasuredAnswer
 from editloupe.tools.contract import ToolError
 from editloupe.tools.measures import MEASURES, MeasureInputs
 from editloupe.types import NOT_APPLICABLE, Observation, Reason, Step, ToolCall
+
+MASK = "mask"
+"""Role of the pictures that say where the edit was to be made."""
 
 
 async def judge_by_measure(graph: None, context: CaseContext) -> CaseResult:
@@ -30,12 +37,9 @@ def _measure(context: CaseContext, answer: MeasuredAnswer) -> CaseResult:
     if missing:
         detail = f'edit {case.edit.id} has no text "{missing[0]}", which {answer.measure} compares with the picture'
         return CaseResult(case, context.heading, None, Failure(Reason.MISSING_INPUT, detail))
-    inputs = MeasureInputs(
-        list(case.pictures),
-        [context.shared.album[sha] for sha in case.pictures.values()],
-        [str(case.edit.extra[name]).strip() for name in answer.texts],
-    )
+    texts = [str(case.edit.extra[name]).strip() for name in answer.texts]
     try:
+        inputs = MeasureInputs(list(case.pictures), _open_pictures(context), texts)
         value = context.shared.toolbox.measures.measure(answer.measure, inputs)
     except ImageError as error:
         return CaseResult(case, context.heading, None, Failure(Reason.BAD_IMAGE, str(error)))
@@ -58,6 +62,18 @@ def _measure(context: CaseContext, answer: MeasuredAnswer) -> CaseResult:
     )
     trace = context.heading.model_copy(update={"steps": (step,), "seconds": step.seconds})
     return CaseResult(case, trace, given, None)
+
+
+def _open_pictures(context: CaseContext) -> list[Picture]:
+    """Return the pictures of the case. Masks become black and white, because pictures of an album have no transparency."""
+    case, album = context.case, context.shared.album
+    masks = iter(list_pictures(case.edit, MASK))
+    return [
+        album.add(np.repeat(np.asarray(open_mask(next(masks)))[..., None], 3, axis=2))
+        if name.startswith(role_to_name(MASK))
+        else album[sha]
+        for name, sha in case.pictures.items()
+    ]
 
 
 def _to_answer(answer: MeasuredAnswer, value: float | None) -> ParsedAnswer:

@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO
 
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageChops, ImageOps, UnidentifiedImageError
 
 from editloupe._util.files import check_file, open_file
 from editloupe.pictures.encode import EncodedPicture, EncodingLimits, encode_picture
 from editloupe.pictures.memory import MemoryPicture, PictureSource
-from editloupe.pictures.pixels import STRIP_PIXELS, ImageError, Pixels, hash_bytes, hash_pixels, to_rgb
+from editloupe.pictures.pixels import STRIP_PIXELS, WHITE, ImageError, Pixels, hash_bytes, hash_pixels, to_rgb
 from editloupe.pictures.table_cells import find_file, read_picture_bytes
 from editloupe.types import SentPicture, Sha
 
@@ -314,6 +314,39 @@ def open_layer(path: PictureSource) -> Image.Image:
         raise
     except Exception as error:  # Pillow's decoders raise many kinds on damaged files
         raise ImageError(f"{path} cannot be used as a layer of marks ({_one_line(error)})") from None
+
+
+def open_mask(path: PictureSource) -> Image.Image:
+    """Open a mask as a grey picture of 0 and 255: 255 where it is transparent or, if it is opaque, where it is white.
+
+    Args:
+        path: The mask.
+
+    Raises:
+        ImageError: If it cannot be opened as a picture.
+    """
+    if isinstance(path, MemoryPicture) and (path.pixels is not None or not path.has_content or path.problem):
+        return _mark_white(open_picture(path).pixels)
+    data, name = (path.data or b"", path.label) if isinstance(path, MemoryPicture) else (_read(path), str(path))
+    try:
+        with _open_checked(data, name) as image:
+            image.load()
+            upright = _upright(image)
+            if upright.has_transparency_data:
+                alpha = upright.convert("RGBA").getchannel("A")
+                if alpha.getextrema()[0] != 255:
+                    return alpha.point([255] * 128 + [0] * 128)
+            return _mark_white(to_rgb(upright))
+    except ImageError:
+        raise
+    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
+        raise ImageError(f"{name} is a damaged or incomplete picture ({_one_line(error)})") from None
+
+
+def _mark_white(pixels: Pixels) -> Image.Image:
+    red, green, blue = Image.fromarray(pixels).split()
+    darkest = ImageChops.darker(ImageChops.darker(red, green), blue)
+    return darkest.point([0] * WHITE + [255] * (256 - WHITE))
 
 
 @contextmanager

@@ -37,15 +37,6 @@ def hash_pixels(pixels: Pixels) -> str:
     return digest.hexdigest()[:32]
 
 
-def find_white(pixels: Pixels) -> npt.NDArray[np.bool_]:
-    """Return which pixels of a mask are white. Transparent pixels are white, because pictures are opened on white.
-
-    >>> find_white(np.array([[[255, 255, 255], [255, 255, 0]]], np.uint8))
-    array([[ True, False]])
-    """
-    return np.asarray(pixels.min(2) >= WHITE)
-
-
 def to_rgb(image: Image.Image) -> Pixels:
     """Flatten alpha on white and convert any mode to 8-bit RGB."""
     width, height = image.size

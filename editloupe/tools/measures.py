@@ -12,7 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from editloupe.pictures.decode import Picture
-from editloupe.pictures.pixels import ImageError, Pixels, find_white
+from editloupe.pictures.pixels import ImageError, Pixels
 from editloupe.tools.contract import CachedResult, ResultCache, ToolError
 from editloupe.tools.models.features import (
     ClipEncoder,
@@ -157,7 +157,7 @@ def mean_square(inputs: MeasureInputs, encoders: Encoders) -> float:
 
 
 def change_outside(inputs: MeasureInputs, encoders: Encoders) -> float | None:
-    """Return the mean absolute difference outside the masks, which are white where the edit was to be made."""
+    """Return the mean absolute difference outside the masks, which are black where nothing was to change."""
     left = ~_union_of_masks(inputs)
     difference = np.abs(inputs.pixel_differences())[left]
     return float(difference.sum(dtype=np.int64)) / (255 * difference.size) if difference.size else None
@@ -172,7 +172,7 @@ def _union_of_masks(inputs: MeasureInputs) -> npt.NDArray[np.bool_]:
                 f"{name} is {mask.size[0]} × {mask.size[1]} pixels, and {inputs.names[1]} {width} × {height}; a mask needs "
                 "the size of its picture"
             )
-        union |= find_white(mask.pixels)
+        union |= mask.pixels[..., 0] > 0
     return union
 
 

@@ -125,6 +125,21 @@ def test_a_mask_over_the_whole_picture_leaves_nothing_to_measure(rubrics: dict[s
     assert (verdict.label, verdict.score, verdict.score_100) == (NOT_APPLICABLE, None, None)
 
 
+def test_in_a_transparent_mask_white_is_part_of_the_picture(rubrics: dict[str, Path], tmp_path: Path) -> None:
+    from PIL import Image
+
+    layer = np.full((24, 32, 4), 255, np.uint8)
+    layer[:12, :, 3] = 0
+    Image.fromarray(layer, "RGBA").save(tmp_path / "mask.png")
+    output = textured(32, 24)
+    output[20, 20] = 255 - output[20, 20]
+    with Judge("rules", rubrics=[rubrics["outside"]]) as judge:
+        (verdict,) = judge(edit(edited=output, more_images={"mask": (tmp_path / "mask.png",)})).verdicts
+    assert isinstance(verdict, Verdict)
+    assert verdict.score is not None
+    assert verdict.score > 0
+
+
 def write_edits(folder: Path) -> dict[str, str]:
     for seed, name in enumerate(("source", "edited", "target")):
         save(textured(32, 24, seed), folder / f"{name}.png")

@@ -124,6 +124,7 @@ def test_a_transparent_mask_counts_as_a_white_one(data: Path, results: Path) -> 
     layer = np.full((SIZE[1], SIZE[0], 4), 80, np.uint8)
     layer[..., 3] = 255
     layer[3:5, 6:9, 3] = 0
+    layer[0, 0] = 255  # white of the picture is not the mask's
     Image.fromarray(layer, "RGBA").save(data / "images" / "30" / "30-mask1.png")
     from editloupe.rubrics.magicbrush.paper import find_box
 

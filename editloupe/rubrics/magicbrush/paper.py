@@ -15,12 +15,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from editloupe._util.files import read_text
-from editloupe.pictures.decode import declared_size, open_picture
+from editloupe.pictures.decode import declared_size, open_mask
 from editloupe.pictures.picture_tables import iter_rows
-from editloupe.pictures.pixels import find_white
 from editloupe.rubrics.benchmark import Benchmark, check_key, find_split, make_edit, read_json_list, sole_picture_in
 from editloupe.rubrics.magicbrush import MAGICBRUSH
 from editloupe.rubrics.magicbrush.published import MULTI, PUBLISHED, SINGLE, find_complete_chains, is_final, is_single
@@ -108,11 +105,8 @@ def find_part(edit: Edit) -> tuple[str, ...]:
 @lru_cache(MASKS_REMEMBERED)
 def find_box(mask: Path) -> Box | None:
     """Return the box around the white part of a mask, or None if nothing is white."""
-    white = find_white(open_picture(mask).pixels)
-    rows, columns = np.flatnonzero(white.any(1)), np.flatnonzero(white.any(0))
-    if not len(rows):
-        return None
-    return Box(x1=int(columns[0]), y1=int(rows[0]), x2=int(columns[-1]) + 1, y2=int(rows[-1]) + 1)
+    corners = open_mask(mask).getbbox()
+    return Box.model_validate(corners) if corners else None
 
 
 def _read_sessions(benchmark: Benchmark) -> Iterator[Session]:
