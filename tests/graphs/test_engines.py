@@ -44,11 +44,11 @@ def odd(usual: Judge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
 
 def test_a_case_goes_to_the_loop_unless_it_says_otherwise() -> None:
     assert Case.model_fields["engine"].default == "loop"
-    assert set(ENGINES) == {"loop", "objects"}
+    assert set(ENGINES) == {"loop", "objects", "measure"}
 
 
 def test_an_unknown_engine_is_one_sentence(odd: Judge, edit: Edit) -> None:
-    with pytest.raises(UserError, match="there is no engine steam; there are: loop, objects"):
+    with pytest.raises(UserError, match="there is no engine steam; there are: loop, objects, measure"):
         odd.judge(edit)
 
 
