@@ -105,10 +105,22 @@ class EditOptions:
             raise UserError("--model and --language pick among outputs, and go with --results")
 
     def with_protocol(self, judge: JudgeOptions) -> JudgeOptions:
-        """Return the judge's options with the protocol of the preset, or of the layout."""
+        """Return the judge's options with the protocol of the preset, or of the layout.
+
+        Raises:
+            UserError: If the preset is for another protocol than the layout.
+        """
         if judge.protocol is not None or judge.rubrics:
             return judge
-        return replace(judge, protocol=judge.preset().protocol if self.layout == layouts.PLAIN else self.layout)
+        preset = judge.preset()
+        if self.layout == layouts.PLAIN:
+            return replace(judge, protocol=preset.protocol)
+        if preset.protocol not in (None, self.layout):
+            raise UserError(
+                f"--setup {preset.name} is for {preset.protocol}, and --layout {self.layout} for {self.layout}; "
+                "name the protocol to judge by with --protocol"
+            )
+        return replace(judge, protocol=self.layout)
 
     def list_edits(self, manifest: Path, judge: JudgeOptions) -> EditList:
         """Return the edits, with types spelled as in the judge's protocol. Print the assumptions made."""

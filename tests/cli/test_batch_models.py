@@ -145,3 +145,17 @@ def test_a_manifest_may_hold_an_id_once_for_each_model(tmp_path: Path, scripted:
     given += ["--mode", "plain", "--out", str(tmp_path / "run"), "--quiet"]
     assert run(given) == 0
     assert [(row.edit.id, row.model) for row in read_run_table(tmp_path / "run").rows] == [("x", "A"), ("x", "B")]
+
+
+def test_a_preset_for_another_protocol_than_the_layout_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = write_wiseedit_results(tmp_path / "r/m", ["Awareness_1"], ["en"])
+    given = ["batch", str(write_wiseedit(tmp_path / "d")), "--layout", "wiseedit", "--results", f"m={results}"]
+    given += ["--judge", "openai:gpt-4.1", "--base-url", "http://127.0.0.1:9", "--out", str(tmp_path / "run")]
+    given += ["--dry-run", "--setup"]
+    assert run([*given, "vibe-published"]) == 2
+    sentence = "--setup vibe-published is for vibe, and --layout wiseedit for wiseedit; name the protocol"
+    assert sentence in capsys.readouterr().err
+    assert run([*given, "vibe-published", "--protocol", "wiseedit"]) == 0
+    assert run([*given, "wiseedit-published"]) == 0
