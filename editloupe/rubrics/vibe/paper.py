@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.text import number_of
 from editloupe.rubrics.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean, Value, average_column
@@ -70,7 +72,12 @@ def _read_task(
     results = _folder(benchmark.results, names) or benchmark.results / data.parent.name / data.name
     if (own := results / f"{benchmark.model_name}_run_v1").is_dir():  # as the benchmark's example of a generator saves
         results = own
-    saved = _find_saved(results, listing)
+    saved = _read_results(results, listing)
+    if failed := [number for number, output in saved.items() if output.failed]:
+        which = f"{number_of(len(failed), 'output')} of {NAMES.get(task, task)} without the status success"
+        benchmark.note(
+            f"model {benchmark.model_name}: {which}, such as {failed[0]}: not judged and not counted, as by the public script"
+        )
     for item in read_json_list(file):
         yield _build_edit(benchmark, task, data, results, item, saved)
 
@@ -89,14 +96,37 @@ def _folder(root: Path, names: Iterable[str]) -> Path | None:
     return None
 
 
-def _find_saved(results: Path, listing: str) -> dict[str, str]:
+@dataclass(frozen=True)
+class ListedOutput:
+    """A line of a model's list of results."""
+
+    path: str | None
+    status: str | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model gave no output, whatever is at its path."""
+        return self.status not in (None, "success")
+
+
+def _read_results(results: Path, listing: str) -> dict[str, ListedOutput]:
+    """Return the results that a model's file lists, by sample; none without such a file."""
     file = next(iter(sorted(results.glob(listing))), None)
-    items = read_json_list(file) if file else []
-    return {str(item.get("id")): str(item["saved_image_path"]) for item in items if item.get("saved_image_path")}
+    return {
+        str(item.get("id")): ListedOutput(
+            *(str(item[key]) if item.get(key) else None for key in ("saved_image_path", "status"))
+        )
+        for item in (read_json_list(file) if file else ())
+    }
 
 
 def _build_edit(
-    benchmark: Benchmark, task: str, data: Path, results: Path, item: Mapping[str, Any], saved: Mapping[str, str]
+    benchmark: Benchmark,
+    task: str,
+    data: Path,
+    results: Path,
+    item: Mapping[str, Any],
+    saved: Mapping[str, ListedOutput],
 ) -> Edit:
     number, paths, text = str(item.get("id") or "").strip(), item.get("file_paths"), item.get("text_prompt")
     where = f"{data.name}, sample {number or '?'}"
@@ -126,7 +156,11 @@ def _build_edit(
     )
 
 
-def _output(results: Path, number: str, saved_path: str | None) -> Path:
+def _output(results: Path, number: str, result: ListedOutput | None) -> Path:
+    """Return the path of an output; a path that does not exist if the model gave none."""
+    saved_path = result.path if result else None
+    if result and result.failed:
+        return results / "imgs" / f"{number}.without-output"
     if saved_path:
         for folder in (results, results / "imgs"):
             try:

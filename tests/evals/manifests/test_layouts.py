@@ -282,6 +282,29 @@ def test_vibes_folders_become_samples_and_are_judged_three_times(
     assert (row["AD"], row["AD SD"]) == (100.0, 0.0)
 
 
+@pytest.mark.long
+def test_an_output_of_vibe_without_success_is_not_judged_even_if_there_is_a_picture(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, results = vibe(tmp_path)
+    listing = results / "Level-1-Deictic" / "Addition" / "Addition_results.json"
+    (saved,) = json.loads(listing.read_text("utf-8"))
+    picture(listing.parent / "imgs" / "Addition_0002.png", 9)
+    samples = data / "Tasks" / "Level-1-Deictic" / "Addition" / "Addition.json"
+    (sample,) = json.loads(samples.read_text("utf-8"))
+    samples.write_text(json.dumps([sample, {**sample, "id": "Addition_0002"}]), "utf-8")
+    listing.write_text(
+        json.dumps([{**saved, "status": "failed"}, {"id": "Addition_0002", "status": "success"}]), "utf-8"
+    )
+    server = scripted(lambda request: say(reply_for(find_protocol("vibe"), request.system)))
+    command = ["batch", str(data), "--layout", "vibe", "--results", f"m={results}", "--protocol", "vibe", "--quiet"]
+    command += ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--out", str(tmp_path / "run"), "--json"]
+    assert run(command) == 3
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["judged"] == 3 * (3 + 2 + 1)
+    assert "m: 1 output of Addition without the status success, such as Addition_0001: not judged" in printed.err
+
+
 @pytest.mark.parametrize(
     ("layout", "words"),
     [
