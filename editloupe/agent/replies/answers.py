@@ -10,8 +10,8 @@ An answer is given once, outside any thought, quotation or code example, at the 
 - A sentence that merely mentions an example makes the following answer an example only if another answer comes later.
 - A JSON object alone in a code fence counts, because models write them so; a label alone in a fence if the fence ends the reply.
 - An object within a sentence, without punctuation before it, is mentioned rather than given.
-- What is clearly given is read: a whole number as a text ("8") or with a point (8.), a comma before the closing brace. A number
-  between two of the scale, outside it, or in prose is not an answer.
+- What is clearly given is read: a whole number as a text ("8") or with a point (8.), true and false for yes and no, a comma
+  before the closing brace. A number between two of the scale, outside it, or in prose is not an answer.
 - An answer form that was copied without being filled in is not an answer.
 - A reply that was cut off is never read.
 
@@ -53,8 +53,11 @@ LONGEST_REPLY = 1_000_000
 _MARKS = " \t\r\n*_`#>\"'“”‘’"
 _NOT_FILLED_IN = re.compile(r"\s*+(?:<[^<>]*+>|…|\.\.\.)\s*+")
 _LONGEST_LABEL = 400
-_WHOLE_NUMBER = re.compile(r"\s*+-?[0-9]{1,9}+\s*+")
-"""A number that was written as a text, which some models do although the form has a number."""
+_WHOLE_NUMBER = re.compile(r"\s*+-?[0-9]{1,9}+(?:\.0*+)?+\s*+")
+_NUMBER = re.compile(r"\s*+-?[0-9]{1,9}+(?:\.[0-9]{0,9}+)?+\s*+")
+"""Numbers that were written as a text, which some models do although the form has a number."""
+_TRUTH = {True: "yes", False: "no"}
+"""What true and false mean where yes or no is asked for."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +244,8 @@ def _parse_fields(
             return ParsedAnswer(text, label=NOT_APPLICABLE, values=choices, reason=reason)
         return ParsedAnswer(text, score=total, score_100=total * 100, values=choices, reason=reason)
     if isinstance(answer, YesNoAnswer):
-        word = normalize_label(_string(item, answer.key)).casefold()
+        given = item.get(answer.key)
+        word = _TRUTH[given] if isinstance(given, bool) else normalize_label(_string(item, answer.key)).casefold()
         if word not in ("yes", "no"):
             raise Malformed(f'"{answer.key}" must be "yes" or "no", not "{shorten(word)}".')
         yes = float(word == "yes")
@@ -313,7 +317,7 @@ def _check_end(parts: Sequence[ReplyPart], index: int, what: str) -> None:
 
 def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
     value = _require(item, answer.key)
-    number = int(value) if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value) else value
+    number = float(value) if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value) else value
     is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
     if not is_number or not answer.low <= number <= answer.high or number != int(number):
         raise Malformed(
@@ -326,9 +330,11 @@ def _checks(item: Mapping[str, Any], answer: ChecksAnswer) -> dict[str, str]:
     answers = {}
     for check in answer.checks:
         value = _require(item, check.key)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6
-        word = (str(int(value)) if value == int(value) else repr(value)) if number else value
         by_key = {allowed.casefold(): allowed for allowed in check.values}
+        given = _TRUTH[value] if isinstance(value, bool) else value
+        given = float(given) if isinstance(given, str) and _NUMBER.fullmatch(given) else given
+        number = isinstance(given, (int, float)) and abs(given) < 1e6
+        word = (str(int(given)) if given == int(given) else repr(given)) if number else given
         choice = by_key.get(word.strip().casefold()) if isinstance(word, str) else None
         if choice is None:
             raise Malformed(

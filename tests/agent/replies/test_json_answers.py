@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from editloupe.agent.replies.answers import build_answer_schema, parse_reply
-from editloupe.rubrics.model import Answer, Check, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
+from editloupe.rubrics.model import Answer, Check, ChecksAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 from editloupe.rubrics.registry import PROTOCOLS
 from tests.rubrics.samples import good_reply
 
@@ -19,7 +19,7 @@ ANSWERS: list[Answer] = [
         rubric.name + known.name: rubric.answer
         for known in PROTOCOLS
         for rubric in known.rubrics
-        if not isinstance(rubric.answer, LabelAnswer)
+        if build_answer_schema(rubric.answer) is not None
     }.values(),
     YesNoAnswer(),
 ]
@@ -54,7 +54,7 @@ def wrong_value(answer: Answer, key: str, rng: random.Random) -> Any:
     ]
     anything += [5.5, 0.25, "five", "10/10", float("nan"), 10**400]
     if isinstance(answer, NumberAnswer):
-        anything += [f"{answer.high}.0", f"{answer.high}/{answer.high}", str(answer.high + 1)]
+        anything += [f"{answer.high}.5", f"{answer.high}/{answer.high}", str(answer.high + 1), f"{answer.high + 1}."]
         anything += [answer.high + 1, answer.low - 1, [answer.high]]
     value = rng.choice(anything)
     while _is_allowed(answer, key, value):
@@ -63,12 +63,13 @@ def wrong_value(answer: Answer, key: str, rng: random.Random) -> Any:
 
 
 def _is_allowed(answer: Answer, key: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        values = next((c.values for c in answer.checks if c.key == key), {}) if isinstance(answer, ChecksAnswer) else {}
+        return "yes" in values or isinstance(answer, YesNoAnswer)
     if isinstance(answer, ChecksAnswer):
         check = next(c for c in answer.checks if c.key == key)
         text = f"{value:g}" if isinstance(value, (int, float)) and abs(value) < 1e300 else value
-        return (
-            not isinstance(value, bool) and isinstance(text, str) and text.casefold() in map(str.casefold, check.values)
-        )
+        return isinstance(text, str) and text.casefold() in map(str.casefold, check.values)
     if isinstance(answer, NumberAnswer):
         return type(value) in (int, float) and answer.low <= value <= answer.high and value == int(value)
     return False
@@ -211,6 +212,19 @@ def test_a_number_close_to_an_allowed_one_is_not_rounded_to_it() -> None:
         assert (reading.answer is not None) is known, value
 
 
+def test_numbers_as_text_and_truth_values_are_read_in_checks() -> None:
+    answer = next(a for a in CHECKS if a.checks[0].key == "direction")
+    good = json.loads(good_reply(answer))
+    for value, chosen in (("1.", "1"), ("1.0", "1"), ("0.50", "0.5"), ("0.75", None), (True, None), ("1.0.", None)):
+        reading = parse_reply(json.dumps({**good, "direction": value}), answer).answer
+        assert (reading.values["direction"] if reading else None) == chosen, value
+    flag = ChecksAnswer(checks=(Check(key="turned", question="Was it turned?", values={"yes": 1.0, "no": 0.0}),))
+    for form in (flag, YesNoAnswer(key="turned")):
+        for value, score in ((True, 1.0), (False, 0.0), (1, None), ("true", None), (None, None)):
+            given = parse_reply(json.dumps({"reason": "x", "turned": value}), form).answer
+            assert (given.score if given else None) == score, (form.kind, value)
+
+
 def test_objects_that_differ_are_told_and_the_same_decision_twice_is_read() -> None:
     answer = NumberAnswer(low=1, high=5)
     twice = parse_reply('{"reason": "a", "score": 2}\n{"reason": "b", "score": 4}', answer)
@@ -245,6 +259,8 @@ def test_the_model_is_told_exactly_what_is_wrong(text: str, words: str) -> None:
     [
         '{"reason": "x", "score": "4"}',
         '{"reason": "x", "score": " 4\\n"}',
+        '{"reason": "x", "score": "4."}',
+        '{"reason": "x", "score": "4.0"}',
         '{"reason": "x", "score": 4.}',
         '{"score": 4. , "reason": "7., {5.}"}',
         '{"reason": "x", "score": 4,}',
