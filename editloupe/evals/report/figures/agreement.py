@@ -177,15 +177,8 @@ def scores_against_people(score: ScoreAgreement) -> Figure:
                 linewidths=1.2,
                 label=None if alone else escape_text(shorten_names([model])[0]),
             )
-        axes.text(
-            0.03,
-            0.97,
-            _describe_score_agreement(score),
-            transform=axes.transAxes,
-            va="top",
-            fontsize=8.5,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5},
-        )
+        # Next to the axes, so that no point is covered.
+        axes.text(1.04, 0.97, _describe_score_agreement(score), transform=axes.transAxes, va="top", fontsize=8.5)
         axes.set_xlim(-3, 103)
         axes.set_ylim(-3, 103)
         axes.set_aspect("equal")
