@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from editloupe.rubrics.model import Answer, ChecksAnswer, NumberAnswer, TextAnswer, YesNoAnswer
+from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, MeasuredAnswer, NumberAnswer, TextAnswer
 from editloupe.rubrics.protocol import Protocol
 from editloupe.types import Edit
 from tests.drawn_pictures import save, textured
@@ -32,20 +32,23 @@ def edit_for(folder: Path, kind: str | None = None, **fields: Any) -> Edit:
 
 def good_reply(answer: Answer, number: int | None = None, check: str | None = None) -> str:
     """Return a readable reply to a rubric: a number, or for every check the named answer or its first one."""
+    if isinstance(answer, TextAnswer):
+        return json.dumps({answer.key: "1. the hat is new"})
+    if isinstance(answer, LabelAnswer):
+        return f"<Start Final Answer>{answer.labels[-1].name}</Start Final Answer>"
+    if isinstance(answer, MeasuredAnswer):
+        raise AssertionError("no judge is asked")
+    reason = {answer.reason_key: "seen"} if answer.reason_key else {}
     if isinstance(answer, NumberAnswer):
-        return json.dumps({"reason": "seen", answer.key: answer.high if number is None else number})
+        return json.dumps({**reason, answer.key: answer.high if number is None else number})
     if isinstance(answer, ChecksAnswer):
         best = {
             c.key: max((v for v in c.values if c.values[v] is not None), key=lambda v, c=c: c.values[v])
             for c in answer.checks
         }
         given = {c.key: check if check in c.values else best[c.key] for c in answer.checks}
-        return json.dumps({"reason": "seen", **given})
-    if isinstance(answer, TextAnswer):
-        return json.dumps({answer.key: "1. the hat is new"})
-    if isinstance(answer, YesNoAnswer):
-        return json.dumps({"reason": "seen", answer.key: "yes"})
-    return f"<Start Final Answer>{answer.labels[-1].name}</Start Final Answer>"
+        return json.dumps({**reason, **given})
+    return json.dumps({**reason, answer.key: "yes"})
 
 
 def reply_for(protocol: Protocol, system: str) -> str:

@@ -30,7 +30,7 @@ CHECKS = [answer for answer in ANSWERS if isinstance(answer, ChecksAnswer)]
 def keys(answer: Answer) -> list[str]:
     schema = build_answer_schema(answer)
     assert schema is not None
-    return [name for name in schema["required"] if name != "reason"]
+    return [name for name in schema["required"] if name != getattr(answer, "reason_key", None)]
 
 
 def wrong_value(answer: Answer, key: str, rng: random.Random) -> Any:
