@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from editloupe.evals.labels.files import list_label_files
 from editloupe.evals.labels.human import RunLabels
+from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.store import Run
@@ -256,6 +257,11 @@ class TableFacts:
     """The progress of the configuration; empty if everything is judged."""
 
     @property
+    def editing_models(self) -> tuple[str, ...]:
+        """The editing models, without the unedited baseline and without edits that name none."""
+        return tuple(model for model in self.models if model not in (NO_MODEL, NOTHING_EDITED))
+
+    @property
     def cells(self) -> int:
         """Pairs of edit and criterion with an outcome, whatever the number of repeats."""
         return sum(sum(labels.values()) for labels in self.counts.values())
@@ -264,6 +270,30 @@ class TableFacts:
     def unjudged(self) -> int:
         """Pairs of edit and criterion without a verdict."""
         return sum(labels.get(UNJUDGED, 0) for labels in self.counts.values())
+
+
+def count_labels(index: sqlite3.Connection, configuration: str, model: str = "") -> dict[str, dict[str, int]]:
+    """Count edits per criterion and label.
+
+    Args:
+        index: The index.
+        configuration: The configuration whose verdicts are counted.
+        model: Only edits of this model; empty for all but the unedited baseline.
+    """
+    test = (
+        "edits.model IS NULL" if model == NO_MODEL else "edits.model = :model" if model else "edits.model IS NOT :none"
+    )
+    query = (
+        "SELECT criterion, status, label, count(*) FROM cells JOIN edits USING (edit) "
+        f"WHERE configuration = :configuration AND {test} GROUP BY criterion, status, label"
+    )
+    counts: dict[str, dict[str, int]] = {}
+    values = {"configuration": configuration, "model": model, "none": NOTHING_EDITED}
+    for criterion, status, label, count in index.execute(query, values):
+        name = UNJUDGED if status == UNJUDGED else label or "no number"
+        own = counts.setdefault(criterion, {})
+        own[name] = own.get(name, 0) + count
+    return counts
 
 
 def count_facts(index: sqlite3.Connection, configuration: str = "") -> TableFacts:
@@ -369,6 +399,11 @@ class RunIndex:
                 if not configuration:
                     self._facts[configuration] = facts
             return facts
+
+    def label_counts(self, configuration: str, model: str = "") -> dict[str, dict[str, int]]:
+        """Return edits per criterion and label, of one editing model or of all but the unedited baseline."""
+        with self.reading() as index:
+            return count_labels(index, configuration, model)
 
     def state(self) -> str:
         """Return a text that changes if the run or its labels do."""

@@ -143,7 +143,7 @@ def one_run(
         orders=ORDERS,
         statuses=STATUSES,
         agreements=AGREEMENTS,
-        bars=_bars(open_run, facts),
+        bars=_bars(open_run, facts, wanted.model),
         repeated=facts.repeats > 1,
         faults=open_run.index.label_faults,
         label_notes=open_run.index.label_notes,
@@ -204,11 +204,12 @@ def _criteria(facts: TableFacts) -> list[tuple[str, str]]:
     return sorted(facts.criteria, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
 
 
-def _bars(open_run: OpenRun, facts: TableFacts) -> list[dict[str, Any]]:
-    """Return the shares of every criterion's labels, worst first, unjudged last."""
+def _bars(open_run: OpenRun, facts: TableFacts, model: str) -> list[dict[str, Any]]:
+    """Return the shares of every criterion's labels, worst first, unjudged last; of one editing model if it is chosen."""
     bars = []
+    by_criterion = open_run.index.label_counts(facts.configuration, model)
     for criterion, protocol in _criteria(facts):
-        counts = dict(facts.counts.get(criterion, {}))
+        counts = by_criterion.get(criterion, {})
         rubric = open_run.rubric(protocol, criterion)
         known = {choice.value: choice.place for choice in (list_choices(rubric.answer) if rubric else ())}
         names = [

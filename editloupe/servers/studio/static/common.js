@@ -54,18 +54,29 @@ export function step(elements, by) {
 document.querySelector("[data-keys]")?.addEventListener("click", () => document.querySelector("dialog.keys").showModal());
 onKeys({ "?": () => document.querySelector("dialog.keys").showModal() });
 
+// Enlarged pictures; the arrow keys go through all pictures of the page that can be enlarged.
+const box = document.querySelector("dialog.lightbox");
+let enlarged = null;
+function enlarge(shot) {
+  enlarged = shot;
+  const picture = box.querySelector("img");
+  picture.src = shot.dataset.picture;
+  picture.alt = shot.dataset.caption;
+  const all = [...document.querySelectorAll("[data-picture]")];
+  const position = all.length > 1 ? ` (${all.indexOf(shot) + 1} of ${all.length})` : "";
+  box.querySelector("figcaption").textContent = shot.dataset.caption + position;
+  if (!box.open) box.showModal();
+}
 document.addEventListener("click", (event) => {
   const shot = event.target.closest("[data-picture]");
-  const box = document.querySelector("dialog.lightbox");
-  if (shot) {
-    const picture = box.querySelector("img");
-    picture.src = shot.dataset.picture;
-    picture.alt = shot.dataset.caption;
-    box.querySelector("figcaption").textContent = shot.dataset.caption;
-    box.showModal();
-  } else if (event.target === box) {
-    box.close();
-  }
+  if (shot) enlarge(shot);
+  else if (event.target === box) box.close();
+});
+box?.addEventListener("keydown", (event) => {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const all = [...document.querySelectorAll("[data-picture]")];
+  const next = by && all[all.indexOf(enlarged) + by];
+  if (next) { enlarge(next); event.preventDefault(); }
 });
 
 // A form that only a script can send: until the script is there its buttons are disabled, and the browser sends nothing by itself.

@@ -28,7 +28,7 @@ function chosen() {
 let waiting;
 form?.addEventListener("input", (event) => {
   clearTimeout(waiting);
-  waiting = setTimeout(() => show(chosen()), event.target.type === "search" ? 200 : 0);
+  waiting = setTimeout(() => show(chosen()).then(() => { if (event.target.name === "model") refresh(); }), event.target.type === "search" ? 200 : 0);
 });
 form?.addEventListener("submit", (event) => { event.preventDefault(); show(chosen()); });
 // Another judge's verdicts are another page: only the rows of the same one are swapped.
@@ -84,7 +84,9 @@ async function follow() {
   const { state } = await ask(`${location.pathname}/state`);
   const changed = seen !== undefined && state !== seen;
   seen = state;
-  if (!changed) return;
+  if (changed) await refresh();
+}
+async function refresh() {
   const fresh = new DOMParser().parseFromString(await ask(location.pathname + location.search, { headers: { accept: "text/html" } }), "text/html");
   const focused = document.activeElement?.closest("tr")?.dataset.edit;
   for (const selector of ["[data-live].charts", ".page-head [data-live]", "[data-rows]"]) {

@@ -1,4 +1,4 @@
-import { ask, onKeys, step } from "./common.js";
+import { ask, onKeys, say, step } from "./common.js";
 import { Viewer, connectSteps } from "./viewer.js";
 
 const root = document.querySelector("[data-viewer]");
@@ -20,6 +20,14 @@ for (const raw of document.querySelectorAll("details.raw")) {
         const text = document.createElement("pre");
         text.className = "model";
         text.textContent = JSON.stringify(content[name], null, 2);
+        const copy = document.createElement("button");
+        copy.type = "button";
+        copy.className = "quiet";
+        copy.textContent = "Copy";
+        copy.addEventListener("click", async () => {
+          try { await navigator.clipboard.writeText(text.textContent); say("Copied."); } catch { say("The browser does not allow copying here; select the text instead."); }
+        });
+        head.append(copy);
         return [head, text];
       });
       if (content.note) {

@@ -64,6 +64,11 @@ class CallView:
     seen: Observation | None
 
     @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.call.name if self.call else self.seen.tool if self.seen else ""
+
+    @property
     def parameters(self) -> str:
         """The call's parameters as one line."""
         parameters = self.call.parameters if self.call else {}

@@ -151,6 +151,37 @@ def test_edits_of_a_filtered_table_are_stepped_through(listen: Listen, new_page:
     expect(page.locator(".count")).to_contain_text("1–4 of 4 edits")
 
 
+def test_the_bars_follow_the_editing_model(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page(listen(runs=(many_edits(tmp_path, 30),)))
+    page.goto("/runs/run")
+    counts = page.locator(".bar").first.locator("b")
+    assert sum(map(int, counts.all_inner_texts())) == 30
+    whole = page.locator(".bar svg[role=img]").first.get_attribute("aria-label")
+    page.select_option("[name=model]", "painter-1")
+    expect(page.locator(".count")).to_contain_text("of 10 edits")
+    expect(page.locator(".bar svg[role=img]").first).not_to_have_attribute("aria-label", str(whole))
+    assert sum(map(int, counts.all_inner_texts())) == 10
+
+
+def test_an_overview_leads_to_each_step(trace: Page) -> None:
+    lines = trace.locator(".overview a")
+    expect(lines).to_have_count(12)
+    expect(lines.first).to_contain_text("zoom_in_image")
+    expect(lines.last).to_contain_text("answer")
+    lines.last.click()
+    expect(trace.locator("#step-12")).to_be_focused()
+
+
+def test_enlarged_pictures_are_gone_through_with_the_arrow_keys(trace: Page) -> None:
+    trace.locator(".step .shot").first.click()
+    caption = trace.locator(".lightbox figcaption")
+    expect(caption).to_contain_text("(1 of ")
+    trace.keyboard.press("ArrowRight")
+    expect(caption).to_contain_text("(2 of ")
+    trace.keyboard.press("ArrowLeft")
+    expect(caption).to_contain_text("(1 of ")
+
+
 def test_rows_written_by_a_batch_come_without_a_reload(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
     page = new_page(listen(runs=(many_edits(tmp_path, 3),)))
     page.goto("/runs/run?order=id")
