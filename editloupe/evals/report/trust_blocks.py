@@ -328,6 +328,8 @@ def describe_trust(
 
 
 def _describe_agreement(summary: TrustSummary, titles: Mapping[str, str]) -> str:
+    from editloupe.evals.stats.trust.trust_summary import WEAK
+
     known = [own for own in summary.agreement if own.spearman.value is not None]
     if not summary.agreement:
         return "It is not known how far the judge agrees with people: no judged edit has a label."
@@ -337,7 +339,8 @@ def _describe_agreement(summary: TrustSummary, titles: Mapping[str, str]) -> str
     chosen = [ordered[-1]] if len(known) == 1 else [ordered[-1], ordered[0]]
     parts = [_describe_criterion(own, titles) for own in chosen]
     if len(known) == 1:
-        return f"The judge's scores follow people's on {parts[0]}."
+        hardly = "hardly " if (known[0].spearman.value or 0.0) <= WEAK else ""
+        return f"The judge's scores {hardly}follow people's on {parts[0]}."
     return f"The judge follows people best on {parts[0]}, and least on {parts[1]}."
 
 
@@ -416,8 +419,8 @@ def _describe_advice(summary: TrustSummary, run: tuple[str, ...]) -> str:
         return f"Next: label more edits, drawn by `{queue} --budget {budget}`."
     if summary.advice == "another judge":
         return (
-            "Next: try another judge or a panel. This one hardly follows people, so its scores add nothing to the labels: use "
-            "the labels alone."
+            "Next: try another judge or a panel. This one hardly follows people, so its scores add little or nothing to the "
+            "labels."
         )
     if summary.advice == "label more":
         more = sum((model.labels_to_halve or model.mean.labels) - model.mean.labels for model in summary.models)

@@ -89,6 +89,7 @@ def test_a_judge_that_does_not_follow_people_is_to_be_replaced(tmp_path: Path) -
     summary = summarize_trust(table, write_labels(tmp_path / "people.jsonl", people))
     assert max(own.spearman.value or 0 for own in summary.agreement) < 0.2
     assert summary.advice == "another judge"
+    assert "hardly follows people" in describe_trust(summary, table.titles, "run")[4]
 
 
 def test_that_many_labels_do_halve_the_interval() -> None:
