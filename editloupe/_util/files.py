@@ -76,6 +76,16 @@ def read_text(path: Path, limit: int = TEXT_BYTES) -> str:
     return read_bytes(path, limit).decode("utf-8-sig")
 
 
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a resolved path is in a folder. A snapshot in the cache of the Hugging Face hub has its files in `blobs`.
+
+    >>> is_inside(Path("/hub/datasets--a--b/blobs/0a1b"), Path("/hub/datasets--a--b/snapshots/2c"))
+    True
+    """
+    blobs = folder.parent.parent / "blobs"
+    return path.is_relative_to(folder) or (folder.parent.name == "snapshots" and path.is_relative_to(blobs))
+
+
 def _check_kind(mode: int, path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))

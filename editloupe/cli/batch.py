@@ -53,7 +53,10 @@ from editloupe.telemetry.spans import spans_on
 from editloupe.types import Edit, Reason, UserError
 
 ManifestFile = Annotated[
-    Path, typer.Argument(help="A .jsonl, .csv or .parquet file, a folder of edits, or a benchmark's folder.")
+    Path,
+    typer.Argument(
+        help="A .jsonl, .csv, .parquet or .arrow file, a folder of edits or tables, a benchmark's folder, or hf:OWNER/NAME:SPLIT."
+    ),
 ]
 
 

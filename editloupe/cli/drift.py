@@ -15,6 +15,7 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Without, expand_options
 from editloupe.cli.output import choose_format, choose_width, deliver, tell
 from editloupe.pictures.memory import MemoryPicture, PictureSource
+from editloupe.pictures.table_cells import find_file
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def drift(
 
 
 def _has_picture(source: PictureSource) -> bool:
-    return source.has_content if isinstance(source, MemoryPicture) else source.is_file()
+    return source.has_content if isinstance(source, MemoryPicture) else find_file(source).is_file()
 
 
 def _draw_edits(table: RunTable, count: int, seed: int) -> list[Edit]:

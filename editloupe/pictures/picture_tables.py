@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,18 @@ def _find_splits(folder: Path) -> dict[str, list[Path]]:
         found = [path for place in places for path in sorted(place.iterdir()) if path.suffix.lower() in SUFFIXES]
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
+    return group_by_split(found, folder)
+
+
+def group_by_split(tables: Iterable[Path], folder: Path) -> dict[str, list[Path]]:
+    """Return the tables of a data set by split, in order.
+
+    Args:
+        tables: Paths in the folder.
+        folder: The data set's folder.
+    """
     splits: dict[str, list[Path]] = {}
-    for path in found:
+    for path in sorted(tables):
         splits.setdefault(_split_of(path, folder), []).append(path)
     return splits
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from editloupe._util.files import read_text
+from editloupe._util.files import is_inside, read_text
 from editloupe.pictures.picture_tables import find_tables
 from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, UserError
@@ -64,7 +64,7 @@ class Benchmark:
         """
         try:
             candidates = [(folder / name).resolve() for folder in (*folders, self.data)]
-            inside = [path for path in candidates if path.is_relative_to(self.data.resolve())]
+            inside = [path for path in candidates if is_inside(path, self.data.resolve())]
             if not inside:
                 raise UserError(f"{name} leads outside the benchmark's folder {self.data}")
             return next((path for path in inside if path.exists()), inside[-1])

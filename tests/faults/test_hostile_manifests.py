@@ -159,19 +159,22 @@ def test_what_keys_are_made_of_stays_the_same_for_ordinary_edits() -> None:
     )
 
 
-def test_parquet_columns_of_bytes_are_left_alone_unless_they_should_be_paths(folder: Path) -> None:
+def test_parquet_columns_of_bytes_are_left_out_unless_they_are_pictures_of_the_edit(folder: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     good = {"source": ["a.png"], "edited": ["b.png"], "instruction": ["Make it red."]}
-    shown = arrow.array([{"bytes": b"\x89PNG\xff", "path": "a.png"}])
-    parquet.write_table(arrow.table({**good, "picture": shown, "raw": [b"\xff"], "turn": [2]}), folder / "m.parquet")
+    picture = arrow.array([{"bytes": b"\x89PNG\xff", "path": "a.png"}])
+    parquet.write_table(arrow.table({**good, "picture": picture, "raw": [b"\xff"], "turn": [2]}), folder / "m.parquet")
     (edit,) = load_manifest(folder / "m.parquet")
     assert edit.turn == 2
     assert edit.extra == {}
-    parquet.write_table(arrow.table({**good, "source": shown}), folder / "n.parquet")
-    with pytest.raises(UserError, match="column source holds bytes"):
-        list(load_manifest(folder / "n.parquet"))
+    parquet.write_table(arrow.table({**good, "source": picture}), folder / "n.parquet")
+    (edit,) = load_manifest(folder / "n.parquet")
+    assert edit.source == folder / "n.parquet#row=1&column=source"
+    parquet.write_table(arrow.table({**good, "instruction": picture}), folder / "o.parquet")
+    with pytest.raises(UserError, match=r'^o\.parquet, row 1: "instruction"'):
+        list(load_manifest(folder / "o.parquet"))
 
 
 @pytest.mark.timeout(30)

@@ -14,7 +14,7 @@ from editloupe._util.files import atomic_text_file
 from editloupe.evals.labels.files import find_rater
 from editloupe.evals.manifests.jsonl_log import read_log_rows
 from editloupe.evals.manifests.layouts import load_manifest
-from editloupe.evals.manifests.readers import READERS
+from editloupe.evals.manifests.readers import READERS, TablePicture, find_reader
 from editloupe.evals.runs.run_folder import LABELS
 from editloupe.types import Box, Edit, UserError
 
@@ -127,9 +127,9 @@ def _match_samples(
 
 
 def _read_lines(manifest: Path) -> Iterator[tuple[Mapping[str, Any], Edit]]:
-    rows = READERS[manifest.suffix.lower()](manifest)
+    rows = find_reader(manifest)(manifest)
     for row, edit in zip(rows, load_manifest(manifest, allow_outside=True), strict=True):
-        yield row.values, edit
+        yield {name: str(v.source) if isinstance(v, TablePicture) else v for name, v in row.values.items()}, edit
 
 
 def _sample_key(edit: Edit) -> Hashable:

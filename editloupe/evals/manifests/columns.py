@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.readers import INSTRUCTIONS, JSON_COLUMNS, find_reader
+from editloupe.evals.manifests.readers import INSTRUCTIONS, JSON_COLUMNS, find_reader, list_columns
 from editloupe.rubrics.paper import Paper, SampleFolder
 from editloupe.types import Edit, UserError
 
@@ -20,6 +20,8 @@ Columns = Mapping[str, str]
 ALIASES = {"type": "instruction_type", "boxes": "target_boxes"}
 """Short names of fields on the command line."""
 FIELDS = frozenset(Edit.model_fields) - {"extra"}
+ROLE = "more_images."
+"""Prefix of a role of `more_images` that has a column of its own."""
 FIRST_ROWS = 50
 """Rows that are read to find out which columns a file has."""
 MOST_COLUMNS = 40
@@ -51,7 +53,11 @@ def parse_columns(texts: Iterable[str], fields: Collection[str] | None = None) -
             raise UserError(f'--columns takes FIELD=COLUMN, such as source=input_image, not "{part.strip()}"')
         field = ALIASES.get(name, name) if fields is None else name
         known = [*FIELDS, *ALIASES] if fields is None else [*fields]
-        if field not in known and (near := get_close_matches(field, known, n=1, cutoff=NEAR)):
+        if (
+            field not in known
+            and not field.startswith(ROLE)
+            and (near := get_close_matches(field, known, n=1, cutoff=NEAR))
+        ):
             what = "an edit" if fields is None else "a file of labels"
             raise UserError(f'--columns: "{name}" is not a field of {what}; did you mean {near[0]}?')
         if field in columns:
@@ -74,6 +80,8 @@ def rename_columns(values: Mapping[str, Any], columns: Columns) -> dict[str, Any
 
     >>> rename_columns({"image": "a.png", "task": "add", "source": "web"}, {"source": "image"})
     {'source': 'a.png', 'task': 'add'}
+    >>> rename_columns({"mask_img": "m.png"}, {"more_images.mask": "mask_img"})
+    {'more_images': {'mask': 'm.png'}}
     """
     renamed = {field: values[column] for field, column in columns.items() if values.get(column) is not None}
     for field in JSON_COLUMNS:
@@ -82,6 +90,9 @@ def rename_columns(values: Mapping[str, Any], columns: Columns) -> dict[str, Any
                 renamed[field] = json.loads(text)
             except (ValueError, RecursionError):
                 raise UserError(f"column {columns[field]} must hold JSON for {field}") from None
+    if roles := {field: renamed.pop(field) for field in [*renamed] if field.startswith(ROLE)}:
+        more = {field.removeprefix(ROLE): picture for field, picture in roles.items()}
+        renamed["more_images"] = {**(renamed.get("more_images") or values.get("more_images") or {}), **more}
     taken = {*columns.values(), *renamed}
     return {**renamed, **{name: value for name, value in values.items() if name not in taken}}
 
@@ -108,16 +119,27 @@ def find_samples(path: Path, paper: Paper | None, columns: Columns) -> tuple[Pat
             )
     if columns:
         check_columns(path, columns)
+    return path, make_naming(columns, paper, path.parent)
+
+
+def make_naming(columns: Columns, paper: Paper | None, root: Path | None = None) -> Naming | None:
+    """Return how the fields of rows are renamed; None if they are not.
+
+    Args:
+        columns: Fields to columns.
+        paper: The paper whose field names the rows have; None for our own.
+        root: The folder that holds the paper's folders of pictures.
+    """
     fields = paper.fields if paper else None
     if fields is None and not columns:
-        return path, None
+        return None
 
     def rename(values: Mapping[str, Any]) -> Mapping[str, Any]:
         row = rename_columns(values, columns) if columns else values
         row = fields(row) if fields else row
-        return _add_picture_folders(row, path.parent, folder) if folder else row
+        return _add_picture_folders(row, root, paper.folder) if root and paper and paper.folder else row
 
-    return path, rename
+    return rename
 
 
 def find_missing_fields(path: Path, naming: Naming | None, fields: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -150,16 +172,30 @@ def format_columns(columns: Iterable[str]) -> str:
 
 def check_columns(path: Path, columns: Columns) -> None:
     """Raise UserError if no row has a column; usually the first row has all of them."""
-    missing = dict.fromkeys(columns.values())
-    seen: dict[str, None] = {}
-    for row in find_reader(path)(path):
-        seen |= dict.fromkeys(row.values)
-        for name in row.values:
-            missing.pop(name, None)
-        if not missing:
-            return
-    if seen:
-        raise UserError(f'{path.name} has no column "{next(iter(missing))}"; its columns are {format_columns(seen)}')
+    names = list_columns(path)
+    if names is None:
+        missing, seen = set(columns.values()), dict[str, None]()
+        for row in find_reader(path)(path):
+            seen |= dict.fromkeys(row.values)
+            missing -= set(row.values)
+            if not missing:
+                return
+        names = list(seen)
+    check_names(path.name, names, columns)
+
+
+def check_names(file: str, names: Collection[str], columns: Columns) -> None:
+    """Raise UserError if a column is not among the names of columns; empty if these are not known.
+
+    Args:
+        file: What has these columns.
+        names: The names of its columns.
+        columns: Fields to columns.
+    """
+    if names and (missing := next((column for column in columns.values() if column not in names), None)):
+        near = get_close_matches(missing, names, n=1, cutoff=NEAR)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f'{file} has no column "{missing}"; its columns are {format_columns(names)}{hint}')
 
 
 def _add_picture_folders(values: Mapping[str, Any], root: Path, folder: SampleFolder) -> dict[str, Any]:

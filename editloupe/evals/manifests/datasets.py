@@ -10,11 +10,22 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.errors import first_error
+from editloupe._util.files import is_inside
 from editloupe._util.json_safe import sanitize_text
 from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.columns import FIELDS, NEAR, Naming, format_columns
 from editloupe.evals.manifests.outputs import OutputNames, detect_output_names
-from editloupe.evals.manifests.readers import REQUIRED, Row, find_reader
+from editloupe.evals.manifests.readers import (
+    REQUIRED,
+    Reader,
+    Row,
+    TablePicture,
+    find_reader,
+    name_picture,
+    split_folder,
+)
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.table_cells import resolve_picture_path
 from editloupe.types import Edit, UserError
 
 Typing = Callable[[Edit], Edit]
@@ -79,15 +90,31 @@ def read_manifest(
 
 
 class Manifest:
-    """A manifest that can be read several times, with its own edited pictures or with outputs in models' folders."""
+    """A manifest that can be read several times, with its own edited pictures or with outputs in models' folders.
+
+    Args:
+        path: The manifest.
+        allow_outside: Allow paths outside the manifest's folder.
+        naming: Renames the fields of a row to those of `Edit`.
+        typing: Spells the type of an edit as a protocol does.
+        reader: Reads the rows; by default the reader for the manifest's form.
+    """
 
     def __init__(
-        self, path: Path, allow_outside: bool = False, naming: Naming | None = None, typing: Typing | None = None
+        self,
+        path: Path,
+        allow_outside: bool = False,
+        naming: Naming | None = None,
+        typing: Typing | None = None,
+        reader: Reader | None = None,
     ) -> None:
         self.path, self._allow_outside, self._naming, self._typing = path, allow_outside, naming, typing
-        self._folder = (path if path.is_dir() else path.parent).resolve()
+        self._reader = reader
+        folder, _ = split_folder(path)
+        self._folder = (folder if folder.is_dir() else folder.parent).resolve()
         self._names: dict[Path, OutputNames] = {}
-        find_reader(path)
+        if reader is None:
+            find_reader(path)
 
     def edits(self) -> Iterator[Edit]:
         """Stream the edits; ids must be unique per model."""
@@ -123,7 +150,8 @@ class Manifest:
             raise row.error(str(error)) from None
 
     def _rows(self, with_outputs: bool = False) -> Iterator[Row]:
-        for row in find_reader(self.path, with_outputs)(self.path):
+        read = self._reader or find_reader(self.path, with_outputs)
+        for row in read(self.path):
             yield self._rename_fields(row)
 
     def _rename_fields(self, row: Row) -> Row:
@@ -176,17 +204,19 @@ def build_edit(row: Row, folder: Path, allow_outside: bool = False, output: Path
                 hint = f"; if one of them holds it, name that with --columns {name}=NAME"
             raise row.error(f'"{name}" is missing; this row has {format_columns(values) or "nothing"}{hint}')
     fields = {name: value for name, value in values.items() if name in FIELDS and value is not None}
+    if _is_empty(fields.get("reference")):
+        del fields["reference"]
     fields["id"] = _id(row)
     if output is not None:
         fields["edited"] = output
     for name in ("source", "edited", "reference"):
         if name in fields and not (name == "edited" and output is not None):
-            fields[name] = resolve_picture(row, name, fields[name], folder, allow_outside)
+            fields[name] = _find_picture(row, name, fields[name], folder, allow_outside)
     if "human" in fields:
         fields["human"] = _labels(row, fields["human"])
     if "more_images" in fields:
         fields["more_images"] = _more_images(row, fields["more_images"], folder, allow_outside)
-    extra = {name: value for name, value in values.items() if name not in FIELDS and name != "extra"}
+    extra = {name: value for name, value in values.items() if name not in (*FIELDS, "extra") and not _is_picture(value)}
     if isinstance(nested := values.get("extra"), Mapping):
         extra = {**nested, **extra}
     elif nested is not None:
@@ -200,10 +230,15 @@ def build_edit(row: Row, folder: Path, allow_outside: bool = False, output: Path
 def _id(row: Row) -> str:
     value = row.values.get("id")
     if value is None or value == "":
-        return sanitize_text(Path(str(row.values.get("edited") or row.values["source"])).stem)
+        return sanitize_text(name_picture(row.values.get("edited") or row.values["source"]))
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise row.error('"id" must be a text or a whole number')
     return sanitize_text(str(value))
+
+
+def _is_picture(value: Any) -> bool:
+    """Return whether a value is a picture in a table, or a list of these."""
+    return any(isinstance(item, TablePicture) for item in (value if isinstance(value, list) else [value]))
 
 
 def resolve_picture(
@@ -229,10 +264,10 @@ def resolve_picture(
     if "://" in value:
         raise row.error(f'"{name}" is a URL ({value}); pictures must be files')
     try:
-        resolved = (folder / value).resolve()
+        resolved = resolve_picture_path(folder / value)
     except (OSError, RuntimeError, ValueError):  # too long, links in a circle, half a character
         raise row.error(f'"{name}" is not a valid path: {value}') from None
-    if not allow_outside and not resolved.is_relative_to(folder):
+    if not allow_outside and not is_inside(resolved, folder):
         raise row.error(f'"{name}" leads outside the {whose}\'s folder ({value}); --allow-outside permits that')
     return resolved
 
@@ -252,15 +287,29 @@ def _labels(row: Row, value: Any) -> dict[str, str | tuple[str, ...]]:
     return labels
 
 
-def _more_images(row: Row, value: Any, folder: Path, allow_outside: bool) -> dict[str, tuple[Path, ...]]:
+def _more_images(row: Row, value: Any, folder: Path, allow_outside: bool) -> dict[str, tuple[PictureSource, ...]]:
     if not isinstance(value, Mapping):
         raise row.error('"more_images" must map a role to a path or a list of paths')
     return {
-        str(role): tuple(
-            resolve_picture(row, f"more_images.{role}", item, folder, allow_outside) for item in _as_list(paths)
-        )
+        str(role): tuple(_find_picture(row, f"more_images.{role}", item, folder, allow_outside) for item in pictures)
         for role, paths in value.items()
+        if (pictures := [item for item in _as_list(paths) if not _is_empty(item)]) or not _as_list(paths)
     }
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, TablePicture) and not value.held
+
+
+def _find_picture(row: Row, name: str, value: Any, folder: Path, allow_outside: bool) -> PictureSource:
+    """Return a picture of a row: the one in a table's cell, or the path of a file."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], TablePicture):
+        value = value[0]
+    if isinstance(value, TablePicture):
+        return value.source
+    if isinstance(value, list) and _is_picture(value):
+        raise row.error(f'"{name}" has {len(value)} pictures; it takes one')
+    return resolve_picture(row, name, value, folder, allow_outside)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.manifests.columns import Columns, Naming, find_missing_fields, find_samples, format_columns
+from editloupe.evals.manifests.columns import (
+    Columns,
+    Naming,
+    check_names,
+    find_missing_fields,
+    find_samples,
+    format_columns,
+    make_naming,
+)
 from editloupe.evals.manifests.datasets import Manifest, make_name_checker
+from editloupe.evals.manifests.hub import fetch_dataset, is_hub_name
 from editloupe.evals.manifests.outputs import (
     BenchmarkParts,
     Part,
@@ -21,6 +31,7 @@ from editloupe.evals.manifests.outputs import (
     parse_results,
     resolve_models,
 )
+from editloupe.evals.manifests.readers import DATASET, DatasetObject, read_dataset
 from editloupe.rubrics.benchmark import LANGUAGES, Benchmark
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import normalize_name
@@ -74,7 +85,7 @@ def check_layout(layout: str, with_results: bool) -> None:
 
 
 def load_manifest(
-    path: str | Path,
+    path: str | Path | DatasetObject,
     allow_outside: bool = False,
     layout: str = PLAIN,
     protocol: str | None = None,
@@ -86,8 +97,10 @@ def load_manifest(
     Pictures are not opened. Fields that `Edit` does not have go to `Edit.extra`.
 
     Args:
-        path: A `.jsonl`, `.csv` or `.parquet` file, a folder with `sources/`, `edits/` and `instructions.txt`, or the published
-            folder of the layout's paper. Paths in it are relative to its folder.
+        path: A `.jsonl`, `.csv`, `.parquet` or `.arrow` file, a folder of these tables (`FOLDER:SPLIT` if it has several splits)
+            or with `metadata.jsonl`, a folder with `sources/`, `edits/` and `instructions.txt`, the published folder of the
+            layout's paper, a data set on the Hugging Face hub (`hf:OWNER/NAME` or `hf:OWNER/NAME:SPLIT`), or a
+            `datasets.Dataset`. Paths in it are relative to its folder.
         allow_outside: Allow paths that lead outside the manifest's folder, also by links.
         layout: `editloupe`, or a paper whose field names the manifest uses.
         protocol: The protocol whose spelling of instruction types is used; by default the layout's own.
@@ -102,26 +115,39 @@ def load_manifest(
         UserError: There is no such manifest or layout, or a row has a mistake; the message names file and line. Mistakes in rows
             are raised while iterating.
     """
-    return _manifest(Path(path), allow_outside, layout, protocol, note, columns or {}).edits()
+    if isinstance(path, str):
+        path = Path(path)
+    return _manifest(path, allow_outside, layout, protocol, note, columns or {}).edits()
 
 
 def _manifest(
-    path: Path, allow_outside: bool, layout: str, protocol: str | None, note: Note | None, columns: Columns
+    path: Path | DatasetObject,
+    allow_outside: bool,
+    layout: str,
+    protocol: str | None,
+    note: Note | None,
+    columns: Columns,
 ) -> Manifest:
     if layout not in (layouts := sample_layouts()):
         raise UserError(f'a manifest cannot have the layout "{layout}"; use one of: {", ".join(layouts)}')
     paper = next((paper for paper in papers() if paper.name == layout and paper.fields), None)
-    path, naming = find_samples(path, paper, columns)
+    reader = None
+    if isinstance(path, Path):
+        path, naming = find_samples(fetch_dataset(path), paper, columns)
+    else:
+        reader, naming = partial(read_dataset, path), make_naming(columns, paper)
+        check_names(DATASET, path.column_names or (), columns)
+        path = Path(DATASET)
     typed = make_type_reader(protocol or layout, note)
     if note is None:
-        return Manifest(path, allow_outside, naming, typed)
-    if layout != PLAIN:
+        return Manifest(path, allow_outside, naming, typed, reader)
+    if layout != PLAIN and reader is None:
         guessed = paper.guessed_boxes if paper and "target_boxes" not in columns else ()
         _note_fields(path, naming, guessed, note)
-        return Manifest(path, allow_outside, naming, typed)
+        return Manifest(path, allow_outside, naming, typed, reader)
     rules = find_protocol(protocol)
     checked = make_name_checker(rules.criteria if rules else (), note)
-    return Manifest(path, allow_outside, naming, lambda edit: typed(checked(edit)))
+    return Manifest(path, allow_outside, naming, lambda edit: typed(checked(edit)), reader)
 
 
 def _note_fields(path: Path, naming: Naming | None, guessed: Sequence[str], note: Note) -> None:
@@ -251,7 +277,8 @@ def _reading(
     columns: Columns,
 ) -> tuple[Read, PartOf, Callable[[Path, str], Iterator[str]]]:
     """Return functions that read edits with a model's outputs, find the part of an edit, and note how outputs are named."""
-    if paper and paper.read and (not paper.fields or data.is_dir()):
+    if paper and paper.read and (not paper.fields or is_hub_name(data) or data.is_dir()):
+        data = fetch_dataset(data, everything=True)
         read, typed = paper.read, make_type_reader(protocol or layout, note)
         if not data.is_dir() and not (data.is_file() and data.suffix == ".json"):
             raise UserError(f"{data} is not a folder")

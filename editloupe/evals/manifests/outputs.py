@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from editloupe._util.text import number_of
 from editloupe.evals.manifests.cases import IdSet
-from editloupe.evals.manifests.readers import Row
+from editloupe.evals.manifests.readers import Row, name_picture
 from editloupe.pictures.memory import require_path
 from editloupe.rubrics.benchmark import PICTURES, list_folders, picture_in
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
@@ -385,16 +385,22 @@ class OutputNames:
         if stem is None:
             raise row.error('"id" and "source" are missing')
         try:
-            return picture_in(self.folder, stem) or self.folder / f"{stem}{PICTURES[0]}"
+            output = picture_in(self.folder, stem)
         except UserError as error:
             raise row.error(str(error)) from None
+        if output is None:
+            return self.folder / f"{stem}{PICTURES[0]}"
+        following = PICTURES[PICTURES.index(output.suffix) + 1 :]
+        if other := next((path for suffix in following if (path := self.folder / f"{stem}{suffix}").is_file()), None):
+            raise row.error(f"{self.folder} has two outputs for it, {output.name} and {other.name}; keep one of them")
+        return output
 
 
 def find_output_stem(row: Row, by: str) -> str | None:
     """Return the name of a row's output without suffix, for a way of naming; None if the row lacks the field."""
     value = row.values.get(by)
     if value is not None and value != "":
-        return str(value) if by == "id" else PurePosixPath(str(value)).stem
+        return str(value) if by == "id" else name_picture(value)
     return (find_output_stem(row, "edited") or find_output_stem(row, "source")) if by == "id" else None
 
 

@@ -1,25 +1,42 @@
-"""Read the rows of manifests (JSONL, CSV, Parquet, or a folder of pictures), each with its location for errors."""
+"""Read the rows of manifests, each with its location for errors.
+
+A manifest is a JSONL, CSV, Parquet or Arrow file, or a folder: with tables, with pictures that `metadata.jsonl` lists, or with
+`sources/`, `edits/` and `instructions.txt`.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, Protocol, TextIO
 
 from editloupe._util.files import open_file, read_text
 from editloupe._util.text import number_of
+from editloupe.pictures.memory import MemoryPicture, PictureSource, read_picture
+from editloupe.pictures.picture_tables import find_tables, iter_rows, table_columns
+from editloupe.pictures.pixels import hash_bytes
+from editloupe.pictures.table_cells import SUFFIXES, TableCell, picture_leaf, picture_stem
 from editloupe.types import UserError
 
 JSON_COLUMNS = ("target_boxes", "human", "more_images")
 """Columns of a CSV file whose cells contain JSON."""
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 INSTRUCTIONS = "instructions.txt"
+METADATA = ("metadata.jsonl", "metadata.csv")
+"""The list of an ImageFolder of `datasets`."""
+FILE_NAME = "file_name"
+"""Column of `METADATA` that holds the path of the picture; `X_file_name` holds that of the picture X."""
+DATASET = "the data set"
+"""The name of a `datasets.Dataset` in errors."""
+DATASET_ROWS = 8
+"""Rows of a `datasets.Dataset` that are in memory at once."""
 REQUIRED = ("source", "edited", "instruction")
 LINE_BYTES = 16_000_000
 """Longest line that is read."""
@@ -121,45 +138,43 @@ def _from_json(cell: str, name: str, where: str) -> Any:
         raise UserError(f"{where}: column {name} is nested too deeply or holds a number too long to read") from None
 
 
+@dataclass(frozen=True)
+class TablePicture:
+    """A picture in a table, as the value of a row."""
+
+    source: PictureSource
+    name: str
+    """Names the row, such as `train-7`."""
+    held: bool = True
+    """False if the cell is empty."""
+
+
+def read_table(path: Path) -> Iterator[Row]:
+    """Stream a Parquet or Arrow file. Its pictures are values `TablePicture`; their bytes are not read."""
+    pictures = [name for name, has_pictures in table_columns(path).items() if has_pictures]
+    for number, (where, values) in enumerate(iter_rows(path), start=1):
+        for name in pictures:
+            values[name] = _table_picture(values[name], TableCell(path.absolute(), number, name))
+        yield Row(where, _without_empty(values, where))
+
+
+def _table_picture(value: Any, cell: TableCell) -> Any:
+    """Return a picture as `TablePicture`; a path stays a text."""
+    if isinstance(value, list):
+        return [_table_picture(item, cell._replace(item=number)) for number, item in enumerate(value, start=1)]
+    return value if isinstance(value, str) else TablePicture(cell.path, picture_stem(cell.path), value is not None)
+
+
+def name_picture(value: Any) -> str:
+    """Return the name of a row's picture without suffix."""
+    return value.name if isinstance(value, TablePicture) else PurePosixPath(str(value)).stem
+
+
 def read_parquet(path: Path) -> Iterator[Row]:
-    """Stream a Parquet file, a batch of rows at a time; columns with bytes (embedded pictures) are skipped."""
-    with _open(path):
-        pass
-    try:
-        from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError:
-        raise UserError(f"reading {path.name} needs pyarrow: pip install '.[data]'") from None
-    try:
-        file = parquet.ParquetFile(path)
-    except Exception as error:  # pyarrow raises its own kinds and OSError alike
-        raise UserError(f"{path.name} is not a Parquet file ({_one_line(error)})") from None
-    number = 0
-    with file:
-        try:
-            schema = file.schema_arrow
-            if len(set(schema.names)) != len(schema.names):
-                raise UserError(f"{path.name}: two columns have the same name")
-            for column in schema:
-                if column.name in REQUIRED and _holds_bytes(column.type):
-                    raise UserError(
-                        f"{path.name}: column {column.name} holds bytes; it must hold text, pictures as paths"
-                    )
-            columns = [column.name for column in schema if not _holds_bytes(column.type)]
-            for batch in file.iter_batches(batch_size=256, columns=columns):
-                for values in batch.to_pylist():
-                    number += 1
-                    where = f"{path.name}, row {number}"
-                    yield Row(where, _without_empty(values, where))
-        except UserError:
-            raise
-        except Exception as error:  # damaged pages, dates before the year 1, and other errors while reading
-            raise UserError(f"{path.name}, after row {number}: this cannot be read ({_one_line(error)})") from None
-
-
-def _holds_bytes(kind: Any) -> bool:
-    """Return whether a column's type is or contains binary."""
-    inner = [kind.field(index).type for index in range(kind.num_fields)] if kind.num_fields else []
-    return "binary" in str(kind) or any(map(_holds_bytes, inner))
+    """Stream a Parquet file of values; columns of pictures are skipped."""
+    columns = [name for name, has_pictures in table_columns(path).items() if not has_pictures]
+    for where, values in iter_rows(path, columns):
+        yield Row(where, _without_empty(values, where))
 
 
 def _without_empty(values: dict[str, Any], where: str) -> dict[str, Any]:
@@ -176,6 +191,42 @@ def _without_empty(values: dict[str, Any], where: str) -> dict[str, Any]:
         if isinstance(value := filled.get(name), str):
             filled[name] = _from_json(value, name, where)
     return filled
+
+
+class DatasetObject(Protocol):
+    """A `datasets.Dataset` or `IterableDataset`."""
+
+    @property
+    def column_names(self) -> list[str] | None:
+        """The names of the columns, if they are known."""
+
+    def with_format(self, type: str) -> Any:
+        """Return the data set with rows of this form."""
+
+
+def read_dataset(dataset: DatasetObject, path: Path) -> Iterator[Row]:
+    """Stream the rows of a data set of the package `datasets`. A picture is in memory while its row is used."""
+    number = 0
+    for table in dataset.with_format("arrow").iter(batch_size=DATASET_ROWS):
+        pictures = {field.name for field in table.schema if picture_leaf(field.type)}
+        for values in table.to_pylist():
+            number += 1
+            where = f"{DATASET}, row {number}"
+            for name in pictures:
+                values[name] = _picture_in_memory(values[name], where, f"row-{number}")
+            yield Row(where, _without_empty(values, where))
+
+
+def _picture_in_memory(value: Any, where: str, name: str) -> Any:
+    if isinstance(value, list):
+        return [_picture_in_memory(item, where, name) for item in value]
+    data = value.get("bytes") if isinstance(value, dict) else value
+    if data is not None:
+        return TablePicture(read_picture(data), name)
+    if isinstance(value, dict) and value.get("path"):
+        return TablePicture(Path(value["path"]), name)
+    sentence = f"{where}: the cell is empty"
+    return TablePicture(MemoryPicture(hash_bytes(sentence.encode()), problem=sentence), name, held=False)
 
 
 def read_folder(path: Path, with_outputs: bool = False) -> Iterator[Row]:
@@ -256,23 +307,78 @@ READERS: Mapping[str, Reader] = {
     ".csv": read_csv,
     ".parquet": read_parquet,
 }
-"""Readers by file suffix; a folder is read by `read_folder`."""
+"""Readers of values by file suffix. Pictures in tables are read by the reader that `find_reader` returns."""
+
+
+def split_folder(path: Path) -> tuple[Path, str | None]:
+    """Return a manifest's folder or file, and the split that `FOLDER:SPLIT` names.
+
+    >>> split_folder(Path("/:train"))
+    (PosixPath('/'), 'train')
+    """
+    folder, colon, split = str(path).rpartition(":")
+    return (Path(folder), split) if colon and split and not path.exists() and Path(folder).is_dir() else (path, None)
 
 
 def find_reader(path: Path, with_outputs: bool = False) -> Reader:
     """Return the reader for a manifest; raise UserError if there is none.
 
     Args:
-        path: The manifest.
+        path: The manifest; `FOLDER:SPLIT` for one split of a folder with several.
         with_outputs: The edited pictures are elsewhere; see `read_folder`.
     """
     try:
-        if path.is_dir():
-            return partial(read_folder, with_outputs=with_outputs)
+        folder, split = split_folder(path)
+        if folder.is_dir():
+            return _find_folder_reader(folder, split, with_outputs)
         if not path.exists():
             raise UserError(f"there is no manifest at {path}")
     except (OSError, ValueError) as error:  # a name too long, links in a circle, a NUL
         raise UserError(f"there is no manifest at {path} ({_one_line(error)})") from None
+    if path.suffix.lower() in SUFFIXES:
+        return read_table
     if reader := READERS.get(path.suffix.lower()):
         return reader
-    raise UserError(f"{path.name}: a manifest is a .jsonl, .csv or .parquet file, or a folder with sources/ and edits/")
+    raise UserError(
+        f"{path.name}: a manifest is a .jsonl, .csv, .parquet or .arrow file, a folder of these tables, or a folder with "
+        "metadata.jsonl or with sources/ and edits/"
+    )
+
+
+def _find_folder_reader(folder: Path, split: str | None, with_outputs: bool) -> Reader:
+    if split is None and (folder / INSTRUCTIONS).is_file():
+        return partial(read_folder, with_outputs=with_outputs)
+    images = folder / split if split else folder
+    if listing := next((images / name for name in METADATA if (images / name).is_file()), None):
+        return partial(_read_images, listing, folder)
+    if tables := find_tables(folder, split):
+        return partial(_read_tables, tables)
+    if split is not None:
+        raise UserError(f"{folder} has neither tables nor a folder {split} with {METADATA[0]}")
+    return partial(read_folder, with_outputs=with_outputs)
+
+
+def _read_tables(tables: Sequence[Path], path: Path) -> Iterator[Row]:
+    return itertools.chain.from_iterable(map(read_table, tables))
+
+
+def _read_images(listing: Path, folder: Path, path: Path) -> Iterator[Row]:
+    """Stream the list of an ImageFolder. `file_name` is also called `image`, and `X_file_name` also `X`, as in `datasets`."""
+    within = listing.parent.relative_to(folder)
+    for row in READERS[listing.suffix](listing):
+        named = {
+            name.removesuffix(FILE_NAME).rstrip("_") or "image": name for name in row.values if name.endswith(FILE_NAME)
+        }
+        files = {name: str(within / value) for name in named.values() if isinstance(value := row.values[name], str)}
+        pictures = {short: files[name] for short, name in named.items() if name in files}
+        yield Row(row.where, {**pictures, **row.values, **files})
+
+
+def list_columns(path: Path) -> list[str] | None:
+    """Return the columns of a manifest of tables; None for another manifest, whose rows may differ."""
+    folder, _ = split_folder(path)
+    if folder.is_file():
+        return list(table_columns(folder)) if folder.suffix.lower() in SUFFIXES else None
+    reader = find_reader(path)
+    tables = reader.args[0] if isinstance(reader, partial) and reader.func is _read_tables else ()
+    return list(dict.fromkeys(name for table in tables for name in table_columns(table))) if tables else None

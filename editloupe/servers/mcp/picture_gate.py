@@ -10,6 +10,7 @@ from pathlib import Path
 from editloupe._util.text import one_line, shorten
 from editloupe.pictures.input import as_memory_picture
 from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.table_cells import find_file, resolve_picture_path
 from editloupe.types import UserError
 
 LONGEST_PATH = 4096
@@ -50,12 +51,12 @@ class PictureGate:
             )
         candidates = [os.path.join(root, path_text) for root in self._roots]  # an absolute path replaces the root
         try:
-            inside = [path for candidate in candidates if self._holds(path := Path(os.path.realpath(candidate)))]
+            inside = [path for candidate in candidates if self._holds(path := resolve_picture_path(candidate))]
         except (ValueError, OSError):
             raise UserError(f"{quoted} is not a valid file name") from None
         if not inside:
             raise UserError(f"{quoted} is outside the folders that --root allows")
-        return next((path for path in inside if path.exists()), inside[0])
+        return next((path for path in inside if find_file(path).exists()), inside[0])
 
     def _holds(self, path: Path) -> bool:
         return any(path.is_relative_to(root) for root in self._roots)
