@@ -3,6 +3,7 @@
     python benchmarks/growth.py                              # 20 000 edits of 64 × 64 without tools
     python benchmarks/growth.py --scenario tools --edits 2000 --size 1280x960
     python benchmarks/growth.py --edits 2000                 # a tenth of it
+    python benchmarks/growth.py --edits 10000 --size 1024x1024 --table      # pictures in one Parquet table, no two alike
     python benchmarks/growth.py --edits 200000 --pairs 200000 --copies      # write and read a run, asking for one edit only
 
 Memory is what the process and those it began hold, counted in the second and in the last tenth of the units while they are
@@ -24,8 +25,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import batch
 
@@ -43,6 +46,7 @@ AFTERWARDS = {
 NOWHERE = "http://127.0.0.1:9/v1"
 """The address of the same batch: it asks nothing."""
 AT_ONCE = 1000
+ROLES = ("source", "edited")
 STUDIO = """
 import sys, time
 from pathlib import Path
@@ -70,7 +74,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(options.keep or temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        manifest, run = folder / "long.jsonl", folder / "run"
+        manifest, run = folder / ("long.parquet" if options.table else "long.jsonl"), folder / "run"
         if not manifest.exists():
             make_edits(manifest, options)
         if not run.exists():
@@ -103,9 +107,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--executor", choices=("local", "ray"), default="local")
+    parser.add_argument(
+        "--table", action="store_true", help="a Parquet table that holds the pictures, in row groups of 100"
+    )
     parser.add_argument("--copies", action="store_true", help="judge one edit and copy its answers to the others")
     parser.add_argument("--keep", help="a folder to keep the run in, and to find it again")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.table and options.copies:
+        parser.error("--copies links picture files, and --table has none")
+    return options
 
 
 def make_edits(manifest: Path, options: argparse.Namespace) -> None:
@@ -114,11 +124,36 @@ def make_edits(manifest: Path, options: argparse.Namespace) -> None:
     short = batch.make_edits(manifest.parent, pairs, options.size)
     lines = [json.loads(line) for line in short.read_text().splitlines()]
     labels = ("Flawless Execution", "Wrong Action")
+
+    def make_row(number: int) -> dict[str, object]:
+        human = {"instruction_following": labels[number % 2], "visual_consistency": "Single Anomaly"}
+        facts = {"id": f"e{number}", "instruction": f"Paint ball {number} red", "human": human}
+        return {**lines[number % pairs], **facts, "model": f"m{number % 4}"}
+
+    if options.table:
+        write_table(manifest, map(make_row, range(options.edits)))
+        return
     with manifest.open("w") as out:
         for number in range(options.edits):
-            human = {"instruction_following": labels[number % 2], "visual_consistency": "Single Anomaly"}
-            facts = {"id": f"e{number}", "instruction": f"Paint ball {number} red", "human": human}
-            out.write(json.dumps({**lines[number % pairs], **facts, "model": f"m{number % 4}"}) + "\n")
+            out.write(json.dumps(make_row(number)) + "\n")
+
+
+def write_table(file: Path, rows: Iterator[dict[str, Any]]) -> None:
+    """Write rows with their pictures. The row's id after the end of each JPEG gives every row pictures of its own."""
+    import pyarrow
+    from pyarrow import parquet
+
+    def load(row: dict[str, Any], role: str) -> dict[str, Any]:
+        return {"bytes": (file.parent / row[role]).read_bytes() + row["id"].encode(), "path": row[role]}
+
+    writer = None
+    while group := list(itertools.islice(rows, 100)):
+        table = pyarrow.Table.from_pylist([{**row, **{role: load(row, role) for role in ROLES}} for row in group])
+        writer = writer or parquet.ParquetWriter(file, table.schema)
+        writer.write_table(table)
+    if writer:
+        writer.close()
+    print(f"the table has {file.stat().st_size / 1e9:.1f} GB", flush=True)
 
 
 def judge(options: argparse.Namespace, manifest: Path, run: Path) -> None:
