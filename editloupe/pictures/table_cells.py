@@ -40,6 +40,8 @@ KEPT_BYTES, KEPT_BLOCKS = 96_000_000, 256
 """Blocks that are kept."""
 KEPT_READERS = 6
 """Open readers that are kept, each of which may hold a page of its column."""
+BOMB_BYTES, BOMB_FACTOR = 1_000_000_000, 100
+"""A column of a row group with more bytes than this, and so many times those in the file, is not read. Pictures hardly shrink."""
 READ_AHEAD = 1 << 18
 """Bytes that are read at once from a Parquet file."""
 
@@ -241,6 +243,7 @@ class _Reader:
         self.position = self._group_start(cell.row)
         following = range(self._starts.index(self.position), len(groups))
         leaf = bytes_leaf(file.schema, cell.column)
+        _check_growth(file.metadata, leaf, following, cell)
         batches = file.iter_batches(BLOCK_ROWS, row_groups=following, columns=[leaf], use_threads=False)
         return (batch.column(0) for batch in batches)
 
@@ -256,6 +259,16 @@ class _Reader:
         block = next(self._blocks)
         start, self.position = self.position, self.position + len(block)
         return start, block
+
+
+def _check_growth(metadata: Any, leaf: str, groups: range, cell: TableCell) -> None:
+    """Raise OSError if a row group would grow to gigabytes when it is decompressed."""
+    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    for group in groups:
+        chunk = metadata.row_group(group).column(paths.index(leaf))
+        size, stored = chunk.total_uncompressed_size, chunk.total_compressed_size
+        if size > BOMB_BYTES and size > BOMB_FACTOR * stored:
+            raise _problem(cell, f"row group {group + 1} grows from {stored} to {size} bytes when it is decompressed")
 
 
 def _find_column(schema: Any, cell: TableCell) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.pictures import table_cells
 from editloupe.pictures.decode import declared_pixels, declared_size, hash_file, open_picture
 from editloupe.pictures.pixels import ImageError, hash_bytes
 from editloupe.pictures.table_cells import KEPT_BLOCKS, TableCell, _CellReader, resolve_picture_path
@@ -91,6 +92,19 @@ def test_rows_read_in_order_by_several_threads_open_each_row_group_once(
     assert contents == [png(seed) for seed in range(400)]
     assert len(opened) == 1
     assert len(cells._blocks) <= KEPT_BLOCKS
+
+
+def test_a_row_group_that_is_a_decompression_bomb_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_table(tmp_path / "a.parquet", {"image": images([bytes(500_000 + row) for row in range(4)])})
+    with pytest.raises(ImageError, match="not a picture"):
+        open_picture(TableCell(file, 1, "image").path)
+    os.utime(file, ns=(1, 1))
+    monkeypatch.setattr(table_cells, "BOMB_BYTES", 1_000_000)
+    monkeypatch.setattr(table_cells, "BOMB_FACTOR", 10)
+    with pytest.raises(
+        ImageError, match=r"a\.parquet#row=1&column=image .*: row group 1 grows from \d+ to 20\d+ bytes"
+    ):
+        open_picture(TableCell(file, 1, "image").path)
 
 
 def test_links_of_a_cells_table_are_resolved(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ _NAME = re.compile(r"hf:([\w.-]+/[\w.-]+)(?::(.+))?")
 def is_hub_name(path: Path) -> bool:
     """Return whether a path is `hf:OWNER/NAME`, with or without `:SPLIT`.
 
-    >>> is_hub_name(Path("hf:osunlp/MagicBrush:dev")), is_hub_name(Path("edits.jsonl"))
+    >>> is_hub_name(Path("hf:lab/edits:dev")), is_hub_name(Path("edits.jsonl"))
     (True, False)
     """
     return str(path).startswith("hf:")
