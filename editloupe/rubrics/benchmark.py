@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.files import is_inside, read_text
+from editloupe._util.text import shorten
 from editloupe.pictures.picture_tables import find_tables
 from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, UserError
@@ -75,9 +76,11 @@ class Benchmark:
 def read_json_list(file: Path) -> list[Mapping[str, Any]]:
     """Return the objects of a JSON file that contains a list of objects, or an object of objects by id."""
     try:
-        content = json.loads(read_text(file))
+        content = json.loads(read_text(file), object_pairs_hook=build_object)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except DuplicateKey as error:
+        raise UserError(f'{file} has the key "{error}" twice') from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is not JSON ({error})") from None
     items = list(content.values()) if isinstance(content, dict) else content
@@ -89,10 +92,10 @@ def read_json_list(file: Path) -> list[Mapping[str, Any]]:
 def read_json_object(file: Path) -> dict[str, Any]:
     """Return the object that a JSON file contains; raise UserError for other content or a key that is there twice."""
     try:
-        content = json.loads(read_text(file), object_pairs_hook=_check_keys)
+        content = json.loads(read_text(file), object_pairs_hook=build_object)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
-    except _DuplicateKey as error:
+    except DuplicateKey as error:
         raise UserError(f'{file} has the key "{error}" twice') from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is not JSON ({error})") from None
@@ -113,15 +116,16 @@ def read_json_objects(file: Path) -> dict[str, Mapping[str, Any]]:
     return content
 
 
-class _DuplicateKey(Exception):
+class DuplicateKey(Exception):
     """An object has a key twice."""
 
 
-def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object of these keys and values, for `json.loads`; raise DuplicateKey for a key that is there twice."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise _DuplicateKey(key)
+            raise DuplicateKey(key)
         found[key] = value
     return found
 
@@ -166,13 +170,29 @@ def sole_picture_in(folder: Path, stem: str) -> Path | None:
     return picture
 
 
-def check_key(key: str, where: str) -> str:
-    """Return a key that names a file; raise UserError if it is empty or has a path in it.
+def check_text(value: object, where: str, name: str) -> str:
+    """Return the text of a field; raise UserError if it is another kind of value, such as a number, NaN or a list.
 
     Args:
-        key: The key.
+        value: The field's value.
+        where: Where it is, to begin the message with.
+        name: Name of the field.
+    """
+    if not isinstance(value, str):
+        raise UserError(f'{where}: "{name}" is {shorten(repr(value), 40)}, not a text')
+    return value
+
+
+def check_key(value: object, where: str) -> str:
+    """Return a key that names a file; raise UserError if it is no text or whole number, is empty, or has a path in it.
+
+    Args:
+        value: The key.
         where: Where it is, to begin the message with.
     """
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise UserError(f"{where}: the key is {shorten(repr(value), 40)}, neither a text nor a whole number")
+    key = str(value)
     if not key.strip():
         raise UserError(f"{where}: the key is empty")
     if key in (".", "..") or any(c in key for c in "/\\\0"):
@@ -214,4 +234,5 @@ def make_edit(where: str, **fields: Any) -> Edit:
     try:
         return Edit(**fields)
     except ValidationError as error:
-        raise UserError(f"{where}: {describe_validation_error(error)}") from None
+        mistake = describe_validation_error(error, record="")
+        raise UserError(f"{where}: {mistake}") from None

@@ -167,6 +167,10 @@ def test_a_language_without_outputs_is_absent_and_a_task_without_outputs_is_miss
         ({"instruction_language": "zh"}, 'the language "zh" is neither en nor cn'),
         ({"instruction": None}, 'line 1: "instruction" is missing; there is key, task_type'),
         ({"input_image": "../../s.png"}, "leads outside the benchmark's folder"),
+        ({"key": 1.5}, "line 1: the key is 1.5, neither a text nor a whole number"),
+        ({"instruction": float("nan")}, 'line 1: "instruction" is nan, not a text'),
+        ({"Intersection_exist": "maybe"}, "\"Intersection_exist\" is 'maybe'; it must be true or false"),
+        ({"Intersection_exist": None}, '"Intersection_exist" is missing; it must be true or false'),
     ],
 )
 def test_a_mistake_in_a_row_is_one_sentence_with_its_line(tmp_path: Path, row: dict[str, Any], message: str) -> None:

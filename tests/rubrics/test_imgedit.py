@@ -134,6 +134,7 @@ def test_the_mirror_is_read_with_the_pictures_in_its_tables(tmp_path: Path) -> N
             r'basic_edit\.json, 1: "paint" is not a type of ImgEdit-Bench; its types',
         ),
         ({"1": {**ITEM, "prompt": " "}}, 'basic_edit.json, 1: "prompt" is missing; there is id, prompt, edit_type'),
+        ({"1": {**ITEM, "prompt": float("nan")}}, 'basic_edit.json, 1: "prompt" is nan, not a text'),
         ({"1": {"id": "animal/7.jpg", "prompt": "x"}}, '"edit_type" is missing; there is id, prompt'),
         ({"1": {"prompt": "x"}}, '"id", the path of the source picture, is missing'),
         ({"1": {**ITEM, "id": "animal/8.jpg"}}, "no source picture such as animal/8.jpg in .*; unpack the benchmark's"),

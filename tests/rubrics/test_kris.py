@@ -184,6 +184,15 @@ def test_a_category_without_outputs_is_absent_and_single_outputs_are_missing(tmp
     assert any("1 of 2 outputs missing" in note and "stay unjudged" in note for note in loaded.notes)
 
 
+def test_a_category_without_a_list_of_cases_is_skipped_with_a_note(tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data", **{"1": {}})
+    (data / "KRIS_Bench/chemistry").mkdir()
+    touch(tmp_path / "m/color_change/1.jpg")
+    loaded = load_outputs(data, {"m": tmp_path / "m"}, "kris")
+    assert len(list(loaded.edits())) == 1
+    assert any("chemistry is skipped; it has no annotation.json" in note for note in loaded.notes)
+
+
 def test_a_mirror_is_read_from_its_tables(tmp_path: Path) -> None:
     import pyarrow
 
@@ -220,6 +229,8 @@ def test_a_mirror_is_read_from_its_tables(tmp_path: Path) -> None:
             {"1": {"ori_img": ["1.jpg", "2.jpg"]}},
             "there are 2 input pictures, but cases of color_change have one",
         ),
+        ("color_change", {"1": {"ins_en": float("nan")}}, 'case 1: "ins_en" is nan, not a text'),
+        ("temporal_prediction", {"1": {"ori_img": ["1-1.jpg", 5, "1-3.jpg"]}}, 'case 1: "ori_img" is 5, not a text'),
         ("color_change", {"../../1": {}}, r"the key '\.\./\.\./1' has a path in it"),
         ("color_change", {"1": {"ori_img": "../../../1.jpg"}}, "leads outside the benchmark's folder"),
         ("colour_change", {"1": {}}, "has no category of KRIS-Bench, such as count_change/annotation.json"),

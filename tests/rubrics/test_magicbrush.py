@@ -239,6 +239,10 @@ def change(edit: Callable[[Any], None]) -> Callable[[Path], None]:
             lambda data: (data / "images" / "139" / "139-output2.png").unlink(),
             "session 139, turn 2: there is no target picture at",
         ),
+        (
+            change(lambda sessions: sessions["139"][1].update({"instruction": float("nan")})),
+            'session 139, turn 2: "instruction" is nan, not a text',
+        ),
         (change(lambda sessions: sessions["139"][1].pop("instruction")), 'session 139, turn 2 has no "instruction"'),
         (change(lambda sessions: sessions["139"][1].pop("output")), 'session 139, turn 2 has no "output"'),
         (change(lambda sessions: sessions.update({"30": "x"})), "session 30 must be a list of turns"),

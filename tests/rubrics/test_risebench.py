@@ -125,6 +125,14 @@ def load(data: Path, results: Path) -> list[Edit]:
     return list(load_outputs(data, {"m": results}, "risebench").edits())
 
 
+def test_an_empty_cell_of_a_table_sets_no_flag(tmp_path: Path) -> None:
+    nan = float("nan")
+    data = write_data(tmp_path / "data", {"consistency_free": nan, "reasoning_img": nan, "reasoning_wo_ins": nan})
+    touch(tmp_path / f"m/images/{TEMPORAL}/temporal_reasoning_1.png")
+    (only,) = load(data, tmp_path / "m")
+    assert only.extra == {"consistency_free": False}
+
+
 def test_the_list_of_cases_is_read_with_its_references_and_fields(tmp_path: Path) -> None:
     data = write_data(
         tmp_path / "data",
@@ -174,6 +182,7 @@ def test_the_list_may_be_named_itself_or_be_in_the_folder_data(
         ({"reference": None}, 'none of "reference", "reference_txt" and "reference_img" is there'),
         ({"index": "../1"}, "the key '../1' has a path in it"),
         ({"image": "../../1.png"}, "leads outside the benchmark's folder"),
+        ({"consistency_free": "no"}, "\"consistency_free\" is 'no', neither true nor false"),
     ],
 )
 def test_a_mistake_in_a_case_is_one_sentence(tmp_path: Path, fields: dict[str, Any], message: str) -> None:

@@ -11,6 +11,7 @@ from editloupe._util.files import read_text
 from editloupe.evals.manifests.readers import READERS
 from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.pictures.table_cells import SUFFIXES as TABLES
+from editloupe.rubrics.benchmark import DuplicateKey, build_object
 from editloupe.rubrics.pairs import FILE, ROW, PairRow
 from editloupe.types import UserError
 
@@ -70,9 +71,11 @@ def _read_lines(file: Path, name: str, container: str) -> Iterator[tuple[str, st
 
 def _read_json(file: Path, name: str, container: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     try:
-        content = json.loads(read_text(file))
+        content = json.loads(read_text(file), object_pairs_hook=build_object)
     except OSError as error:
         raise UserError(f"{name} cannot be read: {error.strerror or error}") from None
+    except DuplicateKey as error:
+        raise UserError(f'{name} has the key "{error}" twice') from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name} is not JSON ({error})") from None
     if isinstance(content, dict) and container in content:

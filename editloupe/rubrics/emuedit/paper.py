@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from editloupe.pictures.picture_tables import iter_rows
-from editloupe.rubrics.benchmark import Benchmark, check_key, find_split, make_edit, sole_picture_in
+from editloupe.rubrics.benchmark import Benchmark, check_key, check_text, find_split, make_edit, sole_picture_in
 from editloupe.rubrics.emuedit import EMU_EDIT
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.tables import Layout, criterion_columns
@@ -25,7 +25,7 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
     if not tables:
         raise UserError(f"{benchmark.data} has no Parquet table of Emu Edit's test set")
     for where, row in (row for path in tables for row in iter_rows(path, [*COLUMNS])):
-        key = check_key(str(row["idx"]), where)
+        key = check_key(row["idx"], where)
         if not isinstance(row["image"], Path):
             raise UserError(f'{where}: "image" is empty')
         captions = {name: str(row[name] or "").strip() for name in ("input_caption", "output_caption")}
@@ -34,7 +34,7 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
             id=f"{benchmark.model_name}/{key}",
             source=row["image"],
             edited=sole_picture_in(benchmark.results, key) or benchmark.results / f"{key}.png",
-            instruction=str(row["instruction"] or ""),
+            instruction=check_text(row["instruction"], where, "instruction"),
             instruction_type=str(row["task"] or "") or None,
             model=benchmark.model_name,
             extra={name: text for name, text in captions.items() if text},

@@ -15,10 +15,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from editloupe._util.files import open_file
+from editloupe._util.text import shorten
 from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.rubrics.benchmark import (
     Benchmark,
     check_key,
+    check_text,
     further_columns,
     list_folders,
     make_edit,
@@ -117,20 +119,23 @@ def _build_edit(benchmark: Benchmark, pictures: Path, outputs: Path, where: str,
         if row.get(name) in (None, ""):
             there = ", ".join(map(str, row)) or "nothing"
             raise UserError(f'{where}: "{name}" is missing; there is {there}')
-    key, language, task = check_key(str(row["key"]), where), str(row["instruction_language"]), str(row["task_type"])
+    key, language, task = check_key(row["key"], where), str(row["instruction_language"]), str(row["task_type"])
     if task not in TASKS:
         raise UserError(f'{where}: "{task}" is not a task of GEdit-Bench; its tasks are {", ".join(TASKS)}')
     if language not in ("en", "cn"):
         raise UserError(f'{where}: the language "{language}" is neither en nor cn')
     if language not in benchmark.languages:
         return None
+    if str(row.get(INTERSECTION)).casefold() not in ("true", "false"):
+        there = "is missing" if row.get(INTERSECTION) is None else f"is {shorten(repr(row[INTERSECTION]), 40)}"
+        raise UserError(f'{where}: "{INTERSECTION}" {there}; it must be true or false')
     folder = outputs / task / language
     return make_edit(
         where,
         id=f"{language}/{key}",
         source=_find_source(benchmark, pictures, folder, key, row),
         edited=sole_picture_in(folder, key) or folder / f"{key}.png",
-        instruction=str(row["instruction"]),
+        instruction=check_text(row["instruction"], where, "instruction"),
         instruction_type=task,
         model=benchmark.model_name,
         extra={**further_columns(row, READ), LANGUAGE: language},

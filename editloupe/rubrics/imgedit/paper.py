@@ -15,6 +15,7 @@ from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.rubrics.benchmark import (
     Benchmark,
     check_key,
+    check_text,
     further_columns,
     list_folders,
     make_edit,
@@ -78,7 +79,7 @@ def _read_tables(benchmark: Benchmark) -> Iterator[Edit]:
             if missing := [name for name in COLUMNS if row.get(name) in (None, "")]:
                 raise UserError(f'{where}: "{missing[0]}" is missing; there is {", ".join(row) or "nothing"}')
             source = benchmark.path(row["image"]) if isinstance(row["image"], str) else row["image"]
-            yield _build_edit(benchmark, BASIC, outputs, where, str(row["key"]), row, source)
+            yield _build_edit(benchmark, BASIC, outputs, where, check_key(row["key"], where), row, source)
 
 
 def find_part(edit: Edit) -> tuple[str, ...]:
@@ -149,7 +150,7 @@ def _build_edit(
         id=key if suite == BASIC else f"{suite.folder}/{key}",
         source=source,
         edited=sole_picture_in(outputs, key) or outputs / f"{key}.png",
-        instruction=str(item["prompt"]),
+        instruction=check_text(item["prompt"], where, "prompt"),
         instruction_type=kind,
         model=benchmark.model_name,
         extra={**further_columns(item, READ), SUITE: suite.name},

@@ -15,6 +15,7 @@ from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.rubrics.benchmark import (
     Benchmark,
     check_key,
+    check_text,
     further_columns,
     list_folders,
     make_edit,
@@ -65,6 +66,9 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
     for folder in folders:
         if folder.name not in known:
             benchmark.note(f"{folder} is skipped; it is not a category of KRIS-Bench ({', '.join(CATEGORIES)})")
+    for folder in list_folders(root) if known else ():
+        if folder.name in CATEGORIES and folder.name not in known:
+            benchmark.note(f"{folder} is skipped; it has no {FILE}")
     for category in (name for name in CATEGORIES if name in known):
         for number, item in read_json_objects(known[category] / FILE).items():
             yield _build_edit(benchmark, _read_case(benchmark, category, known[category], number, item))
@@ -93,7 +97,7 @@ class _Case(NamedTuple):
 
 def _read_case(benchmark: Benchmark, category: str, folder: Path, number: str, item: Mapping[str, Any]) -> _Case:
     where = f"{category}/{FILE}, case {number}"
-    names = _read_names(item.get("ori_img"))
+    names = _read_names(item.get("ori_img"), where)
     truth = str(item.get("gt_img") or "").strip()
     place = folder.relative_to(benchmark.data)
     inputs = [benchmark.path(f"{place}/{name}") for name in names]
@@ -115,7 +119,7 @@ def _read_row(where: str, row: Mapping[str, Any]) -> _Case:
 
 def _build_edit(benchmark: Benchmark, case: _Case) -> Edit:
     category, number, where = case.category, check_key(case.number, case.where), case.where
-    instruction = str(case.item.get("ins_en") or "").strip()
+    instruction = check_text(case.item.get("ins_en") or "", where, "ins_en").strip()
     if not case.inputs or not instruction:
         raise UserError(f'{where}: "{"ori_img" if instruction else "ins_en"}" is missing')
     if len(case.inputs) > 1 and category not in SEVERAL:
@@ -137,9 +141,9 @@ def _build_edit(benchmark: Benchmark, case: _Case) -> Edit:
     )
 
 
-def _read_names(value: Any) -> list[str]:
-    names = value if isinstance(value, list) else [value]
-    return [text for name in names if isinstance(name, str) and (text := name.strip())]
+def _read_names(value: Any, where: str) -> list[str]:
+    names = value if isinstance(value, list) else [value or ""]
+    return [text for name in names if (text := check_text(name, where, "ori_img").strip())]
 
 
 def read_results(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -18,7 +18,15 @@ from typing import Any
 from editloupe._util.files import read_text
 from editloupe.pictures.decode import declared_size, open_mask
 from editloupe.pictures.picture_tables import iter_rows
-from editloupe.rubrics.benchmark import Benchmark, check_key, find_split, make_edit, read_json_list, sole_picture_in
+from editloupe.rubrics.benchmark import (
+    Benchmark,
+    check_key,
+    check_text,
+    find_split,
+    make_edit,
+    read_json_list,
+    sole_picture_in,
+)
 from editloupe.rubrics.magicbrush import MAGICBRUSH
 from editloupe.rubrics.magicbrush.published import MULTI, PUBLISHED, SINGLE, find_complete_chains, is_final, is_single
 from editloupe.rubrics.paper import Paper
@@ -135,7 +143,7 @@ def _read_turns(benchmark: Benchmark, file: Path, session: str, items: Any, capt
     folder = benchmark.data / "images"
     for number, item in enumerate(turns, 1):
         where = f"{file}: session {session}, turn {number}"
-        instruction = str(item.get("instruction") or "").strip()
+        instruction = check_text(item.get("instruction") or "", where, "instruction").strip()
         if not instruction:
             raise UserError(f'{where} has no "instruction"')
         source, target, mask = (_find_picture(where, folder / session, item, field) for field in PICTURES)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.text import shorten
 from editloupe.rubrics.benchmark import (
     Benchmark,
     check_key,
@@ -95,9 +96,9 @@ def _build_edit(benchmark: Benchmark, file: Path, position: int, item: Mapping[s
     if not words and not picture:
         raise UserError(f'{where}: none of "reference", "reference_txt" and "reference_img" is there')
     outputs = benchmark.results / OUTPUTS / category
-    flags = {name: True for name in (WITH_SOURCE, WITHOUT_INSTRUCTION) if item.get(name) is not None}
+    flags = {name: True for name in (WITH_SOURCE, WITHOUT_INSTRUCTION) if not _is_empty(item.get(name))}
     if CONSISTENCY_FREE in item:
-        flags[CONSISTENCY_FREE] = bool(item[CONSISTENCY_FREE])
+        flags[CONSISTENCY_FREE] = _read_flag(item[CONSISTENCY_FREE], where)
     return make_edit(
         where,
         id=index,
@@ -110,6 +111,18 @@ def _build_edit(benchmark: Benchmark, file: Path, position: int, item: Mapping[s
         model=benchmark.model_name,
         extra={**further_columns(item, READ), **flags},
     )
+
+
+def _is_empty(value: object) -> bool:
+    """Return whether a field is null or NaN, which is an empty cell of a table."""
+    return value is None or value != value
+
+
+def _read_flag(value: object, where: str) -> bool:
+    """Return whether a case is free of the question about consistency; an empty cell is not."""
+    if _is_empty(value) or value in (0, 1):
+        return value == 1
+    raise UserError(f'{where}: "{CONSISTENCY_FREE}" is {shorten(repr(value), 40)}, neither true nor false')
 
 
 def _text(item: Mapping[str, Any], name: str) -> str:

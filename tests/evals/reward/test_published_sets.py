@@ -165,7 +165,7 @@ def test_a_row_with_a_mistake_is_refused_with_its_place(
     assert str(error.value).startswith("set.json, row 1: ")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '"pairs"', '{"pairs": 3}', "\xff"])
+@pytest.mark.parametrize("text", ["", "{", "[1]", '"pairs"', '{"pairs": 3}', "\xff", '{"pairs": [], "pairs": []}'])
 def test_a_damaged_file_is_one_sentence_and_exit_code_2(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,6 +175,15 @@ def test_a_damaged_file_is_one_sentence_and_exit_code_2(
     assert run(command) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "edit.json" in line
+
+
+def test_a_pair_that_is_twice_in_a_file_of_predictions_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, row = write(tmp_path, "mmrb2", MMRB2), '{"forward": [{"judgement": "A"}]}'
+    (tmp_path / "theirs.json").write_text(f'{{"1": {row}, "1": {row}}}', "utf-8")
+    assert run(["reward", str(path), "--layout", "mmrb2", "--scores", str(tmp_path / "theirs.json")]) == 2
+    assert 'theirs.json has the key "1" twice' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("layout", ROWS)
