@@ -91,16 +91,17 @@ def test_a_model_with_a_missing_picture_has_no_numbers_as_published_and_means_by
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_benchmark(tmp_path / "data")
-    shutil.copytree(ROOT / "magicbrush" / "images" / "alpha", tmp_path / "alpha")
+    model = next(iter(read_numbers("magicbrush/formula.json")["results"]))
+    shutil.copytree(ROOT / "magicbrush" / "images" / model, tmp_path / "outputs")
     sessions = json.loads((tmp_path / "data" / "edit_sessions.json").read_text())
     name = next(name for name, turns in sessions.items() if len(turns) > 1)
-    (tmp_path / "alpha" / name / f"{name}_inde_2.png").unlink()
-    options = ["--layout", "magicbrush", "--results", f"alpha={tmp_path / 'alpha'}", "--criterion", "l1"]
+    (tmp_path / "outputs" / name / f"{name}_inde_2.png").unlink()
+    options = ["--layout", "magicbrush", "--results", f"{model}={tmp_path / 'outputs'}", "--criterion", "l1"]
     out = tmp_path / "run"
     assert run(["batch", str(tmp_path / "data"), *options, "--judge", "rules", "--out", str(out), "--quiet"]) == 3
-    lines = [line for line in read_lines("magicbrush/verdicts.jsonl") if line["model"] == "alpha"]
+    lines = [line for line in read_lines("magicbrush/verdicts.jsonl") if line["model"] == model]
     kept = [line["l1"] for line in lines if line["id"] != f"{name}/2"]
-    row = report(capsys, out)[TABLES["all_turn"]]["alpha"]
+    row = report(capsys, out)[TABLES["all_turn"]][model]
     assert row["L1"] == pytest.approx(sum(kept) / len(kept), abs=TOLERANCE)
     assert (row["judged"], row["expected"]) == (len(kept), len(lines))
-    assert report(capsys, out, "--as-published")[SCRIPT]["alpha"]["all_turn l1"] is None
+    assert report(capsys, out, "--as-published")[SCRIPT][model]["all_turn l1"] is None
