@@ -220,6 +220,33 @@ def test_a_mirror_is_read_from_its_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "seeds", "message"),
+    [
+        (None, (1, 2), "train-00000-of-00001.parquet, row 1: the key is None, neither a text nor a whole number"),
+        (3, (1, None, 2), 'row 1: "ori_images" has an empty cell among its pictures'),
+        (3, (), 'row 1: "ori_img" is missing'),
+    ],
+)
+def test_a_mistake_in_a_mirror_is_one_sentence(
+    tmp_path: Path, number: int | None, seeds: tuple[int | None, ...], message: str
+) -> None:
+    import pyarrow
+
+    pictures = [None if seed is None else {"bytes": png(seed), "path": None} for seed in seeds]
+    columns = {
+        "ori_images": pyarrow.array([pictures], pyarrow.list_(image_type())),
+        "ins_en": ["Make it red"],
+        "explain_en": [""],
+        "category": [TEMPORAL],
+        "image_id": pyarrow.array([number], pyarrow.int64()),
+    }
+    write_table(tmp_path / "data/data/train-00000-of-00001.parquet", columns)
+    touch(tmp_path / f"m/{TEMPORAL}/3.jpg")
+    with pytest.raises(UserError, match=message):
+        load(tmp_path / "data", tmp_path / "m")
+
+
+@pytest.mark.parametrize(
     ("category", "cases", "message"),
     [
         ("color_change", {"1": {"ins_en": ""}}, 'color_change/annotation.json, case 1: "ins_en" is missing'),

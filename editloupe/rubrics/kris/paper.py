@@ -109,12 +109,14 @@ def _read_row(where: str, row: Mapping[str, Any]) -> _Case:
     if lacking := [name for name in COLUMNS if name not in row]:
         raise UserError(f'{where}: there is no column "{lacking[0]}"; the columns are {", ".join(row)}')
     pictures = row["ori_images"]
-    inputs = [picture for picture in (pictures if isinstance(pictures, list) else [pictures]) if picture]
+    inputs = pictures if isinstance(pictures, list) else [picture for picture in [pictures] if picture]
+    if not all(inputs):
+        raise UserError(f'{where}: "ori_images" has an empty cell among its pictures')
     category = BY_NAME.get(normalize_name(str(row["category"])))
     if category is None:
         raise UserError(f'{where}: "{row["category"]}" is not a category of KRIS-Bench ({", ".join(CATEGORIES)})')
     frames = read_named_frames(str(row["ins_en"] or ""), len(inputs))
-    return _Case(where, category, str(row["image_id"]), inputs, row.get("gt_image"), frames, row)
+    return _Case(where, category, check_key(row["image_id"], where), inputs, row.get("gt_image"), frames, row)
 
 
 def _build_edit(benchmark: Benchmark, case: _Case) -> Edit:
