@@ -113,9 +113,12 @@ class EditOptions:
         Raises:
             UserError: If the preset is for another protocol than the layout.
         """
-        if judge.protocol is not None or judge.rubrics:
-            return judge
         preset = judge.preset()
+        if judge.protocol is not None or judge.rubrics:
+            own = preset.rules or preset.mode_notes or preset.wording or preset.parts
+            if own and preset.protocol != judge.protocol:
+                tell(f"the rules and words of --setup {preset.name} are for {preset.protocol} and have no effect here")
+            return judge
         if self.layout == layouts.PLAIN:
             return replace(judge, protocol=preset.protocol)
         if preset.protocol not in (None, self.layout):
