@@ -258,6 +258,12 @@ def test_a_mistake_in_result_files_is_one_sentence(tmp_path: Path) -> None:
     write_results(tmp_path / "c", name, columns=("edited_image", "quality"))
     with pytest.raises(UserError, match='the column "instruction" is missing; there is edited_image, quality'):
         read_results(tmp_path / "c")
+    write_results(tmp_path / "d", name, (*ROW_OF_RESULTS[:-2], "maybe", ROW_OF_RESULTS[-1]))
+    with pytest.raises(UserError, match="line 2: \"intersection_exist\" is 'maybe'; it must be true or false"):
+        read_results(tmp_path / "d")
+    write_results(tmp_path / "e", name, (*ROW_OF_RESULTS[:-1], "fr"))
+    with pytest.raises(UserError, match="line 2: \"instruction_language\" is 'fr', but the picture is in"):
+        read_results(tmp_path / "e")
     with pytest.raises(UserError, match="are results of the same model and task"):
         read_results(tmp_path)
 

@@ -126,9 +126,7 @@ def _build_edit(benchmark: Benchmark, pictures: Path, outputs: Path, where: str,
         raise UserError(f'{where}: the language "{language}" is neither en nor cn')
     if language not in benchmark.languages:
         return None
-    if str(row.get(INTERSECTION)).casefold() not in ("true", "false"):
-        there = "is missing" if row.get(INTERSECTION) is None else f"is {shorten(repr(row[INTERSECTION]), 40)}"
-        raise UserError(f'{where}: "{INTERSECTION}" {there}; it must be true or false')
+    _read_flag(row.get(INTERSECTION), where, INTERSECTION)
     folder = outputs / task / language
     return make_edit(
         where,
@@ -140,6 +138,15 @@ def _build_edit(benchmark: Benchmark, pictures: Path, outputs: Path, where: str,
         model=benchmark.model_name,
         extra={**further_columns(row, READ), LANGUAGE: language},
     )
+
+
+def _read_flag(value: object, where: str, name: str) -> bool:
+    """Return a truth value that may be written as a text; raise UserError for anything else."""
+    text = str(value).strip().casefold()
+    if text not in ("true", "false"):
+        there = "is missing" if value is None else f"is {shorten(repr(value), 40)}"
+        raise UserError(f'{where}: "{name}" {there}; it must be true or false')
+    return text == "true"
 
 
 def _find_source(benchmark: Benchmark, pictures: Path, outputs: Path, key: str, row: Mapping[str, Any]) -> Any:
@@ -247,14 +254,18 @@ def _build_row(row: Mapping[str, Any], where: str, model: str) -> dict[str, Any]
     task, language = edited.parts[-3:-1] if len(edited.parts) > 2 else ("", "")
     if task not in TASKS:
         raise UserError(f'{where}: "edited_image" is {str(edited)!r}, not a path that ends in TASK/LANGUAGE/KEY.png')
+    if row["instruction_language"] not in (language, "", None):
+        raise UserError(
+            f'{where}: "instruction_language" is {row["instruction_language"]!r}, but the picture is in {language}/'
+        )
     scores = {criterion: _read_score(row[column], where, column) for column, criterion in SCORES.items()}
     return {
         "id": f"{language}/{edited.stem}",
         "model": model,
         "instruction": row["instruction"],
         "instruction_type": task,
-        LANGUAGE: row["instruction_language"] or language,
-        INTERSECTION: str(row["intersection_exist"]).strip().casefold() == "true",
+        LANGUAGE: language,
+        INTERSECTION: _read_flag(row["intersection_exist"], where, "intersection_exist"),
         **scores,
     }
 
