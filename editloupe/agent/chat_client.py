@@ -348,6 +348,8 @@ class ModelChat:
             raise ModelRejected(
                 f"{self._name} does not support function calls ({fault.sentence}); use --tool-calls text"
             )
+        if not self._clients.current().attaches:  # its requests do not pass the gate
+            return False
         if name in left_out or name not in self._sent(request):
             return False
         self._gate.left_out.add(name)

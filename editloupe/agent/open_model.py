@@ -10,6 +10,7 @@ from typing import Any
 from editloupe.agent.chat_client import LoopClients, ModelChat
 from editloupe.agent.chat_interface import Chat, ReplyStore
 from editloupe.agent.model_settings import ModelSettings, adjust_profile, build_sampling, check_supported
+from editloupe.agent.providers.langchain import ChatModel, find_model_name, open_object, read_native_tools
 from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, format_error
 from editloupe.agent.providers.registry import find_provider
 from editloupe.agent.spec_names import RULES
@@ -30,6 +31,7 @@ def open_chat(
     settings: ModelSettings,
     replies: ReplyStore | None = None,
     traffic: RateLimiter | None = None,
+    chat_model: ChatModel | None = None,
 ) -> Chat:
     """Open the judge of a spec.
 
@@ -39,6 +41,7 @@ def open_chat(
         settings: Settings of the model.
         replies: Stores replies; None stores nothing.
         traffic: Limits the rate of requests; None sends them at once.
+        chat_model: The object to ask, if the spec names a chat model of the program.
 
     Raises:
         UserError: The spec is unknown, the key is missing, or a setting does not fit the provider.
@@ -53,7 +56,12 @@ def open_chat(
         return RulesJudge()
     provider = find_provider(named)
     check_supported(settings, provider, spec)
-    profile = adjust_profile(find_profile(named, model), settings)
+    profile = find_profile(named, model)
+    if chat_model:
+        _check_own_settings(spec, base_url, settings)
+        profile = chat_model.profile or _read_profile(named, chat_model)
+        provider = open_object(spec, chat_model, adjust_profile(profile, settings))
+    profile = adjust_profile(profile, settings)
     parameters = build_sampling(profile, settings)
     client_parameters = {name: value for name, value in parameters.items() if name not in BY_THE_GATE}
     opening = prepare_opening(provider, spec, model, base_url, settings.patience, client_parameters)
@@ -70,6 +78,23 @@ def open_chat(
         traffic=traffic,
         gate=opening.gate,
     )
+
+
+def _read_profile(provider: str, chat_model: ChatModel) -> Profile:
+    """Return the profile of a chat model by its own attributes: the family by its name, function calling by its class."""
+    profile = find_profile(provider, find_model_name(chat_model.model))
+    return profile.model_copy(update={"native_tools": read_native_tools(chat_model.model), "temperature": False})
+
+
+def _check_own_settings(spec: str, base_url: str | None, settings: ModelSettings) -> None:
+    """Refuse settings that a chat model has itself."""
+    own = {
+        "an address": base_url,
+        "a temperature": settings.temperature,
+        "a maximum of output tokens": settings.max_output_tokens,
+    }
+    if given := next((name for name, value in own.items() if value is not None), None):
+        raise UserError(f"{spec} is a chat model with {given} of its own; set it where the object is made")
 
 
 def prepare_opening(

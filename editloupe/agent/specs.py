@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
+from editloupe.agent.providers.langchain import CHAT_MODEL, is_known, list_langchain_providers
 from editloupe.agent.providers.provider import RULES_PROFILE, Profile, Provider
-from editloupe.agent.providers.registry import PROVIDERS, find_provider
+from editloupe.agent.providers.registry import BROKEN, PROVIDERS, find_provider
 from editloupe.agent.spec_names import RULES
 from editloupe.types import UserError
 
@@ -26,9 +28,25 @@ def split_spec(spec: str) -> tuple[str, str]:
     if not spec.isprintable():  # among others bytes of the command line that are not UTF-8
         raise UserError(f"the judge {spec!a} has a character that cannot be part of a model's name")
     name, _, model = spec.partition(":")
-    if not model or all(name != provider.name for provider in PROVIDERS):
-        raise UserError(f'"{spec}" is not a judge; write {format_specs(", ")} or {RULES}')
-    return name, model
+    if model and (name == CHAT_MODEL or any(name == provider.name for provider in PROVIDERS)):
+        return name, model
+    if name in BROKEN:
+        raise UserError(f"the provider {name} of an installed package cannot be loaded: {BROKEN[name]}")
+    if model and is_known(name):
+        return name, model
+    raise UserError(f'"{spec}" is not a judge; {_suggest(spec)}write {format_specs(", ")} or {RULES}')
+
+
+def _suggest(spec: str) -> str:
+    """Return a question with the spec that was probably meant; empty if none is near.
+
+    >>> _suggest("opnai:gpt-5.1"), _suggest("openai/gpt-5.1"), _suggest("rule")
+    ('did you mean openai:gpt-5.1? ', 'did you mean openai:gpt-5.1? ', 'did you mean rules? ')
+    """
+    name, _, model = spec.partition(":" if ":" in spec else "/")
+    names = [*(provider.name for provider in PROVIDERS), *list_langchain_providers()]
+    near = get_close_matches(name.lower(), names if model else [RULES], 1, 0.7)
+    return f"did you mean {near[0]}{f':{model}' if model else ''}? " if near else ""
 
 
 def find_profile(provider: str, name: str) -> Profile:

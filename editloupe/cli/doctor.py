@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from editloupe._util.text import for_json, printable
-from editloupe.agent.providers.registry import PROVIDERS
+from editloupe.agent.providers.registry import BROKEN, PROVIDERS
 from editloupe.cli.doctor_tools import ToolStatus, describe_tools
 from editloupe.tools.models.loading import may_have_gpu
 from editloupe.tools.models.weights import WeightsMissing, find_weights, load_table
@@ -92,7 +92,8 @@ def _check_judges() -> list[dict[str, Any]]:
         url = os.environ.get(provider.base_url)
         missing = [package for package in provider.packages if _version(package) is None]
         if missing:
-            findings.append(_finding("judge", f"{provider.name}:NAME", False, f"pip install '.[{provider.extra}]'"))
+            wanted = f"'.[{provider.extra}]'" if provider.extra else " ".join(missing)
+            findings.append(_finding("judge", f"{provider.name}:NAME", False, f"pip install {wanted}"))
             continue
         ready = bool(named or (url and provider.own_server) or not provider.needs_key)
         if named or (url and provider.own_server):
@@ -105,7 +106,8 @@ def _check_judges() -> list[dict[str, Any]]:
             instead = ", or name your own server with --base-url" if provider.own_server else ""
             detail = f"set {' or '.join(provider.keys)}{instead}"
         findings.append(_finding("judge", f"{provider.name}:NAME", ready, detail))
-    return findings
+    broken = (_finding("judge", f"{name}:NAME", False, f"cannot be loaded: {why}") for name, why in BROKEN.items())
+    return [*findings, *broken]
 
 
 def _check_tools(timing: bool) -> list[dict[str, Any]]:

@@ -199,6 +199,10 @@ class BaseJudge(ABC):
         """
         return QuestionKey(self.question_spec(edit, criterion).key, self.inputs_key(edit, criterion, hashes))
 
+    def why_only_here(self) -> str | None:
+        """Return why this judge cannot be opened on other machines; None if it can."""
+        return None
+
     @abstractmethod
     def further_parameters(self) -> dict[str, Any]:
         """Return the parts of the description that only this kind of judge has."""

@@ -6,9 +6,10 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from editloupe.agent.chat_interface import ReplyStore, StepWatcher
+from editloupe.agent.providers.provider import Profile
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.attachments import wire_limits
 from editloupe.agent.transport.errors import clean
@@ -32,6 +33,7 @@ from editloupe.judge.plans import (
     list_members,
     open_chats,
     plan_of,
+    plan_of_chat_model,
 )
 from editloupe.judge.question_facts import find_inputs, measure_facts, plan_facts, question_facts
 from editloupe.judge.question_key import QuestionSpec
@@ -47,6 +49,9 @@ from editloupe.telemetry.spans import add_evaluation, edit_span
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
 
 T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
@@ -66,8 +71,10 @@ class Judge(BaseJudge):
 
     def __init__(
         self,
-        spec: str | Plan | None = None,
+        spec: str | Plan | BaseChatModel | None = None,
         *,
+        name: str | None = None,
+        profile: Profile | None = None,
         protocol: str | None = None,
         mode: Mode | None = None,
         base_url: str | None = None,
@@ -83,7 +90,10 @@ class Judge(BaseJudge):
 
         Args:
             spec: The model that answers, such as `openai:gpt-5.1`; `rules` (the embedded judge); `panel:SPEC,SPEC`;
-                `cascade:FILE`; or a plan. Default: the environment variable EDITLOUPE_JUDGE, else `rules`.
+                `cascade:FILE`; a plan; or a LangChain chat model, which needs a `name`. Default: the environment variable
+                EDITLOUPE_JUDGE, else `rules`.
+            name: The name of a chat model. It is part of the keys of its verdicts, so another model needs another name.
+            profile: Properties of a chat model, such as how it writes positions. Default: read from its attributes.
             protocol: The protocol whose rubrics are asked. Default: the preset's, else the package's default protocol.
             mode: What the judge sees: `plain` (pictures only), `tools` (pictures and tools) or `oracle` (annotated targets).
                 Default: the preset's, else the protocol's own.
@@ -100,7 +110,7 @@ class Judge(BaseJudge):
             UserError: If a name, a file or a setting is wrong, or if the model's client cannot be opened.
         """
         spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
-        self.plan: Plan = plan_of(spec, base_url) if isinstance(spec, str) else spec
+        self.plan: Plan = _find_plan(spec, base_url, name, profile)
         """The judge that answers: one model, a panel or a cascade."""
         self.spec = self.plan.spec
         self.base_url = base_url
@@ -165,6 +175,12 @@ class Judge(BaseJudge):
     def members(self) -> tuple[str, ...]:
         """The specs of all judges that may be asked; several only for a panel or a cascade."""
         return tuple(dict.fromkeys(member.spec for member in list_members(self.plan)))
+
+    def why_only_here(self) -> str | None:
+        """Return why this judge cannot be opened on other machines; None if it can."""
+        models = ((member.spec, member.chat_model) for member in list_members(self.plan))
+        reasons = ((spec, model.why_not_importable()) for spec, model in models if model)
+        return next((f"{spec} cannot judge on Ray: its class {why}" for spec, why in reasons if why), None)
 
     @property
     def scores_edits(self) -> bool:
@@ -496,6 +512,18 @@ class Judge(BaseJudge):
     def rubric_texts(self) -> dict[str, Any]:
         """Return the complete rubrics by name."""
         return {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics}
+
+
+def _find_plan(
+    spec: str | Plan | BaseChatModel, base_url: str | None, name: str | None, profile: Profile | None
+) -> Plan:
+    if not isinstance(spec, (str, SingleJudge, Panel, Cascade)):
+        if base_url is not None:
+            raise UserError("a chat model has an address of its own; set it where the object is made")
+        return plan_of_chat_model(spec, name, profile)
+    if name is not None or profile is not None:
+        raise UserError("`name` and `profile` go with a LangChain chat model, not with a spec or a plan")
+    return plan_of(spec, base_url) if isinstance(spec, str) else spec
 
 
 def judge_opener(judge: Judge | str | None, options: Mapping[str, Any]) -> Callable[[], Judge]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from editloupe.agent.chat_interface import Chat, ChatRequest, Reply, ReplyStore
 from editloupe.agent.model_settings import ModelSettings
 from editloupe.agent.open_model import open_chat
+from editloupe.agent.providers.langchain import ChatModel, check_name
 from editloupe.agent.providers.provider import Profile
 from editloupe.agent.spec_names import CASCADE, PANEL, RULES
 from editloupe.agent.specs import split_spec
@@ -30,6 +31,8 @@ class SingleJudge:
 
     spec: str
     base_url: str | None = None
+    chat_model: ChatModel | None = field(default=None, compare=False, repr=False)
+    """The object that is asked, if a program passed one."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,24 @@ def plan_of(spec: str, base_url: str | None = None) -> Plan:
     if spec.startswith(PANEL):
         return _panel(spec.removeprefix(PANEL), base_url)
     return SingleJudge(spec, base_url)
+
+
+def plan_of_chat_model(model: Any, name: str | None, profile: Profile | None = None) -> SingleJudge:
+    """Return the plan of a LangChain chat model.
+
+    Args:
+        model: The chat model.
+        name: Its name, which is part of the keys of its verdicts.
+        profile: Properties of the model. Default: they are read from its attributes.
+
+    Raises:
+        UserError: If the object is no chat model, or if the name is missing or malformed.
+    """
+    from langchain_core.language_models import BaseChatModel
+
+    if not isinstance(model, BaseChatModel):
+        raise UserError(f"a judge is a spec, a plan or a LangChain chat model, not a {type(model).__name__}")
+    return SingleJudge(check_name(name), chat_model=ChatModel(model, profile))
 
 
 def describe_guarantee(cascade: Cascade) -> tuple[str, ...]:
@@ -290,6 +311,7 @@ def open_chats(
             settings if alone or member.spec != RULES else ModelSettings(),
             replies,
             traffic,
+            member.chat_model,
         )
         for member in list_members(plan)
     }

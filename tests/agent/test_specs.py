@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from editloupe.agent.model_settings import ModelSettings, build_sampling
@@ -66,3 +68,17 @@ def test_bytes_that_are_not_text_are_not_part_of_a_spec(spec: str) -> None:
     with pytest.raises(UserError, match=r"has a character that cannot be part of a model's name") as error:
         split_spec(spec)
     str(error.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("opnai:gpt-5.1", "did you mean openai:gpt-5.1?"),
+        ("openai/gpt-5.1", "did you mean openai:gpt-5.1?"),
+        ("rulse", "did you mean rules?"),
+        ("gpt-5.1", '"gpt-5.1" is not a judge; write openai:NAME'),
+    ],
+)
+def test_a_misspelt_spec_is_answered_with_the_nearest_one(spec: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        split_spec(spec)

@@ -131,7 +131,13 @@ class RayExecutor:
         workers: int | None = None,
         deadline: float | None = None,
     ) -> RayExecutor:
-        """Connect to the cluster and start the workers."""
+        """Connect to the cluster and start the workers.
+
+        Raises:
+            UserError: If the judge cannot be opened by the workers.
+        """
+        if problem := judge.why_only_here():
+            raise UserError(problem)
         cluster = Cluster()
         await cluster.connect(address)
         try:
