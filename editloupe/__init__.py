@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from editloupe.evals.reward import areward, best_of, reward
     from editloupe.judge import Judge
     from editloupe.judge.settings import JudgeSettings
+    from editloupe.tools.function_tool import tool
     from editloupe.types import Box, Edit, Judgement, Reason, Trace, Unjudged, UserError, Verdict
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "fork",
     "load_manifest",
     "reward",
+    "tool",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__)
