@@ -43,7 +43,7 @@ ROOMS = {
 }
 """The sub-packages of `evals`, and which of the others each may import."""
 SHIMS = {
-    "editloupe": {"combined", "evaluators", "inspect", "mcp_server", "rewards", "spans"},
+    "editloupe": {"combined", "evaluators", "inspect", "mcp_server", "rewards", "spans", "testing"},
     "editloupe.evals": {"analysis", "making", "papers"},
     "editloupe.evals.forks": {"reopening"},
 }

@@ -61,6 +61,13 @@ COMMANDS: tuple[Command, ...] = (
         "compare", "editloupe.cli.compare", "compare", "Compare judges or editing models on the same edits.", RESULTS
     ),
     Command(
+        "gate",
+        "editloupe.cli.gate",
+        "gate",
+        "Test a new editing model for a loss against a baseline, for continuous integration.",
+        RESULTS,
+    ),
+    Command(
         "passport",
         "editloupe.cli.passport",
         "passport",
