@@ -55,6 +55,13 @@ COMMANDS: tuple[Command, ...] = (
         "Judge the same edits in every combination of some options, and compare them.",
         JUDGE,
     ),
+    Command(
+        "stress",
+        "editloupe.cli.stress",
+        "stress",
+        "Test a judge on variants of your edits whose right answer is known.",
+        JUDGE,
+    ),
     Command("demo", "editloupe.cli.demo", "demo", "Judge a few bundled edits.", JUDGE),
     Command("report", "editloupe.cli.report", "report", "Report a run, or a leaderboard of several runs.", RESULTS),
     Command(

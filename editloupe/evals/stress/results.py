@@ -1,0 +1,342 @@
+"""Compare the answers to variants with those to their originals, as shares with intervals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from editloupe.evals.ablation.combinations import EditKey, JudgedCombination
+from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.intervals import Estimate, GroupMeans, build_estimate, missing_estimate, number_keys
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_configuration_table
+from editloupe.evals.stats.scores.run_units import RunUnit
+from editloupe.evals.stress.variants import REPEATS, Demand, Role, StressVariant, variant_id
+from editloupe.types import Record
+
+Must = Literal["fall", "stay"]
+LOW_SHARE = 0.9
+"""Shares below this are reported as a fault."""
+NO_SCORE, WAITING = "no score", "not judged yet"
+FAULTS: Mapping[str, tuple[str, ...]] = {
+    "pays too little attention to the edited picture": ("other_picture", "blank", "noise"),
+    "pays too little attention to the source picture": ("source_as_edited", "swapped"),
+    "pays too little attention to the instruction": ("other_instruction",),
+    "overlooks damage": ("damaged_region",),
+    "is moved by text in the picture": (
+        *("text_picture_latin_small", "text_picture_latin_large"),
+        *("text_picture_cyrillic", "text_picture_greek"),
+    ),
+    "is moved by text in the instruction": ("text_instruction", "text_instruction_chinese"),
+    "is moved by file names or EXIF data": ("text_file_name", "text_exif"),
+    "changes its answer with changes that do not matter": ("brighter", "darker", "jpeg", "border", "resized"),
+    "answers the same question differently": (REPEATS,),
+}
+"""What a low share in one of the variants means."""
+
+
+class StressShare(Record):
+    """The share of right answers.
+
+    Args:
+        must: Whether the answers had to fall or to stay.
+        share: The share; None if there is nothing to compare.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        n: Number of comparisons.
+        no_room: Comparisons left out because the original's answer leaves no room for a wrong or right one.
+        unjudged: Comparisons without an answer, by reason.
+        why: Why the share or its interval is missing.
+    """
+
+    must: Must
+    share: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    no_room: int = 0
+    unjudged: Mapping[str, int] = {}
+    why: str | None = None
+
+
+class CriterionShare(StressShare):
+    """The share of right answers on one criterion, and what the right answer is."""
+
+    demand: str
+
+
+class VariantShare(StressShare):
+    """The share of right answers to a variant, over the criteria that must fall, or else over those that must stay."""
+
+    name: str
+    not_made: int = 0
+    """Edits that cannot have this variant."""
+    criteria: Mapping[str, CriterionShare]
+
+
+class StressFailure(Record):
+    """A wrong answer to a variant."""
+
+    variant: str
+    criterion: str
+    edit_id: str
+    variant_id: str
+    demand: str
+    original: str
+    answer: str
+
+
+class JudgeStress(Record):
+    """The results of one judge in one mode."""
+
+    judge: str
+    mode: str
+    configuration: str | None
+    """The name in the run."""
+    short_name: str = ""
+    """The name for `--configuration`; empty if the run has only one."""
+    verdict: str
+    sensitivity: Estimate
+    invariance: Estimate
+    variants: tuple[VariantShare, ...]
+    failures: tuple[StressFailure, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The judge and its mode in one line."""
+        return f"{self.judge} · {self.mode}"
+
+
+class Stress(Record):
+    """Results of a stress test."""
+
+    run: str
+    edits: int
+    """Number of originals."""
+    judges: tuple[JudgeStress, ...]
+
+
+@dataclass
+class _Cell:
+    """The comparisons of one variant and criterion."""
+
+    demand: Demand
+    right: list[bool] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    no_room: int = 0
+    unjudged: Counter[str] = field(default_factory=Counter)
+
+
+def measure_stress(
+    folder: Path,
+    judged: Sequence[JudgedCombination],
+    originals: Sequence[EditKey],
+    variants: Sequence[StressVariant],
+    roles: Mapping[str, Role],
+    repeats: int,
+) -> Stress:
+    """Compare the answers of every judge.
+
+    Args:
+        folder: The run.
+        judged: The judges as `judge_combinations` returns them.
+        originals: Ids and models of the originals.
+        variants: The variants that were made.
+        roles: The role of each criterion; others have none.
+        repeats: How often the originals were asked.
+    """
+    judges = []
+    with Run.open(folder) as run:
+        for item in judged:
+            table = read_configuration_table(run, item.configuration) if item.configuration else None
+            judges.append(_measure_judge(item, table, originals, variants, roles, repeats))
+    return Stress(run=folder.resolve().name, edits=len(originals), judges=tuple(judges))
+
+
+def _measure_judge(
+    judged: JudgedCombination,
+    table: RunTable | None,
+    originals: Sequence[EditKey],
+    variants: Sequence[StressVariant],
+    roles: Mapping[str, Role],
+    repeats: int,
+) -> JudgeStress:
+    rows = {(row.edit.id, row.edit.model): row for row in table.rows} if table else {}
+    failures: list[StressFailure] = []
+    shares: list[VariantShare] = []
+    all_cells: list[_Cell] = []
+    criteria = list(judged.plan.questions)
+    for variant in variants:
+        demands = {name: variant.demands.get(roles.get(name, Role.OTHER)) for name in criteria}
+        cells = {name: _Cell(demand) for name, demand in demands.items() if demand is not None}
+        not_made = 0
+        for edit_id, model in originals:
+            changed = variant_id(edit_id, variant.name), model
+            if changed not in judged.plan.edits:
+                not_made += 1
+                continue
+            row, other = rows.get((edit_id, model)), rows.get(changed)
+            for name, cell in cells.items():
+                if any(side is None or side.units.get(name) for side in (row, other)):
+                    failures += _compare(cell, variant.name, name, row, other)
+        shares.append(_share_of_variant(variant.name, cells, not_made))
+        all_cells += cells.values()
+    if repeats > 1:
+        cells = {name: _Cell(Demand.STAY) for name in criteria}
+        for key in originals:
+            for name, cell in cells.items():
+                failures += _compare_repeats(cell, name, rows.get(key), repeats)
+        shares.append(_share_of_variant(REPEATS, cells, 0))
+        all_cells += cells.values()
+    values = judged.combination.values
+    return JudgeStress(
+        judge=values["judge"],
+        mode=values["mode"],
+        configuration=judged.configuration,
+        short_name=table.short_name if table else "",
+        verdict=_describe(shares),
+        sensitivity=_estimate([cell for cell in all_cells if cell.demand.must == "fall"]),
+        invariance=_estimate([cell for cell in all_cells if cell.demand.must == "stay"]),
+        variants=tuple(shares),
+        failures=tuple(failures),
+        notes=table.notes if table else (),
+    )
+
+
+def _compare(
+    cell: _Cell, variant: str, criterion: str, row: RunRow | None, other: RunRow | None
+) -> Iterator[StressFailure]:
+    """Count one comparison; yield it if the answer is wrong."""
+    units = [next(iter(of.units.get(criterion, ())), None) if of else None for of in (row, other)]
+    original, answer = units
+    if row is None or other is None or original is None or answer is None:
+        cell.unjudged[WAITING] += 1
+        return
+    for unit in (original, answer):
+        if not unit.judged or unit.score_100 is None:
+            cell.unjudged[_reason(unit)] += 1
+            return
+    right = _is_right(cell.demand, original, answer)
+    if right is None:
+        cell.no_room += 1
+        return
+    cell.right.append(right)
+    cell.sources.append(row.source)
+    if not right:
+        yield _failure(variant, criterion, row, other, cell.demand, original, answer)
+
+
+def _compare_repeats(cell: _Cell, criterion: str, row: RunRow | None, repeats: int) -> Iterator[StressFailure]:
+    units = row.units.get(criterion, ()) if row else ()
+    if row is not None and not units:
+        return
+    if row is None or len(units) < repeats:
+        cell.unjudged[WAITING] += 1
+        return
+    if missing := next((unit for unit in units if not unit.judged), None):
+        cell.unjudged[_reason(missing)] += 1
+        return
+    different = next((unit for unit in units if _answer(unit) != _answer(units[0])), None)
+    cell.right.append(different is None)
+    cell.sources.append(row.source)
+    if different is not None:
+        yield _failure(REPEATS, criterion, row, row, cell.demand, units[0], different)
+
+
+def _is_right(demand: Demand, original: RunUnit, answer: RunUnit) -> bool | None:
+    """Return whether an answer is right; None if the original's answer leaves no room."""
+    before, after = original.score_100 or 0.0, answer.score_100 or 0.0
+    if demand is Demand.STAY:
+        return _answer(original) == _answer(answer)
+    if demand is Demand.BEST:
+        return after >= 100
+    if demand is Demand.NOT_BETTER:
+        return after <= before if before < 100 else None
+    if before <= (50 if demand is Demand.FALL_FROM_UPPER_HALF else 0):
+        return None
+    return after <= 0 if demand is Demand.WORST and answer.kind.label is not None else after < before
+
+
+def _answer(unit: RunUnit) -> str:
+    """Return the label, or the score if the criterion has no labels."""
+    return unit.kind.label if unit.kind.label is not None else f"{unit.score}"
+
+
+def _reason(unit: RunUnit) -> str:
+    return unit.kind.reason or (NO_SCORE if unit.judged else unit.kind.status)
+
+
+def _failure(
+    variant: str, criterion: str, row: RunRow, other: RunRow, demand: Demand, original: RunUnit, answer: RunUnit
+) -> StressFailure:
+    return StressFailure(
+        variant=variant,
+        criterion=criterion,
+        edit_id=row.name or row.edit.id,
+        variant_id=other.name or other.edit.id,
+        demand=demand.value,
+        original=_answer(original),
+        answer=_answer(answer),
+    )
+
+
+def _share_of_variant(name: str, cells: Mapping[str, _Cell], not_made: int) -> VariantShare:
+    must = [cell.demand.must for cell in cells.values()]
+    chosen = "fall" if "fall" in must else "stay"
+    own = [cell for cell in cells.values() if cell.demand.must == chosen]
+    criteria = {key: CriterionShare(demand=cell.demand.value, **_count([cell])) for key, cell in cells.items()}
+    return VariantShare(name=name, not_made=not_made, criteria=criteria, **{**_count(own), "must": chosen})
+
+
+def _count(cells: Sequence[_Cell]) -> dict[str, Any]:
+    estimate = _estimate(cells)
+    return {
+        "must": cells[0].demand.must if cells else "stay",
+        "share": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n": estimate.n,
+        "no_room": sum(cell.no_room for cell in cells),
+        "unjudged": dict(sum((cell.unjudged for cell in cells), Counter())),
+        "why": estimate.why,
+    }
+
+
+def _estimate(cells: Sequence[_Cell]) -> Estimate:
+    """Return the share of right answers; comparisons of the same source picture vary together."""
+    right = np.array([value for cell in cells for value in cell.right], float)
+    if not len(right):
+        return missing_estimate("no answer could be compared")
+    sources = number_keys([source for cell in cells for source in cell.sources])
+    means = GroupMeans(right[:, None], np.zeros(len(right), np.int64), 1, sources)
+    return build_estimate(float(right.mean()), len(right), means.spread(np.ones((1, 1))), shape="share")
+
+
+def _describe(shares: Sequence[VariantShare]) -> str:
+    """Return the faults in words."""
+    by_name = {share.name: share for share in shares}
+    faults = []
+    for fault, names in FAULTS.items():
+        low = [
+            f"{name} {100 * criterion.share:.0f} %"
+            for name in names
+            if name in by_name
+            for criterion in [min(by_name[name].criteria.values(), key=_sort_share, default=None)]
+            if criterion is not None and criterion.share is not None and criterion.share < LOW_SHARE
+        ]
+        if low:
+            faults.append(f"{fault} ({', '.join(low)})")
+    if faults:
+        return "; ".join(faults)
+    if not any(share.n for share in shares):
+        return "nothing could be compared"
+    return f"no fault found: at least {100 * LOW_SHARE:.0f} % of the answers to every variant are right"
+
+
+def _sort_share(share: StressShare) -> float:
+    return 2.0 if share.share is None else share.share
