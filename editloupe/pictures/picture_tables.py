@@ -27,7 +27,7 @@ from editloupe.pictures.table_cells import (
 
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<number>\d{5})-of-(?P<count>\d{5})(?:-[0-9a-f]+)?", re.I)
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
-"""What `save_to_disk` writes beside the Arrow files of a split, and above several splits."""
+"""What `save_to_disk` writes next to the Arrow files of a split, and above several splits."""
 SPLIT_NAMES = ("train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation")
 """Names of files that name a split."""
 ROWS = 256

@@ -73,16 +73,30 @@ class Benchmark:
             raise UserError(f"{name!r} is not a valid path in the benchmark's folder {self.data}") from None
 
 
+def read_json(file: Path, name: str | None = None) -> Any:
+    """Return the content of a JSON file of a benchmark.
+
+    Args:
+        file: The file.
+        name: What the file is called in errors; its path by default.
+
+    Raises:
+        UserError: If the file cannot be read, is not JSON, or has an object with a key twice.
+    """
+    name = name or str(file)
+    try:
+        return json.loads(read_text(file), object_pairs_hook=build_object)
+    except OSError as error:
+        raise UserError(f"{name} cannot be read: {error.strerror or error}") from None
+    except DuplicateKey as error:
+        raise UserError(f'{name} has the key "{error}" twice') from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name} is not JSON ({error})") from None
+
+
 def read_json_list(file: Path) -> list[Mapping[str, Any]]:
     """Return the objects of a JSON file that contains a list of objects, or an object of objects by id."""
-    try:
-        content = json.loads(read_text(file), object_pairs_hook=build_object)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
-    except DuplicateKey as error:
-        raise UserError(f'{file} has the key "{error}" twice') from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is not JSON ({error})") from None
+    content = read_json(file)
     items = list(content.values()) if isinstance(content, dict) else content
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise UserError(f"{file} must contain a list of objects")
@@ -91,14 +105,7 @@ def read_json_list(file: Path) -> list[Mapping[str, Any]]:
 
 def read_json_object(file: Path) -> dict[str, Any]:
     """Return the object that a JSON file contains; raise UserError for other content or a key that is there twice."""
-    try:
-        content = json.loads(read_text(file), object_pairs_hook=build_object)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
-    except DuplicateKey as error:
-        raise UserError(f'{file} has the key "{error}" twice') from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is not JSON ({error})") from None
+    content = read_json(file)
     if not isinstance(content, dict):
         raise UserError(f"{file} must contain an object")
     return content

@@ -220,7 +220,7 @@ def change(edit: Callable[[Any], None]) -> Callable[[Path], None]:
         ),
         (
             lambda data: (data / "edit_sessions.json").write_text("[1]"),
-            "must contain an object with an entry per session",
+            "must contain an object",
         ),
         (lambda data: (data / "edit_sessions.json").write_text("{"), "is not JSON"),
         (

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.files import read_text
 from editloupe.evals.manifests.readers import READERS
 from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.pictures.table_cells import SUFFIXES as TABLES
-from editloupe.rubrics.benchmark import DuplicateKey, build_object
+from editloupe.rubrics.benchmark import read_json
 from editloupe.rubrics.pairs import FILE, ROW, PairRow
 from editloupe.types import UserError
 
@@ -70,14 +69,7 @@ def _read_lines(file: Path, name: str, container: str) -> Iterator[tuple[str, st
 
 
 def _read_json(file: Path, name: str, container: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    try:
-        content = json.loads(read_text(file), object_pairs_hook=build_object)
-    except OSError as error:
-        raise UserError(f"{name} cannot be read: {error.strerror or error}") from None
-    except DuplicateKey as error:
-        raise UserError(f'{name} has the key "{error}" twice') from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{name} is not JSON ({error})") from None
+    content = read_json(file, name)
     if isinstance(content, dict) and container in content:
         content = content[container]
     if isinstance(content, dict):

@@ -8,14 +8,12 @@ the single-turn and the multi-turn one.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.files import read_text
 from editloupe.pictures.decode import declared_size, open_mask
 from editloupe.pictures.picture_tables import iter_rows
 from editloupe.rubrics.benchmark import (
@@ -25,6 +23,7 @@ from editloupe.rubrics.benchmark import (
     find_split,
     make_edit,
     read_json_list,
+    read_json_object,
     sole_picture_in,
 )
 from editloupe.rubrics.magicbrush import MAGICBRUSH
@@ -121,7 +120,7 @@ def _read_sessions(benchmark: Benchmark) -> Iterator[Session]:
     data = benchmark.data
     captions = _read_captions(data)
     if (data / SESSIONS).is_file():
-        by_session: Iterable[tuple[str, Any]] = _read_object(data / SESSIONS).items()
+        by_session: Iterable[tuple[str, Any]] = read_json_object(data / SESSIONS).items()
         file = data / SESSIONS
     elif (data / TURNS).is_file():
         file = data / TURNS
@@ -200,19 +199,7 @@ def _find_picture(where: str, folder: Path, item: Mapping[str, Any], field: str)
 
 def _read_captions(data: Path) -> Mapping[str, Any]:
     file = next((data / name for name in CAPTIONS if (data / name).is_file()), None)
-    return _read_object(file) if file else {}
-
-
-def _read_object(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(read_text(file))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is not JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{file} must contain an object with an entry per session")
-    return content
+    return read_json_object(file) if file else {}
 
 
 TITLES = {SINGLE: "MagicBrush, single-turn (all turns)", MULTI: "MagicBrush, multi-turn (final turn)"}
