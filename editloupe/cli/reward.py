@@ -161,7 +161,7 @@ def reward(
     lines: Annotated[
         Path | None, typer.Option(help="Write one line of JSON per pair to this file.", hidden=True)
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N pairs.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N pairs.", hidden=True)] = None,
     allow_outside: Annotated[
         bool, typer.Option("--allow-outside", help="Allow paths outside the file's folder.", hidden=True)
     ] = False,

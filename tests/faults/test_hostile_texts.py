@@ -148,6 +148,9 @@ def test_a_page_runs_nothing_and_loads_nothing(hostile: Path, tmp_path: Path) ->
 def test_markdown_has_the_tables_and_headings_of_the_report_and_no_others(hostile: Path, tmp_path: Path) -> None:
     assert command(["report", str(hostile), "--out", str(tmp_path / "r.md")]) == 0
     text = (tmp_path / "r.md").read_text("utf-8")
+    blocks = re.findall(r"^```json\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert [json.loads(block) for block in blocks]
+    text = re.sub(r"^```json\n.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
     without_code = re.sub(r"(`+) .*? \1(?!`)|`[^`\n]*`", "", text)
     for line in without_code.splitlines():
         if line.startswith("|"):

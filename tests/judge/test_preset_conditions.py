@@ -12,6 +12,7 @@ from editloupe import Edit, Judge
 from editloupe.cli.main import run
 from editloupe.graphs import edival
 from editloupe.judge.settings import find_setup
+from editloupe.rubrics.model import MeasuredAnswer
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import get_protocol
 from editloupe.types import Box
@@ -73,6 +74,8 @@ ASKED = [
 
 NOT_ASKED = {"kris-published": {"instruction_following/anomaly"}}
 """Rubrics that a preset leaves out, because the public script never asks them."""
+FURTHER_TYPES = {"imgedit": ("uge",)}
+"""Types of a benchmark's further suites."""
 VARIED = (
     {},
     {"reference": None},
@@ -97,7 +100,9 @@ def edits_for(name: str, setup: str, folder: Path) -> list[Edit]:
     }
     edits = []
     missing -= NOT_ASKED.get(setup, set())
-    for varied, kind, more in product(VARIED, protocol.types or (None,), (single, several, roles)):
+    missing -= {rubric.name for rubric in protocol.rubrics if isinstance(rubric.answer, MeasuredAnswer)}
+    kinds = (*(protocol.types or (None,)), *FURTHER_TYPES.get(name, ()))
+    for varied, kind, more in product(VARIED, kinds, (single, several, roles)):
         extra = {**known["extra"], "frames": [*range(1, 2 + len(more.get("inputs", ())))], **varied.get("extra", {})}
         fields = {**known, **varied, "extra": extra, "instruction_type": kind, "more_images": more}
         edit = pictures.model_copy(update=fields)
@@ -128,7 +133,10 @@ def sent_by_rubric(
 
     server = scripted(reply)
     chosen = find_setup(setup).with_settings(judging=judging, tools=NO_NETWORK)
-    with Judge("openai:gpt-4.1", base_url=server.openai_url, protocol=name, setup=chosen, mode=mode) as judge:
+    criteria = [r.criterion for r in protocol.rubrics if not isinstance(r.answer, MeasuredAnswer)]
+    with Judge(
+        "openai:gpt-4.1", base_url=server.openai_url, protocol=name, setup=chosen, mode=mode, criteria=criteria
+    ) as judge:
         for edit in edits:
             assert judge.judge(edit).judged
     return sent
@@ -140,8 +148,9 @@ def test_every_condition_of_a_paper_is_sent_under_every_preset_in_its_modes(
     name: str, setup: str, mode: str, tmp_path: Path, scripted: StartServer
 ) -> None:
     sent = sent_by_rubric(name, setup, mode, edits_for(name, setup, tmp_path), scripted)
+    measured = {rubric.name for rubric in get_protocol(name).rubrics if isinstance(rubric.answer, MeasuredAnswer)}
     for rubric_name, listed in conditions(FOLDERS[name]).items():
-        if rubric_name in NOT_ASKED.get(setup, ()):
+        if rubric_name in NOT_ASKED.get(setup, ()) or rubric_name in measured:
             continue
         for condition in listed:
             part, _, of_mode = condition.part.partition("/")

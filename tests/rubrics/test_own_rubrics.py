@@ -21,7 +21,9 @@ from tests.rubrics.samples import edit_for, good_reply
 from tests.scripted import Request, final, say
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "rubric.md"
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+_ALL = re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+EXAMPLES = [text for text in _ALL if "kind: measured" not in text]
+MEASURED = [text for text in _ALL if "kind: measured" in text]
 
 
 def files(folder: Path, *texts: str) -> list[Path]:
@@ -37,6 +39,16 @@ def test_the_page_has_three_rubrics_and_one_rewording() -> None:
     read = [yaml.safe_load(text) for text in EXAMPLES]
     assert [example.get("name") for example in read] == ["shadow_agreement", "readable_text", "masked_edit", None]
     assert read[3]["extends"] == "dlebench/visual_consistency"
+
+
+def test_the_pages_measure_asks_no_judge(tmp_path: Path, scripted: StartServer) -> None:
+    paths, server = files(tmp_path, *MEASURED), scripted()
+    same = edit_for(tmp_path)
+    edit = same.model_copy(update={"reference": same.edited})
+    (verdict,) = Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=paths).judge(edit).verdicts
+    assert isinstance(verdict, Verdict)
+    assert verdict.score_100 == 100
+    assert server.requests == []
 
 
 @pytest.mark.long
