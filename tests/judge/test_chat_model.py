@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +188,14 @@ async def test_on_ray_its_class_must_be_importable() -> None:
     sentence = r"chat_model:mine cannot judge on Ray: its class .*Local cannot be imported"
     with open_judge(Local(replies=[])) as judge, pytest.raises(UserError, match=sentence):
         await RayExecutor.open(None, Judge, judge, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.ray
+async def test_an_object_that_cannot_be_sent_to_rays_workers_is_refused_in_a_sentence() -> None:
+    pytest.importorskip("ray")
+    model = ListedChat(replies=[], metadata={"connection": threading.RLock()})
+    with (
+        open_judge(model) as judge,
+        pytest.raises(UserError, match=r"cannot be sent to Ray's workers \(TypeError: .*RLock"),
+    ):
+        await RayExecutor.open(None, partial(Judge, model, name="mine"), judge, None)  # type: ignore[arg-type]

@@ -16,6 +16,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from editloupe._util.text import one_line
+from editloupe.agent.transport.secrets import redact_text
 from editloupe.evals.batch.local_executor import JobResult
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.ray_actors import (
@@ -116,6 +118,17 @@ def _ray_processes() -> dict[int, str]:
     return {pid: command for pid, command in commands.items() if "ray::" in command or "/ray/" in command}
 
 
+def _check_sendable(ray: Any, open_judge: Callable[..., BaseJudge], spec: str) -> None:
+    """Refuse a function that cannot be sent to the workers, such as one that holds a chat model with open connections."""
+    try:
+        ray.cloudpickle.dumps(open_judge)
+    except Exception as error:  # whatever an object raises while it is pickled
+        why = redact_text(one_line(f"{type(error).__name__}: {error}"))
+        raise UserError(
+            f"{spec} cannot be sent to Ray's workers ({why}); create its model inside the function that opens the judge"
+        ) from None
+
+
 class RayExecutor:
     """Judges on a Ray cluster: an existing one, or a local one."""
 
@@ -139,6 +152,7 @@ class RayExecutor:
         if problem := judge.why_only_here():
             raise UserError(problem)
         cluster = Cluster()
+        _check_sendable(cluster.ray, open_judge, judge.spec)
         await cluster.connect(address)
         try:
             return cls(cluster, run, open_judge, judge, traffic, workers, deadline)
