@@ -102,9 +102,16 @@ def picture_stem(path: Path) -> str:
 
 
 def resolve_picture_path(path: str | Path) -> Path:
-    """Return the absolute path of a picture with all links resolved, also those of a cell's table."""
+    """Return the absolute path of a picture with all links resolved, also those of a cell's table.
+
+    Raises:
+        OSError: The links lead in a circle.
+    """
     cell = TableCell.parse(path) if "#" in str(path) else None
-    return cell._replace(file=Path(os.path.realpath(cell.file))).path if cell else Path(os.path.realpath(path))
+    real = Path(os.path.realpath(cell.file if cell else path))
+    if real.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return cell._replace(file=real).path if cell else real
 
 
 def read_picture_bytes(path: Path, limit: int) -> bytes:

@@ -93,7 +93,7 @@ def test_a_rubric_with_other_inputs_is_refused_in_one_sentence(
 @pytest.mark.parametrize("name", ["clip_image", "dino"])
 def test_a_measure_without_weights_says_so_and_has_no_value(name: str, tmp_path: Path) -> None:
     settings = {"clip": str(tmp_path), "dino": str(tmp_path)}
-    with pytest.raises(ToolError, match=r"lacks config.json|needs torch"):
+    with pytest.raises(ToolError, match=r"lacks config.json|needs? torch"):
         measure(name, flat(1), flat(2), **settings)
     assert PictureMeasures(ToolSettings(**settings), ToolResultCache(0)).unavailable(name)  # type: ignore[arg-type]
     assert PictureMeasures(ToolSettings(**settings), ToolResultCache(0)).unavailable("l1") is None  # type: ignore[arg-type]

@@ -196,7 +196,7 @@ def run_gate(
     if OVERALL in tests and find_shared_slice_fields([first, second]):
         tests[OVERALL] = GateTest(verdict="cannot_tell", why="the paper has no score over all of these edits")
     head = tests.get(OVERALL) or min(tests.values(), key=lambda test: -101.0 if test.low is None else test.low)
-    scored = (np.isfinite(sides[0]) & np.isfinite(sides[1])).any(1)[: len(drawn)]
+    scored = np.any(np.isfinite(sides[0]) & np.isfinite(sides[1]), axis=1)[: len(drawn)]
     counts = {
         "unjudged in a run": int((~scored).sum()),
         "broken in both runs": len(matched) - len(sound) - (len(broken) - len(absent)),
