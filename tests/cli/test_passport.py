@@ -186,7 +186,7 @@ def judge_gedit(folder: Path, url: str, out: Path, *options: str) -> Path:
     """Judge one edit whose output is not as large as its source."""
     row = {"key": "k", "task_type": "ps_human", "instruction": "x", "instruction_language": "en"}
     (folder / "data").mkdir(exist_ok=True)
-    (folder / "data/info.jsonl").write_text(json.dumps(row))
+    (folder / "data/info.jsonl").write_text(json.dumps({**row, "Intersection_exist": True}))
     (folder / "m/fullset/ps_human/en").mkdir(parents=True, exist_ok=True)
     save(textured(30, 20, 1), folder / "data/k_SRCIMG.png")
     save(textured(40, 40, 2), folder / "m/fullset/ps_human/en/k.png")

@@ -152,9 +152,11 @@ class PictureFolder:
         try:
             part.write_bytes(data)
             part.replace(path)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 part.unlink()
+            if isinstance(error, OSError) and error.filename is None:  # a full disk does not say which file it refused
+                raise OSError(error.errno, error.strerror, str(path)) from None
             raise
         return path
 

@@ -140,6 +140,7 @@ def test_edits_of_a_filtered_table_are_stepped_through(listen: Listen, new_page:
     page.keyboard.press("]")
     expect(page.locator(".within")).to_contain_text("2 of 4 in the filtered edits")
     expect(page.locator("h1.instruction")).to_contain_text("patch 10")
+    expect(page.locator(".loupe-choices button").first).to_be_visible()
     page.select_option("[name=criterion]", "visual_consistency")
     expect(page.locator(".verdict h3")).to_have_text("Visual Consistency")
     expect(page.locator(".within")).to_contain_text("2 of 4 in the filtered edits")
