@@ -350,7 +350,7 @@ def _make_failure(
 ) -> Failure:
     """Return the failure if this reply is the last: truncated, no answer, or an unreadable one.
 
-    `problem` is addressed to the judge. People are told what happened, and the problem is quoted.
+    `problem` is addressed to the judge. The failure describes what happened for a reader and quotes the problem.
     """
     if cut:
         return Failure(cut.reason, cut.detail, text)

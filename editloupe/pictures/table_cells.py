@@ -41,7 +41,7 @@ KEPT_BYTES, KEPT_BLOCKS = 96_000_000, 256
 KEPT_READERS = 6
 """Open readers that are kept, each of which may hold a page of its column."""
 BOMB_BYTES, BOMB_FACTOR = 1_000_000_000, 100
-"""A column of a row group with more bytes than this, and so many times those in the file, is not read. Pictures hardly shrink."""
+"""Most bytes of a column in a row group, and most times its bytes in the file; a column that exceeds both is not read."""
 READ_AHEAD = 1 << 18
 """Bytes that are read at once from a Parquet file."""
 

@@ -25,7 +25,7 @@ def read_set_rows(path: Path, container: str = "") -> Iterator[PairRow]:
         container: The field that holds the list of rows, if a JSON file is an object.
 
     Raises:
-        UserError: A file cannot be read, or there is none.
+        UserError: A file cannot be read or does not exist.
     """
     path = path.absolute()
     for file in _list_files(path):

@@ -213,7 +213,7 @@ def _spell(key: str) -> str:
 
 
 def _read_object(text: str, key: str, keys: Sequence[str]) -> dict[str, int | None] | None:
-    """Return the whole numbers of the first flat object with a key; None if there is none, or one of them is no number."""
+    """Return the whole numbers of the first flat object with a key; None if it is missing or has another value."""
     match = re.search(rf"\{{[^{{}}]*{key}[^{{}}]*\}}", text)
     try:
         values = json.loads(match[0]) if match else None

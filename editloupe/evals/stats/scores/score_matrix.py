@@ -351,7 +351,7 @@ class ScoreMatrix:
         fill: float | None,
         reads_checks: bool = False,
     ) -> Floats:
-        """Return rows × repeats of a number computed from an edit's scores, NaN if there is none.
+        """Return rows × repeats of a number computed from an edit's scores; NaN if it cannot be computed.
 
         Args:
             measure: Computes the number from the scores of the criteria (0 to 100).
