@@ -113,12 +113,12 @@ async def judge_job(judge: BaseJudge, job: Job, deadline: float | None) -> JobRe
                 )
         except TimeoutError:
             sentence = f"the edit was not judged within its deadline of {deadline:g} s"
-            judgement = _build_unjudged(judge, job, Reason.TIMEOUT, sentence)
+            judgement = build_unjudged(judge, job, Reason.TIMEOUT, sentence)
         except UserError:
             raise
         except Exception as error:  # any judge may fail on one edit; the run goes on and the outcome says why
             sentence = f"judging failed: {type(error).__name__}: {clean(str(error))}"
-            judgement = _build_unjudged(judge, job, Reason.INTERNAL, sentence)
+            judgement = build_unjudged(judge, job, Reason.INTERNAL, sentence)
     return JobResult(job, judgement, album)
 
 
@@ -130,6 +130,7 @@ def select_outcomes(judgement: Judgement, wanted: Callable[[Outcome], bool]) -> 
     return judgement.model_copy(update={"verdicts": outcomes, "traces": traces})
 
 
-def _build_unjudged(judge: BaseJudge, job: Job, reason: Reason, sentence: str) -> Judgement:
+def build_unjudged(judge: BaseJudge, job: Job, reason: Reason, sentence: str) -> Judgement:
+    """Return a judgement that leaves every criterion of a job unjudged, for the same reason."""
     verdicts = tuple(Unjudged(criterion=name, reason=reason, detail=sentence) for name in job.criteria)
     return Judgement(edit=job.edit, protocol=judge.protocol, mode=judge.mode, judge=judge.spec, verdicts=verdicts)

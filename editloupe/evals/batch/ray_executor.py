@@ -9,16 +9,16 @@ import os
 import signal
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from editloupe._util.text import one_line
 from editloupe.agent.transport.secrets import redact_text
-from editloupe.evals.batch.local_executor import JobResult
+from editloupe.evals.batch.local_executor import JobResult, build_unjudged
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.ray_actors import (
     JudgeWorker,
@@ -30,13 +30,16 @@ from editloupe.evals.batch.ray_actors import (
 )
 from editloupe.evals.batch.stopping import restore_signal_handlers
 from editloupe.evals.batch.traffic import Limits, TrafficControl
+from editloupe.evals.runs.run_folder import JudgementPictures
 from editloupe.evals.runs.store import Run
 from editloupe.judge.base_judge import BaseJudge, edits_at_once
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import UserError
+from editloupe.types import Reason, UserError
 
 TIMES = 8
 """How often a job is given to a worker before the batch ends; with the waits in between, about a minute."""
+MOST_LOST = 3
+"""Workers that are lost with a job before its edit is unjudged. The last one has no other job, so no other edit is to blame."""
 RESTORE_EVERY = 0.01
 """Seconds between two restorations of the signal handlers while Ray connects or shuts down."""
 LAST_MESSAGES = 3.0
@@ -171,7 +174,7 @@ class RayExecutor:
         deadline: float | None,
     ) -> None:
         self._cluster, self._ray = cluster, cluster.ray
-        self._run, self._traffic = run, traffic
+        self._run, self._judge, self._traffic = run, judge, traffic
         count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         limits: Limits = traffic.limits.share(count)
         capped = traffic.limits.max_cost is not None or traffic.limits.max_tokens is not None
@@ -196,6 +199,9 @@ class RayExecutor:
         ]
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
+        self._reserved: set[int] = set()
+        self._released = asyncio.Condition()
+        """Notified when a worker has a job less."""
         self._listening = asyncio.create_task(self._listen())
 
     def _on_own_node(self) -> Any:
@@ -223,28 +229,67 @@ class RayExecutor:
         return started
 
     async def judge(self, job: Job) -> JobResult:
-        """Give a job to the least busy worker; if that one is lost, to another."""
+        """Give a job to the least busy worker; if that one is lost, to another.
+
+        An edit that was on `MOST_LOST` lost workers, the last time alone, is unjudged.
+        """
+        lost = 0
         for attempt in range(TIMES):
-            number = min(self._load, key=lambda n: (monotonic() < self._rests_until[n], self._load[n]))
-            self._load[number] += 1
-            try:
-                replies = self._run.replies_of(job.edit.id)
-                judgement, pictures = await self._wait_for(self.workers[number].judge.remote(job, replies))
-                return JobResult(job, judgement, pictures)
-            except self._ray.exceptions.RayError as error:
-                if isinstance(error, self._ray.exceptions.RayTaskError) and not self._is_lost(error.cause):
-                    raise error.cause if isinstance(error.cause, Exception) else error from None
-                self._rests_until[number] = monotonic() + REST
-                if getattr(error, "actor_init_failed", False):
-                    self._give_up(number, str(error))
-                await asyncio.sleep(min(16.0, 0.25 * 2**attempt))
-                with suppress(self._ray.exceptions.RayError):
-                    await self._handle_messages(wait=False)
-            finally:
-                self._load[number] -= 1
+            async with self._take_worker(alone=lost == MOST_LOST - 1) as number:
+                worker, reached = self.workers[number], False
+                try:
+                    if lost:
+                        await self._wait_for(worker.process.remote())  # one that is being restarted is not lost again
+                    reached = True
+                    replies = self._run.replies_of(job.edit.id)
+                    judgement, pictures = await self._wait_for(worker.judge.remote(job, replies))
+                    return JobResult(job, judgement, pictures)
+                except self._ray.exceptions.RayTaskError as error:
+                    if not self._is_lost(error.cause):
+                        raise error.cause if isinstance(error.cause, Exception) else error from None
+                    self._rests_until[number] = monotonic() + REST
+                except self._ray.exceptions.RayError as error:
+                    self._rests_until[number] = monotonic() + REST
+                    if getattr(error, "actor_init_failed", False):
+                        self._give_up(number, str(error))
+                    lost += reached
+            if lost == MOST_LOST:
+                return self._leave_unjudged(job)
+            await asyncio.sleep(min(16.0, 0.25 * 2**attempt))
+            with suppress(self._ray.exceptions.RayError):
+                await self._handle_messages(wait=False)
         raise UserError(
-            f"edit {job.edit.id} was given to {TIMES} workers and all of them were lost; see the cluster's logs"
+            f"no Ray worker could be reached for edit {job.edit.id} in {TIMES} attempts; see the cluster's logs"
         )
+
+    @asynccontextmanager
+    async def _take_worker(self, alone: bool) -> AsyncIterator[int]:
+        """Choose the least busy worker; with `alone`, wait until it has no other job, and let it have none."""
+        number = -1
+        try:
+            async with self._released:
+                await self._released.wait_for(lambda: bool(self._free_workers()) and not (alone and self._reserved))
+                number = min(self._free_workers(), key=lambda n: (monotonic() < self._rests_until[n], self._load[n]))
+                self._load[number] += 1
+                if alone:
+                    self._reserved.add(number)
+                    await self._released.wait_for(lambda: self._load[number] == 1)
+            yield number
+        finally:
+            async with self._released:
+                if number >= 0:
+                    self._load[number] -= 1
+                if alone:
+                    self._reserved.discard(number)
+                self._released.notify_all()
+
+    def _free_workers(self) -> list[int]:
+        """Return the workers that could start and that no job has alone."""
+        return [n for n, until in self._rests_until.items() if until < math.inf and n not in self._reserved]
+
+    def _leave_unjudged(self, job: Job) -> JobResult:
+        sentence = f"{MOST_LOST} Ray workers were lost while they judged this edit, the last one with no other edit"
+        return JobResult(job, build_unjudged(self._judge, job, Reason.INTERNAL, sentence), JudgementPictures())
 
     def _is_lost(self, error: object) -> bool:
         """Return whether the error of a job is that another actor was lost, such as the switchboard."""

@@ -14,7 +14,9 @@ import pytest
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import ToolOptions
 from editloupe.evals.batch.batch import Batch, judge_batch
+from editloupe.evals.batch.planner import RejudgePolicy
 from editloupe.evals.batch.ray_actors import build_shared_settings, plan_vision
+from editloupe.evals.batch.ray_executor import MOST_LOST
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
@@ -159,43 +161,91 @@ def test_workers_that_cannot_start_end_the_batch_at_once_with_their_reason(
     assert judge_batch(batch(server, manifest, tmp_path / "run"), quiet=True).tally.missing == 0
 
 
-def test_an_edit_that_ends_every_worker_is_named_and_all_others_are_kept(
-    cluster: Any, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_edit_that_ends_three_workers_is_unjudged_and_all_others_are_judged(
+    workers: int, cluster: Any, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("editloupe.evals.batch.ray_executor.REST", 0.5)
-    server, driver = scripted(looks_then_answers, log=False), os.getpid()
+    server, driver, ended = scripted(looks_then_answers, log=False), os.getpid(), tmp_path / "ended"
     url = server.openai_url
     options = JudgeOptions(judge="openai:gpt-4.1", base_url=url, mode="tools", tool_calls="native")
 
     def open_poisoned(**hooks: Any) -> Any:
         judge = options.open(**hooks)
-        ask = judge.ajudge
+        ask, waiting = judge.ajudge, []
 
         async def ajudge(edit: Any, *more: Any, **others: Any) -> Any:
+            waiting.append(edit.id)
             if edit.id == "e3" and os.getpid() != driver:
+                with ended.open("a") as file:
+                    file.write(" ".join(waiting) + "\n")
                 os._exit(9)
-            return await ask(edit, *more, **others)
+            try:
+                return await ask(edit, *more, **others)
+            finally:
+                waiting.remove(edit.id)
 
         judge.ajudge = ajudge  # type: ignore[method-assign]
         return judge
 
-    manifest = write_manifest(tmp_path, 6)
+    manifest = write_manifest(tmp_path, 9)
     poisoned = Batch(
         lambda: load_manifest(manifest),
         tmp_path / "run",
         open_poisoned,
-        limits=Limits(concurrency=2),
+        limits=Limits(concurrency=8),
         executor="ray",
-        ray_workers=2,
+        ray_workers=workers,
     )
-    with pytest.raises(UserError, match="edit e3 was given to 8 workers and all of them were lost"):
-        judge_batch(poisoned, quiet=True)
+    ending = judge_batch(poisoned, quiet=True)
+    assert (ending.tally.judged, dict(ending.tally.unjudged)) == (16, {"internal_error": 2})
+    *shared, alone = ended.read_text().splitlines()
+    assert (len(shared), alone) == (MOST_LOST - 1, "e3"), "the last worker had no other edit"
     with Run.open(tmp_path / "run") as run:
-        held = [unit.edit_id for unit in run.units()]
+        left = [unit for unit in run.units() if unit.outcome.status == "unjudged"]
+    assert {unit.edit_id for unit in left} == {"e3"}
+    assert "3 Ray workers were lost while they judged this edit" in str(left[0].outcome)
     asked = server.served
-    assert "e3" not in held
     assert judge_batch(batch(server, manifest, tmp_path / "run"), quiet=True).tally.missing == 0
-    assert server.served - asked <= 3 * (12 - len(held)), "nothing that was kept is asked again"
+    assert server.served == asked, "it is not tried again unless it is asked for"
+    again = batch(server, manifest, tmp_path / "run", again=RejudgePolicy(retry_unjudged=True))
+    assert judge_batch(again, quiet=True).tally.judged == 2
+    assert server.served == asked + 6
+
+
+def test_a_worker_that_is_killed_again_and_again_costs_no_other_edit_its_verdict(
+    cluster: Any, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from editloupe.evals.batch import ray_executor as module
+
+    monkeypatch.setattr(module, "REST", 0.5)
+    started: list[Any] = []
+    begin = module.RayExecutor.__init__
+
+    def remember(self: Any, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        started.append(self)
+
+    monkeypatch.setattr(module.RayExecutor, "__init__", remember)
+    manifest = write_manifest(tmp_path, 6)
+    server = scripted(looks_then_answers, delay=0.2, log=False)
+    killed: list[int] = []
+
+    def kill_twice() -> None:
+        while len(killed) < MOST_LOST - 1:
+            before = server.served
+            while server.served < before + 4:
+                time.sleep(0.01)
+            pid = cluster.get(started[0].workers[0].process.remote())
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    killer = threading.Thread(target=kill_twice, daemon=True)
+    killer.start()
+    ending = judge_batch(batch(server, manifest, tmp_path / "ray", executor="ray", ray_workers=1), quiet=True)
+    killer.join(5)
+    assert len(set(killed)) == MOST_LOST - 1
+    assert (ending.tally.judged, ending.tally.missing) == (12, 0)
 
 
 def test_a_cascade_is_judged_on_workers_that_do_not_have_its_file(
