@@ -25,9 +25,14 @@ LONG = 8
 PAGE_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
+def read_style(name: str) -> str:
+    """Return a style sheet of this package, after the colours and sizes that all pages share."""
+    return "".join(files("editloupe.evals.report").joinpath(part).read_text("utf-8") for part in ("tokens.css", name))
+
+
 def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, made_by: str) -> str:
     """Return the page. All text of models and manifests is escaped."""
-    style = files("editloupe.evals.report").joinpath("page.css").read_text("utf-8")
+    style = read_style("page.css")
     with ExitStack() as stack:
         page = _Page(drawings, stack)
         body = "\n".join(part for block in blocks for part in page.render(block))

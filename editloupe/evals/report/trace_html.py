@@ -6,13 +6,12 @@ import base64
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.resources import files
 from typing import NamedTuple
 
 from PIL import Image
 
 from editloupe._util.text import for_html, printable
-from editloupe.evals.report.html_renderer import PAGE_POLICY
+from editloupe.evals.report.html_renderer import PAGE_POLICY, read_style
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -50,7 +49,7 @@ def render_trace_html(
     """
     page = _Page(run)
     body = "\n".join(page.render(stored, stories, people or {}))
-    style = files("editloupe.evals.report").joinpath("trace.css").read_text("utf-8")
+    style = read_style("trace.css")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import replace
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from editloupe.evals.runs.damage import RunDamaged
@@ -62,12 +63,18 @@ def create_app(settings: StudioSettings) -> FastAPI:
     app.state.studio = studio
     for part in (judge, runs, trace, traces, fork, annotate, making, pairs, pictures):
         app.include_router(part.router)
+    app.add_api_route("/static/tokens.css", tokens, methods=["GET"])
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.add_api_route("/", home, methods=["GET"])
     app.add_exception_handler(UserError, _mistake)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(HTTPException, _http_error)
     return app
+
+
+def tokens() -> Response:
+    """Return the colours and sizes that the studio shares with reports."""
+    return FileResponse(str(files("editloupe.evals.report").joinpath("tokens.css")), media_type="text/css")
 
 
 def home(request: Request) -> Response:

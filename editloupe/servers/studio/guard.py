@@ -34,7 +34,7 @@ UPLOADS = "/uploads"
 READING = ("GET", "HEAD")
 ENTER = "/token"
 """Where the login page sends the token."""
-OPEN = frozenset({"/static/base.css", "/static/parts.css", "/static/pages.css", "/static/icon.svg"})
+OPEN = frozenset(f"/static/{name}" for name in ("tokens.css", "base.css", "parts.css", "pages.css", "icon.svg"))
 """Files of the login page; they hold nothing of a run."""
 LOGIN_BYTES = 8192
 LOGIN_SECONDS = 10.0

@@ -67,6 +67,13 @@ PALE = """() => {
 }"""
 """Texts whose contrast to what is behind them is below the 4.5 that WCAG asks for."""
 
+TYPE = """() => [...new Set([...document.querySelectorAll('body *')]
+  .filter((one) => one.offsetParent !== null && [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
+  .map((one) => [getComputedStyle(one), one])
+  .filter(([style]) => !['12px', '14px', '16px', '20px', '28px'].includes(style.fontSize) || !['400', '600'].includes(style.fontWeight))
+  .map(([style, one]) => `${style.fontSize} ${style.fontWeight} ${one.outerHTML.slice(0, 60)}`))]"""
+"""Texts in another size or weight than those of tokens.css."""
+
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> object:
@@ -90,6 +97,7 @@ def test_every_page_is_readable(address: str, new_page: NewPage, width: int, dar
         assert page.evaluate("document.querySelectorAll('img:not([alt])').length") == 0, name
         assert page.evaluate(NAMELESS) == [], name
         assert page.evaluate(PALE) == [], name
+        assert page.evaluate(TYPE) == [], name
 
 
 @pytest.mark.parametrize("width", [1440, 400])
