@@ -68,9 +68,11 @@ PALE = """() => {
 """Texts whose contrast to what is behind them is below the 4.5 that WCAG asks for."""
 
 TYPE = """() => [...new Set([...document.querySelectorAll('body *')]
-  .filter((one) => one.offsetParent !== null && [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
+  .filter((one) => one.offsetParent !== null)
+  .filter((one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
   .map((one) => [getComputedStyle(one), one])
-  .filter(([style]) => !['12px', '14px', '16px', '20px', '28px'].includes(style.fontSize) || !['400', '600'].includes(style.fontWeight))
+  .filter(([style]) => !['12px', '14px', '16px', '20px', '28px'].includes(style.fontSize)
+    || !['400', '600'].includes(style.fontWeight))
   .map(([style, one]) => `${style.fontSize} ${style.fontWeight} ${one.outerHTML.slice(0, 60)}`))]"""
 """Texts in another size or weight than those of tokens.css."""
 
