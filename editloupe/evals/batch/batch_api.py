@@ -16,6 +16,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from editloupe.evals.batch.local_executor import JobResult, judge_job, select_ou
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.stopping import StopControl
 from editloupe.evals.batch.traffic import EstimateUsage, Limits, Spending
+from editloupe.evals.runs.damage import raise_unwritable
 from editloupe.evals.runs.prices import Price
 from editloupe.judge import Judge
 from editloupe.judge.base_judge import BaseJudge
@@ -81,22 +83,26 @@ class BatchApiQueue:
 
     def __init__(self, run: Path, room: Callable[[Usage], str | None] = lambda usage: None) -> None:
         self._folder = run / FOLDER
-        self._connection: sqlite3.Connection | None = None
+        self._connection: _Connection | None = None
         self.room = room
         """Returns why the run's caps do not allow the requests under way and this usage more; None if they do."""
         self.files: BatchFiles | None = None
         self.spec = ""
+        self._failure: UserError | None = None
+        """The failed write after which nothing more is staged."""
         self._staging: tuple[str, str, Any] | None = None
         self._staged = self._bytes = 0
 
     @property
     def _db(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                self._folder / "requests.sqlite", isolation_level=None, check_same_thread=False
-            )
-            self._connection.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {_SCHEMA}")
+            with raise_unwritable(self._folder):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._connection = sqlite3.connect(
+                    self._folder / "requests.sqlite", isolation_level=None, check_same_thread=False, factory=_Connection
+                )
+                self._connection.folder = self._folder
+                self._connection.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {_SCHEMA}")
         return self._connection
 
     def take_over(self, provider: Provider, opening: Opening, spec: str) -> None:
@@ -116,9 +122,15 @@ class BatchApiQueue:
         """
         unit, expected = UNIT.get()
         key = request_key(unit, path, body)
+        if self._failure:
+            raise Deferred(DEFERRED)
         row = self._db.execute("SELECT status, body FROM requests WHERE key = ?", (key,)).fetchone()
         if row is None:
-            self._stage(key, path, body, expected)
+            try:
+                with raise_unwritable(self._folder):
+                    self._stage(key, path, body, expected)
+            except UserError as error:  # the client would take it for an error of the network; `submit` raises it
+                self._failure = error
             raise Deferred(DEFERRED)
         status, reply = row
         if status is None:
@@ -176,8 +188,14 @@ class BatchApiQueue:
                 self._delete([mark])
 
     async def submit(self) -> list[str]:
-        """Send every staged file; return the names of the jobs."""
+        """Send every staged file; return the names of the jobs.
+
+        Raises:
+            UserError: A request could not be staged. Nothing was sent; the next session stages it again.
+        """
         assert self.files is not None
+        if self._failure:
+            raise self._failure
         self._close_file()
         rows = self._db.execute("SELECT mark, path FROM jobs WHERE state = 'staged' ORDER BY rowid").fetchall()
         names = []
@@ -209,9 +227,12 @@ class BatchApiQueue:
             return state
         for number, name in enumerate(state.results):
             file = self._folder / f"{mark}.{number}.results"
-            await self.files.download(name, file)
-            self._store_results(mark, file)
-            file.unlink()
+            try:
+                with raise_unwritable(self._folder):
+                    await self.files.download(name, file)
+                self._store_results(mark, file)
+            finally:
+                file.unlink(missing_ok=True)
         left = f"the provider gave no reply to it ({state.sentence})".encode()
         with _transaction(self._db):
             self._db.execute("UPDATE requests SET status = 0, body = ? WHERE mark = ? AND status IS NULL", (left, mark))
@@ -241,17 +262,30 @@ class BatchApiQueue:
             self._file(mark).unlink(missing_ok=True)
 
     def _close_file(self) -> None:
-        if self._staging:
-            self._staging[2].close()
-        self._staging, self._staged, self._bytes = None, 0, 0
+        staging, self._staging, self._staged, self._bytes = self._staging, None, 0, 0
+        if staging:
+            with raise_unwritable(self._folder):
+                staging[2].close()
 
     async def aclose(self) -> None:
         """Close everything. The next session deletes what was staged and not sent."""
-        self._close_file()
+        with suppress(UserError):  # what is staged and not sent is deleted anyway
+            self._close_file()
         if self._connection:
             self._connection.close()
         if self.files:
             await self.files.aclose()
+
+
+class _Connection(sqlite3.Connection):
+    """A connection whose failed statements are raised as UserError."""
+
+    folder = Path()
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        """Execute a statement."""
+        with raise_unwritable(self.folder):
+            return super().execute(*arguments)
 
 
 class _transaction:  # noqa: N801
@@ -264,7 +298,10 @@ class _transaction:  # noqa: N801
         self._db.execute("BEGIN")
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+        if kind is None:
+            self._db.execute("COMMIT")
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
 
 def half_price(price: Price | None) -> Price | None:

@@ -47,6 +47,18 @@ def raise_run_damaged(name: str) -> Iterator[None]:
         raise RunDamaged(f"the run “{name}” holds a record that cannot be read ({type(error).__name__})") from error
 
 
+@contextmanager
+def raise_unwritable(folder: Path) -> Iterator[None]:
+    """Raise a failed write in the block as UserError: nothing may be paid for that cannot be stored."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:  # an error of the program, not of the disk
+        raise
+    except (sqlite3.DatabaseError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        raise UserError(f"{folder} cannot be written ({why or error}); everything stored before is kept") from error
+
+
 class Damage:
     """Collects what of a run could not be read, each thing once."""
 

@@ -17,7 +17,7 @@ from editloupe._util.json_safe import clamp_integer, finite_number, sanitize, sa
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import UnreadableRunJson, read_about
-from editloupe.evals.runs.damage import Damage, RunDamaged, iter_rows
+from editloupe.evals.runs.damage import Damage, RunDamaged, iter_rows, raise_unwritable
 from editloupe.evals.runs.edit_rows import NewEdit, StoredEdit, delete_edits, read_edit, upsert_edit
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, PictureFolder, RunLock
@@ -131,24 +131,14 @@ class Run:
         the time, that never happens by itself.
         """
         log = self.folder / f"{FILE}-wal"
-        with self._write_errors(), closing(sqlite3.connect(self.folder / FILE, timeout=READERS_SECONDS)) as connection:
+        with (
+            raise_unwritable(self.folder),
+            closing(sqlite3.connect(self.folder / FILE, timeout=READERS_SECONDS)) as connection,
+        ):
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             if log.exists() and log.stat().st_size > LOG_BYTES:
                 with self._turn:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    @contextmanager
-    def _write_errors(self) -> Iterator[None]:
-        """Raise a failed write as UserError: nothing may be paid for that cannot be stored."""
-        try:
-            yield
-        except sqlite3.ProgrammingError:  # an error of the program, not of the disk
-            raise
-        except (sqlite3.DatabaseError, OSError) as error:
-            why = error.strerror if isinstance(error, OSError) else None
-            raise UserError(
-                f"{self.folder} cannot be written ({why or error}); everything stored before is kept"
-            ) from error
 
     # Configurations
 
@@ -197,7 +187,7 @@ class Run:
 
     def shrink(self) -> None:
         """Free unused disk space."""
-        with self._turn, self._write_errors():
+        with self._turn, raise_unwritable(self.folder):
             self._connection.execute("VACUUM")
 
     def configurations(self, protocol: str | None = None) -> list[configurations.Configuration]:
@@ -211,7 +201,7 @@ class Run:
 
     def _write_about(self, about: Mapping[str, Any]) -> None:
         part = self.folder / f".{ABOUT}.part"
-        with self._write_errors():
+        with raise_unwritable(self.folder):
             part.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
             part.replace(self.folder / ABOUT)
 
@@ -236,7 +226,7 @@ class Run:
         Returns:
             For each judgement, the criteria whose older verdict was kept.
         """
-        with self._write_errors():
+        with raise_unwritable(self.folder):
             prepared = [(record, record.build_rows(self.pictures, self._without_secrets)) for record in records]
         not_replaced = []
         with self.transaction() as connection:
@@ -293,7 +283,7 @@ class Run:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Run a transaction, which is committed as a whole or not at all; for the modules of this package only."""
-        with self._turn, self._write_errors():
+        with self._turn, raise_unwritable(self.folder):
             if not self._lock:
                 raise UserError(f"{self.folder} is open for reading only")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -320,7 +310,7 @@ class Run:
         except (TypeError, ValueError, RecursionError):
             text = json.dumps(sanitize(reply))
         row = (key, None if edit_id is None else sanitize_text(edit_id), self._without_secrets(text), timestamp())
-        with self._turn, self._write_errors():
+        with self._turn, raise_unwritable(self.folder):
             self._connection.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", row)
 
     def replies_of(self, edit_id: str) -> dict[str, dict[str, Any]]:
@@ -335,7 +325,7 @@ class Run:
         added = ", ".join(f"{name} = {name} + excluded.{name}" for name in _USAGE)
         marks = ", ".join("?" * (len(_USAGE) + 2))
         counts = (clamp_integer(getattr(usage, name)) for name in _USAGE)
-        with self._turn, self._write_errors():
+        with self._turn, raise_unwritable(self.folder):
             self._connection.execute(
                 f"INSERT INTO spent (judge, {', '.join(_USAGE)}, cost) VALUES ({marks}) ON CONFLICT (judge) DO UPDATE "
                 f"SET {added}, cost = cost + excluded.cost",
