@@ -31,7 +31,7 @@ from editloupe.evals.edival.metrics import PROTOCOL
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge.settings import Setup, build_protocol
 from editloupe.pictures.encode import LONG_SIDE
-from editloupe.rubrics.edival.settings import EdivalSettings, load_published, load_settings
+from editloupe.rubrics.edival.rules import EdivalSettings, load_published, load_settings
 from editloupe.rubrics.edival.tasks import FORMS, TYPES
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.models.detectors import WholePictureFinder

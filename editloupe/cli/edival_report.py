@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from editloupe.evals.edival.baselines import LmmRun, People, RatingRule
     from editloupe.evals.edival.metrics import EdivalFigures
     from editloupe.evals.report.block_types import Block
-    from editloupe.rubrics.edival.scoring import Missing
+    from editloupe.rubrics.edival import Missing
     from editloupe.rubrics.tables import PrintedTable
 
 FIGURE_FORMATS = ("svg", "png")
@@ -169,7 +169,7 @@ def _parse_latency(texts: Sequence[str]) -> dict[str, float]:
 
 def _read_statistics(runs: list[Path], missing: str, configuration: str | None, alpha: str = "share") -> EdivalFigures:
     from editloupe.evals.edival.metrics import compute_figures
-    from editloupe.rubrics.edival.scoring import Alpha, Missing
+    from editloupe.rubrics.edival import Alpha, Missing
 
     if missing not in get_args(Missing):
         raise UserError(f'--missing is one of {", ".join(get_args(Missing))}, not "{missing}"')

@@ -35,6 +35,7 @@ from editloupe.graphs.edival_observations import (
 from editloupe.graphs.loop import LOOP, CaseContext, CaseResult, Failure, Graph, initial_state, prompt_texts, sum_usage
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
+from editloupe.rubrics.edival import consistency
 from editloupe.rubrics.edival.pools import BASE, KEY, Turn
 from editloupe.rubrics.edival.questions import (
     build_precheck,
@@ -43,9 +44,14 @@ from editloupe.rubrics.edival.questions import (
     list_crop_queries,
     shows_both_crops,
 )
-from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, list_detector_queries
-from editloupe.rubrics.edival.scoring import consistency
-from editloupe.rubrics.edival.settings import EdivalSettings, load_published
+from editloupe.rubrics.edival.rules import (
+    DetectorQuery,
+    EdivalSettings,
+    Hit,
+    decide,
+    list_detector_queries,
+    load_published,
+)
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import ToolError

@@ -16,8 +16,7 @@ from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.edival.questions import enlarge
-from editloupe.rubrics.edival.rules import DetectorQuery, Hit, filter_usable
-from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.edival.rules import DetectorQuery, EdivalSettings, Hit, filter_usable
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import CachedResult
 from editloupe.tools.drawing import crop, draw_boxes, resize

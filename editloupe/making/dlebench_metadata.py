@@ -31,7 +31,7 @@ from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.folder import question_key
 from editloupe.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, PictureQuestion
 from editloupe.making.settings import MakingSettings
-from editloupe.rubrics.dlebench.paper import QUESTIONS
+from editloupe.rubrics.dlebench import QUESTIONS
 from editloupe.rubrics.rubric_files import load_bundled_yaml
 
 LONGEST_INSTRUCTION = 60

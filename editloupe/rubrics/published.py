@@ -1,7 +1,7 @@
 """Rules of public evaluation scripts, which `editloupe report --as-published` applies to stored verdicts.
 
 Where a benchmark's public script computes something else than the paper's text says, the difference is a named rule with a value
-for each. A paper's `published.py` holds its rules and the function that computes the script's tables under any choice of them.
+for each. A paper's `PUBLISHED` holds its rules and the function that computes the script's tables under any choice of them.
 """
 
 from __future__ import annotations

@@ -12,14 +12,21 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from editloupe._util.text import one_line
-from editloupe.rubrics import editreward, editreward_bench, editscore_bench, edival, mmrb2, vcreward
-from editloupe.rubrics.dlebench import paper as dlebench
+from editloupe.rubrics import (
+    dlebench,
+    editreward,
+    editreward_bench,
+    editscore_bench,
+    edival,
+    emuedit,
+    magicbrush,
+    mmrb2,
+    vcreward,
+)
 from editloupe.rubrics.editcompass import paper as editcompass
-from editloupe.rubrics.emuedit import paper as emuedit
 from editloupe.rubrics.gedit import paper as gedit
 from editloupe.rubrics.imgedit import paper as imgedit
 from editloupe.rubrics.kris import paper as kris
-from editloupe.rubrics.magicbrush import paper as magicbrush
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol

@@ -17,7 +17,7 @@ from editloupe.generators.letters import load_lexicon
 from editloupe.generators.routes import COSTS, LINES
 from editloupe.generators.scenes import TASKS, find_task
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.editcompass.tasks import PARTS
+from editloupe.rubrics.editcompass import PARTS
 
 SEEDS = range(5)
 

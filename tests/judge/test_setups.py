@@ -11,7 +11,7 @@ import pytest
 from editloupe import Edit, Judge, JudgeSettings, UserError
 from editloupe.cli.main import run
 from editloupe.judge.settings import Setup, find_setup, setup_names
-from editloupe.rubrics.edival.settings import load_paper_settings
+from editloupe.rubrics.edival.rules import load_paper_settings
 from editloupe.rubrics.registry import get_protocol as find_protocol
 from editloupe.rubrics.rewording import NoteChanges
 from editloupe.tools.settings import GROUNDING_DINO, ToolSettings

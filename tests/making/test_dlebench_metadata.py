@@ -9,8 +9,8 @@ import pytest
 from editloupe.making.dlebench_metadata import build_task, draw_option, find_wrong_option, operations, read_metadata
 from editloupe.making.records import PictureQuestion
 from editloupe.making.settings import MakingSettings, parse_settings
+from editloupe.rubrics.dlebench import QUESTIONS as TYPE_OF
 from editloupe.rubrics.dlebench import TYPES
-from editloupe.rubrics.dlebench.paper import QUESTIONS as TYPE_OF
 from tests.making.demo_questions import METADATA, QUESTIONS
 
 USUAL = MakingSettings()

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.rubrics.editcompass import EDIT_COMPASS
-from editloupe.rubrics.editcompass.scoring import score_dimension, score_item, score_overall, to_five, to_hundred
-from editloupe.rubrics.editcompass.tasks import (
+from editloupe.rubrics.editcompass import (
+    EDIT_COMPASS,
     IC,
     IF,
     PARTS,
@@ -21,6 +20,11 @@ from editloupe.rubrics.editcompass.tasks import (
     find_family,
     find_part_number,
     find_task,
+    score_dimension,
+    score_item,
+    score_overall,
+    to_five,
+    to_hundred,
 )
 from editloupe.types import Edit
 

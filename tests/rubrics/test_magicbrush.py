@@ -126,7 +126,7 @@ def test_a_transparent_mask_counts_as_a_white_one(data: Path, results: Path) -> 
     layer[3:5, 6:9, 3] = 0
     layer[0, 0] = 255  # white of the picture is not the mask's
     Image.fromarray(layer, "RGBA").save(data / "images" / "30" / "30-mask1.png")
-    from editloupe.rubrics.magicbrush.paper import find_box
+    from editloupe.rubrics.magicbrush import find_box
 
     find_box.cache_clear()
     assert [list(box) for box in read(data, results)["m/30_1"].target_boxes] == [[6, 3, 9, 5]]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from editloupe.judge.settings import build_protocol, find_setup, setup_names
-from editloupe.rubrics.edival.settings import load_sources
+from editloupe.rubrics.edival.rules import load_sources
 from editloupe.rubrics.edival.tasks import prompts
 from editloupe.rubrics.model import OUR_PARTS, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol

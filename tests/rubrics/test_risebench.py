@@ -12,12 +12,12 @@ from editloupe.cli.main import run
 from editloupe.evals.labels.import_scores import import_scores
 from editloupe.evals.manifests import load_outputs
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.rubrics.risebench import RISEBENCH
-from editloupe.rubrics.risebench.scoring import (
+from editloupe.rubrics.risebench import (
     CONSISTENCY,
     LOGICAL,
     PLAUSIBILITY,
     REASONING,
+    RISEBENCH,
     SPATIAL,
     count_right,
     score_five,

@@ -15,8 +15,7 @@ from PIL import Image
 
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.model import ChecksAnswer
-from editloupe.rubrics.vibe import VIBE
-from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, apply_gates, find_formula, find_task, score_sample
+from editloupe.rubrics.vibe import FORMULAS, LEVELS, VIBE, apply_gates, find_formula, find_task, score_sample
 from editloupe.types import Edit
 from tests.drawn_pictures import save, textured
 

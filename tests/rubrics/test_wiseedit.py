@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from editloupe.agent.replies.answers import parse_reply
 from editloupe.rubrics.model import NumberAnswer
-from editloupe.rubrics.wiseedit import WISEEDIT
-from editloupe.rubrics.wiseedit.scoring import METRICS, MISSING, find_task, settle_missing
+from editloupe.rubrics.wiseedit import METRICS, MISSING, WISEEDIT, find_task, settle_missing
 from editloupe.types import Edit
 
 PUBLISHED = """

@@ -19,9 +19,8 @@ from editloupe.evals.edival.files import SceneFile, file_key, load_if_current, r
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.edival.rules import Hit, filter_usable, is_grounded
-from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, join_object_names, read_listing
-from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.edival.pools import GroundedObject, SceneObject, join_object_names, read_listing
+from editloupe.rubrics.edival.rules import EdivalSettings, Hit, filter_usable, is_grounded
 from editloupe.rubrics.edival.tasks import prompts
 from editloupe.tools.drawing import draw_boxes, resize
 from editloupe.tools.models.detectors import Finder

@@ -24,7 +24,7 @@ from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge.settings import JudgeSettings
 from editloupe.rubrics.edival.pools import read_turn
 from editloupe.rubrics.edival.questions import build_precheck, build_question
-from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.edival.rules import EdivalSettings
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.tools.models.features import FeatureSettings

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from editloupe._util.errors import describe_error
 from editloupe._util.files import read_text, write_bytes
 from editloupe._util.hashing import content_key
-from editloupe.rubrics.edival.pools import Pools
-from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
+from editloupe.rubrics.edival.pools import GroundedObject, Pools, SceneObject
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.types import Record, Usage, UserError
 

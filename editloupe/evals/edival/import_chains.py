@@ -30,9 +30,8 @@ from editloupe.evals.edival.instruct import build_complex_prompts
 from editloupe.evals.manifests.readers import READERS, Row
 from editloupe.pictures.decode import Album
 from editloupe.pictures.pixels import ImageError
-from editloupe.rubrics.edival.pools import Pools
+from editloupe.rubrics.edival.pools import Pools, SceneObject
 from editloupe.rubrics.edival.reading import NotPublishedForm, read_published
-from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.tasks import Task, texts
 from editloupe.types import UserError
 

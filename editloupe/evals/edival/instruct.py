@@ -38,8 +38,7 @@ from editloupe.rubrics.edival.instructions import (
     plan_task,
 )
 from editloupe.rubrics.edival.pools import Pools, start_pools, update_pools
-from editloupe.rubrics.edival.rules import Hit
-from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.edival.rules import EdivalSettings, Hit
 from editloupe.rubrics.edival.tasks import Form, Task, TaskType, prompts, texts, wording
 from editloupe.types import Usage
 

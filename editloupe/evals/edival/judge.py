@@ -25,7 +25,7 @@ from editloupe.pictures.memory_budget import reserve_pictures
 from editloupe.rubrics.edival import ASKED, PRECHECKS
 from editloupe.rubrics.edival.pools import KEY, read_turn
 from editloupe.rubrics.edival.questions import build_precheck, build_question
-from editloupe.rubrics.edival.settings import EdivalSettings, load_published
+from editloupe.rubrics.edival.rules import EdivalSettings, load_published
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.tools.models.detectors import Finder, WholePictureFinder

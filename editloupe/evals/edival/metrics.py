@@ -17,8 +17,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.stats.scores.run_table import choose_configuration
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
-from editloupe.rubrics.edival.pools import KEY, read_turn
-from editloupe.rubrics.edival.scoring import (
+from editloupe.rubrics.edival import (
     Alpha,
     Missing,
     Rate,
@@ -35,6 +34,7 @@ from editloupe.rubrics.edival.scoring import (
     task_success,
     type_success,
 )
+from editloupe.rubrics.edival.pools import KEY, read_turn
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.types import NOT_APPLICABLE, Edit, Record, UserError, Verdict
 

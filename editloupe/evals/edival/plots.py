@@ -25,7 +25,7 @@ from editloupe.evals.report.figures.style import (
     shorten_names,
     use_style,
 )
-from editloupe.rubrics.edival.scoring import find_pareto_front
+from editloupe.rubrics.edival import find_pareto_front
 from editloupe.rubrics.edival.tasks import TYPES
 
 Point = tuple[float | None, float | None]

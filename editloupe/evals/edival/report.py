@@ -17,7 +17,7 @@ from editloupe.evals.edival.tables import (
 from editloupe.evals.report.block_types import Block, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.report_figures import Draw
 from editloupe.evals.report.table_formats import NONE
-from editloupe.rubrics.edival.scoring import find_pareto_front
+from editloupe.rubrics.edival import find_pareto_front
 from editloupe.rubrics.tables import PrintedTable
 
 PAIRS = (("EdiVal-IF", "EdiVal-CC"), ("EdiVal-IF", "EdiVal-VQ"), ("EdiVal-CC", "EdiVal-VQ"))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.edival.results import MODES, MULTI
-from editloupe.rubrics.edival.scoring import Alpha, Rate
+from editloupe.rubrics.edival import Alpha, Rate
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.rubrics.tables import Cell, PrintedTable
 from editloupe.types import UserError

@@ -19,10 +19,9 @@ from editloupe.rubrics.benchmark import (
     picture_in,
     read_json_list,
 )
-from editloupe.rubrics.editcompass import EDIT_COMPASS
-from editloupe.rubrics.editcompass.published import PUBLISHED
-from editloupe.rubrics.editcompass.scoring import DIMENSIONS, score_dimension, to_five
-from editloupe.rubrics.editcompass.tasks import (
+from editloupe.rubrics.editcompass import (
+    DIMENSIONS,
+    EDIT_COMPASS,
     MULTI_IMAGE,
     PART_NAMES,
     PARTS,
@@ -31,7 +30,10 @@ from editloupe.rubrics.editcompass.tasks import (
     find_task,
     find_unmarked_source,
     is_asked,
+    score_dimension,
+    to_five,
 )
+from editloupe.rubrics.editcompass.published import PUBLISHED
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean, Measure
 from editloupe.types import Edit, UserError

@@ -10,8 +10,7 @@ from statistics import fmean
 from typing import Any, cast
 
 from editloupe._util.text import number_of
-from editloupe.rubrics.editcompass.scoring import Gate, score_overall
-from editloupe.rubrics.editcompass.tasks import (
+from editloupe.rubrics.editcompass import (
     FLAGS,
     IC,
     IF,
@@ -21,8 +20,10 @@ from editloupe.rubrics.editcompass.tasks import (
     TASKS,
     URC,
     WA,
+    Gate,
     find_task,
     is_asked,
+    score_overall,
 )
 from editloupe.rubrics.model import Telling
 from editloupe.rubrics.protocol import Protocol

@@ -15,10 +15,8 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from editloupe._util.errors import first_error
-from editloupe.rubrics.edival.pools import Pools, update_pools
-from editloupe.rubrics.edival.rules import Hit, is_related
-from editloupe.rubrics.edival.scene import SceneObject
-from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.edival.pools import Pools, SceneObject, update_pools
+from editloupe.rubrics.edival.rules import EdivalSettings, Hit, is_related
 from editloupe.rubrics.edival.tasks import CJK, POSITIONS, TYPES, Form, Position, Task, TaskType, join_names, texts
 
 Connector = Literal["plain", "shuffled", "ordered", "keep"]

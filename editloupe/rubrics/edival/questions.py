@@ -10,8 +10,7 @@ from typing import Any
 
 from editloupe._util.text import quote_line
 from editloupe.rubrics.case import EDITED, SOURCE
-from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
-from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.edival.rules import DetectorQuery, EdivalSettings, Finding, Hit
 from editloupe.rubrics.edival.tasks import CJK, Task, add_article, texts
 from editloupe.rubrics.model import PartText, Rubric, TextAnswer
 from editloupe.rubrics.rubric_files import load_bundled_rubric
@@ -133,7 +132,7 @@ def list_crop_queries(task: Task, name_after: str | None = None) -> tuple[Detect
 def enlarge(hit: Hit, settings: EdivalSettings) -> tuple[float, float, float, float]:
     """Return the crop for a box: the box itself, or a larger region if the box is small.
 
-    >>> from editloupe.rubrics.edival.settings import load_published
+    >>> from editloupe.rubrics.edival.rules import load_published
     >>> [round(v, 3) for v in enlarge(Hit(x1=0.5, y1=0.2, x2=0.52, y2=0.6, score=1), load_published())]
     [0.46, 0.2, 0.56, 0.6]
     """

@@ -22,9 +22,7 @@ from editloupe.rubrics.benchmark import (
     read_json_objects,
     sole_picture_in,
 )
-from editloupe.rubrics.kris import KRIS
-from editloupe.rubrics.kris.published import METRICS, PUBLISHED
-from editloupe.rubrics.kris.scoring import (
+from editloupe.rubrics.kris import (
     BY_NAME,
     CATEGORIES,
     DUAL,
@@ -34,6 +32,7 @@ from editloupe.rubrics.kris.scoring import (
     INSTRUCTION,
     KNOWLEDGE,
     KNOWLEDGE_TYPES,
+    KRIS,
     SEVERAL,
     TEMPORAL,
     VC,
@@ -43,6 +42,7 @@ from editloupe.rubrics.kris.scoring import (
     read_frame_numbers,
     read_named_frames,
 )
+from editloupe.rubrics.kris.published import METRICS, PUBLISHED
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import normalize_name
 from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean, Measure

@@ -11,7 +11,7 @@ from statistics import fmean
 from editloupe._util.text import number_of
 from editloupe.pictures.memory import MemoryPicture
 from editloupe.rubrics.benchmark import PICTURES
-from editloupe.rubrics.kris.scoring import (
+from editloupe.rubrics.kris import (
     CATEGORIES,
     DUAL,
     GROUPS,

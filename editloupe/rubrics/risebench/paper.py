@@ -22,15 +22,14 @@ from editloupe.rubrics.benchmark import (
     sole_picture_in,
 )
 from editloupe.rubrics.paper import Paper
-from editloupe.rubrics.risebench import RISEBENCH
-from editloupe.rubrics.risebench.published import PUBLISHED
-from editloupe.rubrics.risebench.scoring import (
+from editloupe.rubrics.risebench import (
     CATEGORIES,
     CONSISTENCY,
     CONSISTENCY_FREE,
     LOGICAL,
     PLAUSIBILITY,
     REASONING,
+    RISEBENCH,
     SUBTASK,
     SUBTASKS,
     WITH_SOURCE,
@@ -39,6 +38,7 @@ from editloupe.rubrics.risebench.scoring import (
     find_category,
     score_five,
 )
+from editloupe.rubrics.risebench.published import PUBLISHED
 from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean
 from editloupe.types import Edit, UserError
 

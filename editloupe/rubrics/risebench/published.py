@@ -8,7 +8,7 @@ from statistics import fmean
 
 from editloupe._util.text import number_of, verb
 from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawAnswer, RawEdit, Rule
-from editloupe.rubrics.risebench.scoring import (
+from editloupe.rubrics.risebench import (
     BEST,
     CATEGORIES,
     CONSISTENCY,

@@ -15,8 +15,7 @@ from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawAnswer, RawEdit, Rule
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.tables import Cell
-from editloupe.rubrics.vibe import VIBE
-from editloupe.rubrics.vibe.scoring import LEVELS, NAMES, SEVERAL, count_tasks, find_formula, find_task
+from editloupe.rubrics.vibe import LEVELS, NAMES, SEVERAL, VIBE, count_tasks, find_formula, find_task
 from editloupe.types import UserError
 
 ORIENTATION, GATES, BILLIARDS, ROUNDING, DRAFT, MARKS, PICTURE = (

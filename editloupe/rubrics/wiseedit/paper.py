@@ -26,9 +26,7 @@ from editloupe.rubrics.benchmark import (
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.tables import NO_MODEL, Average, Column, Layout, Mean, average_column
-from editloupe.rubrics.wiseedit import WISEEDIT
-from editloupe.rubrics.wiseedit.published import ENGLISH, PUBLISHED
-from editloupe.rubrics.wiseedit.scoring import (
+from editloupe.rubrics.wiseedit import (
     ABBREVIATIONS,
     AWARENESS,
     COMPLEX,
@@ -36,9 +34,11 @@ from editloupe.rubrics.wiseedit.scoring import (
     INTERPRETATION,
     METRICS,
     MISSING,
+    WISEEDIT,
     count_inputs,
     find_task,
 )
+from editloupe.rubrics.wiseedit.published import ENGLISH, PUBLISHED
 from editloupe.types import Edit, UserError
 
 PROMPTS = {"en": "prompt", "cn": "promptcn"}

@@ -14,7 +14,7 @@ from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.published import ABSENT_RULE, Choices, Models, Published, PublishedTable, RawEdit, Rule
 from editloupe.rubrics.tables import Cell
-from editloupe.rubrics.wiseedit.scoring import (
+from editloupe.rubrics.wiseedit import (
     ABBREVIATIONS,
     AWARENESS,
     COMPLEX,

@@ -15,7 +15,7 @@ from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival import evaluate
 from editloupe.evals.edival.judge import EdivalJudge, Instruments
 from editloupe.judge import JudgeSettings
-from editloupe.rubrics.edival.settings import EdivalSettings, load_published
+from editloupe.rubrics.edival.rules import EdivalSettings, load_published
 from tests.evals.edival.stand_ins import Brightness, ColorFinder, MeanColor
 
 QUICK = JudgeSettings(retry=RetryPolicy(first_wait=0.01, longest_wait=0.02), timeout=20.0)

@@ -14,8 +14,7 @@ from editloupe.evals.edival.files import ChainFile, ChainTurn, relative_name, wr
 from editloupe.evals.edival.instruct import build_complex_prompts
 from editloupe.pictures.decode import decode
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.edival.pools import start_pools, update_pools
-from editloupe.rubrics.edival.scene import SceneObject
+from editloupe.rubrics.edival.pools import SceneObject, start_pools, update_pools
 from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.tools.models.features import Vectors
 from editloupe.tools.models.tiling import Detection

@@ -11,9 +11,8 @@ import pytest
 
 from editloupe.evals.edival.judge import EdivalJudge
 from editloupe.graphs.edival import CONSISTENCY
-from editloupe.rubrics.edival.pools import KEY, build_turn, start_pools
-from editloupe.rubrics.edival.scene import SceneObject
-from editloupe.rubrics.edival.settings import EdivalSettings, load_published
+from editloupe.rubrics.edival.pools import KEY, SceneObject, build_turn, start_pools
+from editloupe.rubrics.edival.rules import EdivalSettings, load_published
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.types import Edit, Verdict
 from tests.drawn_pictures import save

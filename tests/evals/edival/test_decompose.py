@@ -17,7 +17,7 @@ from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, list_pictures, read_json
 from editloupe.pictures.decode import open_picture
-from editloupe.rubrics.edival.settings import EdivalSettings, load_published
+from editloupe.rubrics.edival.rules import EdivalSettings, load_published
 from editloupe.types import UserError
 from tests.conftest import StartServer
 from tests.drawn_pictures import save

@@ -20,7 +20,7 @@ from editloupe.evals.edival.judge import Instruments
 from editloupe.evals.edival.metrics import compute_figures
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
-from editloupe.rubrics.edival.settings import load_published
+from editloupe.rubrics.edival.rules import load_published
 from editloupe.tools.contract import ToolError
 from editloupe.types import NOT_APPLICABLE, Reason, Unjudged, UserError, Verdict
 from tests.conftest import StartServer

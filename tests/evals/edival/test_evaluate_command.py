@@ -18,7 +18,7 @@ from editloupe.evals.edival import evaluate
 from editloupe.evals.edival.files import write_json
 from editloupe.evals.edival.judge import Instruments
 from editloupe.evals.runs.store import Run
-from editloupe.rubrics.edival.settings import load_published
+from editloupe.rubrics.edival.rules import load_published
 from editloupe.tools.contract import ToolError
 from editloupe.tools.models.features import FeatureSettings
 from editloupe.tools.settings import ToolSettings

@@ -15,10 +15,8 @@ from editloupe.agent.open_model import open_chat
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
-from editloupe.rubrics.edival.pools import update_pools
-from editloupe.rubrics.edival.rules import Hit
-from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
-from editloupe.rubrics.edival.settings import load_published
+from editloupe.rubrics.edival.pools import GroundedObject, SceneObject, update_pools
+from editloupe.rubrics.edival.rules import Hit, load_published
 from editloupe.rubrics.edival.tasks import TYPES, wording
 from tests.conftest import StartServer
 from tests.evals.edival import stand_ins as s

@@ -13,7 +13,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.rubrics.edival.pools import KEY
 from editloupe.rubrics.edival.questions import build_precheck
-from editloupe.rubrics.edival.settings import load_paper_settings, load_published
+from editloupe.rubrics.edival.rules import load_paper_settings, load_published
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.types import Edit, Reason, Unjudged, Verdict
 from tests.conftest import StartServer

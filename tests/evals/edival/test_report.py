@@ -17,7 +17,7 @@ from editloupe.evals.report.figures import as_svg
 from editloupe.evals.report.html_renderer import as_html
 from editloupe.evals.report.table_formats import cell_text
 from editloupe.evals.report.text_renderer import as_markdown, as_text
-from editloupe.rubrics.edival.scoring import TurnScore
+from editloupe.rubrics.edival import TurnScore
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import UserError

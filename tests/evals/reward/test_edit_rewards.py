@@ -20,7 +20,7 @@ from editloupe.evals.reward import PairResult, areward, count_accuracy, judge_pa
 from editloupe.integrations.evaluators import edit_evaluator
 from editloupe.integrations.trainer_rewards import trl, verl
 from editloupe.judge.edit_score import score_edit
-from editloupe.rubrics.editreward.scoring import PAIRS
+from editloupe.rubrics.editreward import PAIRS
 from editloupe.rubrics.pairs import is_right
 from editloupe.servers.reward import EditScorer
 from tests.conftest import StartServer

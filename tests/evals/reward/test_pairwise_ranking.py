@@ -14,7 +14,7 @@ from editloupe.cli.main import run
 from editloupe.evals.manifests import NOTHING_EDITED, with_untouched
 from editloupe.evals.reward.pairwise_ranking import build_model_pairs, rank_models
 from editloupe.evals.stats.scores.run_table import RunRow, read_run_table
-from editloupe.rubrics.wiseedit.scoring import DP, IF, KF, VQ
+from editloupe.rubrics.wiseedit import DP, IF, KF, VQ
 from editloupe.types import Edit, UserError
 from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured

@@ -11,7 +11,7 @@ import pytest
 from editloupe.cli.main import run
 from editloupe.evals.reward import Accuracy
 from editloupe.evals.stats.scores.paper_tables import JudgeAccuracy, build_pair_table
-from editloupe.rubrics.editreward.scoring import PAIRS, read_published_rows
+from editloupe.rubrics.editreward import PAIRS, read_published_rows
 from tests.conftest import StartServer
 from tests.evals.reward.samples import asked, brightness, fair, write_pairs
 from tests.scripted import Request, say

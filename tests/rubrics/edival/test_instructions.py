@@ -20,10 +20,8 @@ from editloupe.rubrics.edival.instructions import (
     is_feasible,
     plan_task,
 )
-from editloupe.rubrics.edival.pools import Pools, start_pools, update_pools
-from editloupe.rubrics.edival.rules import Hit
-from editloupe.rubrics.edival.scene import SceneObject
-from editloupe.rubrics.edival.settings import load_published
+from editloupe.rubrics.edival.pools import Pools, SceneObject, start_pools, update_pools
+from editloupe.rubrics.edival.rules import Hit, load_published
 from editloupe.rubrics.edival.tasks import TYPES, Task, TaskType
 
 CUP = SceneObject(name="ceramic white cup", object="cup", color="white", material="ceramic", text="JOE")

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editloupe.rubrics.edival.pools import UPDATES, Pools, start_pools, update_pools
-from editloupe.rubrics.edival.scene import SceneObject, build_object_name
+from editloupe.rubrics.edival.pools import UPDATES, Pools, SceneObject, build_object_name, start_pools, update_pools
 from editloupe.rubrics.edival.tasks import TYPES, Task
 
 CUP = SceneObject(name="ceramic white cup", object="cup", color="white", material="ceramic", text="JOE")

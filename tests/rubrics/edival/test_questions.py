@@ -14,8 +14,7 @@ from editloupe.rubrics.edival.questions import (
     list_crop_queries,
     occurs_in,
 )
-from editloupe.rubrics.edival.rules import Hit
-from editloupe.rubrics.edival.settings import load_published
+from editloupe.rubrics.edival.rules import Hit, load_published
 from editloupe.rubrics.edival.tasks import Task
 
 COLOR = Task(type="color_alter", object="metal white airplane", color="blue")

@@ -10,6 +10,7 @@ import pytest
 from editloupe.rubrics.edival import rules
 from editloupe.rubrics.edival.rules import (
     DetectorQuery,
+    EdivalSettings,
     Hit,
     decide,
     filter_usable,
@@ -17,14 +18,11 @@ from editloupe.rubrics.edival.rules import (
     is_grounded,
     is_related,
     list_detector_queries,
-    merge_duplicates,
-)
-from editloupe.rubrics.edival.settings import (
-    EdivalSettings,
     load_paper_settings,
     load_published,
     load_settings,
     load_sources,
+    merge_duplicates,
 )
 from editloupe.rubrics.edival.tasks import TYPES, Position, Task
 from editloupe.types import UserError

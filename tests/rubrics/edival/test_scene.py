@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.rubrics.edival.scene import BadListing, SceneObject, read_listing
+from editloupe.rubrics.edival.pools import BadListing, SceneObject, read_listing
 
 HAT = {"object": "hat", "color": "green", "material": "wool", "text": None, "count": 1, "foreground": True}
 MUG = {"object": "mug", "color": None, "material": None, "text": "JIM", "count": 2, "foreground": False}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.rubrics.edival.scoring import (
+from editloupe.rubrics.edival import (
     TurnScore,
     all_succeed,
     chain_success,

@@ -23,7 +23,7 @@ import pytest
 
 from editloupe.evals.edival.judge import open_instruments
 from editloupe.pictures.pixels import Pixels
-from editloupe.rubrics.edival.settings import load_published
+from editloupe.rubrics.edival.rules import load_published
 from editloupe.tools.contract import ToolError
 from editloupe.tools.models.detectors import WholePictureFinder
 from editloupe.tools.models.quality import PICTURES_PER_CALL, SCORER, HpsV3, luminance_quantiles

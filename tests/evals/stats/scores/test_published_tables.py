@@ -17,7 +17,7 @@ from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.judge.settings import read_setup
 from editloupe.rubrics.published import Published, PublishedTable, Rule
 from editloupe.rubrics.registry import find_paper
-from editloupe.rubrics.wiseedit.scoring import METRICS, MISSING
+from editloupe.rubrics.wiseedit import METRICS, MISSING
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged, UserError, Verdict
 from tests.evals.stats.scores.paper_tables.judged_runs import edit, keep
 

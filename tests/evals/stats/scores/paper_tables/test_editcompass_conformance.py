@@ -16,9 +16,17 @@ from PIL import Image
 
 from editloupe.cli.main import run
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.editcompass import EDIT_COMPASS
-from editloupe.rubrics.editcompass.scoring import Gate, score_item, score_overall, to_five
-from editloupe.rubrics.editcompass.tasks import FLAGS, PART_NAMES, PARTS, find_part_number
+from editloupe.rubrics.editcompass import (
+    EDIT_COMPASS,
+    FLAGS,
+    PART_NAMES,
+    PARTS,
+    Gate,
+    find_part_number,
+    score_item,
+    score_overall,
+    to_five,
+)
 from tests.evals.manifests.benchmarks import touch
 from tests.scripted import Request, ScriptedServer, say
 

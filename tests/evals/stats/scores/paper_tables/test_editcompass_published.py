@@ -14,7 +14,7 @@ from editloupe.cli.main import run
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.judge.settings import build_protocol, find_setup, read_setup
-from editloupe.rubrics.editcompass.tasks import IC, IF, URC, VQ, WA
+from editloupe.rubrics.editcompass import IC, IF, URC, VQ, WA
 from editloupe.rubrics.protocol import Protocol
 from editloupe.types import Edit, Judgement, UserError, Verdict
 from tests.conftest import StartServer

@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from editloupe.evals.stats.scores.run_scores import compute_scores
-from editloupe.rubrics.editcompass.tasks import IC, IF, PARTS, URC, VQ, WA
+from editloupe.rubrics.editcompass import IC, IF, PARTS, URC, VQ, WA
 from tests.evals.stats.scores.paper_tables.judged_runs import Given, edit, keep, tables
 
 TABLE_3, TABLE_4 = "Edit-Compass, Table 3: English instructions", "Edit-Compass, Table 4: Chinese instructions"

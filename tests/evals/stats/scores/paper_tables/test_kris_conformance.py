@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from editloupe.rubrics.kris import KRIS
+from editloupe.rubrics.kris import CATEGORIES, DUAL, GROUPS, IF, KNOWLEDGE_TYPES, KRIS, VC, VQ, WITH_KNOWLEDGE
 from editloupe.rubrics.kris.published import TITLE
-from editloupe.rubrics.kris.scoring import CATEGORIES, DUAL, GROUPS, IF, KNOWLEDGE_TYPES, VC, VQ, WITH_KNOWLEDGE
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (

@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from editloupe.cli.main import run as command
-from editloupe.rubrics.kris import KRIS
-from editloupe.rubrics.kris.scoring import CATEGORIES, DUAL, IF, TEMPORAL, VC, VQ, WITH_KNOWLEDGE
+from editloupe.rubrics.kris import CATEGORIES, DUAL, IF, KRIS, TEMPORAL, VC, VQ, WITH_KNOWLEDGE
 from tests.conftest import StartServer
 from tests.evals.stats.scores.paper_tables.conformance import ROOT, judge, report
 from tests.scripted import Request, say

@@ -19,9 +19,9 @@ from editloupe.judge.settings import JudgeSettings, build_protocol, find_setup
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.published import RawAnswer, RawEdit
+from editloupe.rubrics.vibe import LEVELS
 from editloupe.rubrics.vibe.paper import FOLDERS
 from editloupe.rubrics.vibe.published import KEYS, PUBLISHED, TITLE
-from editloupe.rubrics.vibe.scoring import LEVELS
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import ROOT, Outputs, judge, read_lines, read_numbers, report

@@ -14,7 +14,7 @@ from editloupe.evals.stats.scores.paper_tables import build_paper_tables
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import get_protocol as find_protocol
-from editloupe.rubrics.vibe.scoring import LEVELS, NAMES
+from editloupe.rubrics.vibe import LEVELS, NAMES
 from editloupe.types import Judgement, Verdict
 from tests.evals.stats.scores.paper_tables.judged_runs import Given, edit, keep, tables
 

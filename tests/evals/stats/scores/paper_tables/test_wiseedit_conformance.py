@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.wiseedit import WISEEDIT
-from editloupe.rubrics.wiseedit.scoring import ABBREVIATIONS
+from editloupe.rubrics.wiseedit import ABBREVIATIONS, WISEEDIT
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (

@@ -9,7 +9,7 @@ import pytest
 from editloupe.evals.stats.scores.paper_tables import build_paper_tables
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.wiseedit.scoring import CF, DP, IF, KF, VQ
+from editloupe.rubrics.wiseedit import CF, DP, IF, KF, VQ
 from tests.evals.stats.scores.paper_tables.judged_runs import Given, edit, keep, tables
 
 ENGLISH, CHINESE = "WiseEdit, Table 5: English instructions", "WiseEdit, Table 6: Chinese instructions"
