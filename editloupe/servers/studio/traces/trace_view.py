@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from editloupe._util.text import number_of
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit, find_step_reply
@@ -31,6 +32,8 @@ KINDS: Mapping[str, str] = {
 }
 """Kinds of boxes."""
 MOST_DIFFERENCES = 20
+FINDINGS = (("regions", "difference"), ("objects", "object"), ("lines", "text"))
+"""Lists in a tool's data, and what their entries are called."""
 Block = dict[str, Any]
 EARLIER = "This run keeps no requests; this one is put together from the trace, without the words of repairs and further stages."
 Judged = tuple["OpenRun", Unit]
@@ -102,6 +105,26 @@ class StepView:
     marks: tuple[Mark, ...]
     sent: tuple[SentView, ...] = ()
     """Pictures that were sent with the step and that no tool of this trace returned."""
+    served: str = ""
+    """The version that answered, if it is not the one of the step before."""
+
+    @property
+    def act(self) -> str:
+        """What the judge did, in a few words: the tools it called, or how the step ended."""
+        if self.step.answer is not None:
+            return "answer"
+        names = dict.fromkeys(call.name for call in self.calls)
+        return ", ".join(names) or ("not usable" if self.step.problem else "thought")
+
+    @property
+    def found(self) -> str:
+        """What its tools found and returned, such as `1 difference, 2 pictures`."""
+        parts = []
+        for seen in self.step.observations:
+            parts += [number_of(len(_entries(seen.data[key])), word) for key, word in FINDINGS if key in seen.data]
+            parts += [number_of(len(seen.pictures), "picture")] if seen.pictures else []
+            parts += ["failed"] if seen.failed else []
+        return ", ".join(parts)
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -118,7 +141,12 @@ def build_steps(trace: Trace, pictures: Mapping[str, str], side: str = "") -> tu
     """Return the steps of a trace; `pictures` are the hashes of the whole pictures by role, for the boxes."""
     named = find_roles(trace, pictures)
     returned = {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
-    return tuple(build_step(step, position, named, side, returned) for position, step in enumerate(trace.steps))
+    views, before = [], ""
+    for position, step in enumerate(trace.steps):
+        view = build_step(step, position, named, side, returned)
+        views.append(replace(view, served="" if view.served == before else view.served))
+        before = view.served
+    return tuple(views)
 
 
 def build_step(
@@ -130,7 +158,7 @@ def build_step(
     sent = tuple(
         SentView(picture.sha, picture.name, _as_sent(picture)) for picture in step.sent if picture.sha not in returned
     )
-    return StepView(step, position, calls, tuple(marks), sent)
+    return StepView(step, position, calls, tuple(marks), sent, step.served.summary if step.served else "")
 
 
 def _as_sent(sent: SentPicture) -> str:

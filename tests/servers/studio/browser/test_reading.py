@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from editloupe.cli.main import run as command
+from tests.drawn_pictures import edit_pair
 from tests.servers.studio.browser.conftest import NewPage
 from tests.servers.studio.conftest import Listen
 from tests.servers.studio.samples import HOSTILE, TYPES, long_trace, many_edits
@@ -257,15 +260,77 @@ def test_slider_blink_and_difference_show_the_pictures_over_each_other(trace: Pa
     expect(trace.locator("[data-view=side]")).to_have_attribute("aria-pressed", "true")
 
 
-def test_raw_request_and_reply_come_on_demand(trace: Page) -> None:
+def test_raw_request_and_reply_come_on_demand_in_a_wide_pane(trace: Page) -> None:
     asked: list[str] = []
     trace.on("request", lambda request: asked.append(request.url))
-    raw = trace.locator("details.raw").nth(1)
-    expect(raw.locator("pre")).to_have_count(0)
-    raw.locator("summary").click()
-    expect(raw.locator("pre")).to_have_count(2)
-    expect(raw.locator("pre").first).to_contain_text("You judge edits.")
+    trace.locator("[data-raw]").nth(1).click()
+    request, reply = (trace.locator(f".raw-pane [data-part={part}]") for part in ("request", "reply"))
+    expect(request).to_contain_text("You judge edits.")
+    expect(reply).to_contain_text("zoom_in_image")
     assert len([url for url in asked if "/raw?" in url]) == 1
+    width = trace.locator(".raw-pane").evaluate("(pane) => pane.offsetWidth / innerWidth")
+    assert width > 0.9
+    trace.fill(".raw-pane [name=find]", "zoom_IN")
+    expect(trace.locator(".raw-pane output")).to_have_text("1 of 3")
+    trace.keyboard.press("Enter")
+    expect(trace.locator(".raw-pane output")).to_have_text("2 of 3")
+    expect(trace.locator("mark.here")).to_have_text("zoom_in")
+    trace.fill(".raw-pane [name=find]", "nowhere")
+    expect(trace.locator(".raw-pane output")).to_have_text("not found")
+    trace.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    trace.locator("[data-copy=request]").click()
+    expect(trace.locator("[data-copy=request]")).to_have_text("Copied")
+    copied = json.loads(trace.evaluate("navigator.clipboard.readText()"))
+    assert copied[0] == {"role": "system", "content": "You judge edits."}
+    trace.keyboard.press("Escape")
+    expect(trace.locator(".raw-pane")).to_be_hidden()
+
+
+def test_steps_are_collapsed_one_by_one_and_all_together(trace: Page) -> None:
+    thoughts = trace.locator(".step .thought:visible")
+    expect(thoughts).to_have_count(12)
+    trace.get_by_role("button", name="Collapse all").click()
+    expect(thoughts).to_have_count(0)
+    expect(trace.locator(".step-act:visible").first).to_have_text("zoom_in_image")
+    trace.locator(".overview a").nth(2).click()
+    expect(thoughts).to_have_text("I look. (3)")
+    trace.keyboard.press("o")
+    expect(thoughts).to_have_count(0)
+    trace.keyboard.press("r")
+    expect(trace.locator(".raw-pane h2")).to_have_text("Step 3: raw request and reply")
+    trace.keyboard.press("Escape")
+    trace.get_by_role("button", name="Expand all").click()
+    expect(thoughts).to_have_count(12)
+
+
+def test_a_pair_of_crops_is_zoomed_and_blinks_between_its_halves(
+    listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    source, edited = edit_pair(tmp_path)
+    words = "Change the color of the patch to red"
+    asked = ["--judge", "rules", "--mode", "tools", "--out", str(tmp_path / "run")]
+    assert command(["judge", str(source), str(edited), words, *asked]) == 0
+    page = new_page(listen(runs=(tmp_path / "run",)), width=1440)
+    page.goto("/runs/run/trace?edit=after")
+    expect(page.locator(".step").last).to_contain_text("The rationale above.")
+    crop = page.locator(".crops img").first
+    assert crop.evaluate("(one) => one.offsetWidth") > 300
+    crop.click()
+    moved = "(one) => one.style.transform + one.style.clipPath"
+    picture = page.locator(".lightbox img")
+    expect(page.locator(".lightbox [data-halves]")).to_be_visible()
+    whole = picture.evaluate(moved)
+    page.keyboard.press("b")
+    half = page.locator(".lightbox [data-half]")
+    expect(half).to_have_text("right half")
+    right = picture.evaluate(moved)
+    expect(half).to_have_text("left half")
+    assert len({whole, right, picture.evaluate(moved)}) == 3
+    page.keyboard.press("b")
+    page.keyboard.press("+")
+    expect(page.locator(".lightbox [data-zoom-level]")).to_have_text("160 %")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".lightbox [data-halves]")).to_be_hidden()
 
 
 def test_two_traces_stand_beside_each_other(trace: Page) -> None:
@@ -295,6 +360,6 @@ def test_a_hostile_thought_is_only_text(listen: Listen, new_page: NewPage, tmp_p
     page = new_page(listen(runs=(long_trace(tmp_path, steps=3, thought=HOSTILE),)))
     page.goto(TRACE)
     expect(page.locator(".thought").first).to_contain_text("<script>document.title='owned'</script>")
-    page.locator("details.raw").first.locator("summary").click()
-    expect(page.locator("details.raw pre")).to_have_count(2)
+    page.locator("[data-raw]").first.click()
+    expect(page.locator("[data-part=reply]")).to_contain_text("owned")
     assert page.title() == "the-edit/../x · EditLoupe"
