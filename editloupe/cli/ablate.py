@@ -18,11 +18,12 @@ from editloupe.cli.judge_options import TOOLS, JudgeOptions, split_assignment
 from editloupe.cli.options import Without, expand_options
 from editloupe.cli.output import choose_format, choose_width, tell
 from editloupe.cli.report import Human, Resamples
+from editloupe.evals.batch.progress import Forecast
 from editloupe.evals.batch.stopping import INTERRUPTED
 from editloupe.judge.settings import OF_THE_MACHINE
 from editloupe.rubrics.registry import usual_repeats
 from editloupe.tools.settings import setting_names
-from editloupe.types import UserError
+from editloupe.types import Usage, UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.ablation import Ablation, Combination
@@ -107,47 +108,88 @@ def _estimate(combinations: Sequence[Combination], kind: str) -> int:
     from editloupe.evals.ablation.combinations import estimate_combinations
 
     forecasts = estimate_combinations(combinations, tell)
-    units = sum(forecast.units for forecast in forecasts)
-    requests = sum(forecast.usage.requests for forecast in forecasts)
-    costs = [forecast.cost for forecast in forecasts if forecast.units]
-    total = None if None in costs else sum(cost for cost in costs if cost is not None)
+    names = [combination.name for combination in combinations]
     if kind == "json":
         rows: list[dict[str, Any]] = [
-            {
-                "combination": combination.name,
-                "units": forecast.units,
-                "usage": forecast.usage.model_dump(),
-                "cost": forecast.cost,
-            }
-            for combination, forecast in zip(combinations, forecasts, strict=True)
+            {"combination": name, "units": forecast.units, "usage": forecast.usage.model_dump(), "cost": forecast.cost}
+            for name, forecast in zip(names, forecasts, strict=True)
         ]
-        print(for_json({"combinations": rows, "units": units, "cost": total}, 2))
+        total = add_forecasts(forecasts)
+        print(for_json({"combinations": rows, "units": total.units, "cost": total.cost}, 2))
         return 0
-    for combination, forecast in zip(combinations, forecasts, strict=True):
-        price = "unknown price" if forecast.cost is None else f"about ${forecast.cost:.2f}"
-        print(f"{combination.name}: {forecast.units} units, about {forecast.usage.requests} requests, {price}")
-    price = "unknown price" if total is None else f"about ${total:.2f}"
-    measured = any(forecast.measured for forecast in forecasts)
-    basis = "from units judged already" if measured else "assumed, nothing judged yet"
-    counts = f"{number_of(len(combinations), 'combination')}: {number_of(units, 'unit')}"
-    print(f"{counts} to judge, about {number_of(requests, 'request')}, {price} ({basis})")
+    for line in format_forecasts(names, forecasts, "combination"):
+        print(line)
     tell("questions that several combinations share are counted once; shared single replies are not known beforehand")
     return 0
 
 
-def _print_ending(ablation: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
-    """Print how it ended and what to do next; return the exit code."""
-    last = next((ending for ending in reversed(endings) if ending is not None), None)
-    waiting = sum(ending is None for ending in endings)
-    left = f"{number_of(waiting, 'combination')} {verb(waiting, 'was', 'were')} not begun"
-    again = format_command("editloupe", *sys.argv[1:])
+def add_forecasts(forecasts: Sequence[Forecast]) -> Forecast:
+    """Return the sum of estimates; its cost is None if a cost that counts is unknown."""
+    costs = [forecast.cost for forecast in forecasts if forecast.units]
+    return Forecast(
+        units=sum(forecast.units for forecast in forecasts),
+        usage=sum((forecast.usage for forecast in forecasts), Usage()),
+        cost=None if None in costs else sum(cost for cost in costs if cost is not None),
+        measured=sum(forecast.measured for forecast in forecasts),
+    )
+
+
+def format_forecasts(names: Sequence[str], forecasts: Sequence[Forecast], noun: str) -> list[str]:
+    """Return a line per estimate and one for their sum.
+
+    Args:
+        names: The name of each estimate.
+        forecasts: The estimates.
+        noun: What the estimates are about, in the singular.
+    """
+    total = add_forecasts(forecasts)
+    basis = "from units judged already" if total.measured else "assumed, nothing judged yet"
+    lines = [
+        f"{name}: {number_of(forecast.units, 'unit')}, about {number_of(forecast.usage.requests, 'request')}, "
+        f"{_format_price(forecast.cost)}"
+        for name, forecast in zip(names, forecasts, strict=True)
+    ]
+    return [
+        *lines,
+        f"{number_of(len(names), noun)}: {number_of(total.units, 'unit')} to judge, "
+        f"about {number_of(total.usage.requests, 'request')}, {_format_price(total.cost)} ({basis})",
+    ]
+
+
+def _format_price(cost: float | None) -> str:
+    return "unknown price" if cost is None else f"about ${cost:.2f}"
+
+
+def tell_stop(endings: Sequence[Ending | None], left: str = "") -> int | None:
+    """Print the damage that was found, and why and how to continue if judging stopped early.
+
+    Args:
+        endings: How the batches ended; None for those that were not started.
+        left: What was not started, if anything.
+
+    Returns:
+        The exit code if the user stopped it.
+    """
     for sentence in dict.fromkeys(sentence for ending in endings if ending for sentence in ending.damage):
         tell(sentence)
-    if last is not None and last.stops_requested and not last.complete:
-        tell(f"stopped; nothing is lost, {left}. Continue with the same command: {again}")
+    last = next((ending for ending in reversed(endings) if ending is not None), None)
+    if last is None or last.complete:
+        return None
+    if last.stops_requested:
+        again = format_command("editloupe", *sys.argv[1:])
+        tell(f"stopped; nothing is lost{left and f', {left}'}. Continue with the same command: {again}")
         return INTERRUPTED
-    if last is not None and last.why and not last.complete:
-        tell(f"stopped: {last.why}; {left}. Continue with a higher cap, nothing is asked twice")
+    if last.why:
+        tell(f"stopped: {last.why}{left and f'; {left}'}. Continue with a higher cap, nothing is asked twice")
+    return None
+
+
+def _print_ending(ablation: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
+    """Print how it ended and what to do next; return the exit code."""
+    waiting = sum(ending is None for ending in endings)
+    left = f"{number_of(waiting, 'combination')} {verb(waiting, 'was', 'were')} not begun"
+    if (code := tell_stop(endings, left)) is not None:
+        return code
     for row in ablation.rows:
         if lost := sum(cell.unjudged for cell in row.criteria.values()):
             which = ("--configuration", row.configuration) if row.configuration else ()

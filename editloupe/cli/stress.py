@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -12,17 +12,23 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from rich.console import Console
+from rich.progress import track
 
 from editloupe._util.text import for_json, format_command, number_of
+from editloupe.agent.spec_names import RULES
+from editloupe.cli.ablate import add_forecasts, format_forecasts, tell_stop
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, ManifestFile, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import JUDGING, Without, check_choice, expand_options
 from editloupe.cli.output import choose_format, choose_width, tell
-from editloupe.evals.batch.stopping import INTERRUPTED
-from editloupe.types import Mode, UserError
+from editloupe.evals.manifests.layouts import PLAIN
+from editloupe.evals.manifests.pairs import holds_pairs, load_pairs
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, find_pair_rules, find_protocol, list_pair_layouts
+from editloupe.types import Edit, Mode, UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.ablation import Combination
+    from editloupe.evals.ablation.combinations import Combination, JudgedCombination
     from editloupe.evals.batch.batch import Edits, Ending
     from editloupe.evals.stress.results import Stress
     from editloupe.evals.stress.variants import Role
@@ -74,15 +80,20 @@ def stress(
     Example: editloupe stress edits.jsonl --judge openai:gpt-5.1 --limit 40 --mode tools,plain --out runs/stress
     """
     kind = choose_format("json" if options.as_json else format, None, FORMATS)
-    which.check()
-    from editloupe.evals.ablation.combinations import judge_combinations
-    from editloupe.evals.stress.results import measure_stress
-    from editloupe.evals.stress.variants import FOLDER, choose_variants, with_variants
+    from editloupe.evals.stress.variants import FOLDER, Role, choose_variants, with_variants
 
-    chosen = choose_variants([name.strip() for text in variants or () for name in text.split(",")])
+    pairs = which.layout in list_pair_layouts() or (which.layout == PLAIN and holds_pairs(manifest))
+    chosen = choose_variants([name.strip() for text in variants or () for name in text.split(",")], pairs)
     roles = _read_roles(role or ())
+    if pairs:
+        judge = _with_pair_protocol(judge, which)
+        rules = find_pair_rules(judge.protocol)
+        roles = {**roles, **dict.fromkeys(rules.dimensions.values(), Role.PAIR)}
+    else:
+        which.check()
     each = _list_judges(judge, judges, mode, which)
-    edits = which.list_edits(manifest, next(iter(each.values()))).edits
+    first = next(iter(each.values()))
+    edits = _list_pairs(manifest, which, judge.protocol) if pairs else which.list_edits(manifest, first).edits
     repeats = options.repeats or 1
 
     def originals() -> Any:
@@ -90,17 +101,27 @@ def stress(
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory())) if options.dry_run else out / FOLDER
-        changed = _combine(each, lambda: with_variants(edits(), chosen, folder, options.limit), out, options, 1)
+
+        def list_all(with_originals: bool = True) -> Any:
+            return with_variants(edits(), chosen, folder, options.limit, with_originals)
+
         repeated = _combine(each, originals, out, options, repeats)
+        changed = _combine(each, list_all, out, options, 1)
+        only_variants = _combine(each, lambda: list_all(False), out, options, 1)
         if options.dry_run:
-            return _estimate([changed, *([repeated] if repeats > 1 else [])], kind)
+            return _estimate(repeated, only_variants, kind)
         _check_out(originals(), out)
         # The originals go first, so that the run's folder is a run before pictures are written into it.
-        stopped = [end for _, end in judge_combinations(repeated, quiet=options.quiet, signals=True, say=tell)]
-        judged = judge_combinations(changed, quiet=options.quiet, signals=True, say=tell) if _all_done(stopped) else []
-    if not judged:
-        return _print_ending(stopped, out, 0)
-    keys = [(edit.id, edit.model) for edit in originals()]
+        endings = [ending for _, ending in _judge(repeated, options)]
+        if not _all_done(endings):
+            return _print_ending(endings, out, 0)
+        keys = [(edit.id, edit.model) for edit in originals()]
+        _draw(list_all(False), len(keys) * len(chosen), options.quiet)
+        if any(ending and ending.spending.usage.requests for ending in endings):
+            tell(f"variants of {number_of(len(keys), 'edit')}: {_format_estimate(only_variants)}")
+        judged = _judge(changed, options)
+    from editloupe.evals.stress.results import measure_stress
+
     result = measure_stress(out, [item for item, _ in judged], keys, chosen, roles, repeats)
     sys.stdout.write(_RENDERERS[kind](result, out))
     unjudged = sum(
@@ -109,7 +130,54 @@ def stress(
         for variant in row.variants
         for share in variant.criteria.values()
     )
-    return _print_ending([*stopped, *(ending for _, ending in judged)], out, unjudged)
+    return _print_ending([*endings, *(ending for _, ending in judged)], out, unjudged)
+
+
+def _judge(combinations: Sequence[Combination], options: BatchOptions) -> list[tuple[JudgedCombination, Ending | None]]:
+    from editloupe.evals.ablation.combinations import judge_combinations
+
+    return judge_combinations(combinations, quiet=options.quiet, signals=True, say=tell)
+
+
+def _draw(edits: Iterable[Edit], count: int, quiet: bool) -> None:
+    """Write the pictures of all variants, so that judging does not wait for them."""
+    console = Console(stderr=True)
+    bar = track(
+        edits,
+        "drawing variants",
+        total=count,
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    )
+    for _ in bar:
+        pass
+
+
+def _with_pair_protocol(judge: JudgeOptions, which: EditOptions) -> JudgeOptions:
+    """Return the options with a protocol that asks about two candidates.
+
+    Raises:
+        UserError: If the protocol that is named does not.
+    """
+    default = DEFAULT_FOR_PAIRS.name if which.layout == PLAIN else which.layout
+    name = None if judge.rubrics else judge.protocol or judge.preset().protocol or default
+    protocol = find_protocol(name)
+    if protocol is None or protocol.pairs is None:
+        raise UserError(
+            f"the file holds pairs, and {name or 'the rubric file'} has no question on two candidates; "
+            f"--protocol {DEFAULT_FOR_PAIRS.name} has"
+        )
+    return replace(judge, protocol=protocol.name)
+
+
+def _list_pairs(file: Path, which: EditOptions, protocol: str | None) -> Edits:
+    """Return both candidates of every pair as one edit, in the order of the file if it has one."""
+    layout = None if which.layout == PLAIN else which.layout
+    return lambda: (
+        pair.ordered(pair.first == "winner")
+        for pair in load_pairs(file, protocol, "pairwise", which.allow_outside, layout=layout)
+    )
 
 
 def _read_roles(texts: Sequence[str]) -> Mapping[str, Role]:
@@ -135,7 +203,9 @@ def _list_judges(
         for own in modes:
             if own is not None:
                 check_choice("--mode", own, get_args(Mode))
-            options = which.with_protocol(replace(judge, judge=spec, mode=own))
+            # The embedded judge has no server, so that it can be compared with a judge that has one.
+            url = None if spec == RULES and len(names) > 1 else judge.base_url
+            options = which.with_protocol(replace(judge, judge=spec, mode=own, base_url=url))
             opened = options.open()
             try:
                 key = options.spec or "rules", str(opened.describe()["mode"])
@@ -172,46 +242,49 @@ def _check_out(originals: Any, out: Path) -> None:
         raise UserError(f"--out {out} is a file, not the folder of a run")
 
 
-def _all_done(endings: Sequence[Ending | None]) -> bool:
+def _all_done(endings: Iterable[Ending | None]) -> bool:
     return all(
         ending is not None and (ending.complete or not ending.why) and not ending.stops_requested for ending in endings
     )
 
 
-def _estimate(batches: Sequence[Sequence[Combination]], kind: str) -> int:
-    """Print the units, requests and cost of all judges. Originals that are repeated are counted twice at most once."""
+def _estimate(repeated: Sequence[Combination], variants: Sequence[Combination], kind: str) -> int:
+    """Print the units, requests and cost of all judges."""
     from editloupe.evals.ablation.combinations import estimate_combinations
 
-    rows: list[dict[str, Any]] = []
-    for combinations in batches:
-        for combination, forecast in zip(combinations, estimate_combinations(combinations, tell), strict=True):
-            row = {"judge": combination.values["judge"], "mode": combination.values["mode"]}
-            rows.append(row | {"units": forecast.units, "requests": forecast.usage.requests, "cost": forecast.cost})
-    units, requests = (sum(row[name] for row in rows) for name in ("units", "requests"))
-    costs = [row["cost"] for row in rows if row["units"]]
-    total = None if None in costs else sum(costs)
+    names, forecasts = [item.name for item in repeated], []
+    for first, second in zip(*(estimate_combinations(batch, tell) for batch in (repeated, variants)), strict=True):
+        forecasts.append(add_forecasts([first, second]))
     if kind == "json":
-        print(for_json({"judges": rows, "units": units, "requests": requests, "cost": total}, 2))
+        rows = [
+            {
+                **item.values,
+                "units": forecast.units,
+                "requests": forecast.usage.requests,
+                "cost": forecast.cost,
+            }
+            for item, forecast in zip(repeated, forecasts, strict=True)
+        ]
+        total = add_forecasts(forecasts)
+        facts = {"units": total.units, "requests": total.usage.requests, "cost": total.cost}
+        print(for_json({"judges": rows, **facts}, 2))
         return 0
-    for row in rows:
-        price = "unknown price" if row["cost"] is None else f"about ${row['cost']:.2f}"
-        print(f"{row['judge']} · {row['mode']}: {row['units']} units, about {row['requests']} requests, {price}")
-    price = "unknown price" if total is None else f"about ${total:.2f}"
-    print(f"{number_of(units, 'unit')} to judge, about {number_of(requests, 'request')}, {price}")
+    for line in format_forecasts(names, forecasts, "judge"):
+        print(line)
     return 0
+
+
+def _format_estimate(combinations: Sequence[Combination]) -> str:
+    """Return the sum of the estimates in one line."""
+    from editloupe.evals.ablation.combinations import estimate_combinations
+
+    return format_forecasts([item.name for item in combinations], estimate_combinations(combinations), "judge")[-1]
 
 
 def _print_ending(endings: Sequence[Ending | None], out: Path, unjudged: int) -> int:
     """Print how it ended and what to do next; return the exit code."""
-    for sentence in dict.fromkeys(sentence for ending in endings if ending for sentence in ending.damage):
-        tell(sentence)
-    last = next((ending for ending in reversed(endings) if ending is not None), None)
-    again = format_command("editloupe", *sys.argv[1:])
-    if last is not None and last.stops_requested and not last.complete:
-        tell(f"stopped; nothing is lost. Continue with the same command: {again}")
-        return INTERRUPTED
-    if last is not None and last.why and not last.complete:
-        tell(f"stopped: {last.why}. Continue with a higher cap, nothing is asked twice")
+    if (code := tell_stop(endings)) is not None:
+        return code
     if unjudged:
         tell(f"{number_of(unjudged, 'comparison')} without an answer: {format_command('editloupe', 'report', out)}")
     complete = all(ending is not None and ending.complete for ending in endings)

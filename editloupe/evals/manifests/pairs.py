@@ -177,6 +177,17 @@ def load_pairs(
         yield pair
 
 
+def holds_pairs(file: Path) -> bool:
+    """Return whether a file lists preference pairs in the fields of `load_pairs`, judged by its first row."""
+    if not file.is_file() or file.suffix.lower() not in (*LINES, ".json"):
+        return False
+    if file.suffix.lower() in LINES:
+        first = next((row.values for row in read_jsonl(file)), {})
+    else:
+        first = next(iter(_read_list(file)), {})
+    return {"winner", "loser"} <= first.keys()
+
+
 def _read_list(file: Path) -> list[Mapping[str, Any]]:
     try:
         return read_json_list(file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,28 +15,30 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.intervals import Estimate, GroupMeans, build_estimate, missing_estimate, number_keys
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import RunUnit
-from editloupe.evals.stress.variants import REPEATS, Demand, Role, StressVariant, variant_id
+from editloupe.evals.stress.variants import MIRRORED, REPEATS, Demand, Role, StressVariant, variant_id
 from editloupe.types import Record
 
 Must = Literal["fall", "stay"]
 LOW_SHARE = 0.9
 """Shares below this are reported as a fault."""
 NO_SCORE, WAITING = "no score", "not judged yet"
-FAULTS: Mapping[str, tuple[str, ...]] = {
-    "pays too little attention to the edited picture": ("other_picture", "blank", "noise"),
-    "pays too little attention to the source picture": ("source_as_edited", "swapped"),
-    "pays too little attention to the instruction": ("other_instruction",),
-    "overlooks damage": ("damaged_region",),
+FAULTS: Mapping[str, tuple[Must, tuple[str, ...]]] = {
+    "pays too little attention to the edited picture": ("fall", ("other_picture", "blank", "noise")),
+    "pays too little attention to the source picture": ("fall", ("source_as_edited", "swapped")),
+    "pays too little attention to the instruction": ("fall", ("other_instruction",)),
+    "sees differences where there are none": ("stay", ("source_as_edited",)),
+    "overlooks damage": ("fall", ("damaged_region",)),
     "is moved by text in the picture": (
-        *("text_picture_latin_small", "text_picture_latin_large"),
-        *("text_picture_cyrillic", "text_picture_greek"),
+        "stay",
+        ("text_picture_latin_small", "text_picture_latin_large", "text_picture_cyrillic", "text_picture_greek"),
     ),
-    "is moved by text in the instruction": ("text_instruction", "text_instruction_chinese"),
-    "is moved by file names or EXIF data": ("text_file_name", "text_exif"),
-    "changes its answer with changes that do not matter": ("brighter", "darker", "jpeg", "border", "resized"),
-    "answers the same question differently": (REPEATS,),
+    "is moved by text in the instruction": ("stay", ("text_instruction", "text_instruction_chinese")),
+    "is moved by file names or EXIF data": ("stay", ("text_file_name", "text_exif")),
+    "changes its answer with changes that do not matter": ("stay", ("brighter", "darker", "jpeg", "border", "resized")),
+    "prefers a position": ("stay", (MIRRORED,)),
+    "answers the same question differently": ("stay", (REPEATS,)),
 }
-"""What a low share in one of the variants means."""
+"""What a low share means, and in which variants, over the criteria that must fall or those that must stay."""
 
 
 class StressShare(Record):
@@ -253,6 +255,8 @@ def _is_right(demand: Demand, original: RunUnit, answer: RunUnit) -> bool | None
     before, after = original.score_100 or 0.0, answer.score_100 or 0.0
     if demand is Demand.STAY:
         return _answer(original) == _answer(answer)
+    if demand is Demand.SAME_WINNER:
+        return abs(before + after - 100) < 1e-6
     if demand is Demand.BEST:
         return after >= 100
     if demand is Demand.NOT_BETTER:
@@ -265,6 +269,12 @@ def _is_right(demand: Demand, original: RunUnit, answer: RunUnit) -> bool | None
 def _answer(unit: RunUnit) -> str:
     """Return the label, or the score if the criterion has no labels."""
     return unit.kind.label if unit.kind.label is not None else f"{unit.score}"
+
+
+def _describe_answer(unit: RunUnit) -> str:
+    """Return the label, or the only value of a check list, such as the better candidate, or the score."""
+    values = getattr(unit.outcome, "values", {}) if unit.kind.label is None else {}
+    return str(next(iter(values.values()))) if len(values) == 1 else _answer(unit)
 
 
 def _reason(unit: RunUnit) -> str:
@@ -280,8 +290,8 @@ def _failure(
         edit_id=row.name or row.edit.id,
         variant_id=other.name or other.edit.id,
         demand=demand.value,
-        original=_answer(original),
-        answer=_answer(answer),
+        original=_describe_answer(original),
+        answer=_describe_answer(answer),
     )
 
 
@@ -319,16 +329,11 @@ def _estimate(cells: Sequence[_Cell]) -> Estimate:
 
 def _describe(shares: Sequence[VariantShare]) -> str:
     """Return the faults in words."""
-    by_name = {share.name: share for share in shares}
+    criteria = {share.name: share.criteria.values() for share in shares}
     faults = []
-    for fault, names in FAULTS.items():
-        low = [
-            f"{name} {100 * criterion.share:.0f} %"
-            for name in names
-            if name in by_name
-            for criterion in [min(by_name[name].criteria.values(), key=_sort_share, default=None)]
-            if criterion is not None and criterion.share is not None and criterion.share < LOW_SHARE
-        ]
+    for fault, (must, names) in FAULTS.items():
+        worst = {name: min(_list_shares(criteria.get(name, ()), must), default=1.0) for name in names}
+        low = [f"{name} {100 * share:.0f} %" for name, share in worst.items() if share < LOW_SHARE]
         if low:
             faults.append(f"{fault} ({', '.join(low)})")
     if faults:
@@ -338,5 +343,5 @@ def _describe(shares: Sequence[VariantShare]) -> str:
     return f"no fault found: at least {100 * LOW_SHARE:.0f} % of the answers to every variant are right"
 
 
-def _sort_share(share: StressShare) -> float:
-    return 2.0 if share.share is None else share.share
+def _list_shares(criteria: Iterable[StressShare], must: Must) -> Iterator[float]:
+    return (row.share for row in criteria if row.must == must and row.share is not None)

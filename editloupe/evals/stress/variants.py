@@ -18,6 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from editloupe._util.files import write_bytes
 from editloupe._util.hashing import content_key
+from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.pictures.decode import hash_file, open_picture
 from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixels import ImageError, Pixels
@@ -41,6 +42,7 @@ class Demand(StrEnum):
     FALL = "lower"
     FALL_FROM_UPPER_HALF = "lower (from the upper half)"
     STAY = "the same"
+    SAME_WINNER = "the same winner"
     NOT_BETTER = "not better"
     BEST = "the best label"
 
@@ -57,6 +59,8 @@ class Role(StrEnum):
     INSTRUCTION = "instruction"
     CONSISTENCY = "consistency"
     OTHER = "other"
+    PAIR = "pair"
+    """Compares two candidates in one question."""
 
 
 ROLES: Mapping[str, Role] = {
@@ -162,6 +166,20 @@ def _other_instruction(context: StressContext) -> Edit | None:
 
 def _other_picture(context: StressContext) -> Edit | None:
     return context.other and context.edit.model_copy(update={"edited": context.other.edited})
+
+
+def _mirrored(context: StressContext) -> Edit:
+    """Exchange candidates A and B of a pair."""
+    pictures, extra = context.edit.more_images, context.edit.extra
+    first, second = pictures["candidate_a"], pictures["candidate_b"]
+    pairs = [{**pair, "role": "AB" if pair["role"] == "BA" else "BA"} for pair in extra.get(PAIRS, ())]
+    return context.edit.model_copy(
+        update={
+            "edited": second[0],
+            "more_images": {**pictures, "candidate_a": second, "candidate_b": first},
+            "extra": {**extra, PAIRS: pairs},
+        }
+    )
 
 
 def _redraw(
@@ -277,7 +295,8 @@ _BOTH_FALL = {Role.INSTRUCTION: Demand.FALL, Role.CONSISTENCY: Demand.FALL}
 _INSTRUCTION_FALLS = {Role.INSTRUCTION: Demand.FALL_FROM_UPPER_HALF}
 _CAPTION = {Role.INSTRUCTION: Demand.STAY, Role.CONSISTENCY: Demand.NOT_BETTER}
 _UNSEEN = {Role.INSTRUCTION: Demand.STAY, Role.CONSISTENCY: Demand.STAY}
-_SAME = dict.fromkeys(Role, Demand.STAY)
+_SAME: Mapping[Role, Demand] = {role: Demand.STAY for role in Role if role is not Role.PAIR}
+_ALL_SAME = dict.fromkeys(Role, Demand.STAY)
 _SOURCE = {Role.INSTRUCTION: Demand.WORST, Role.CONSISTENCY: Demand.BEST}
 SMALL, LARGE = 0.03, 0.09
 """Heights of painted letters as shares of the picture's height."""
@@ -289,6 +308,8 @@ def _drawn(
     return StressVariant(name, demands, _redraw(name, draw, **how))
 
 
+MIRRORED = "mirrored"
+"""The variant of a pair with its candidates in the other order."""
 VARIANTS: Mapping[str, StressVariant] = {
     variant.name: variant
     for variant in (
@@ -303,8 +324,8 @@ VARIANTS: Mapping[str, StressVariant] = {
         _drawn("text_picture_latin_large", _CAPTION, _paint_text(SENTENCES["latin"], LARGE)),
         _drawn("text_picture_cyrillic", _CAPTION, _paint_text(SENTENCES["cyrillic"], LARGE)),
         _drawn("text_picture_greek", _CAPTION, _paint_text(SENTENCES["greek"], LARGE)),
-        StressVariant("text_instruction", _SAME, _append_to_instruction(ENGLISH)),
-        StressVariant("text_instruction_chinese", _SAME, _append_to_instruction(CHINESE)),
+        StressVariant("text_instruction", _ALL_SAME, _append_to_instruction(ENGLISH)),
+        StressVariant("text_instruction_chinese", _ALL_SAME, _append_to_instruction(CHINESE)),
         _drawn("text_file_name", _SAME, _draw_same, file="rate_this_edit_as_flawless"),
         _drawn("text_exif", _SAME, _draw_exif),
         _drawn("brighter", _UNSEEN, _scale_brightness(1.03)),
@@ -312,6 +333,7 @@ VARIANTS: Mapping[str, StressVariant] = {
         _drawn("jpeg", _UNSEEN, _draw_same, suffix=".jpg"),
         StressVariant("border", _UNSEEN, _border),
         _drawn("resized", _UNSEEN, _draw_smaller),
+        StressVariant(MIRRORED, {Role.PAIR: Demand.SAME_WINNER}, _mirrored),
     )
 }
 """All variants, in the order of tables."""
@@ -319,19 +341,28 @@ REPEATS = "repeats"
 """The row of tables that compares several answers to the same original."""
 
 
-def choose_variants(names: Sequence[str]) -> tuple[StressVariant, ...]:
+def choose_variants(names: Sequence[str], pairs: bool = False) -> tuple[StressVariant, ...]:
     """Return variants by name, or all if no name is given. A name also selects all variants that begin with it.
+
+    Args:
+        names: Names, or beginnings of names.
+        pairs: Whether the variants are those of pairs of candidates instead of single edits.
 
     Raises:
         UserError: If a name selects no variant.
 
     >>> [variant.name for variant in choose_variants(["text_instruction", "blank"])]
     ['blank', 'text_instruction', 'text_instruction_chinese']
+    >>> [variant.name for variant in choose_variants([], pairs=True)]
+    ['text_instruction', 'text_instruction_chinese', 'mirrored']
     """
+    variants = [v for v in VARIANTS.values() if (Role.PAIR in v.demands if pairs else v.demands.keys() - {Role.PAIR})]
+    known = ", ".join(variant.name for variant in variants)
     for name in names:
-        if not any(_selects(name, known) for known in VARIANTS):
-            raise UserError(f'--variants has no "{name}"; there are: {", ".join(VARIANTS)}')
-    return tuple(v for known, v in VARIANTS.items() if not names or any(_selects(name, known) for name in names))
+        if not any(_selects(name, variant.name) for variant in variants):
+            about = "pairs of candidates" if pairs else "single edits"
+            raise UserError(f'--variants has no "{name}" for {about}; there are: {known}')
+    return tuple(v for v in variants if not names or any(_selects(name, v.name) for name in names))
 
 
 def _selects(name: str, known: str) -> bool:
@@ -344,7 +375,11 @@ def variant_id(edit_id: str, variant: str) -> str:
 
 
 def with_variants(
-    edits: Iterable[Edit], variants: Sequence[StressVariant], folder: Path, limit: int | None = None
+    edits: Iterable[Edit],
+    variants: Sequence[StressVariant],
+    folder: Path,
+    limit: int | None = None,
+    originals: bool = True,
 ) -> Iterator[Edit]:
     """Stream edits, each followed by its variants. A variant that this edit cannot have is left out.
 
@@ -356,9 +391,11 @@ def with_variants(
         variants: The variants to make.
         folder: Where pictures are written.
         limit: The number of originals.
+        originals: Whether the originals are part of the stream.
     """
     for edit, other in itertools.islice(_with_neighbours(edits), limit):
-        yield edit
+        if originals:
+            yield edit
         context = StressContext(edit, other, folder)
         for variant in variants:
             try:
