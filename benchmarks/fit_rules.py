@@ -22,7 +22,7 @@ import yaml
 from rules_data import IF_LABELS, VC_LABELS, Measured, load, measure
 
 from editloupe.agent.rules import instruction_following
-from editloupe.agent.rules.decisions import decide_consistency, decide_following, find_anomalies
+from editloupe.agent.rules.judge import decide_consistency, decide_following, find_anomalies
 from editloupe.agent.rules.thresholds import ConsistencyLimits, FollowingChecks, LogisticCheck, Term, Thresholds
 
 OUT = Path(__file__).parent.parent / "editloupe/agent/rules/thresholds.yaml"

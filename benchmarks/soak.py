@@ -215,7 +215,7 @@ def make_certificates(folder: Path) -> None:
 
 def run_command(clock: str, *arguments: str) -> None:
     """Run the command line with a wall clock that is off by the seconds in a file."""
-    from editloupe.agent.transport import server_pace
+    from editloupe.agent.transport import rate_limits
     from editloupe.cli.main import run
     from editloupe.evals.runs import unit_rows
 
@@ -233,7 +233,7 @@ def run_command(clock: str, *arguments: str) -> None:
 
     time.time = lambda: true_time() + off()
     time.time_ns = lambda: true_time_ns() + int(off() * 1e9)
-    unit_rows.datetime = server_pace.datetime = Clock  # type: ignore[misc]
+    unit_rows.datetime = rate_limits.datetime = Clock  # type: ignore[misc]
     sys.exit(run(list(arguments)))
 
 

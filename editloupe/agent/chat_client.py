@@ -29,16 +29,21 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from editloupe._util.hashing import content_key
 from editloupe.agent.chat_interface import ChatRequest, Reply, ReplyStore, RetryPolicy
-from editloupe.agent.message_records import set_question_content, set_reply_content
-from editloupe.agent.messages import PICTURE, find_pictures, make_storable, to_wire_messages
+from editloupe.agent.messages import (
+    PICTURE,
+    find_pictures,
+    make_storable,
+    set_question_content,
+    set_reply_content,
+    to_wire_messages,
+)
 from editloupe.agent.providers.provider import Client, Profile, Provider
 from editloupe.agent.replies.finish_reasons import ReplyFacts, read_reply_facts
 from editloupe.agent.transport.attachments import attach_pictures, fit_limits
 from editloupe.agent.transport.batch_files import raise_queue_error
 from editloupe.agent.transport.errors import Fault, ModelFailed, ModelRejected, classify, empty_reply_fault
 from editloupe.agent.transport.http import Gate, record_response_facts
-from editloupe.agent.transport.rate_limits import LimitPauses, RateLimiter, RequestSlot, UnlimitedRequests
-from editloupe.agent.transport.server_pace import ServerPace
+from editloupe.agent.transport.rate_limits import LimitPauses, RateLimiter, RequestSlot, ServerPace, UnlimitedRequests
 from editloupe.agent.transport.usage import UNSEEN_REPLY, count_usage, estimate_input
 from editloupe.pictures.encode import EncodingLimits
 from editloupe.telemetry.spans import chat_span, set_reply

@@ -109,7 +109,7 @@ def build_rewording_file(name: str) -> str:
     if not rubrics:
         choices = ", ".join(f"{protocol.name}/{rubric.name}" for rubric in protocol.rubrics)
         raise UserError(f'"{name}" is not a rubric; choose from: {choices}')
-    from editloupe.agent.tool_words import default_tool_words
+    from editloupe.agent.prompts import default_tool_words
 
     words = rubrics[0].wording
     around = {field: getattr(words, field) for field in type(words).model_fields} | default_tool_words()

@@ -20,8 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import StateSnapshot
 from pydantic import Field
 
-from editloupe.agent.message_records import change_reply, change_reply_text, rebuild_reply
-from editloupe.agent.messages import build_correction
+from editloupe.agent.messages import build_correction, change_reply, change_reply_text, rebuild_reply
 from editloupe.agent.prompts import format_final_answer
 from editloupe.agent.replies.answers import ParsedAnswer, parse_reply
 from editloupe.graphs.edit import EditContext, case_context, record_result

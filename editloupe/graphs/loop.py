@@ -23,17 +23,23 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 
 from editloupe._util.text import number_of
 from editloupe.agent.chat_interface import ChatRequest, Reply
-from editloupe.agent.message_records import record_messages
 from editloupe.agent.messages import (
     announce_picture,
     build_correction,
     build_observations,
     describe_pictures,
     reasoning_of,
+    record_messages,
     text_block,
     text_of,
 )
-from editloupe.agent.prompts import build_system_text, build_task_text, format_final_answer
+from editloupe.agent.prompts import (
+    build_functions,
+    build_system_text,
+    build_task_text,
+    format_final_answer,
+    reword_observation,
+)
 from editloupe.agent.replies.answers import (
     LONGEST_REPLY,
     MOST_CALLS,
@@ -43,7 +49,6 @@ from editloupe.agent.replies.answers import (
     parse_reply,
 )
 from editloupe.agent.replies.finish_reasons import IncompleteReply, find_incomplete
-from editloupe.agent.tool_words import build_functions, reword_observation
 from editloupe.agent.transport.errors import ModelFailed
 from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.graphs.context import LiveContext, SharedContext

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from editloupe._util.errors import describe_error
 from editloupe.agent.model_settings import ModelSettings
-from editloupe.agent.tool_words import drop_default_words
+from editloupe.agent.prompts import drop_default_words
 from editloupe.graphs.context import Differences
 from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.model import Rubric, TargetCrop, Telling

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, format_error, read_finish_reason
 from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.http import BodyForm, load_certificates
-from editloupe.agent.transport.reply_repairs import repair_usage
+from editloupe.agent.transport.http import BodyForm, load_certificates, repair_usage
 from editloupe.pictures.encode import EncodedPicture
 from editloupe.types import UserError
 

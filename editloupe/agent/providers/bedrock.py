@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from editloupe.agent.providers.anthropic import LARGEST_PICTURE
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
 from editloupe.agent.transport.attachments import PictureForm, current_pictures
-from editloupe.agent.transport.http import MAX_REPLY_BYTES, BrokenReply, Gate, Redirected
-from editloupe.agent.transport.reply_repairs import repair_usage
+from editloupe.agent.transport.http import MAX_REPLY_BYTES, BrokenReply, Gate, Redirected, repair_usage
 from editloupe.agent.transport.secrets import Secrets, remember_secrets
 from editloupe.pictures.encode import EncodedPicture
 from editloupe.types import UserError

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
 from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.http import BodyForm, load_certificates
-from editloupe.agent.transport.reply_repairs import repair_counts
+from editloupe.agent.transport.http import BodyForm, load_certificates, repair_counts
 from editloupe.pictures.encode import EncodedPicture
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import cast
 import cv2
 import numpy as np
 
-from editloupe.agent.rules.colours import Lab
 from editloupe.agent.rules.crops import DIFFERENT, REACH
-from editloupe.agent.rules.pixels import NINE, Map, Rect, clamp, distance, grow_rect, resize, soft_lab
+from editloupe.agent.rules.pixels import NINE, Lab, Map, Rect, clamp, distance, grow_rect, resize, soft_lab
 from editloupe.pictures.pixels import Pixels
 
 LONG_SIDE = 640

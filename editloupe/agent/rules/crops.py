@@ -9,9 +9,9 @@ from typing import cast
 import cv2
 import numpy as np
 
-from editloupe.agent.rules.colours import Lab
 from editloupe.agent.rules.pixels import (
     NINE,
+    Lab,
     Map,
     Mask,
     Rect,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from editloupe.agent.rules.colours import colour_of
+from editloupe.agent.rules.pixels import colour_of
 from editloupe.agent.rules.thresholds import load_vocabulary
 
 Kind = Literal["color", "material", "text", "shape", "removal", "replacement", "count"]

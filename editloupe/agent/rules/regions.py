@@ -10,20 +10,22 @@ from typing import cast
 import cv2
 import numpy as np
 
-from editloupe.agent.rules.colours import Lab, colour_of, share_named
 from editloupe.agent.rules.crops import FAR, build_palette, has_colours
 from editloupe.agent.rules.instructions import ChangeRequest
 from editloupe.agent.rules.pixels import (
+    Lab,
     Mask,
     Rect,
     blur,
     clamp,
+    colour_of,
     correlation,
     distance,
     edges,
     grow_rect,
     rect_mask,
     resize,
+    share_named,
     soft_lab,
 )
 from editloupe.pictures.pixels import Pixels

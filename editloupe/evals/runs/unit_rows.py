@@ -381,7 +381,7 @@ def find_step_reply(run: Run, edit_id: str, step: Step) -> StepReply | None:
     """
     from langchain_core.messages import AIMessage, messages_from_dict  # takes long to load
 
-    from editloupe.agent.message_records import is_same_reply
+    from editloupe.agent.messages import is_same_reply
 
     for key, reply in _candidates(run, edit_id, step):
         with run.damage.reading("kept replies", key[:12]):

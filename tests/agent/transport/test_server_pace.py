@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from editloupe.agent.transport.server_pace import Allowance, ServerPace, read_allowances
+from editloupe.agent.transport.rate_limits import Allowance, ServerPace, read_allowances
 
 
 class Clock:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from editloupe.agent.rules.colours import colour_of, name_of, share_named, to_lab
+from editloupe.agent.rules.pixels import colour_of, name_of, share_named, to_lab
 
 
 @pytest.mark.parametrize(
