@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
 from starlette.testclient import TestClient
 
@@ -27,23 +28,37 @@ from editloupe.servers.studio.app import create_app  # noqa: E402
 from editloupe.servers.studio.settings import StudioSettings  # noqa: E402
 from tests.servers.studio.samples import many_edits  # noqa: E402
 
+
+def filtered(where: str, **more: str) -> str:
+    """Return the query string of a list with a filter."""
+    return "?" + urlencode({"where": where, **more})
+
+
 PAGES = {
     "first page": "",
     "last page": "?page=1000000",
-    "text": "?text=patch+77",
-    "type": "?type=Change+Color",
-    "label": "?criterion=instruction_following&label=Wrong+Action",
-    "unjudged": "?status=unjudged",
-    "judge and people differ": "?apart=people",
-    "lowest score first": "?order=worst",
-    "furthest from people first": "?order=apart",
-    "five filters at once": (
-        "?text=patch&type=Change+Color&criterion=instruction_following&status=judged&apart=people&order=unsure"
+    "text": filtered('edit_text ~ "patch 77"'),
+    "type": filtered('instruction_type = "Change Color"'),
+    "label": filtered('criterion = "instruction_following" and label = "Wrong Action"'),
+    "unjudged": filtered('status = "unjudged"'),
+    "judge and people differ": filtered("agrees = false"),
+    "lowest label first": "?order=label",
+    "furthest from people first": "?order=-people",
+    "most costly first": "?order=-cost",
+    "five conditions at once": filtered(
+        'edit_text ~ "patch" and instruction_type = "Change Color" and criterion = "instruction_following" and '
+        'status = "judged" and agrees = false',
+        order="confidence",
     ),
-    "traces: all": "/traces",
-    "traces: a filter": "/traces?where=human+!%3D+label+and+status+%3D+%22judged%22&order=confident",
+    "by verdict": "?by=verdict",
+    "by verdict, last page": "?by=verdict&page=1000000",
+    "by verdict, a filter": filtered('human != label and status = "judged"', by="verdict", order="-confidence"),
+    "by verdict, furthest from people first": "?by=verdict&order=-people",
+    "a trace among all edits": "/trace?edit=edit-00010&among=",
+    "a trace among the disagreements": "/trace?edit=edit-00010&among=" + quote("where=agrees+%3D+false&order=-people"),
+    "a trace among all verdicts": "/trace?edit=edit-00010&among=" + quote("by=verdict&order=-people"),
 }
-PAINTED = ("", "?apart=people&order=apart", "/traces", "/traces?where=human+!%3D+label")
+PAINTED = ("", filtered("agrees = false", order="-people"), "?by=verdict", filtered("human != label", by="verdict"))
 TIMES = 9
 LOADING = 8
 """Seconds after the first page, in which what draws charts is loaded in the background."""
@@ -65,7 +80,7 @@ def main() -> None:
         app = create_app(settings)
         app.state.studio.pages.warm()
         print(f"opened in {time.perf_counter() - begun:.2f} s")
-        print(f"{'page':30} {'median ms':>10} {'worst ms':>10} {'of a core':>10}")
+        print(f"{'page':40} {'median ms':>10} {'worst ms':>10} {'of a core':>10}")
         with TestClient(app, base_url="http://127.0.0.1:8642") as client:
             client.headers["authorization"] = f"Bearer {settings.token}"
             wait_for_index(client)
@@ -80,7 +95,7 @@ def main() -> None:
                     assert answer.status_code == 200
                     taken.append(float(answer.headers["server-timing"].split("dur=")[1]))
                 medians = statistics.median(taken), statistics.median(worked)
-                print(f"{name:30} {medians[0]:10.0f} {max(taken):10.0f} {medians[1]:10.0f}")
+                print(f"{name:40} {medians[0]:10.0f} {max(taken):10.0f} {medians[1]:10.0f}")
             charts(client)
         if options.browser:
             paint(run)
@@ -89,7 +104,7 @@ def main() -> None:
 def wait_for_index(client: TestClient) -> None:
     """Ask for the traces until the index is built, and say how long that took."""
     begun = time.perf_counter()
-    while 'class="edits found"' not in client.get("/runs/run/traces").text:
+    while "data-rows" not in client.get("/runs/run?by=verdict").text:
         time.sleep(0.2)
     print(f"index of the traces in {time.perf_counter() - begun:.1f} s")
 

@@ -60,9 +60,11 @@ def filter_edits(table: RunTable, where: str) -> RunTable:
     query = translate_filter(condition, FilterNames(columns, fields=EDIT_FIELDS))
     with closing(sqlite3.connect(":memory:")) as index:
         add_functions(index)
-        index.execute("CREATE TABLE edits (edit, name, edit_id, model, instruction, instruction_type, turn, extra)")
+        index.execute(
+            "CREATE TABLE edits (edit, name, edit_id, model, instruction, instruction_type, turn, extra, search_text)"
+        )
         index.executemany(
-            "INSERT INTO edits VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO edits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (_build_record(number, edit, name) for number, (edit, name) in enumerate(_list_named(table))),
         )
         matches = {row[0] for row in index.execute(f"SELECT e.edit FROM edits e WHERE {query.sql}", query.values)}
@@ -88,7 +90,9 @@ def _list_named(table: RunTable) -> Iterator[tuple[Edit, str]]:
 
 def _build_record(number: int, edit: Edit, name: str) -> tuple[object, ...]:
     extra = json.dumps(dict(edit.extra), default=str)
-    return (number, name, edit.id, edit.model, edit.instruction, edit.instruction_type, edit.turn, extra)
+    texts = (name, edit.instruction, edit.instruction_type, edit.model)
+    search = "\n".join(text for text in texts if text).casefold()
+    return (number, name, edit.id, edit.model, edit.instruction, edit.instruction_type, edit.turn, extra, search)
 
 
 def _check_operand(operand: Operand, columns: set[str]) -> None:

@@ -148,6 +148,63 @@ def parse(text: str) -> Condition | None:
     return _Parser(tokens).whole() if len(tokens) > 1 else None
 
 
+def split_conditions(text: str) -> list[str]:
+    """Return the conditions of a filter that are joined by `and` outside of parentheses, each as it was typed.
+
+    >>> split_conditions('label = "a and b" and (score < 3 or repairs > 0)'), split_conditions("score < 3 or repairs > 0")
+    (['label = "a and b"', '(score < 3 or repairs > 0)'], ['score < 3 or repairs > 0'])
+    """
+    if parse(text) is None:
+        return []
+    ends, depth = [], 0
+    for token in _tokens(text):
+        depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "sign" else 0
+        if depth == 0 and token.kind == "word" and token.text == "or":
+            return [text.strip()]
+        if depth == 0 and token.kind == "word" and token.text == "and":
+            ends.append(token.position)
+    starts = [0, *(end + len("and") for end in ends)]
+    return [text[start:end].strip() for start, end in zip(starts, [*ends, len(text)], strict=True)]
+
+
+def join_conditions(conditions: Sequence[str]) -> str:
+    """Return the filter that asks for all of some conditions.
+
+    >>> join_conditions(["score < 3 or repairs > 0", 'label = "x"'])
+    '(score < 3 or repairs > 0) and label = "x"'
+    """
+    if len(conditions) < 2:
+        return "".join(conditions)
+    return " and ".join(f"({text})" if _is_alternative(text) else text for text in conditions)
+
+
+def _is_alternative(text: str) -> bool:
+    tree = parse(text)
+    return (
+        isinstance(tree, Joined) and tree.word == "or" and len(split_conditions(text)) == 1 and not _is_enclosed(text)
+    )
+
+
+def _is_enclosed(text: str) -> bool:
+    """True if the parenthesis a text begins with ends it."""
+    depth = 0
+    tokens = _tokens(text)[:-1]
+    for token in tokens:
+        depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "sign" else 0
+        if depth == 0:
+            return token is tokens[-1]
+    return False
+
+
+def quote_text(text: str) -> str:
+    r"""Return a text as it is written in a filter.
+
+    >>> print(quote_text('the "best"'))
+    "the \"best\""
+    """
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _tokens(text: str) -> list[_Token]:
     tokens, position = [], 0
     while position < len(text):

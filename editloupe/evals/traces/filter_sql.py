@@ -49,6 +49,16 @@ FIELDS: Mapping[str, FilterField] = {
     "human_score": FilterField("number", "p.score", "the score of this label on the rubric's scale"),
     "people": FilterField("number", "p.count", "how many people labelled it"),
     "agrees": FilterField("truth", "(v.score = p.score)", "whether judge and people gave the same score"),
+    "apart": FilterField("number", "abs(v.score_100 - p.place)", "how far judge and people are apart, from 0 to 100"),
+    "repeats_differ": FilterField(
+        "truth",
+        "EXISTS (SELECT 1 FROM cells c JOIN asked a USING (configuration) WHERE a.asked = v.asked AND c.edit = v.edit "
+        "AND c.criterion = v.criterion AND c.differ)",
+        "whether repeats of the verdict have different labels",
+    ),
+    "edit_labelled": FilterField(
+        "truth", "EXISTS (SELECT 1 FROM people l WHERE l.edit = e.edit)", "whether people labelled the edit at all"
+    ),
     "criterion": FilterField("text", "v.criterion", "such as instruction_following"),
     "protocol": FilterField("text", "v.protocol", "the protocol that was asked"),
     "model": FilterField("text", "e.model", "the editing model"),
@@ -59,6 +69,7 @@ FIELDS: Mapping[str, FilterField] = {
     "name": FilterField("text", "e.name", "the edit's name, unique in its run: the id, or id@model"),
     "instruction": FilterField("text", "e.instruction", "the instruction to the editing model"),
     "instruction_type": FilterField("text", "e.instruction_type", "such as Change Color"),
+    "edit_text": FilterField("text", "e.search_text", "name, instruction, type and model of the edit"),
     "turn": FilterField("number", "e.turn", "the turn of an edit that is part of a chain"),
     "rationale": FilterField("text", "u.rationale", "the judge's rationale"),
     "turns": FilterField("number", "u.turns", "replies that could be read"),

@@ -1,4 +1,4 @@
-"""Reads the table of a run's edits from its index, with filters, orders, pages and counts, all in SQL."""
+"""Keeps the index of a run open and up to date, and counts what it holds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
 
 from editloupe.evals.labels.files import list_label_files
 from editloupe.evals.labels.human import RunLabels
@@ -21,211 +20,10 @@ from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_file import connect, discard
 from editloupe.evals.traces.index_update import DAMAGED, IndexedLabels, merge_people, update_people, update_rows
+from editloupe.evals.traces.run_list import EditList, EditPage, ListQuery
+from editloupe.evals.traces.trace_notes import update_notes
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import UNJUDGED, UserError
-
-PAGE_SIZE = 50
-_IN_ORDER = "edits.position, edits.edit_id, edits.name"
-ORDERS: Mapping[str, tuple[str, str]] = {
-    "manifest": ("Manifest order", _IN_ORDER),
-    "id": ("Name", "edits.edit_id, edits.name"),
-    "type": ("Type", f"edits.instruction_type, {_IN_ORDER}"),
-    "model": ("Editing model", f"edits.model, {_IN_ORDER}"),
-    "worst": ("Lowest score first", "{low} IS NULL, {low}, edits.position"),
-    "best": ("Highest score first", "{low} IS NULL, {low} DESC, edits.position"),
-    "unsure": ("Least confident first", "{sure} IS NULL, {sure}, edits.position"),
-    "apart": ("Furthest from people first", "{apart} IS NULL, {apart} DESC, edits.position"),
-    "steps": ("Most steps first", "{steps} DESC, edits.position"),
-    "slow": ("Slowest first", "{seconds} DESC, edits.position"),
-}
-_CELLS_OF_EDIT = "cells.edit = edits.edit AND cells.configuration = :configuration"
-_WITH_PEOPLE = "JOIN people USING (edit, criterion, protocol)"
-_ORDER_VALUES = {
-    "low": "min(place) FROM cells",
-    "sure": "min(confidence) FROM cells",
-    "steps": "sum(steps) FROM cells",
-    "seconds": "sum(seconds) FROM cells",
-    "apart": f"max(abs(cells.place - people.place)) FROM cells {_WITH_PEOPLE}",
-}
-STATUSES: Mapping[str, str] = {"judged": "Judged", UNJUDGED: "Unjudged"}
-AGREEMENTS: Mapping[str, str] = {
-    "people": "Judge and people differ",
-    "agree": "Judge and people agree",
-    "repeats": "Repeats differ",
-    "none": "No human label",
-}
-_COLUMNS = (
-    f"edits.edit, name, edit_id, position, instruction_type AS type, model, coalesce(instruction, '{DAMAGED}') AS instruction, "
-    "source, edited"
-)
-
-
-@dataclass(frozen=True)
-class TableQuery:
-    """Filters, order and page of the table, as they are in the address."""
-
-    text: str = ""
-    type: str = ""
-    model: str = ""
-    criterion: str = ""
-    label: str = ""
-    status: str = ""
-    apart: str = ""
-    order: str = "manifest"
-    page: int = 1
-    configuration: str = ""
-    """The configuration whose verdicts are shown; verdicts of two judges are never mixed."""
-
-    def link(self, **changes: Any) -> str:
-        """Return the query string of this query with some changes; it leads to the first page unless `page` is changed."""
-        changed = replace(self, **({"page": 1} | changes))
-        plain = TableQuery()
-        values = {name: value for name, value in vars(changed).items() if value != getattr(plain, name)}
-        return "?" + urlencode(values)
-
-    @classmethod
-    def parse(cls, text: str) -> TableQuery:
-        """Return the query of a query string, without its page. Unknown names and values are ignored.
-
-        >>> TableQuery.parse("?label=Wrong+Action&order=worst&page=3&colour=red").link()
-        '?label=Wrong+Action&order=worst'
-        """
-        known = {name: value for name, value in parse_qsl(text.removeprefix("?")) if name in vars(cls())}
-        allowed = {"status": STATUSES, "apart": AGREEMENTS, "order": ORDERS}
-        values = {name: value for name, value in known.items() if value in allowed.get(name, (value,))}
-        return cls(**{**values, "page": 1})  # type: ignore[arg-type]
-
-    @property
-    def cleared(self) -> str:
-        """The query string without filters, for the same configuration."""
-        return TableQuery(configuration=self.configuration).link()
-
-
-@dataclass(frozen=True)
-class EditTableRow:
-    """One edit of the table, with the judge's cell and people's label per criterion."""
-
-    edit: Mapping[str, Any]
-    cells: Mapping[str, Mapping[str, Any]]
-    people: Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class EditPage:
-    """One page of the table."""
-
-    rows: tuple[EditTableRow, ...]
-    total: int
-    """Rows of all pages."""
-    number: int
-
-    @property
-    def last(self) -> int:
-        """The number of the last page."""
-        return max(1, -(-self.total // PAGE_SIZE))
-
-    @property
-    def first_row(self) -> int:
-        """The position of the first row on this page among all rows, from 1."""
-        return (self.number - 1) * PAGE_SIZE + 1
-
-
-def read_page(index: sqlite3.Connection, query: TableQuery) -> EditPage:
-    """Return a page of the edits that match a query; the last one if the page is past the end."""
-    query, several = _choose_configuration(index, query)
-    where, values = build_conditions(query, several)
-    total: int = index.execute(f"SELECT count(*) FROM edits {where}", values).fetchone()[0]
-    number = max(1, min(query.page, -(-total // PAGE_SIZE)))
-    limits = {"size": PAGE_SIZE, "skipped": (number - 1) * PAGE_SIZE}
-    edits = index.execute(build_statement(query, several), {**values, **limits}).fetchall()
-    marks = ", ".join("?" * len(edits))
-    numbers = [edit["edit"] for edit in edits]
-    cells: dict[int, dict[str, Mapping[str, Any]]] = {}
-    people: dict[int, dict[str, Mapping[str, Any]]] = {}
-    cells_query = f"SELECT * FROM cells WHERE edit IN ({marks}) AND configuration = ?"
-    for row in index.execute(cells_query, (*numbers, query.configuration)):
-        cells.setdefault(row["edit"], {})[row["criterion"]] = dict(row)
-    for row in index.execute(f"SELECT * FROM people WHERE edit IN ({marks})", numbers):
-        cell = cells.get(row["edit"], {}).get(row["criterion"])
-        if cell is None or cell["protocol"] == row["protocol"]:
-            people.setdefault(row["edit"], {})[row["criterion"]] = dict(row)
-    rows = (EditTableRow(dict(edit), cells.get(edit["edit"], {}), people.get(edit["edit"], {})) for edit in edits)
-    return EditPage(tuple(rows), total, number)
-
-
-def _choose_configuration(index: sqlite3.Connection, query: TableQuery) -> tuple[TableQuery, bool]:
-    """Return the query with a configuration of the run, by default the first, and whether there are several."""
-    names = [row[0] for row in index.execute("SELECT configuration FROM configurations ORDER BY place")]
-    configuration = query.configuration if query.configuration in names else next(iter(names), "")
-    return replace(query, configuration=configuration), len(names) > 1
-
-
-def read_names(index: sqlite3.Connection, query: TableQuery) -> list[str]:
-    """Return the names of all edits that match a query, in its order."""
-    query, several = _choose_configuration(index, query)
-    _, values = build_conditions(query, several)
-    statement = build_statement(query, several, columns="edits.name")
-    return [row[0] for row in index.execute(statement, {**values, "size": -1, "skipped": 0})]
-
-
-def build_statement(query: TableQuery, several: bool = False, columns: str = _COLUMNS) -> str:
-    """Return the SQL of one page."""
-    where, _ = build_conditions(query, several)
-    criterion = "AND cells.criterion = :criterion" if query.criterion else ""
-    values = {name: f"(SELECT {value} WHERE {_CELLS_OF_EDIT} {criterion})" for name, value in _ORDER_VALUES.items()}
-    order = ORDERS.get(query.order, ORDERS["manifest"])[1].format(**values)
-    return f"SELECT {columns} FROM edits {where} ORDER BY {order} LIMIT :size OFFSET :skipped"
-
-
-def build_conditions(query: TableQuery, several: bool = False) -> tuple[str, dict[str, Any]]:
-    """Return the WHERE clause of a query and its values; texts of a request are only used as values.
-
-    Args:
-        query: The query.
-        several: True if the run has several configurations. Edits that only others judged are then left out.
-    """
-    tests: list[str] = []
-    criterion = "AND cells.criterion = :criterion" if query.criterion else ""
-    if query.text.strip():
-        tests.append("instr(edits.search_text, :text) > 0")
-    if query.type:
-        tests.append("edits.instruction_type = :type")
-    if query.model:
-        tests.append("edits.model IS NULL" if query.model == NO_MODEL else "edits.model = :model")
-    if several:
-        # An edit that was not judged at all is listed under every configuration.
-        judged = "EXISTS (SELECT 1 FROM cells WHERE cells.edit = edits.edit{})"
-        own = judged.format(" AND cells.configuration = :configuration")
-        tests.append(f"({own} OR NOT {judged.format('')})")
-    unjudged = _has_cell(f"cells.status = '{UNJUDGED}' {criterion}")
-    if query.label == UNJUDGED or query.status == UNJUDGED:
-        tests.append(unjudged)
-    elif query.status == "judged":
-        tests += [f"NOT {unjudged}", _has_cell(f"cells.status = 'judged' {criterion}")]
-    if query.label and query.label != UNJUDGED:
-        tests.append(_has_cell(f"cells.label = :label {criterion}"))
-    differ = _has_cell(f"cells.score <> people.score {criterion}", _WITH_PEOPLE)
-    if query.apart == "people":
-        tests.append(differ)
-    elif query.apart == "agree":
-        tests += [_has_cell(f"cells.score IS NOT NULL {criterion}", _WITH_PEOPLE), f"NOT {differ}"]
-    elif query.apart == "repeats":
-        tests.append(_has_cell(f"cells.differ {criterion}"))
-    elif query.apart == "none":
-        tests.append("NOT EXISTS (SELECT 1 FROM people WHERE people.edit = edits.edit)")
-    values = {
-        "text": query.text.strip().casefold(),
-        "type": query.type,
-        "model": query.model,
-        "configuration": query.configuration,
-        "criterion": query.criterion,
-        "label": query.label,
-    }
-    return ("WHERE " + " AND ".join(tests)) if tests else "", values
-
-
-def _has_cell(test: str, join: str = "") -> str:
-    return f"EXISTS (SELECT 1 FROM cells {join} WHERE {_CELLS_OF_EDIT} AND {test})"
 
 
 @dataclass(frozen=True)
@@ -379,15 +177,10 @@ class RunIndex:
                 if self._depth == 0 and self._index is not None and index.in_transaction:
                     index.execute("ROLLBACK")  # nothing was written
 
-    def page(self, query: TableQuery) -> EditPage:
-        """Return a page of the table."""
+    def page(self, query: ListQuery) -> EditPage:
+        """Return a page of the list by edit."""
         with self.reading() as index:
-            return read_page(index, query)
-
-    def names(self, query: TableQuery) -> list[str]:
-        """Return the names of all edits that match a query, in its order."""
-        with self.reading() as index:
-            return read_names(index, query)
+            return EditList(index, query).page()
 
     def facts(self, configuration: str = "") -> TableFacts:
         """Return what a configuration holds, by default the first; counted again only if the run or its labels changed."""
@@ -535,4 +328,5 @@ class RunIndex:
                 self._labels = update_people(self._index, self._run, studio=self._label_file)
             if before is None or before.marks != self._labels.marks:
                 self._facts.clear()
+            update_notes(self._index, self._run)
             return self._index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -36,6 +36,20 @@ ORDERS: Mapping[str, tuple[str, str]] = {
     "costly": ("Most costly first", f"v.cost IS NULL, v.cost DESC, v.output_tokens DESC, {_MANIFEST}"),
     "slow": ("Slowest first", f"v.seconds DESC, {_MANIFEST}"),
 }
+VERDICT_ORDERS: Mapping[str, str] = {
+    "edit": "e.edit_id",
+    "model": "e.model",
+    "type": "e.instruction_type",
+    "criterion": "v.criterion",
+    "label": "v.score_100",
+    "people": "abs(v.score_100 - p.place)",
+    "confidence": "v.confidence",
+    "steps": "v.steps",
+    "cost": "v.cost",
+    "seconds": "v.seconds",
+    "tags": "(SELECT min(tag) FROM tags WHERE tags.answer = v.answer)",
+}
+"""Further orders of `RunSearch`: the columns of a list, ascending, or descending after a minus sign."""
 WORKLIST = ("human != label", "confident")
 """Filter and order that list the verdicts on which judge and people disagree, the most confident first."""
 _HIT = (
@@ -74,6 +88,7 @@ class TraceHit(Record):
     human_score: float | None
     instruction: str | None
     instruction_type: str | None
+    steps: int
     turns: int | None
     repairs: int | None
     tools: Mapping[str, int]
@@ -112,6 +127,11 @@ class RunSearch:
         matches = f"INSERT INTO fits SELECT v.answer {FROM} WHERE v.twin = 0 AND {self.filter.sql}"
         self.index.execute(matches, self.filter.values)
         return FROM.replace("FROM verdicts v", "FROM fits CROSS JOIN verdicts v ON v.answer = fits.answer")
+
+    def of_configuration(self, configuration: str) -> RunSearch:
+        """Return the search among the verdicts of one configuration."""
+        own = f"{self.filter.sql} AND v.asked IN (SELECT asked FROM asked WHERE configuration = ?)"
+        return replace(self, filter=FilterSql(own, [*self.filter.values, configuration]))
 
     @cached_property
     def _run_name(self) -> str:
@@ -336,6 +356,9 @@ def find_traces(
 
 
 def _order_sql(name: str) -> str:
+    if (column := VERDICT_ORDERS.get(name.removeprefix("-"))) is not None and name not in ORDERS:
+        surest = "v.confidence DESC NULLS LAST, " if column == VERDICT_ORDERS["people"] else ""
+        return f"{column}{' DESC' if name.startswith('-') else ''} NULLS LAST, {surest}{_MANIFEST}"
     if name not in ORDERS:
         raise UserError(f'an order is one of {", ".join(ORDERS)}, not "{name}"')
     return ORDERS[name][1]

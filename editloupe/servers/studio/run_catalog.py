@@ -25,7 +25,7 @@ from editloupe.evals.traces.run_index import RunIndex
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.annotation.label_file import FILE as LABELS
 from editloupe.servers.studio.annotation.label_file import LabelFile
-from editloupe.servers.studio.annotation.label_form import find_rubric
+from editloupe.servers.studio.annotation.label_form import find_rubric, list_choices
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.types import Trace, UserError
 
@@ -130,6 +130,12 @@ class OpenRun:
         """Return a criterion's title from the run's rubric."""
         rubric = self.rubric(protocol, criterion)
         return rubric.title if rubric else criterion.replace("_", " ").capitalize()
+
+    def labels_apart(self, protocol: str, criterion: str, first: str | None, second: str | None) -> int | None:
+        """Return how many labels of a criterion's scale two labels are apart; None if one of them is not on it."""
+        rubric = self.rubric(protocol, criterion)
+        scale = [choice.value for choice in list_choices(rubric.answer)] if rubric else []
+        return abs(scale.index(first) - scale.index(second)) if first in scale and second in scale else None
 
     def close(self) -> None:
         """Close the run's files, after requests that read them."""

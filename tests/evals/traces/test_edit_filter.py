@@ -45,7 +45,7 @@ def test_edits_are_kept_by_their_own_fields(tmp_path: Path, where: str, kept: li
         ('stile = "photo"', "did you mean style"),
         (
             "zzz",
-            "the fields are model, edit, name, instruction, instruction_type, turn, and of the manifest size, style$",
+            "the fields are model, edit, name, instruction, instruction_type, edit_text, turn, and of the manifest size, style$",
         ),
         ('model = "z"', "no edit of run matches --where. No verdict has model 'z'"),
     ],

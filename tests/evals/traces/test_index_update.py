@@ -14,7 +14,8 @@ from editloupe.evals.traces import find_traces
 from editloupe.evals.traces import index_update as files
 from editloupe.evals.traces.index_file import FILE
 from editloupe.evals.traces.index_update import open_index
-from editloupe.evals.traces.run_index import RunIndex, TableQuery
+from editloupe.evals.traces.run_index import RunIndex
+from editloupe.evals.traces.run_list import ListQuery
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF
 from tests.evals.traces.samples import FIND, ZOOM, Told, _filing, write_run
@@ -144,8 +145,8 @@ def test_an_index_with_a_damaged_table_is_built_again(tmp_path: Path, table: str
     else:
         with Run.open(run) as opened, closing(RunIndex(opened)) as table_index:
             with suppress(UserError):
-                table_index.page(TableQuery())
-            assert table_index.page(TableQuery()).total == 1
+                table_index.page(ListQuery())
+            assert table_index.page(ListQuery()).total == 1
 
 
 def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:

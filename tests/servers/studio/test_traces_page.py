@@ -8,16 +8,18 @@ from html import unescape
 from pathlib import Path
 from sqlite3 import Connection
 from threading import Event
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_update import Progress
+from editloupe.evals.traces.run_list import COLUMNS
 from tests.evals.sample_runs import IF
 from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
 from tests.servers.studio.conftest import OpenStudio
+from tests.servers.studio.samples import many_edits
 
 TOLD = (
     Told("a", "Over Modification", (ZOOM,), "Flawless Execution", 0.6, picture=1),
@@ -37,7 +39,7 @@ def links(page: str, kind: str = "row-link") -> list[str]:
 
 
 def test_the_list_is_filtered_and_its_links_carry_the_filter(client: TestClient) -> None:
-    page = client.get("/runs/run/traces", params={"where": "human != label", "order": "confident"}).text
+    page = client.get("/runs/run", params={"by": "verdict", "where": "human != label", "order": "-confidence"}).text
     assert "1–2 of 2 verdicts" in page
     found = links(page)
     assert [re.search(r"edit=(\w+)", link)[1] for link in found] == ["b", "a"]  # type: ignore[index]
@@ -48,15 +50,64 @@ def test_the_list_is_filtered_and_its_links_carry_the_filter(client: TestClient)
     assert 'rel="prev"' not in opened.text
 
 
+def test_addresses_of_earlier_versions_lead_to_the_same_list(client: TestClient) -> None:
+    old = client.get("/runs/run/traces", params={"where": "human != label", "order": "confident"})
+    assert old.headers["location"] == "/runs/run?where=human+%21%3D+label&by=verdict&order=-confidence"
+    trace = client.get("/runs/run/trace", params={"edit": "b", "where": "human != label", "order": "confident"}).text
+    assert "1 of 2 in" in trace
+    table = client.get("/runs/run?label=Wrong+Action&apart=people&order=worst&page=1")
+    assert table.status_code == 303
+    query = parse_qs(urlsplit(table.headers["location"]).query)
+    assert query == {"where": ['label = "Wrong Action" and agrees = false'], "order": ["label"]}
+
+
+def test_fields_write_the_filter_and_read_it(client: TestClient) -> None:
+    page = client.get("/runs/run", params={"where": 'confidence > 0.5 and label = "Wrong Action"'}).text
+    assert re.search(r"<option value=\"Wrong Action\" selected>", page)
+    part = client.get(
+        "/runs/run",
+        params={"where": 'confidence > 0.5 and label = "Wrong Action"', "label": "unjudged"},
+        headers={"x-part": "rows"},
+    ).text
+    assert "confidence+%3E+0.5+and+status+%3D+%22unjudged%22" in part
+
+
+def test_chosen_columns_are_remembered_and_in_the_address(client: TestClient) -> None:
+    client.cookies.clear()
+    chosen = client.get("/runs/run?chosen=true&column=people&column=steps&column=colour")
+    assert chosen.headers["location"] == "/runs/run?columns=people%2Csteps"
+    page = client.get("/runs/run").text
+    assert "order=-steps" in page
+    assert "order=-cost" not in page
+    assert "order=-cost" in client.get("/runs/run?columns=cost").text, "the address counts before what is remembered"
+
+
+def test_a_column_is_sorted_by_its_head_in_both_lists(client: TestClient) -> None:
+    for by in ("edit", "verdict"):
+        page = client.get("/runs/run", params={"by": by, "order": "-confidence"}).text
+        assert [re.search(r"edit=(\w+)", link)[1] for link in links(page)] == ["b", "c", "a", "d"]  # type: ignore[index]
+        assert 'aria-sort="descending"' in page
+        for column in COLUMNS:
+            for order in (column, f"-{column}"):
+                assert "1–4 of 4" in client.get("/runs/run", params={"by": by, "order": order}).text, (by, order)
+
+
+def test_an_edit_opens_on_the_verdict_that_matches(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio(runs=(many_edits(tmp_path, 40),))
+    (link, *_) = links(client.get("/runs/run", params={"where": "agrees = false"}).text)
+    assert "criterion=instruction_following" in link
+    assert "1 of 4 in" in client.get(link).text
+
+
 def test_a_filter_that_cannot_be_understood_is_told_beside_it(client: TestClient) -> None:
-    answer = client.get("/runs/run/traces", params={"where": 'lable = "<b>"'})
+    answer = client.get("/runs/run", params={"by": "verdict", "where": 'lable = "<b>"'})
     assert answer.status_code == 200
     assert "did you mean label?" in answer.text
     assert 'value="lable = &#34;&lt;b&gt;&#34;"' in answer.text
 
 
 def test_what_a_manifest_says_is_shown_as_text(client: TestClient) -> None:
-    page = client.get("/runs/run/traces").text
+    page = client.get("/runs/run?by=verdict").text
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;alert(1)" in page
 
@@ -71,7 +122,7 @@ def test_cells_of_the_confusion_open_their_edits(client: TestClient) -> None:
 
 
 def test_a_note_is_kept_found_and_shown(client: TestClient, tmp_path: Path) -> None:
-    trace = client.get(links(client.get("/runs/run/traces", params={"where": 'edit = "a"'}).text)[0]).text
+    trace = client.get(links(client.get("/runs/run", params={"by": "verdict", "where": 'edit = "a"'}).text)[0]).text
     asked = re.search(r'data-asked="([^"]+)"', trace)
     assert asked
     body = {
@@ -83,9 +134,8 @@ def test_a_note_is_kept_found_and_shown(client: TestClient, tmp_path: Path) -> N
         "note": "Hm.",
     }
     assert client.post("/runs/run/trace/note", json=body).json() == {"tags": "odd, look again", "note": "Hm."}
-    page = client.get("/runs/run/traces", params={"where": 'tagged("look again")'}).text
+    page = client.get("/runs/run", params={"by": "verdict", "where": 'tagged("look again")'}).text
     assert "1–1 of 1 verdict " in page
-    assert "Statistics of this verdict<" in page
     assert "odd" in page
     assert 'value="odd, look again"' in client.get(links(page)[0]).text
     assert (tmp_path / "run" / "trace_notes.jsonl").is_file()
@@ -110,7 +160,7 @@ def test_two_runs_are_one_list_that_opens_both_traces(studio: OpenStudio, tmp_pa
     first = write_run(tmp_path / "first", TOLD)
     second = write_run(tmp_path / "second", [Told("a", "Flawless Execution", picture=1), Told("c", picture=3)], "rules")
     client = studio(runs=(first, second))
-    assert "Compare with another run" in client.get("/runs/first/traces").text
+    assert '<option value="second">' in client.get("/runs/first").text
     page = client.get("/runs/first/differences", params={"other": "second"}).text
     assert "1–1 of 1 that differ, among 2 verdicts" in page
     both = client.get(links(page)[0])
@@ -136,15 +186,17 @@ def test_a_large_run_is_indexed_in_the_background(
     monkeypatch.setattr(trace_indexing, "AT_ONCE", 2)
     monkeypatch.setattr(trace_indexing, "open_index", slowly)
     client = studio(runs=(write_run(tmp_path / "run", TOLD),))
-    assert "The traces are being indexed" in client.get("/runs/run/traces").text
+    assert "The traces are being indexed" in client.get("/runs/run?by=verdict").text
+    assert "The traces are being indexed" in client.get("/runs/run", params={"where": 'said("red")'}).text
+    assert "1–4 of 4 edits" in client.get("/runs/run").text, "edits are listed without them"
     go_on.set()
     for job in client.app.state.studio.indexing._jobs.values():  # type: ignore[attr-defined]
         job.thread.join(60)
-    assert "1–4 of 4 verdicts" in client.get("/runs/run/traces").text
+    assert "1–4 of 4 verdicts" in client.get("/runs/run?by=verdict").text
 
 
 def test_a_filter_that_is_too_long_is_told_beside_it(client: TestClient) -> None:
-    page = client.get("/runs/run/traces", params={"where": "x" * 6000})
+    page = client.get("/runs/run", params={"by": "verdict", "where": "x" * 6000})
     assert page.status_code == 200
     assert "it has 6000 characters, and 5000 are the most" in page.text
 

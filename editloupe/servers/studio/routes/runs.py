@@ -1,4 +1,4 @@
-"""Routes of the Runs page, of a run's table and charts, and of its corrected scores."""
+"""Routes of the Runs page, of a run's list and charts, and of its corrected scores."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from editloupe.evals.forks.fork_store import count_forks
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, join_queues
-from editloupe.evals.traces.run_index import AGREEMENTS, ORDERS, STATUSES, TableFacts, TableQuery
+from editloupe.evals.traces.filter_sql import COUNTS, EXAMPLES, FIELDS, SEARCHES
+from editloupe.evals.traces.run_index import TableFacts
+from editloupe.evals.traces.run_list import AGREEMENTS, BY, CHOICES, COLUMNS, ListQuery
 from editloupe.rubrics.registry import protocols
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.servers.studio.annotation.label_form import list_choices
@@ -22,12 +24,23 @@ from editloupe.servers.studio.annotation.worklists import find_queues, propose_w
 from editloupe.servers.studio.charts import TITLES, TrustPage
 from editloupe.servers.studio.run_catalog import ClosedRun, OpenRun
 from editloupe.servers.studio.studio import studio_of
+from editloupe.servers.studio.traces.list_view import needs_traces, read_list
+from editloupe.servers.studio.traces.trace_pages import list_link
 from editloupe.types import UNJUDGED, UserError
 
 router = APIRouter()
 Text = Annotated[str, Query(max_length=300)]
 VIEWS: Mapping[str, str] = {"edits": "Edits", "charts": "Charts", "agreement": "Agreement and tools"}
 """The views of a run's page, by their name in its address."""
+COLUMNS_COOKIE = "editloupe-columns"
+OLD_NAMES = frozenset((*CHOICES, "status"))
+"""Names in an address whose values become conditions of the filter."""
+QUICK_LISTS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("Worst disagreements", {"by": "verdict", "where": "agrees = false", "order": "-people"}),
+    ("Confident and wrong", {"by": "verdict", "where": "agrees = false", "order": "-confidence"}),
+    ("Unjudged", {"by": "verdict", "where": 'status = "unjudged"', "order": ""}),
+)
+"""Lists that are one click away."""
 
 
 @dataclass(frozen=True)
@@ -87,69 +100,85 @@ def ranking(request: Request) -> Response:
 
 
 @router.get("/runs/{key}")
-def one_run(
-    request: Request,
-    key: str,
-    text: Text = "",
-    type: Text = "",
-    model: Text = "",
-    criterion: Text = "",
-    label: Text = "",
-    status: Text = "",
-    apart: Text = "",
-    order: Text = "manifest",
-    page: Annotated[int, Query(ge=1, le=10**9)] = 1,
-    configuration: Text = "",
-    view: Text = "edits",
-) -> Response:
-    """Return a view of a run: its table, charts or agreement; or only the rows of the table for the page's script."""
+def one_run(request: Request, key: str, view: Text = "edits", chosen: bool = False) -> Response:
+    """Return a view of a run: its list, charts or agreement; or only the list for the page's script.
+
+    What is chosen in fields above the list becomes a part of the filter; a browser without scripts is redirected to the address
+    that has it.
+    """
     studio = studio_of(request)
     open_run = studio.run(key)
-    wanted = TableQuery(
-        text=text,
-        type=type,
-        model=model,
-        criterion=criterion,
-        label=label,
-        status=status if status in STATUSES else "",
-        apart=apart if apart in AGREEMENTS else "",
-        order=order if order in ORDERS else "manifest",
-        page=page,
-    )
-    facts = open_run.index.facts(configuration)
-    wanted = replace(wanted, configuration=facts.configuration if len(facts.configurations) > 1 else "")
-    table_page = open_run.index.page(wanted)
+    query = ListQuery.parse(request.url.query)
+    is_part = request.headers.get("x-part") == "rows"
+    if chosen or (not is_part and not OLD_NAMES.isdisjoint(request.query_params)):
+        return _redirect(request, key, query, view, chosen)
+    facts = open_run.index.facts(query.configuration)
+    if needs_traces(open_run, query) and (progress := studio.indexing.progress(open_run)) is not None:
+        return studio.pages.page("indexing.html", run=open_run, done=progress[0], whole=progress[1])
+    several = len(facts.configurations) > 1
+    if query.by == "edit":
+        query = replace(query, configuration=facts.configuration if several else "")
     values: dict[str, Any] = {
         "run": open_run,
-        "wanted": wanted,
-        "page": table_page,
+        "query": query,
+        "list": read_list(open_run, query, facts),
         "run_facts": facts,
         "criteria": _criteria(facts),
+        "columns": _columns(request, query),
+        "all_columns": COLUMNS,
+        "several": several,
+        "by": BY,
+        "others": [other for other in studio.catalog.runs() if other.key != key],
         "models": [name for name in facts.models if name != NO_MODEL],
-        "targets": {row.edit["name"]: _find_target(open_run, row.edit["name"]) for row in table_page.rows},
     }
-    if request.headers.get("x-part") == "rows":
+    if is_part:
         return studio.pages.page("parts/rows.html", **values)
     with raise_run_damaged(open_run.name):
         forks = count_forks(open_run.run)
     studio.charts.make_ready()
-    chosen = "?" + urlencode({"configuration": wanted.configuration}) if wanted.configuration else ""
+    configuration = {"configuration": facts.configuration} if several else {}
+    agreement = {"where": query.where, "configuration": query.configuration}
     return studio.pages.page(
         "run.html",
         **values,
         views=VIEWS,
         view=view if view in VIEWS and facts.edits else "edits",
-        fragments={"charts": f"/runs/{key}/charts{chosen}", "agreement": f"/runs/{key}/traces/statistics"},
-        orders=ORDERS,
-        statuses=STATUSES,
-        agreements=AGREEMENTS,
-        bars=_bars(open_run, facts, wanted.model),
+        fragments={
+            "charts": f"/runs/{key}/charts?{urlencode(configuration)}",
+            "agreement": f"/runs/{key}/traces/statistics?{urlencode({k: v for k, v in agreement.items() if v})}",
+        },
+        agreements={name: words for name, (words, _) in AGREEMENTS.items()},
+        lists=[(words, query.link(**changes)) for words, changes in QUICK_LISTS],
+        examples=[(text, words, query.link(where=text, by="verdict")) for text, words in EXAMPLES],
+        fields=FIELDS,
+        functions={name: words for name, (_, words) in (*COUNTS.items(), *SEARCHES.items())},
+        bars=_bars(open_run, facts, query.choices.get("model", "")),
         repeated=facts.repeats > 1,
         faults=open_run.index.label_faults,
         label_notes=open_run.index.label_notes,
         versions=open_run.served_notes(facts.configuration),
         forks=forks,
     )
+
+
+def _redirect(request: Request, key: str, query: ListQuery, view: str, chosen: bool) -> Response:
+    """Redirect to the address of a list; columns that were chosen in the form are remembered."""
+    if chosen:
+        listed = request.query_params.getlist("column")
+        query = replace(query, columns=",".join(name for name in COLUMNS if name in listed) or "label")
+    link = list_link(key, query) + (
+        "" if view == "edits" else f"{'&' if '?' in list_link(key, query) else '?'}view={view}"
+    )
+    answer = RedirectResponse(link, 303)
+    if chosen:
+        answer.set_cookie(COLUMNS_COOKIE, query.columns.replace(",", "."), max_age=31_536_000, samesite="strict")
+    return answer
+
+
+def _columns(request: Request, query: ListQuery) -> list[str]:
+    """Return the columns of the address, else those chosen last, else all."""
+    listed = query.columns.split(",") if query.columns else request.cookies.get(COLUMNS_COOKIE, "").split(".")
+    return [name for name in COLUMNS if name in listed] or list(COLUMNS)
 
 
 @router.get("/runs/{key}/state")
@@ -179,18 +208,6 @@ def chart(request: Request, key: str, name: str, configuration: Text = "") -> Re
     if figure is None:
         raise HTTPException(404, "There is no such figure.")
     return Response(figure, media_type="image/svg+xml")
-
-
-def _find_target(open_run: OpenRun, name: str) -> str:
-    """Return the box around all target boxes of an edit as text; empty if it has none, or cannot be read."""
-    try:
-        boxes = open_run.edit(name).edit.target_boxes
-    except UserError:
-        return ""
-    if not boxes:
-        return ""
-    edges = (min(b.x1 for b in boxes), min(b.y1 for b in boxes), max(b.x2 for b in boxes), max(b.y2 for b in boxes))
-    return ",".join(str(edge) for edge in edges)
 
 
 def _configuration(open_run: OpenRun, wanted: str) -> str:

@@ -19,7 +19,7 @@ from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.servers.studio.annotation.worklists import labels_of_edit
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.traces.trace_pages import find_in_table, find_neighbours
+from editloupe.servers.studio.traces.trace_pages import find_neighbours
 from editloupe.servers.studio.traces.trace_view import (
     StepView,
     build_steps,
@@ -117,14 +117,14 @@ def page(
     configuration: Id = "",
     verdict: Id = "",
     where: Annotated[str | None, Query(max_length=5000)] = None,
-    order: Id = "manifest",
-    among: Annotated[str | None, Query(max_length=3000)] = None,
+    order: Id = "",
+    among: Annotated[str | None, Query(max_length=20_000)] = None,
 ) -> Response:
     """Return the page of a verdict on an edit, given by its name.
 
     `verdict` is CONFIGURATION~REPEAT; `beside` is another verdict of an open run, with the
-    run's key before them. `where` and `order` are the search whose results are stepped through, `among` is the query of the
-    run's table.
+    run's key before them. `among` is the query string of the list that is stepped through; addresses of earlier versions have
+    `where` and `order` of a list by verdict instead.
     """
     studio = studio_of(request)
     open_run = studio.run(key)
@@ -151,9 +151,8 @@ def page(
         beside = f"{compared[0].key}~{right.place}"
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
     parted = find_parting(*both) if both else None
-    around = find_neighbours(open_run, left.unit, where, order, among) if left else None
-    if around is None and among is not None:
-        around = find_in_table(open_run, name, criterion, among)
+    is_listed = left is not None or among is not None
+    around = find_neighbours(open_run, left.unit if left else None, name, among, where, order) if is_listed else None
     return studio.pages.page(
         "trace.html",
         run=open_run,

@@ -1,26 +1,26 @@
-"""Routes of the search of traces, their statistics, the comparison of two runs, notes, and traces as files."""
+"""Routes of the statistics of traces, the comparison of two runs, notes, and traces as files."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from editloupe._util.errors import first_error
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.traces.filter_parser import LONGEST, ExpressionError
-from editloupe.evals.traces.filter_sql import COUNTS, EXAMPLES, FIELDS, SEARCHES
-from editloupe.evals.traces.run_index import PAGE_SIZE
+from editloupe.evals.traces.run_list import PAGE_SIZE, ListQuery
 from editloupe.evals.traces.trace_notes import TraceKey, write_note
-from editloupe.evals.traces.trace_search import ORDERS, WORKLIST, compare_runs, read_pairs
+from editloupe.evals.traces.trace_search import compare_runs, read_pairs
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT
 from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.traces.trace_pages import TraceLinks, narrow_filter, search_open_run, traces_link
+from editloupe.servers.studio.traces.trace_pages import TraceLinks, list_link, narrow_filter, search_open_run
 from editloupe.types import Record, UserError
 
 router = APIRouter()
@@ -43,60 +43,22 @@ class NoteRequest(Record):
 
 
 @router.get("/runs/{key}/traces")
-def traces(request: Request, key: str, where: Where = "", order: Id = "manifest", page: PageNumber = 1) -> Response:
-    """Return the traces that match a filter; a mistake in it is shown on the page."""
-    studio = studio_of(request)
-    open_run = studio.run(key)
-    if (progress := studio.indexing.progress(open_run)) is not None:
-        return studio.pages.page("indexing.html", run=open_run, done=progress[0], whole=progress[1])
-    order = order if order in ORDERS else "manifest"
-    fault, notes = "", tuple[str, ...]()
-    hits: list[Any] = []
-    total = whole = 0
-    try:
-        with search_open_run(open_run, where) as opened:
-            whole, total, notes = opened.count_all(), opened.count(), opened.notes
-            page = max(1, min(page, -(-total // PAGE_SIZE)))
-            hits = list(opened.hits(order, PAGE_SIZE, (page - 1) * PAGE_SIZE))
-    except ExpressionError as error:
-        fault = str(error)
-    last = max(1, -(-total // PAGE_SIZE))
-    kept_order = None if order == "manifest" else order
-    return studio.pages.page(
-        "traces.html",
-        run=open_run,
-        where=where,
-        order=order,
-        orders=ORDERS,
-        fault=fault,
-        notes=notes,
-        standings=[known for known in open_run.index.facts().configurations if known["standing"]],
-        hits=hits,
-        total=total,
-        whole=whole,
-        page=page,
-        last=last,
-        first=(page - 1) * PAGE_SIZE + 1,
-        links=TraceLinks(open_run),
-        turn={n: traces_link(key, where, order=kept_order, page=n) for n in (page - 1, page + 1)},
-        worklist=traces_link(key, WORKLIST[0], order=WORKLIST[1]),
-        examples=[(text, words, traces_link(key, text)) for text, words in EXAMPLES],
-        fields=FIELDS,
-        functions={name: words for name, (_, words) in (*COUNTS.items(), *SEARCHES.items())},
-        others=[other for other in studio.catalog.runs() if other.key != key],
-    )
+def traces(request: Request, key: str) -> Response:
+    """Redirect to the run's list by verdict; addresses of earlier versions lead here."""
+    return RedirectResponse(list_link(key, replace(ListQuery.parse(request.url.query), by="verdict")), 303)
 
 
 @router.get("/runs/{key}/traces/statistics")
-def statistics(request: Request, key: str, where: Where = "") -> Response:
+def statistics(request: Request, key: str, where: Where = "", configuration: Id = "") -> Response:
     """Return the statistics of the matching traces, as a part of the page."""
     studio = studio_of(request)
     open_run = studio.run(key)
-    with search_open_run(open_run, where) as opened:
+    with search_open_run(open_run, where, configuration) as opened:
         counted = opened.statistics()
 
     def cell(criterion: str, people: str, judge: str) -> str:
-        return traces_link(key, narrow_filter(where, criterion=criterion, human=people, label=judge))
+        narrowed = narrow_filter(where, criterion=criterion, human=people, label=judge)
+        return list_link(key, ListQuery(narrowed, "verdict", configuration=configuration))
 
     return studio.pages.page(
         "parts/trace_statistics.html", run=open_run, counted=counted, cell=cell, warning=NO_EXPERIMENT

@@ -1,71 +1,100 @@
 import { ask, onKeys, step } from "./common.js";
 
-const form = document.querySelector("[data-filters]");
+const fields = document.querySelector("[data-filters]");
+const query = document.querySelector("[data-query]");
+const rows = () => document.querySelector("[data-rows]");
 let latest = 0;
 
-// Swaps the rows without leaving the page; the address says what is shown, so that it can be kept and shared.
+// Swaps the list without leaving the page; the address says what is listed, so that it can be kept and shared.
 async function show(address, keep = true) {
   const turn = ++latest;
-  const rows = document.querySelector("[data-rows]");
-  rows.setAttribute("aria-busy", "true");
+  const before = rows();
+  before.setAttribute("aria-busy", "true");
+  const model = choices().model;
   try {
     const html = await ask(address, { headers: { "x-part": "rows", accept: "text/html" } });
     if (turn !== latest) return;
     const fresh = document.createElement("template");
     fresh.innerHTML = html;
-    rows.replaceWith(fresh.content);
-    if (keep) history.pushState(null, "", address);
+    if (!fresh.content.querySelector("[data-rows]")) { location.assign(address); return; }  // the traces are being indexed
+    before.replaceWith(fresh.content);
+    if (keep) history.pushState(null, "", rows().dataset.address);
+    fill();
+    if (model !== choices().model) await refresh();
   } catch {
     location.assign(address);
   }
 }
 
-function chosen() {
-  const values = [...new FormData(form)].filter(([name, value]) => value && !(name === "order" && value === "manifest"));
-  return `${form.getAttribute("action")}?${new URLSearchParams(values)}`;
+const choices = () => JSON.parse(rows()?.dataset.choices ?? "{}");
+
+// The address of the list with some values changed; an empty value is taken back.
+function changed(values) {
+  const address = new URL(rows().dataset.address, location.origin);
+  address.searchParams.delete("page");
+  for (const [name, value] of Object.entries(values)) address.searchParams.set(name, value);
+  return address.pathname + address.search;
+}
+
+// Sets the fields to what the list shows, and marks the part of a bar that is chosen.
+function fill() {
+  const chosen = choices(), shown = new URL(rows().dataset.address, location.origin).searchParams;
+  for (const field of fields.elements) {
+    if (!field.name || field.type === "hidden" || field === document.activeElement) continue;
+    field.value = field.name === "order" ? shown.get("order") ?? "" : chosen[field.name] ?? "";
+  }
+  if (query.elements.where !== document.activeElement) query.elements.where.value = shown.get("where") ?? "";
+  const fault = document.querySelector("#fault");
+  query.elements.where.toggleAttribute("aria-invalid", fault !== null);
+  if (fault) query.elements.where.setAttribute("aria-invalid", "true");
+  for (const link of document.querySelectorAll("[data-label]")) {
+    const same = link.dataset.label === chosen.label && link.dataset.criterion === chosen.criterion;
+    if (same) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
+  }
+  for (const link of document.querySelectorAll("[data-view-link]")) {
+    const values = new URLSearchParams(shown);
+    values.set("view", new URL(link.href).searchParams.get("view"));
+    link.search = values;
+  }
 }
 
 let waiting;
-form?.addEventListener("input", (event) => {
+fields?.addEventListener("input", ({ target }) => {
   clearTimeout(waiting);
-  waiting = setTimeout(() => show(chosen()).then(() => { if (event.target.name === "model") refresh(); }), event.target.type === "search" ? 200 : 0);
+  waiting = setTimeout(() => show(changed({ [target.name]: target.value })), target.type === "search" ? 200 : 0);
 });
-form?.addEventListener("submit", (event) => { event.preventDefault(); show(chosen()); });
-// Another judge's verdicts are another page: only the rows of the same one are swapped.
-const judgedBy = (search) => new URLSearchParams(search).get("configuration") ?? "";
-addEventListener("popstate", () => {
-  if (location.hash || !form) return;
-  if (judgedBy(location.search) !== (form.elements.configuration?.value ?? "")) { location.reload(); return; }
-  fill(location.search); show(location.pathname + location.search, false);
+fields?.addEventListener("submit", (event) => event.preventDefault());
+query?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  query.elements.where.blur();
+  show(changed({ where: query.elements.where.value }));
 });
-
-// Sets the fields to what an address asks for, and marks the chart's part that is chosen.
-function fill(search) {
-  const values = new URLSearchParams(search);
-  for (const field of form.elements) if (field.name && field.type !== "hidden") field.value = values.get(field.name) ?? (field.name === "order" ? "manifest" : "");
-  for (const link of document.querySelectorAll("[data-filter]")) {
-    const own = new URL(link.href).searchParams;
-    const same = own.get("label") === values.get("label") && own.get("criterion") === values.get("criterion");
-    link.toggleAttribute("aria-current", same);
-  }
-}
+addEventListener("popstate", () => { if (!location.hash && fields) show(location.pathname + location.search, false); });
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest(".pages a, [data-filter], [data-model], [data-clear], .count a");
-  if (!link || !form || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const link = event.target.closest(".pages a, [data-list], [data-label]");
+  if (!link || !fields || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  const address = new URL(link.href);
-  if ("filter" in link.dataset) {
-    // What else is chosen stays; a second press takes the choice back.
-    const again = link.hasAttribute("aria-current");
-    const own = address.searchParams;
-    const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
-    for (const name of ["criterion", "label"]) if (again) wanted.delete(name); else wanted.set(name, own.get(name));
-    address.search = wanted;
-  }
-  fill(address.search);
+  const { label, criterion } = link.dataset;
+  // What else is chosen stays; a second press takes the choice back.
+  const again = link.hasAttribute("aria-current");
+  const address = label ? changed(again ? { label: "", criterion: "" } : { label, criterion }) : link.pathname + link.search;
   const turned = link.closest(".pages") !== null;
-  show(address.pathname + address.search).then(() => { if (turned) document.querySelector(".count").scrollIntoView({ block: "start" }); });
+  show(address).then(() => { if (turned) document.querySelector(".count").scrollIntoView({ block: "start" }); });
+});
+
+// The list swaps at once when a column is chosen; the choice is remembered by the same cookie as without this script.
+document.addEventListener("change", ({ target }) => {
+  const form = target.closest("[data-columns]");
+  if (!form) return;
+  const columns = [...new FormData(form).getAll("column")];
+  if (!columns.length) { target.checked = true; return; }
+  document.cookie = `editloupe-columns=${columns.join(".")}; max-age=31536000; path=/; samesite=strict`;
+  const name = target.value;
+  show(changed({ columns: columns.join(",") })).then(() => {
+    document.querySelector(".menu").open = true;
+    document.querySelector(`[data-columns] [value="${name}"]`).focus();
+  });
 });
 
 // Charts and statistics take a while: they come after the page.
@@ -95,11 +124,15 @@ async function refresh() {
   }
   if (focused) document.querySelector(`tr[data-edit="${CSS.escape(focused)}"] .row-link`)?.focus({ preventScroll: true });
 }
-setInterval(() => follow().catch(() => {}), FOLLOW);
+if (rows()) setInterval(() => follow().catch(() => {}), FOLLOW);
 
 const press = (selector) => { const link = document.querySelector(selector); if (!link) return false; link.click(); return true; };
 onKeys({
-  "/": () => form?.querySelector("[name=text]").focus(),
+  "/": () => fields?.elements.text.focus(),
+  f: () => query?.elements.where.focus(),
+  e: () => press("[data-by=edit]"),
+  v: () => press("[data-by=verdict]"),
+  w: () => press(".quick a"),
   j: () => step(document.querySelectorAll(".row-link"), 1),
   k: () => step(document.querySelectorAll(".row-link"), -1),
   "]": () => press(".pages [rel=next]"),

@@ -12,10 +12,11 @@ from urllib.parse import urlencode
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
+from editloupe.evals.traces.filter_parser import join_conditions, quote_text
 from editloupe.evals.traces.index_update import count_unread, open_index
-from editloupe.evals.traces.run_index import TableQuery
+from editloupe.evals.traces.run_list import PAGE_SIZE, EditList, ListQuery, find_order
 from editloupe.evals.traces.trace_notes import TagsAndNote, TraceKey, read_notes
-from editloupe.evals.traces.trace_search import ORDERS, RunSearch, TraceHit, search_run
+from editloupe.evals.traces.trace_search import RunSearch, TraceHit, search_run
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.types import UserError
 
@@ -24,10 +25,22 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def search_open_run(open_run: OpenRun, where: str = "") -> Iterator[RunSearch]:
-    """Search an open run, with the labels of the studio."""
+def search_open_run(open_run: OpenRun, where: str = "", configuration: str = "") -> Iterator[RunSearch]:
+    """Search an open run, with the labels of the studio; only verdicts of one configuration, if it is named."""
     with raise_run_damaged(open_run.name), search_run(open_run.run, where, studio=open_run.labels.path) as opened:
-        yield opened
+        yield opened.of_configuration(configuration) if configuration else opened
+
+
+@contextmanager
+def open_edit_list(open_run: OpenRun, query: ListQuery) -> Iterator[EditList]:
+    """Open the list of a run by edit; a filter on the steps of traces waits until they are indexed."""
+    with open_run.index.reading() as index:
+        edits = EditList(index, query)
+        if not edits.needs_traces:
+            yield edits
+            return
+    with search_open_run(open_run) as opened:
+        yield EditList(opened.index, query)
 
 
 class TraceLinks:
@@ -47,10 +60,9 @@ class TraceLinks:
         return f"/runs/{self._open_run.key}/trace?{_query(values)}"
 
 
-def traces_link(key: str, where: str = "", **more: Any) -> str:
-    """Return the address of the list of a run's traces."""
-    query = _query({"where": where or None, **more})
-    return f"/runs/{key}/traces" + (f"?{query}" if query else "")
+def list_link(key: str, query: ListQuery) -> str:
+    """Return the address of a run's list."""
+    return f"/runs/{key}{query.link(page=query.page)}".removesuffix("?")
 
 
 def narrow_filter(where: str, **fields: str) -> str:
@@ -59,99 +71,115 @@ def narrow_filter(where: str, **fields: str) -> str:
     >>> narrow_filter("score < 3 or repairs > 0", label='the "best"')
     '(score < 3 or repairs > 0) and label = "the \\"best\\""'
     """
-    more = " and ".join(f"{name} = {_text(value)}" for name, value in fields.items())
-    return f"({where}) and {more}" if where.strip() else more
+    return join_conditions([where] * bool(where.strip()) + [f"{name} = {quote_text(v)}" for name, v in fields.items()])
 
 
 @dataclass(frozen=True)
 class TraceNeighbours:
-    """Tags and note of a trace, and its neighbours in the list of a filter."""
+    """Tags and note of a trace, and its neighbours in the list that it was opened from."""
 
     note: TagsAndNote
     tags: str
-    where: str | None
-    """The filter of a search; None if the trace was not opened from one."""
-    order: str
     back: str
     """The address of the list."""
+    query: ListQuery | None = None
+    """The query of the list; None if the trace was not opened from one."""
     number: int | None = None
-    """Its position among the matches, from 1; None if it does not match."""
+    """Its position in the list, from 1; None if it is not in it."""
     total: int = 0
     previous: str | None = None
     following: str | None = None
-    among: str | None = None
-    """The query of the run's table; None if the trace was not opened from it."""
+
+    @property
+    def among(self) -> str | None:
+        """The query string of the list, as the addresses of its traces carry it."""
+        return None if self.query is None else _list_of(self.query)
+
+
+def _list_of(query: ListQuery) -> str:
+    """Return a list's query string without its page: a trace is found on its page again by its position."""
+    return query.link().removeprefix("?")
 
 
 def find_neighbours(
-    open_run: OpenRun, unit: Unit, where: str | None, order: str, among: str | None = None
+    open_run: OpenRun, unit: Unit | None, name: str, among: str | None, where: str | None = None, order: str = ""
 ) -> TraceNeighbours:
     """Return tags and note of a trace, and its neighbours in the list that it was opened from.
 
     Args:
         open_run: The run.
-        unit: The unit of the trace.
-        where: The filter of a search of traces.
-        order: The order of the search.
-        among: The query of the run's table of edits. Its neighbours are the verdicts on other edits by the same criterion.
+        unit: The unit of the trace; None if the edit was not judged.
+        name: The edit's name.
+        among: The query string of the list; None if the trace was not opened from one.
+        where: The filter of a list by verdict, in addresses of earlier versions.
+        order: Its order.
     """
-    key = TraceKey(unit.name, unit.criterion, unit.repeat, unit.asked)
-    with raise_run_damaged(open_run.name):
-        note = read_notes(open_run.run.folder).get(key, TagsAndNote())
-    order = order if order in ORDERS else "manifest"
-    back = traces_link(open_run.key, where or "", order=None if order == "manifest" else order)
-    plain = TraceNeighbours(note, ", ".join(note.tags), where, order, back)
-    if where is None:
-        return plain if among is None else find_in_table(open_run, unit.name, unit.criterion, among, plain)
-    with search_open_run(open_run, where) as opened:
-        numbers = opened.numbers(order)
+    note = TagsAndNote()
+    if unit is not None:
+        key = TraceKey(unit.name, unit.criterion, unit.repeat, unit.asked)
+        with raise_run_damaged(open_run.name):
+            note = read_notes(open_run.run.folder).get(key, note)
+    if among is None and where is not None:
+        among = urlencode({"by": "verdict", "where": where, "order": order}, errors="replace")
+    if among is None:
+        return TraceNeighbours(note, ", ".join(note.tags), list_link(open_run.key, ListQuery()))
+    query = replace(ListQuery.parse(among), page=1)
+    if query.by == "verdict" and unit is not None:
+        at, total, links = _find_among_verdicts(open_run, unit, query)
+    else:
+        at, total, links = _find_among_edits(open_run, name, unit.criterion if unit else "", query)
+    page = 1 if at is None else 1 + at // PAGE_SIZE
+    back = list_link(open_run.key, replace(query, page=page))
+    return TraceNeighbours(note, ", ".join(note.tags), back, query, None if at is None else at + 1, total, *links)
+
+
+Neighbours = tuple[int | None, int, tuple[str | None, str | None]]
+"""Position in a list, from 0, the list's length, and the addresses of the neighbours."""
+
+
+def _find_among_verdicts(open_run: OpenRun, unit: Unit, query: ListQuery) -> Neighbours:
+    with search_open_run(open_run, query.where, query.configuration) as opened:
+        numbers = opened.numbers(find_order(query))
         own = opened.number_of(unit.name, unit.criterion, unit.repeat, unit.asked)
         at = numbers.index(own) if own in numbers else None
+        if at is None:
+            return None, len(numbers), (None, None)
         links = TraceLinks(open_run)
-        links_of_neighbours = []
-        for place_of_other in (None, None) if at is None else (at - 1, at + 1):
-            inside = place_of_other is not None and 0 <= place_of_other < len(numbers)
-            hit = opened.hit(numbers[place_of_other]) if inside and place_of_other is not None else None
-            links_of_neighbours.append(links.trace(hit, where=where, order=order) if hit else None)
-    number = None if at is None else at + 1
-    return TraceNeighbours(note, plain.tags, where, order, back, number, len(numbers), *links_of_neighbours)
+
+        def link(place: int) -> str | None:
+            hit = opened.hit(numbers[place]) if 0 <= place < len(numbers) else None
+            return links.trace(hit, among=_list_of(query)) if hit else None
+
+        return at, len(numbers), (link(at - 1), link(at + 1))
 
 
-def find_in_table(
-    open_run: OpenRun, name: str, criterion: str, among: str, notes: TraceNeighbours | None = None
-) -> TraceNeighbours:
-    """Return the neighbours of an edit in the run's table; `notes` has the tags and note of its trace."""
-    query = TableQuery.parse(among)
-    among = query.link().removeprefix("?")
-    names = open_run.index.names(query)
-    at = names.index(name) if name in names else None
-    configuration = query.configuration or None
+def _find_among_edits(open_run: OpenRun, name: str, criterion: str, query: ListQuery) -> Neighbours:
+    """Return the neighbours of an edit; they open on the verdict that matches unless another criterion was chosen."""
+    with open_edit_list(open_run, query) as edits:
+        names = edits.names()
+    at = next((place for place, (other, _) in enumerate(names) if other == name), None)
+    if at is None:
+        return None, len(names), (None, None)
+    is_chosen = criterion != (names[at][1] or criterion)
 
     def link(place: int) -> str | None:
         if not 0 <= place < len(names):
             return None
-        values = {"edit": names[place], "criterion": criterion or None, "configuration": configuration, "among": among}
-        return f"/runs/{open_run.key}/trace?{_query(values)}"
+        other, matching = names[place]
+        wanted = criterion if is_chosen else matching or criterion
+        return edit_link(open_run.key, other, wanted, query)
 
-    back = f"/runs/{open_run.key}" + (f"?{among}" if among else "")
-    neighbours = (None, None) if at is None else (link(at - 1), link(at + 1))
-    return replace(
-        notes or TraceNeighbours(TagsAndNote(), "", None, "manifest", back),
-        among=among,
-        back=back,
-        number=None if at is None else at + 1,
-        total=len(names),
-        previous=neighbours[0],
-        following=neighbours[1],
-    )
+    return at, len(names), (link(at - 1), link(at + 1))
+
+
+def edit_link(key: str, name: str, criterion: str, query: ListQuery) -> str:
+    """Return the address of an edit's trace, opened from a list by edit."""
+    values = {"edit": name, "criterion": criterion or None, "configuration": query.configuration or None}
+    return f"/runs/{key}/trace?{_query({**values, 'among': _list_of(query)})}"
 
 
 def _query(values: dict[str, Any]) -> str:
     return urlencode({name: value for name, value in values.items() if value is not None}, errors="replace")
-
-
-def _text(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 AT_ONCE = 4000

@@ -33,7 +33,7 @@ PAGES = {
     f"/runs/run-2/trace?{EDIT}&beside=run-2~1": ".parting-line",
     f"/runs/run-2/fork?{EDIT}&repeat=0&step=1": "form",
     "/runs/run/forks": "h1",
-    "/runs/run/traces": "table",
+    "/runs/run?by=verdict": "table",
     "/runs/run/differences?other=run-2": "h1",
     "/runs/run/annotate": "form",
     "/runs/run/annotate?annotator=ana": ".question",

@@ -23,7 +23,7 @@ PAGES = {
 }
 STEADY = {
     **PAGES,
-    "traces": "/runs/run/traces",
+    "traces": "/runs/run?by=verdict",
     "fork": "/runs/run-2/fork?edit=the-edit/../x&criterion=instruction_following&step=2",
     "forks": "/runs/run/forks",
 }
@@ -38,7 +38,7 @@ STYLED = """() => document.readyState !== 'loading'
   && [...document.querySelectorAll('link[rel=stylesheet]')].every((one) => one.sheet)"""
 """The page was read to its end, and its style sheets are there."""
 NAMELESS = """() => [...document.querySelectorAll('a, button, input, select, textarea, summary, [role=slider]')]
-  .filter((one) => one.offsetParent !== null && !one.closest('[aria-hidden=true]'))
+  .filter((one) => one.checkVisibility() && one.offsetParent !== null && !one.closest('[aria-hidden=true]'))
   .filter((one) => !(one.innerText || one.getAttribute('aria-label') || one.closest('label')?.innerText
     || one.querySelector('img')?.alt || '').trim())
   .map((one) => one.outerHTML.slice(0, 120))"""

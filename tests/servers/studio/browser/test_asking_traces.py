@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
 from tests.servers.studio.browser.conftest import NewPage
@@ -31,6 +31,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> object:
         yield where
 
 
+def query_of(page: Page) -> Locator:
+    """Return the field that takes a filter."""
+    return page.get_by_role("searchbox", name="Filter")
+
+
 def press(page: Page, key: str) -> None:
     """Press a key once the page listens: its scripts have run when it is loaded."""
     page.wait_for_load_state("load")
@@ -40,18 +45,16 @@ def press(page: Page, key: str) -> None:
 def test_a_filter_is_typed_kept_in_the_address_and_gone_through_by_keys(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
     page.goto("/runs/one")
-    page.click("text=Search traces")
+    press(page, "v")
     expect(page.locator(".count")).to_contain_text("of 5 verdicts")
-    press(page, "/")
+    press(page, "f")
     page.keyboard.type("human != label")
     press(page, "Enter")
     expect(page.locator(".count")).to_contain_text("1–3 of 3 verdicts")
-    page.wait_for_load_state("load")
-    page.select_option("[name=order]", "confident")
-    expect(page.locator(".found .what .small").first).to_contain_text("b")
+    page.click("thead >> text=Confidence")
+    expect(page.locator(".what .small").first).to_contain_text("b")
     assert "where=human" in page.url
-    assert "order=confident" in page.url
-    page.locator("[name=order]").blur()
+    assert "order=-confidence" in page.url
     press(page, "j")
     press(page, "Enter")
     expect(page.locator(".within")).to_contain_text("1 of 3 in human != label")
@@ -68,26 +71,26 @@ def test_a_filter_is_typed_kept_in_the_address_and_gone_through_by_keys(address:
 
 def test_statistics_come_when_asked_for_and_a_cell_opens_its_edits(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
-    page.goto("/runs/one/traces")
+    page.goto("/runs/one?by=verdict")
     page.wait_for_load_state("load")
-    page.click(".lab-statistics summary")
+    page.get_by_role("link", name="Agreement and tools").click()
     expect(page.locator(".lab")).to_contain_text("Agreement with and without each tool")
     expect(page.locator(".lab")).to_contain_text("This is not an experiment")
     page.click(f'.confusion a[aria-label*="judge {OVER}"]')
     expect(page.locator(".count")).to_contain_text("1–2 of 2 verdicts")
-    expect(page.get_by_role("searchbox")).to_have_value(
+    expect(query_of(page)).to_have_value(
         f'criterion = "instruction_following" and human = "{RIGHT}" and label = "{OVER}"'
     )
 
 
 def test_a_mistake_is_told_and_the_filter_stays_to_be_mended(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
-    page.goto("/runs/one/traces")
-    page.get_by_role("searchbox").fill('thougth("green")')
-    page.click("text=Find")
+    page.goto("/runs/one?by=verdict")
+    query_of(page).fill('thougth("green")')
+    page.get_by_role("button", name="Search").click()
     expect(page.locator("[role=alert]")).to_contain_text("did you mean thought(…)?")
-    page.get_by_role("searchbox").fill('thought("rim is green")')
-    page.click("text=Find")
+    query_of(page).fill('thought("rim is green")')
+    page.get_by_role("button", name="Search").click()
     expect(page.locator(".count")).to_contain_text("1–1 of 1 verdict ")
 
 
@@ -116,7 +119,8 @@ def test_a_link_to_a_step_puts_the_focus_on_it(address: str, new_page: NewPage) 
 
 def test_two_runs_are_one_list_that_opens_both_traces(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
-    page.goto("/runs/one/traces")
+    page.goto("/runs/one")
+    page.click("summary >> text=Compare with")
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator(".count")).to_contain_text("1–1 of 1 that differ, among 2 verdicts")
     press(page, "j")
@@ -125,20 +129,27 @@ def test_two_runs_are_one_list_that_opens_both_traces(address: str, new_page: Ne
     expect(page.locator(".parting-line")).to_contain_text("They differ from step 1")
 
 
-def test_the_worklist_has_the_surest_disagreement_first(address: str, new_page: NewPage) -> None:
+def test_the_worst_disagreements_are_one_key_away_the_surest_first(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
-    page.goto("/runs/one/traces")
-    page.click("text=Disagreements, most confident first")
-    expect(page.locator(".found .what .small")).to_have_text(["b", "d", "a"])
+    page.goto("/runs/one")
+    press(page, "w")
+    expect(page.locator(".what .small")).to_have_text(["b", "d", "a"])
+    page.click("text=Confident and wrong")
+    expect(page.locator(".what .small")).to_have_text(["b", "d", "a"])
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
 def test_the_pages_are_readable(address: str, new_page: NewPage, width: int, dark: bool) -> None:
     page: Page = new_page(address, width=width, dark=dark)
-    for path in ("/runs/one/traces#statistics", "/runs/one/traces?where=oops", "/runs/one/differences?other=two"):
+    for path in (
+        "/runs/one?by=verdict",
+        "/runs/one?view=agreement",
+        "/runs/one?by=verdict&where=oops",
+        "/runs/one/differences?other=two",
+    ):
         page.goto(path)
         page.wait_for_load_state("load")
-        if "#" in path:
+        if "agreement" in path:
             expect(page.locator(".lab")).to_be_visible()
         for summary in page.locator(".language summary").all():
             summary.click()

@@ -41,7 +41,8 @@ def test_five_thousand_edits_are_filtered_ordered_and_turned_by_keyboard(
     page.keyboard.press("/")
     page.keyboard.type("patch 49")
     expect(page.locator(".count")).to_contain_text("of 111 edits")
-    assert "text=patch+49" in page.url
+    assert "where=edit_text" in page.url
+    expect(page.locator("[name=where][type=search]")).to_have_value('edit_text ~ "patch 49"')
     page.select_option("[name=type]", TYPES[0])
     expect(page.locator(".count")).not_to_contain_text("of 111 edits")
     page.reload()
@@ -54,14 +55,14 @@ def test_five_thousand_edits_are_filtered_ordered_and_turned_by_keyboard(
     expect(page.locator(".count")).to_contain_text("1–50 of 5 000")
     page.select_option("[name=apart]", "people")
     expect(page.locator(".count")).to_contain_text("of 500 edits")
-    expect(page.locator(".human.apart").first).to_be_visible()
-    page.select_option("[name=criterion]", "instruction_following")
-    page.select_option("[name=order]", "best")
-    expect(page.locator("tbody .chip").first).to_have_class("chip level-4")
-    page.select_option("[name=order]", "worst")
-    expect(page.locator("tbody .chip").first).to_have_class("chip level-2")
-    page.keyboard.press("Escape")
-    page.locator("[name=order]").blur()
+    expect(page.locator(".of-people.apart").first).to_be_visible()
+    page.click("thead >> text=Instruction Following")
+    expect(page.locator("[aria-sort=ascending]")).to_contain_text("Instruction Following")
+    expect(page.locator("tbody .chip").first).to_have_class("chip level-2 two")
+    page.click("thead >> text=Instruction Following")
+    expect(page.locator("[aria-sort=descending]")).to_contain_text("Instruction Following")
+    expect(page.locator("tbody .chip").first).to_have_class("chip level-4 two")
+    assert "order=-label.instruction_following" in page.url
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.locator("h1.instruction")).to_contain_text("Change the color of patch")
@@ -133,26 +134,76 @@ def test_the_next_trace_is_shown_as_the_last_one_was(trace: Page) -> None:
 
 def test_edits_of_a_filtered_table_are_stepped_through(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
     page = new_page(listen(runs=(many_edits(tmp_path, 40),)))
-    page.goto("/runs/run?apart=people&order=id")
+    page.goto("/runs/run?apart=people&order=edit")
     expect(page.locator(".count")).to_contain_text("1–4 of 4 edits")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
-    expect(page.locator(".within")).to_contain_text("1 of 4 in the filtered edits")
+    expect(page.locator(".within")).to_contain_text("1 of 4 in agrees = false")
     expect(page.locator(".verdict .human")).to_contain_text("1 label apart")
     expect(page.locator(".loupe-choices button").first).to_be_visible()  # the page's script has come
     page.keyboard.press("]")
-    expect(page.locator(".within")).to_contain_text("2 of 4 in the filtered edits")
+    expect(page.locator(".within")).to_contain_text("2 of 4 in agrees = false")
     expect(page.locator("h1.instruction")).to_contain_text("patch 10")
     expect(page.locator(".loupe-choices button").first).to_be_visible()
     page.select_option("[name=criterion]", "visual_consistency")
     expect(page.locator(".verdict h3")).to_have_text("Visual Consistency")
-    expect(page.locator(".within")).to_contain_text("2 of 4 in the filtered edits")
+    expect(page.locator(".within")).to_contain_text("2 of 4 in agrees = false")
     expect(page.locator(".loupe-choices button").first).to_be_visible()
     page.keyboard.press("[")
     expect(page.locator("h1.instruction")).to_contain_text("patch 0 ")
     expect(page.locator("[name=criterion]")).to_have_value("visual_consistency")
-    page.get_by_role("link", name="the filtered edits").click()
+    page.click(".within code")
     expect(page.locator(".count")).to_contain_text("1–4 of 4 edits")
+
+
+def test_one_filter_holds_by_edit_and_by_verdict_and_on_the_way_back(
+    listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    page = new_page(listen(runs=(many_edits(tmp_path, 40),)))
+    page.goto("/runs/run")
+    page.select_option("[name=apart]", "people")
+    expect(page.locator(".count")).to_contain_text("of 4 edits")
+    page.keyboard.press("Escape")
+    page.locator("[name=apart]").blur()
+    page.keyboard.press("v")
+    expect(page.locator(".count")).to_contain_text("of 4 verdicts")
+    page.keyboard.press("f")
+    query = page.locator("[name=where][type=search]")
+    expect(query).to_be_focused()
+    query.fill("agrees = false and apart > 40")
+    page.keyboard.press("Enter")
+    expect(page.locator(".count")).to_contain_text("of 2 verdicts")
+    page.keyboard.press("e")
+    expect(page.locator(".count")).to_contain_text("of 2 edits")
+    expect(page.locator("[name=apart]")).to_have_value("people")
+    page.go_back()
+    expect(page.locator(".count")).to_contain_text("of 2 verdicts")
+    expect(query).to_have_value("agrees = false and apart > 40")
+    query.fill("lable = 3")
+    page.keyboard.press("Enter")
+    expect(page.locator("[role=alert]")).to_contain_text("did you mean label?")
+    expect(query).to_have_attribute("aria-invalid", "true")
+    page.click("text=Clear")
+    expect(page.locator(".count")).to_contain_text("of 40 edits")
+    expect(query).to_have_value("")
+    page.click("text=Worst disagreements")
+    expect(page.locator("tbody tr").first).to_contain_text("3 apart")
+
+
+def test_columns_are_chosen_and_remembered(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page(listen(runs=(many_edits(tmp_path, 4),)))
+    page.goto("/runs/run")
+    heads = page.locator("thead th")
+    expect(heads.filter(has_text="Confidence")).to_have_count(1)
+    page.click("summary >> text=Columns")
+    page.get_by_role("checkbox", name="Confidence").uncheck()
+    expect(heads.filter(has_text="Confidence")).to_have_count(0)
+    page.get_by_role("checkbox", name="Cost").uncheck()
+    expect(heads.filter(has_text="Cost")).to_have_count(0)
+    assert "columns=label%2Cpeople%2Csteps%2Cseconds%2Ctags" in page.url
+    page.goto("/runs/run?by=verdict")
+    expect(heads.filter(has_text="Steps")).to_have_count(1)
+    expect(heads.filter(has_text="Cost")).to_have_count(0)
 
 
 def test_the_bars_follow_the_editing_model(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
@@ -188,7 +239,7 @@ def test_enlarged_pictures_are_gone_through_with_the_arrow_keys(trace: Page) -> 
 
 def test_rows_written_by_a_batch_come_without_a_reload(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
     page = new_page(listen(runs=(many_edits(tmp_path, 3),)))
-    page.goto("/runs/run?order=id")
+    page.goto("/runs/run?order=edit")
     expect(page.locator(".count")).to_contain_text("of 3 edits")
     page.wait_for_timeout(3500)  # the page has asked for the run's state once
     many_edits(tmp_path, 5)
