@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -66,6 +67,8 @@ def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[st
     ('temperature (0.0, then 1.0)',)
     >>> describe_changes({"variant": ""}, {"variant": "addition"})
     ('variant (not set, then addition)',)
+    >>> describe_changes({"tools": {"read": 1, "zoom": 1}}, {"tools": {"zoom": 2}})
+    ('the tools (read removed; zoom changed)',)
     """
     return tuple(_changes(old, new))
 
@@ -80,14 +83,55 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         elif name == TELLS:
             yield "the texts of an edit that the judge sees"
         elif name == TOOLS and isinstance(before, Mapping) and isinstance(after, Mapping):
-            tools = [tool for tool in sorted({*before, *after}) if before.get(tool) != after.get(tool)]
-            yield f"the tools ({', '.join(tools)})"
+            yield f"the tools ({'; '.join(_describe_tools(before, after))})"
         elif isinstance(before, Mapping) and isinstance(after, Mapping):
             yield from _changes(before, after)
         elif isinstance(before, (Mapping, list)) or isinstance(after, (Mapping, list)):
             yield name
         else:
             yield f"{name} ({_format_value(before)}, then {_format_value(after)})"
+
+
+def _describe_tools(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    lists = {
+        "added": [tool for tool in sorted(after) if tool not in before],
+        "removed": [tool for tool in sorted(before) if tool not in after],
+        "changed": [tool for tool in sorted(after) if tool in before and before[tool] != after[tool]],
+    }
+    if lists["changed"] and not lists["added"] and not lists["removed"]:
+        return iter([", ".join(lists["changed"])])
+    return (f"{', '.join(tools)} {what}" for what, tools in lists.items() if tools)
+
+
+def tabulate_settings(questions: Sequence[Mapping[str, Any]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the facts in which questions differ, each with its value in every question.
+
+    >>> tabulate_settings([{"mode": "tools", "tools": {"zoom": {"version": "2"}}}, {"mode": "tools", "long_side": 512}])
+    [('tool zoom', ('version 2', 'not offered')), ('long_side', ('not set', '512'))]
+    """
+    flat = [dict(_flatten(question, str(question.get("criterion", "")))) for question in questions]
+    names = dict.fromkeys(name for facts in flat for name in facts)
+    rows = []
+    for name in names:
+        absent = "not offered" if name.startswith("tool ") else "not set"
+        rows.append((name, tuple(facts.get(name, absent) for facts in flat)))
+    return [(name, values) for name, values in rows if len(set(values)) > 1]
+
+
+def _flatten(facts: Mapping[str, Any], criterion: str) -> Iterator[tuple[str, str]]:
+    for name, value in facts.items():
+        if name in WORDS:
+            yield WORDS[name].format(criterion), f"version {str(value)[:8]}"
+        elif name == TOOLS and isinstance(value, Mapping):
+            for tool, settings in value.items():
+                known = settings if isinstance(settings, Mapping) else {"version": settings}
+                yield f"tool {tool}", ", ".join(f"{key} {_format_value(known[key])}" for key in sorted(known))
+        elif isinstance(value, Mapping):
+            yield from _flatten(value, criterion)
+        elif isinstance(value, list):
+            yield name, ", ".join(item if isinstance(item, str) else json.dumps(item) for item in value)
+        else:
+            yield name, _format_value(value)
 
 
 def _format_value(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -375,16 +376,74 @@ def _build_hit(row: sqlite3.Row, run: str, folder: Path) -> TraceHit:
 
 # Two runs compared
 
+UNLABELLED = "unjudged"
+RIGHT, WRONG = "right", "wrong"
+MOST_LABELS = 10
+"""The most labels of a table of changes. A criterion with more, as one that takes numbers, is counted by direction."""
+
 
 class _Side(NamedTuple):
     edit: int
     edit_id: str
     model: str | None
+    protocol: str
     answer: int
     status: str
     label: str | None
     score: float | None
     score_100: float | None
+    human_score: float | None
+
+    @property
+    def name(self) -> str:
+        """The label, or the score if it has no label, or `unjudged`."""
+        if self.status != "judged":
+            return UNLABELLED
+        return self.label if self.label is not None else "no score" if self.score is None else f"{self.score:g}"
+
+    def rightness(self, human_score: float) -> str:
+        """Whether the verdict has the score of people's label."""
+        if self.status != "judged" or self.score is None:
+            return UNLABELLED
+        return RIGHT if self.score == human_score else WRONG
+
+
+@dataclass(frozen=True)
+class PairedVerdicts:
+    """The verdicts of two runs on the same content, criterion and repeat."""
+
+    criterion: str
+    first: _Side
+    second: _Side
+
+    @property
+    def differ(self) -> bool:
+        """Whether status, label or score differ."""
+        one, other = self.first, self.second
+        return (one.status, one.label, one.score) != (other.status, other.label, other.score)
+
+    @property
+    def apart(self) -> float:
+        """The distance of the scores from 0 to 100; below 0 if one of them is unjudged."""
+        if self.first.score_100 is None or self.second.score_100 is None:
+            return -1.0
+        return abs(self.first.score_100 - self.second.score_100)
+
+    def cell(self, by: str) -> tuple[str, str] | None:
+        """Return row and column in a table of changes; None if the pair is not in it.
+
+        Args:
+            by: `people`: right or wrong by their label; `labels`: the two labels; `direction`: lower, same or higher.
+        """
+        one, other = self.first, self.second
+        if by == "people":
+            human = one.human_score if one.human_score is not None else other.human_score
+            return None if human is None else (one.rightness(human), other.rightness(human))
+        if by == "labels":
+            return one.name, other.name
+        if one.score is None or other.score is None:
+            return "all", UNLABELLED
+        return "all", "same" if one.score == other.score else "lower" if other.score < one.score else "higher"
 
 
 @dataclass(frozen=True)
@@ -396,57 +455,88 @@ class VerdictPair:
 
 
 @dataclass(frozen=True)
-class RunDifferences:
-    """The verdicts of two runs that differ on the same pictures and instruction."""
+class ChangeTable:
+    """Counts of the pairs of a criterion, by the first run's verdict (rows) and the second's (columns)."""
 
-    shared: int
-    """Verdicts of the first run that have a counterpart in the second."""
-    pairs: tuple[tuple[int, int], ...]
-    """Numbers of the verdicts that differ, in the first run and in the second, furthest apart first."""
+    criterion: str
+    protocol: str
+    by: str
+    """`people`, `labels` or `direction`, as in `PairedVerdicts.cell`."""
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    counts: Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True)
+class PairedRuns:
+    """The verdicts of two runs on the same pictures and instructions."""
+
+    pairs: tuple[PairedVerdicts, ...]
+    """Furthest apart first; then those with an unjudged verdict, and last those that are the same."""
     several: tuple[str, ...] = ()
     """Runs that judged the same edits in several ways; only the first way is compared."""
 
+    @property
+    def differing(self) -> tuple[PairedVerdicts, ...]:
+        """The pairs that differ."""
+        return tuple(pair for pair in self.pairs if pair.differ)
 
-def compare_runs(first: RunSearch, second: RunSearch) -> RunDifferences:
-    """Pair the verdicts of two runs by content and return the pairs that differ; the first run's filter selects them.
+    def in_cell(self, criterion: str, by: str, was: str, now: str) -> tuple[PairedVerdicts, ...]:
+        """Return the pairs in a cell of a table of changes."""
+        return tuple(pair for pair in self.pairs if pair.criterion == criterion and pair.cell(by) == (was, now))
+
+    def tabulate_changes(self) -> tuple[ChangeTable, ...]:
+        """Return the tables of every criterion: against people if there are labels, and label by label."""
+        by_criterion: dict[tuple[str, str], list[PairedVerdicts]] = {}
+        for pair in self.pairs:
+            by_criterion.setdefault((pair.first.protocol, pair.criterion), []).append(pair)
+        return tuple(table for place, pairs in sorted(by_criterion.items()) for table in _tabulate(*place, pairs))
+
+
+def _tabulate(protocol: str, criterion: str, pairs: Sequence[PairedVerdicts]) -> Iterator[ChangeTable]:
+    scores = {side.name: side.score for pair in pairs for side in (pair.first, pair.second) if side.score is not None}
+    names = [name for name, _ in sorted(scores.items(), key=lambda entry: (entry[1], entry[0]))]
+    labels = (tuple(names), tuple(names)) if len(names) <= MOST_LABELS else None
+    wanted = {
+        "people": ((RIGHT, WRONG), (RIGHT, WRONG)),
+        "labels" if labels else "direction": labels or (("all",), ("lower", "same", "higher")),
+    }
+    for by, (rows, columns) in wanted.items():
+        counts = Counter(cell for pair in pairs if (cell := pair.cell(by)) is not None)
+        if counts:
+            more_rows = dict.fromkeys(row for row, _ in counts if row not in rows)
+            more_columns = dict.fromkeys(column for _, column in counts if column not in columns)
+            yield ChangeTable(criterion, protocol, by, (*rows, *more_rows), (*columns, *more_columns), counts)
+
+
+def compare_runs(first: RunSearch, second: RunSearch) -> PairedRuns:
+    """Pair the verdicts of two runs by content. The filters of both searches select them.
 
     Verdicts are paired by source picture, edited picture, instruction, criterion and repeat, never by id: two runs may use
     one id for different edits. If several edits of the second run have the same content, the one with the same id and model
     is taken, then one with the same id, then the first.
     """
-    selected = set(first.numbers())
-    left, several_left = _sides_by_content(first.index)
-    right, several_right = _sides_by_content(second.index)
-    shared, pairs = 0, []
+    left, several_left = _sides_by_content(first)
+    right, several_right = _sides_by_content(second)
+    pairs = []
     for content in left.keys() & right.keys():
         others = _first_of_each(right[content].values())
         for side in left[content].values():
-            if side.answer not in selected:
-                continue
             other = next(others[name] for name in _names_of(side) if name in others)
-            shared += 1
-            if (side.status, side.label, side.score) != (other.status, other.label, other.score):
-                same_status = side.status == other.status
-                apart = abs((side.score_100 or 0.0) - (other.score_100 or 0.0)) if same_status else 1000.0
-                pairs.append((-apart, side.answer, other.answer))
+            pairs.append(PairedVerdicts(content[1], side, other))
+    pairs.sort(key=lambda pair: (not pair.differ, -pair.apart, pair.first.answer))
     several = tuple(
         search.run.folder.resolve().name
         for search, is_several in ((first, several_left), (second, several_right))
         if is_several
     )
-    return RunDifferences(shared, tuple((a, b) for _, a, b in sorted(pairs)), several)
+    return PairedRuns(tuple(pairs), several)
 
 
-def read_pairs(
-    first: RunSearch, second: RunSearch, differences: RunDifferences, limit: int, skip: int = 0
-) -> list[VerdictPair]:
-    """Return a page of the pairs that differ."""
-    pairs = []
-    for left, right in differences.pairs[skip : skip + limit]:
-        one_side, other_side = first.hit(left), second.hit(right)
-        if one_side is not None and other_side is not None:
-            pairs.append(VerdictPair(one_side, other_side))
-    return pairs
+def read_pairs(first: RunSearch, second: RunSearch, pairs: Iterable[PairedVerdicts]) -> list[VerdictPair]:
+    """Return the whole verdicts of pairs."""
+    whole = ((first.hit(pair.first.answer), second.hit(pair.second.answer)) for pair in pairs)
+    return [VerdictPair(left, right) for left, right in whole if left is not None and right is not None]
 
 
 def _names_of(side: _Side) -> tuple[tuple[str | None, ...], ...]:
@@ -462,16 +552,16 @@ def _first_of_each(sides: Iterable[_Side]) -> dict[tuple[str | None, ...], _Side
     return by_name
 
 
-def _sides_by_content(index: sqlite3.Connection) -> tuple[dict[tuple[str, str, int], dict[int, _Side]], bool]:
+def _sides_by_content(search: RunSearch) -> tuple[dict[tuple[str, str, int], dict[int, _Side]], bool]:
     """Return verdicts by content, criterion and repeat, then by edit, and whether some edits were judged in several ways."""
     query = (
-        "SELECT e.content, v.criterion, v.repeat, e.edit, e.edit_id, e.model, v.answer, v.status, v.label, v.score, "
-        "v.score_100 FROM verdicts v JOIN edits e ON e.edit = v.edit WHERE v.twin = 0 AND e.content IS NOT NULL "
-        "ORDER BY v.answer"
+        "SELECT e.content, v.criterion, v.repeat, e.edit, e.edit_id, e.model, v.protocol, v.answer, v.status, v.label, "
+        f"v.score, v.score_100, p.score {search.matching} {'AND' if search.filter.sql == '1' else 'WHERE'} "
+        "e.content IS NOT NULL ORDER BY v.answer"
     )
     by_content: dict[tuple[str, str, int], dict[int, _Side]] = {}
     is_several = False
-    for content, criterion, repeat, *rest in index.execute(query):
+    for content, criterion, repeat, *rest in search.index.execute(query):
         sides, side = by_content.setdefault((content, criterion, repeat), {}), _Side(*rest)
         is_several = is_several or side.edit in sides
         sides.setdefault(side.edit, side)

@@ -75,10 +75,10 @@ def test_two_runs_are_paired_by_their_pictures_and_never_by_id(tmp_path: Path) -
     )
     with Run.open(first) as one, Run.open(second) as two, search_run(one) as left, search_run(two) as right:
         found = compare_runs(left, right)
-        rows = read_pairs(left, right, found, 10)
-    assert found.shared == 3
-    assert [(row.first.name, row.second.name) for row in rows] == [("c", "c"), ("a", "other-a")], "unjudged comes first"
-    assert [(row.first.label, row.second.label) for row in rows][1] == ("Wrong Action", "Flawless Execution")
+        rows = read_pairs(left, right, found.differing)
+    assert len(found.pairs) == 3
+    assert [(row.first.name, row.second.name) for row in rows] == [("a", "other-a"), ("c", "c")], "unjudged comes last"
+    assert (rows[0].first.label, rows[0].second.label) == ("Wrong Action", "Flawless Execution")
 
 
 def test_the_filter_of_the_first_run_chooses_among_the_pairs(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_filter_of_the_first_run_chooses_among_the_pairs(tmp_path: Path) -> 
         search_run(two) as right,
     ):
         found = compare_runs(left, right)
-    assert (found.shared, len(found.pairs)) == (1, 1)
+    assert (len(found.pairs), len(found.differing)) == (1, 1)
 
 
 def test_edits_that_show_the_same_are_paired_each_with_its_own(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_edits_that_show_the_same_are_paired_each_with_its_own(tmp_path: Path) -
     )
     with Run.open(first) as one, Run.open(second) as two, search_run(one) as left, search_run(two) as right:
         found = compare_runs(left, right)
-        rows = read_pairs(left, right, found, 10)
-    assert (found.shared, found.several) == (3, ()), "nothing was judged in several ways"
+        rows = read_pairs(left, right, found.differing)
+    assert (len(found.pairs), found.several) == (3, ()), "nothing was judged in several ways"
     pairs = {(row.first.edit_id, row.first.model): (row.second.edit_id, row.second.model) for row in rows}
     assert pairs == {("a", "m"): ("a", "m"), ("a", "n"): ("a", "n"), ("b", None): ("a", "n")}
 
@@ -118,4 +118,47 @@ def test_an_edit_judged_in_several_ways_is_told(tmp_path: Path) -> None:
     second = write_run(tmp_path / "two", [Told("a", "Wrong Action", picture=1)])
     with Run.open(first) as one, Run.open(second) as two, search_run(one) as left, search_run(two) as right:
         found = compare_runs(left, right)
-    assert (found.shared, len(found.pairs), found.several) == (1, 1, ("one",))
+    assert (len(found.pairs), len(found.differing), found.several) == (1, 1, ("one",))
+
+
+def test_a_change_is_fixed_or_broken_by_peoples_labels(tmp_path: Path) -> None:
+    right, wrong = "Flawless Execution", "Wrong Action"
+    before = [wrong, right, right, wrong, None]
+    after = [right, wrong, right, wrong, right]
+    folders = [
+        write_run(
+            tmp_path / name,
+            [Told(f"e{n}", label, human=right if n < 5 else None, picture=n) for n, label in enumerate(labels)],
+            judge,
+        )
+        for name, labels, judge in (("one", [*before, right], "openai:a"), ("two", [*after, wrong], "openai:b"))
+    ]
+    with (
+        Run.open(folders[0]) as one,
+        Run.open(folders[1]) as two,
+        search_run(one) as left,
+        search_run(two) as right_side,
+    ):
+        found = compare_runs(left, right_side)
+        people, labels = found.tabulate_changes()
+        broken = read_pairs(left, right_side, found.in_cell(people.criterion, "people", "right", "wrong"))
+    assert (people.by, labels.by) == ("people", "labels")
+    assert people.counts == {
+        ("wrong", "right"): 1, ("right", "wrong"): 1, ("right", "right"): 1, ("wrong", "wrong"): 1, ("unjudged", "right"): 1
+    }  # fmt: skip
+    assert people.rows == ("right", "wrong", "unjudged")
+    assert labels.counts[right, wrong] == 2, "also where people gave no label"
+    assert [pair.first.name for pair in broken] == ["e1"]
+
+
+def test_scores_with_many_values_are_compared_by_direction(tmp_path: Path) -> None:
+    from tests.evals.preferences.samples import all_metrics, compass_run
+
+    cases = [all_metrics(1 + n / 10, 3, 3, 3) for n in range(12)]
+    moved = [all_metrics(1 + (n + 1) / 10, 3, 3, 3) for n in range(12)]
+    first, second = compass_run(tmp_path / "one", {"x": cases}), compass_run(tmp_path / "two", {"x": moved}, "openai:b")
+    with Run.open(first) as one, Run.open(second) as two, search_run(one) as left, search_run(two) as right:
+        tables = {table.criterion: table for table in compare_runs(left, right).tabulate_changes()}
+    assert tables["instruction_following"].by == "direction"
+    assert tables["instruction_following"].counts == {("all", "higher"): 12}
+    assert tables["visual_quality"].by == "labels"

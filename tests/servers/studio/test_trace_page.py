@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from html import unescape
 from pathlib import Path
 
 import pytest
 
+from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
-from editloupe.servers.studio.traces.trace_view import build_steps, describe_parting, find_parting, find_roles
+from editloupe.servers.studio.traces.trace_view import (
+    build_steps,
+    describe_parting,
+    diff_prompts,
+    find_parting,
+    find_roles,
+)
 from editloupe.types import Observation, SentPicture, Step, ToolCall, Trace
+from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair
 from tests.evals.sample_runs import Line, make_run
+from tests.scripted import final
 from tests.servers.studio.conftest import OpenStudio
 from tests.servers.studio.samples import long_trace
 
@@ -235,3 +246,30 @@ def test_what_a_tool_returned_is_not_shown_twice() -> None:
     second = zoom(1, [0, 0, 5, 5]).model_copy(update={"sent": (sent("crop", "b" * 64),)})
     views = build_steps(trace_of(first, second), {"source": "a" * 64})
     assert [[one.name for one in view.sent] for view in views] == [["Source Image"], []]
+
+
+def test_settings_and_prompts_of_two_verdicts_are_a_diff(
+    studio: OpenStudio, tmp_path: Path, scripted: StartServer
+) -> None:
+    before, after = edit_pair(tmp_path)
+    judged = ["judge", str(before), str(after), "Change the color of the patch to red", "--out", str(tmp_path / "run")]
+    asked = ["--judge", "openai:gpt-4.1", "--base-url", scripted(lambda _: final("Wrong Action", "No.")).openai_url]
+    for more in (["--mode", "plain"], ["--mode", "tools", "--set", "temperature=0.5"]):
+        assert command([*judged, *asked, *more, "--criterion", "instruction_following"]) == 0
+    client = studio(runs=(tmp_path / "run",))
+    page = client.get("/runs/run/trace", params={"edit": "after"}).text
+    (beside,) = re.findall(r'<option value="(run~[^"]+)"', page)
+    page = client.get("/runs/run/trace", params={"edit": "after", "beside": beside}).text
+    rows = dict(re.findall(r'<tr><th scope="row">([^<]+)</th><td><bdi>([^<]*)</bdi></td>', page))
+    assert {"temperature", "mode", "tool zoom_in_image"} < set(rows)
+    assert {"judge", "protocol"}.isdisjoint(rows), "only what differs is listed"
+    assert re.search(r"<del>.*?You see two whole pictures, first Source Image", page)
+    assert re.search(r"<ins>.*?can look closer with tools", page)
+
+
+def test_prompts_that_are_equal_have_no_diff() -> None:
+    trace = trace_of(Step(index=0, answer="x")).model_copy(update={"prompt": ("a", "b\nc")})
+    assert diff_prompts(trace, trace) == []
+    other = trace.model_copy(update={"prompt": ("a", "b\nd")})
+    kinds = [(line.kind, line.text) for line in diff_prompts(trace, other)]
+    assert kinds == [("same", "a"), ("same", "b"), ("removed", "c"), ("added", "d")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from editloupe._util.text import number_of
 from editloupe.evals.forks.fork_store import ForkGroup, group_forks
+from editloupe.evals.forks.records import format_label
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.unit_rows import Unit
@@ -23,9 +25,11 @@ from editloupe.servers.studio.traces.trace_pages import find_neighbours
 from editloupe.servers.studio.traces.trace_view import (
     StepView,
     build_steps,
+    compare_settings,
     describe_differences,
     describe_parting,
     describe_request_source,
+    diff_prompts,
     find_comparable_verdicts,
     find_kinds,
     find_parting,
@@ -79,6 +83,12 @@ class VerdictView:
     def link(self, **more: Any) -> str:
         """Return the address of this verdict."""
         return self._address("trace", **more)
+
+    @property
+    def grid_link(self) -> str:
+        """The address of all verdicts on the same content by the same criterion."""
+        values = {"edit": self.unit.name, "criterion": self.unit.criterion}
+        return f"/runs/{self.open_run.key}/verdicts?{urlencode(values, errors='replace')}"
 
     def raw_link(self, step: int) -> str:
         """Return the address of the raw request and reply of a step."""
@@ -167,13 +177,90 @@ def page(
         kinds=find_kinds(step for view in (left, right) if view for step in view.views),
         others=[(f"{other.key}~{place_of(other, u)}", other, u) for other, u in others],
         beside=beside,
+        grid_link=left.grid_link if left else "",
         parted_at=parted,
         differs=describe_differences((open_run, left.unit), (right.open_run, right.unit)) if left and right else [],
+        changed=compare_settings([(v.open_run, v.unit.asked) for v in (left, right)]) if left and right else [],
+        prompt_lines=diff_prompts(left.trace, right.trace) if left and right else [],
         parting=describe_parting(*both, parted) if both else "One of them ended before its first step.",
         human=labels_of_edit(open_run, name),
         around=around,
         forks_from=_forks_from,
         apart_from_people=_describe_disagreement,
+    )
+
+
+@dataclass(frozen=True)
+class GridColumn:
+    """The verdicts of one configuration on the same content, by repeat."""
+
+    key: str
+    """The run's key and the configuration."""
+    verdicts: tuple[VerdictView, ...]
+    """The repeats; the steps of the first are shown."""
+
+    @property
+    def title(self) -> str:
+        """Judge, protocol and mode, and how the configuration differs from others of its run."""
+        open_run, unit = self.first.open_run, self.first.unit
+        wanted = open_run.configuration_of(unit)
+        titles = {each["configuration"]: str(each["title"]) for each in open_run.index.facts().configurations}
+        return titles.get(wanted) or self.first.name
+
+    @property
+    def first(self) -> VerdictView:
+        """The first repeat."""
+        return self.verdicts[0]
+
+    @property
+    def labels(self) -> list[tuple[str, int]]:
+        """How often each outcome occurs, the most frequent first."""
+        return Counter(format_label(verdict.unit.outcome) for verdict in self.verdicts).most_common()
+
+
+@router.get("/runs/{key}/verdicts")
+def grid(
+    request: Request,
+    key: str,
+    edit: Id,
+    criterion: Id,
+    column: Annotated[list[str] | None, Query(max_length=100)] = None,
+) -> Response:
+    """Return all verdicts on one edit by one criterion, a column per configuration; `column` names those that are shown."""
+    studio = studio_of(request)
+    open_run = studio.run(key)
+    known, pictures, name = _edit(open_run, edit)
+    unit = _choose_unit(open_run, open_run.units(name), criterion, None)
+    if unit is None:
+        raise HTTPException(404, "This edit has not been judged yet.")
+    judged: dict[str, list[tuple[OpenRun, Unit]]] = {}
+    for each in ((open_run, unit), *find_comparable_verdicts(studio.catalog, open_run, unit)):
+        judged.setdefault(f"{each[0].key}~{each[0].configuration_of(each[1])}", []).append(each)
+    shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
+    every = []
+    for place, units in judged.items():
+        units.sort(key=lambda each: each[1].repeat)
+        first = _verdict_view(*units[0], (None, ""), shas, "")
+        rest = (VerdictView(of, other, None, (), ()) for of, other in units[1:])
+        every.append(GridColumn(place, (first, *rest)))
+    columns = [each for each in every if not column or each.key in column]
+    if not columns:
+        raise HTTPException(404, "There is no such verdict on this edit.")
+    reference = columns[0].first.trace
+    return studio.pages.page(
+        "verdicts.html",
+        run=open_run,
+        edit=known,
+        edit_name=name,
+        criterion=criterion,
+        pictures=shas,
+        all_columns=every,
+        columns=columns,
+        human=labels_of_edit(open_run, name).get(criterion, {}),
+        apart_from_people=_describe_disagreement,
+        title=open_run.title_of(criterion, unit.protocol),
+        changed=compare_settings([(each.first.open_run, each.first.unit.asked) for each in columns]),
+        prompts=[diff_prompts(reference, each.first.trace) for each in columns],
     )
 
 

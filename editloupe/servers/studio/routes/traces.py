@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field, ValidationError
@@ -12,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from editloupe._util.errors import first_error
 from editloupe.evals.runs.damage import raise_run_damaged
-from editloupe.evals.traces.filter_parser import LONGEST, ExpressionError
+from editloupe.evals.traces.filter_parser import LONGEST, ExpressionError, join_conditions, quote_text
 from editloupe.evals.traces.run_list import PAGE_SIZE, ListQuery
 from editloupe.evals.traces.trace_notes import TraceKey, write_note
 from editloupe.evals.traces.trace_search import compare_runs, read_pairs
@@ -20,7 +21,8 @@ from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT
 from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.traces.trace_pages import TraceLinks, list_link, narrow_filter, search_open_run
+from editloupe.servers.studio.traces.trace_pages import TraceLinks, list_link, search_open_run
+from editloupe.servers.studio.traces.trace_view import compare_settings
 from editloupe.types import Record, UserError
 
 router = APIRouter()
@@ -56,48 +58,114 @@ def statistics(request: Request, key: str, where: Where = "", configuration: Id 
     with search_open_run(open_run, where, configuration) as opened:
         counted = opened.statistics()
 
-    def cell(criterion: str, people: str, judge: str) -> str:
-        narrowed = narrow_filter(where, criterion=criterion, human=people, label=judge)
-        return list_link(key, ListQuery(narrowed, "verdict", configuration=configuration))
+    def cell(tool: str = "", count: str = "tool", more: str = "", **fields: str) -> str:
+        """Return the list of verdicts with these values, calls of a tool and further condition."""
+        conditions = [where] * bool(where.strip()) + [f"{name} = {quote_text(value)}" for name, value in fields.items()]
+        conditions += [f"{count}({quote_text(tool)}) > 0"] * bool(tool) + [more] * bool(more)
+        return list_link(key, ListQuery(join_conditions(conditions), "verdict", configuration=configuration))
 
+    with raise_run_damaged(open_run.name):
+        described = open_run.run.about().get("configurations", [])
+    of_run = [each for each in described if configuration in ("", each.get("name"))]
+    notes = dict.fromkeys(str(note) for each in of_run for note in each.get("notes") or ())
     return studio.pages.page(
-        "parts/trace_statistics.html", run=open_run, counted=counted, cell=cell, warning=NO_EXPERIMENT
+        "parts/trace_statistics.html",
+        run=open_run,
+        counted=counted,
+        cell=cell,
+        warning=NO_EXPERIMENT,
+        notes=list(notes),
     )
 
 
 @router.get("/runs/{key}/differences")
-def differing(request: Request, key: str, other: Id = "", where: Where = "", page: PageNumber = 1) -> Response:
-    """Return the verdicts on which two runs differ; each links to both traces."""
+def differing(
+    request: Request,
+    key: str,
+    other: Id = "",
+    where: Where = "",
+    page: PageNumber = 1,
+    configuration: Id = "",
+    other_configuration: Id = "",
+    criterion: Id = "",
+    by: Id = "",
+    was: Id = "",
+    now: Id = "",
+) -> Response:
+    """Return the verdicts of two runs side by side: tables of what changed, and the verdicts in one of their cells.
+
+    `other` may be the same run, in another configuration. Without `by`, all verdicts that differ are listed.
+    """
     studio = studio_of(request)
-    open_run, second = studio.run(key), studio.run(other)
+    open_run, second = studio.run(key), studio.run(other or key)
     for each in (open_run, second):
         if (progress := studio.indexing.progress(each)) is not None:
             return studio.pages.page("indexing.html", run=each, done=progress[0], whole=progress[1])
-    rows: list[dict[str, Any]] = []
-    fault, shared, total, several = "", 0, 0, tuple[str, ...]()
+    sides = []
+    for each, wanted in ((open_run, configuration), (second, other_configuration)):
+        known = each.index.facts(wanted)
+        sides.append((each, known.configuration if len(known.configurations) > 1 else "", known.configurations))
+    if second.key == open_run.key and not other_configuration:
+        further = [known["configuration"] for known in sides[1][2] if known["configuration"] != sides[0][1]]
+        sides[1] = (second, *further[:1], sides[1][2]) if further else sides[1]
+    values: dict[str, Any] = {
+        "rows": [],
+        "fault": "",
+        "shared": 0,
+        "total": 0,
+        "several": (),
+        "tables": (),
+        "changed": [],
+    }
+    last = 1
     try:
-        with search_open_run(open_run, where) as left, search_open_run(second) as right:
-            differences = compare_runs(left, right)
-            shared, total, several = differences.shared, len(differences.pairs), differences.several
-            page = max(1, min(page, -(-total // PAGE_SIZE)))
-            pairs = read_pairs(left, right, differences, PAGE_SIZE, (page - 1) * PAGE_SIZE)
-            rows = _rows(open_run, second, pairs)
+        with (
+            search_open_run(open_run, where, sides[0][1]) as left,
+            search_open_run(second, "", sides[1][1]) as right,
+        ):
+            paired = compare_runs(left, right)
+            listed = paired.in_cell(criterion, by, was, now) if by else paired.differing
+            last = max(1, -(-len(listed) // PAGE_SIZE))
+            page = min(page, last)
+            pairs = read_pairs(left, right, listed[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
+            example = read_pairs(left, right, paired.pairs[:1])
+            values |= {
+                "rows": _rows(open_run, second, pairs),
+                "shared": len(paired.pairs),
+                "total": len(listed),
+                "several": paired.several,
+                "tables": paired.tabulate_changes(),
+            }
+        if example:
+            asked = ((open_run, example[0].first.asked), (second, example[0].second.asked))
+            values["changed"] = compare_settings(asked)
     except ExpressionError as error:
-        fault = str(error)
+        values["fault"] = str(error)
+
+    def link(**changes: Any) -> str:
+        chosen = {"configuration": sides[0][1], "other_configuration": sides[1][1], "where": where}
+        query = {"other": second.key, **chosen, **changes}
+        return f"/runs/{key}/differences?{urlencode({k: v for k, v in query.items() if v}, errors='replace')}"
+
+    cell = {"criterion": criterion, "by": by, "was": was, "now": now} if by else {}
     return studio.pages.page(
         "differences.html",
         run=open_run,
         second=second,
+        sides=sides,
+        names=[f"{each.name}: {_title_of(known, name)}" if name else each.name for each, name, known in sides],
         where=where,
-        fault=fault,
-        rows=rows,
-        shared=shared,
-        total=total,
-        several=several,
+        cell=cell,
+        link=link,
         page=page,
-        last=max(1, -(-total // PAGE_SIZE)),
+        last=last,
         first=(page - 1) * PAGE_SIZE + 1,
+        **values,
     )
+
+
+def _title_of(configurations: Any, name: str) -> str:
+    return next((str(known["title"]) for known in configurations if known["configuration"] == name), "")
 
 
 def _rows(open_run: OpenRun, second: OpenRun, pairs: list[Any]) -> list[dict[str, Any]]:

@@ -128,7 +128,7 @@ if (rows()) setInterval(() => follow().catch(() => {}), FOLLOW);
 
 const press = (selector) => { const link = document.querySelector(selector); if (!link) return false; link.click(); return true; };
 onKeys({
-  "/": () => fields?.elements.text.focus(),
+  "/": () => (fields?.elements.text ?? document.querySelector("[name=where]"))?.focus(),
   f: () => query?.elements.where.focus(),
   e: () => press("[data-by=edit]"),
   v: () => press("[data-by=verdict]"),

@@ -3,7 +3,8 @@ import { Viewer, connectSteps } from "./viewer.js";
 
 const root = document.querySelector("[data-viewer]");
 const steps = document.querySelector(".columns-steps");
-if (root) connectSteps(new Viewer(root), steps);
+const viewer = root && new Viewer(root);
+if (viewer && steps) connectSteps(viewer, steps);
 
 // Steps are collapsed to their first line, one by one or all together; a link to a step opens it.
 function fold(step, open) {
@@ -21,7 +22,7 @@ document.addEventListener("click", (event) => {
 const current = () => document.activeElement?.closest(".step");
 const press = (selector) => { const button = current()?.querySelector(selector); button?.click(); return Boolean(button); };
 
-onKeys({ o: () => press("[data-fold]"), r: () => press("[data-raw]"), j: () => step(steps.querySelectorAll(".step"), 1), k: () => step(steps.querySelectorAll(".step"), -1) });
+onKeys({ o: () => press("[data-fold]"), r: () => press("[data-raw]"), j: () => step(document.querySelectorAll(".step"), 1), k: () => step(document.querySelectorAll(".step"), -1) });
 
 // The raw request and reply of a step, in a pane over the page, with copy and find.
 const pane = document.querySelector("dialog.raw-pane");

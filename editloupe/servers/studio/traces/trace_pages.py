@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
-from editloupe.evals.traces.filter_parser import join_conditions, quote_text
 from editloupe.evals.traces.index_update import count_unread, open_index
 from editloupe.evals.traces.run_list import PAGE_SIZE, EditList, ListQuery, find_order
 from editloupe.evals.traces.trace_notes import TagsAndNote, TraceKey, read_notes
@@ -63,15 +62,6 @@ class TraceLinks:
 def list_link(key: str, query: ListQuery) -> str:
     """Return the address of a run's list."""
     return f"/runs/{key}{query.link(page=query.page)}".removesuffix("?")
-
-
-def narrow_filter(where: str, **fields: str) -> str:
-    r"""Return a filter that also asks for these values.
-
-    >>> narrow_filter("score < 3 or repairs > 0", label='the "best"')
-    '(score < 3 or repairs > 0) and label = "the \\"best\\""'
-    """
-    return join_conditions([where] * bool(where.strip()) + [f"{name} = {quote_text(v)}" for name, v in fields.items()])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from editloupe._util.text import number_of
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit, find_step_reply
-from editloupe.judge.question_key import describe_changes
+from editloupe.judge.question_key import tabulate_settings
 from editloupe.rubrics.case import EDITED, SOURCE
 from editloupe.types import Box, Observation, RequestMessage, SentPicture, Step, ToolCall, Trace, UserError
 
@@ -37,8 +38,8 @@ FINDINGS = (("regions", "difference"), ("objects", "object"), ("lines", "text"))
 Block = dict[str, Any]
 EARLIER = "This run keeps no requests; this one is put together from the trace, without the words of repairs and further stages."
 Judged = tuple["OpenRun", Unit]
-_OBVIOUS = ("judge", "mode", "criterion", "protocol")
-"""Differences that are in the title of a verdict, or listed first."""
+CONTEXT = 2
+"""Equal lines around the differences of two prompts."""
 
 
 @dataclass(frozen=True)
@@ -382,10 +383,6 @@ def _differences(left: Judged, right: Judged) -> Iterator[str]:
     (open_run, first), (other, second) = left, right
     if first.protocol != second.protocol:
         yield f"A was asked by {first.protocol}, B by {second.protocol}: criteria of one name, but not one question"
-    else:
-        told = describe_changes(_question_facts(open_run, first), _question_facts(other, second))
-        if told := tuple(what for what in told if not what.startswith(_OBVIOUS)):
-            yield f"they were asked otherwise: {', '.join(told)}"
     edit, same = open_run.edit(first.name).edit, other.edit(second.name).edit
     if edit.id != same.id:
         yield f"the run of B calls this edit {same.id}"
@@ -407,10 +404,48 @@ def _differences(left: Judged, right: Judged) -> Iterator[str]:
         yield "the further pictures of the edit, such as a reference, differ between the two runs"
 
 
-def _question_facts(open_run: OpenRun, unit: Unit) -> Mapping[str, Any]:
-    """Return the facts of a unit's question; empty if the run does not have them."""
+def compare_settings(questions: Iterable[tuple[OpenRun, str]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the settings in which questions differ, each with its value in every question.
+
+    Args:
+        questions: The run and the key of each question.
+    """
+    return tabulate_settings([_question_facts(open_run, asked) for open_run, asked in questions])
+
+
+def _question_facts(open_run: OpenRun, asked: str) -> Mapping[str, Any]:
+    """Return the facts of a question; empty if the run does not have them."""
     with raise_run_damaged(open_run.name), open_run.run.reader() as reader:
-        return reader.question_facts(unit.asked)
+        return reader.question_facts(asked)
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line of two prompts compared."""
+
+    kind: str
+    """`same`, `removed`, `added`, or `gap` in place of equal lines."""
+    text: str = ""
+
+
+def diff_prompts(left: Trace | None, right: Trace | None) -> list[DiffLine]:
+    """Return the lines in which the prompts of two traces differ, with a few equal ones around them.
+
+    The list is empty if the prompts are equal, or a trace is missing.
+    """
+    if left is None or right is None:
+        return []
+    texts = ["\n".join(trace.prompt).splitlines() for trace in (left, right)]
+    lines: list[DiffLine] = []
+    for group in SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_grouped_opcodes(CONTEXT):
+        lines += [DiffLine("gap")] if lines or group[0][1] else []
+        for kind, a, b, c, d in group:
+            if kind == "equal":
+                lines += [DiffLine("same", text) for text in texts[0][a:b]]
+            else:
+                lines += [DiffLine("removed", text) for text in texts[0][a:b]]
+                lines += [DiffLine("added", text) for text in texts[1][c:d]]
+    return lines
 
 
 def _further(open_run: OpenRun, unit: Unit) -> dict[str, list[str]]:

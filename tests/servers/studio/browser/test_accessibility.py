@@ -31,6 +31,7 @@ PAGES = {
     "/runs/run?label=unjudged": "table.edits",
     f"/runs/run-2/trace?{EDIT}": ".stage",
     f"/runs/run-2/trace?{EDIT}&beside=run-2~1": ".parting-line",
+    f"/runs/run-2/verdicts?{EDIT}": ".grid",
     f"/runs/run-2/fork?{EDIT}&repeat=0&step=1": "form",
     "/runs/run/forks": "h1",
     "/runs/run?by=verdict": "table",

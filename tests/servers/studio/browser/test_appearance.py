@@ -17,6 +17,8 @@ PAGES = {
     "table": "/runs/run",
     "trace": "/runs/run-2/trace?edit=the-edit/../x",
     "compared": "/runs/run-2/trace?edit=the-edit/../x&beside=run-2~1",
+    "grid": "/runs/run-2/verdicts?edit=the-edit/../x&criterion=instruction_following",
+    "differences": "/runs/run/differences?other=run-2",
     "who": "/runs/run/annotate",
     "annotate": "/runs/run/annotate?annotator=Ana",
     "nowhere": "/nowhere",

@@ -74,7 +74,7 @@ def test_statistics_come_when_asked_for_and_a_cell_opens_its_edits(address: str,
     page.goto("/runs/one?by=verdict")
     page.wait_for_load_state("load")
     page.get_by_role("link", name="Agreement and tools").click()
-    expect(page.locator(".lab")).to_contain_text("Agreement with and without each tool")
+    expect(page.locator(".lab")).to_contain_text("Agreement with people, with and without each tool")
     expect(page.locator(".lab")).to_contain_text("This is not an experiment")
     page.click(f'.confusion a[aria-label*="judge {OVER}"]')
     expect(page.locator(".count")).to_contain_text("1–2 of 2 verdicts")
@@ -127,6 +127,58 @@ def test_two_runs_are_one_list_that_opens_both_traces(address: str, new_page: Ne
     press(page, "Enter")
     expect(page.locator(".timeline")).to_have_count(2)
     expect(page.locator(".parting-line")).to_contain_text("They differ from step 1")
+
+
+def test_a_cell_of_what_changed_opens_its_edits(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one/differences?other=two")
+    expect(page.locator(".changes .fixed")).to_have_text("1 fixed")
+    expect(page.locator(".changes .broken")).to_have_text("0 broken")
+    page.click(".changes .fixed a")
+    expect(page.locator(".count")).to_contain_text("1 verdict: wrong in A and right in B")
+    expect(page.locator(".found .what .small")).to_have_text(["a"])
+    page.click("text=Show all that differ")
+    page.click(".confusion .same a >> nth=-1")
+    expect(page.locator(".count")).to_contain_text(f"{RIGHT} in A and {RIGHT} in B")
+    expect(page.locator(".found .what .small")).to_have_text(["c"])
+
+
+def test_two_configurations_of_a_run_are_compared_by_choice(new_page: NewPage, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "one", [Told("a", OVER, (ZOOM,), RIGHT, picture=1)])
+    write_run(run, [Told("a", WRONG, (), RIGHT, picture=1)], "rules")
+    write_run(run, [Told("a", RIGHT, (), RIGHT, picture=1)], "openai:gpt-6")
+    with served(runs=(run,)) as where:
+        page: Page = new_page(where)
+        page.goto("/runs/one/differences")
+        expect(page.locator("h1")).to_have_text("Two configurations of one")
+        expect(page.locator(".changes")).to_contain_text("1 wrong in both")
+        page.wait_for_load_state("load")
+        page.select_option("[name=other_configuration]", index=2)
+        expect(page.locator(".changes .fixed")).to_have_text("1 fixed")
+        expect(page.locator(".found .chip")).to_have_text([OVER, RIGHT, RIGHT])
+        page.wait_for_load_state("networkidle")
+
+
+def test_all_verdicts_on_an_edit_are_one_grid(new_page: NewPage, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "one", [Told("a", OVER, (ZOOM,), RIGHT, picture=1, repeat=n) for n in range(3)])
+    write_run(run, [Told("a", None, picture=1)], "rules")
+    other = write_run(tmp_path / "two", [Told("b", RIGHT, (FIND, ZOOM), picture=1)], "openai:gpt-6")
+    with served(runs=(run, other)) as where:
+        page: Page = new_page(where, width=1440)
+        page.goto("/runs/one/trace?edit=a")
+        page.click("text=All 5 verdicts in a grid")
+        expect(page.locator(".grid thead th")).to_have_count(3)
+        expect(page.locator(".strip").first.locator(".chip")).to_have_text([OVER] * 3)
+        expect(page.locator(".strip").nth(1)).to_contain_text("unreadable answer")
+        expect(page.locator(".grid")).to_contain_text("3 × Over Modification")
+        expect(page.locator(".acts").nth(2).locator("a")).to_have_text([FIND, ZOOM, "answer"])
+        page.get_by_role("checkbox").nth(1).uncheck()
+        page.click("text=Show the chosen")
+        expect(page.locator(".grid thead th")).to_have_count(2)
+        page.click("text=Step by step with 1")
+        expect(page.locator(".timeline")).to_have_count(2)
+        expect(page.locator(".parting-line")).to_contain_text("They differ from step 1")
+        page.wait_for_load_state("networkidle")
 
 
 def test_the_worst_disagreements_are_one_key_away_the_surest_first(address: str, new_page: NewPage) -> None:
