@@ -17,7 +17,7 @@ from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, Manifest
 from editloupe.cli.judge_options import TOOLS, JudgeOptions, split_assignment
 from editloupe.cli.options import Without, expand_options
 from editloupe.cli.output import choose_format, choose_width, tell
-from editloupe.cli.report import Human, Resamples
+from editloupe.cli.report import Human, HumanMap, OtherHumanColumns, Resamples, read_label_files
 from editloupe.evals.batch.progress import Forecast
 from editloupe.evals.batch.stopping import INTERRUPTED
 from editloupe.judge.settings import OF_THE_MACHINE
@@ -50,6 +50,8 @@ def ablate(
     *,
     which: EditOptions,
     human: Human = None,
+    human_columns: OtherHumanColumns = None,
+    meanings: HumanMap = None,
     format: Annotated[
         str | None, typer.Option("--format", help="Format of the table: text, md, json, csv or latex.")
     ] = None,
@@ -64,6 +66,7 @@ def ablate(
     """
     kind = choose_format("json" if options.as_json else format, None, FORMATS)
     which.check()
+    files = read_label_files(human, human_columns, meanings)
     combinations = _combinations(manifest, read_vary(vary), out, judge, which, options)
     if options.dry_run:
         return _estimate(combinations, kind)
@@ -71,8 +74,8 @@ def ablate(
 
     if not any("judge" in combination.values for combination in combinations):
         judge.announce()
-    judged = judge_combinations(combinations, human, quiet=options.quiet, signals=True, say=tell)
-    ablation = measure_run(out, [combination for combination, _ in judged], human)
+    judged = judge_combinations(combinations, files, quiet=options.quiet, signals=True, say=tell)
+    ablation = measure_run(out, [combination for combination, _ in judged], files)
     sys.stdout.write(_RENDERERS[kind](ablation))
     return _print_ending(ablation, [ending for _, ending in judged], out)
 

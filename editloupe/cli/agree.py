@@ -15,15 +15,17 @@ from editloupe.cli.report import (
     EveryConfiguration,
     Human,
     HumanColumns,
+    HumanMap,
     ProtocolName,
     Resamples,
     Seed,
-    read_label_columns,
+    read_label_files,
     save_figures,
 )
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
+    from editloupe.evals.labels.label_files import LabelFile
     from editloupe.evals.report.block_types import Block
     from editloupe.rubrics.tables import PrintedTable
 
@@ -34,6 +36,7 @@ def agree(
     run: Annotated[Path, typer.Argument(help="A run folder; or a labelled manifest, for people among themselves.")],
     human: Human = None,
     columns: HumanColumns = None,
+    meanings: HumanMap = None,
     format: Annotated[
         str | None,
         typer.Option("--format", help="text, md, json, latex or csv. Default: by the suffix of --out, or text."),
@@ -78,23 +81,16 @@ def agree(
     Example: editloupe agree edits.jsonl --human ada.csv --human bo.csv --format latex
     """
     kind = choose_format(format, out, FORMATS)
-    label_columns = read_label_columns(columns, human)
+    files = read_label_files(human, columns, meanings)
     if run.is_file():
         if replace_annotators or figures is not None or configuration is not None:
             raise UserError(
                 f"{run} is a manifest without verdicts; --replace-annotators, --figures and --configuration need a run"
             )
-        record, blocks, rows = _measure_people(run, human or (), label_columns, protocol, by or ())
+        record, blocks, rows = _measure_people(run, files, protocol, by or ())
     else:
         record, blocks, rows = _measure_run(
-            run,
-            human,
-            label_columns,
-            protocol,
-            configuration,
-            by or (),
-            epsilon if replace_annotators else None,
-            figures,
+            run, files, protocol, configuration, by or (), epsilon if replace_annotators else None, figures
         )
     if kind == "json":
         deliver(for_json(record, 2) + "\n", out)
@@ -118,9 +114,7 @@ Measured = tuple[dict[str, Any], "list[Block]", list[dict[str, Any]]]
 """A result for JSON, as blocks, and as rows."""
 
 
-def _measure_people(
-    manifest: Path, human: Sequence[Path], columns: Mapping[str, str] | None, protocol: str | None, by: Sequence[str]
-) -> Measured:
+def _measure_people(manifest: Path, files: list[LabelFile], protocol: str | None, by: Sequence[str]) -> Measured:
     """Measure the agreement of people on a manifest that was not judged."""
     from editloupe.evals.labels.unjudged_run import load_manifest_labels, read_manifest_edits
     from editloupe.evals.report.comparison_blocks import manifest_blocks
@@ -129,7 +123,7 @@ def _measure_people(
 
     rules = get_protocol(protocol) if protocol else DEFAULT
     edits = read_manifest_edits(manifest)
-    labels = load_manifest_labels(manifest, edits, protocol, human, columns)
+    labels = load_manifest_labels(manifest, edits, protocol, files)
     agreement = measure_people_agreement(manifest.name, edits, labels, rules, by)
     titles = {criterion: rules.rubric(criterion).title for criterion in rules.criteria}
     record = agreement.model_dump(mode="json")
@@ -138,8 +132,7 @@ def _measure_people(
 
 def _measure_run(
     run: Path,
-    human: list[Path] | None,
-    columns: Mapping[str, str] | None,
+    files: list[LabelFile],
     protocol: str | None,
     configuration: str | None,
     by: Sequence[str],
@@ -165,7 +158,7 @@ def _measure_run(
     for table in tables:
         for sentence in table.notes:
             tell(sentence)
-        people = load_human_labels(table, human, columns=columns)
+        people = load_human_labels(table, files)
         agreement = measure_agreement(table, people, by=by)
         tested = None if epsilon is None else test_replacement(table, people, epsilon)
         record = agreement.model_dump(mode="json")

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.output import choose_width, deliver, tell
-from editloupe.cli.report import ConfigurationName, Human, ProtocolName
+from editloupe.cli.report import ConfigurationName, Human, HumanColumns, HumanMap, ProtocolName, read_label_files
 
 
 def calibrate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     out: Annotated[Path, typer.Option(help="Calibration file to write, such as trust.yaml.")],
     human: Human = None,
+    columns: HumanColumns = None,
+    meanings: HumanMap = None,
     agreement: Annotated[
         float, typer.Option("--agreement", help="Required agreement of people with the kept verdicts.")
     ] = 0.9,
@@ -88,7 +90,15 @@ def calibrate(
             "stages before, so that each is tested at its share of the error"
         )
     calibration = calibrated(
-        table, human, agreement, error / stages, by, find_queue(table, queue or ()), within, seed, before
+        table,
+        read_label_files(human, columns, meanings),
+        agreement,
+        error / stages,
+        by,
+        find_queue(table, queue or ()),
+        within,
+        seed,
+        before,
     )
     if append:
         write_stages(out, [*entries, {"calibration": calibration.model_dump(mode="json")}])

@@ -10,10 +10,19 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.output import choose_format, choose_width, deliver, tell
-from editloupe.cli.report import Human, ProtocolName, Resamples, Seed
+from editloupe.cli.report import (
+    Human,
+    HumanColumns,
+    HumanMap,
+    ProtocolName,
+    Resamples,
+    Seed,
+    read_label_files,
+)
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
+    from editloupe.evals.labels.label_files import LabelFile
     from editloupe.evals.stats.comparison.model_comparison import ModelComparison
     from editloupe.evals.stats.comparison.run_comparison import ComparisonQuestion, RunComparison
     from editloupe.evals.stats.scores.run_table import RunTable
@@ -32,6 +41,8 @@ def compare(
         bool, typer.Option("--judges", help="Compare two judges, modes or prompts on the same edited pictures.")
     ] = False,
     human: Human = None,
+    columns: HumanColumns = None,
+    meanings: HumanMap = None,
     format: Annotated[str | None, typer.Option("--format", help="text, md or json.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
@@ -71,7 +82,7 @@ def compare(
         for sentence in table.notes:
             tell(f"{table.name}: {sentence}")
     question: ComparisonQuestion | None = "models" if models else "judges" if judges else None
-    comparison = _compare_tables(tables, question, human)
+    comparison = _compare_tables(tables, question, read_label_files(human, columns, meanings))
     passports = [build_run_passport(table) for table in tables]
     if kind == "json":
         known = [passport.model_dump(mode="json") for passport in passports]
@@ -127,7 +138,7 @@ def _filter_rows(table: RunTable, where: Sequence[str]) -> RunTable:
 
 
 def _compare_tables(
-    tables: Sequence[RunTable], question: ComparisonQuestion | None, human: list[Path] | None
+    tables: Sequence[RunTable], question: ComparisonQuestion | None, files: list[LabelFile]
 ) -> RunComparison | tuple[ModelComparison, ...]:
     """Compare judges or models, whichever is named or fits the data. Models are compared per group that a paper keeps apart."""
     from editloupe.evals.stats.comparison.model_comparison import compare_models_by_slice
@@ -153,8 +164,8 @@ def _compare_tables(
     if question is None and len(tables) == 2:
         question = find_question(*tables)
     if question == "judges":
-        return compare_two(tables[0], tables[1], human, question=question)
-    if human is not None:
+        return compare_two(tables[0], tables[1], files, question=question)
+    if files:
         tell("labels by people belong to one model's pictures, so --human says nothing about editing models")
     apart = bool(find_shared_slice_fields(tables))
     several = apart or len(tables) != 2 or any(len(split_off_reference(table)[0].models) > 1 for table in tables)

@@ -15,6 +15,7 @@ from editloupe.cli.batch import BatchOptions, Closing, judge_into_run
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
 from editloupe.cli.options import LOOKING, Default, Only, Without, check_choice, expand_options
 from editloupe.cli.output import REPORT_FORMATS, choose_format, deliver, tell
+from editloupe.cli.report import HumanColumns, HumanMap, read_label_files
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -236,6 +237,8 @@ def baselines(
         list[Path],
         typer.Option(help="Human labels of instruction_following, yes or no (CSV, JSONL). Repeatable."),
     ],
+    columns: HumanColumns = None,
+    meanings: HumanMap = None,
     out: Annotated[Path, typer.Option(help="Folder of the baselines. Run the same command again to continue.")],
     judge: JudgeAlone,
     clip: Annotated[
@@ -281,7 +284,8 @@ def baselines(
     rule = cast("RatingRule", check_choice("--ratings", ratings, comparing.RATING_RULES))
     if out.resolve() == run.resolve():
         raise UserError("--out must be another folder than the run: the baselines have a folder of their own")
-    people = comparing.find_labelled_edits(read_run_table(run, PROTOCOL, configuration), human)
+    table, files = read_run_table(run, PROTOCOL, configuration), read_label_files(human, columns, meanings)
+    people = comparing.find_labelled_edits(table, files)
     directions = (
         None if clip is None or options.dry_run else _measure_directions(people, clip, clip_download, judge, out)
     )

@@ -18,17 +18,23 @@ from editloupe.evals.runs.export.inspect_log import to_inspect
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 
-FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect")
+FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect", "label-studio")
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    format: Annotated[str, typer.Option("--format", help="jsonl, csv, parquet, datasets or inspect.")] = "jsonl",
+    format: Annotated[
+        str, typer.Option("--format", help="jsonl, csv, parquet, datasets, inspect or label-studio.")
+    ] = "jsonl",
     out: Annotated[
         Path | None,
-        typer.Option(help="Output file, or folder for datasets. Default for JSONL and CSV: standard output."),
+        typer.Option(
+            help="Output file, or folder for datasets and label-studio. Default for JSONL and CSV: standard output."
+        ),
     ] = None,
-    images: Annotated[bool, typer.Option("--images", help="With --format datasets: include the pictures.")] = False,
+    images: Annotated[
+        bool, typer.Option("--images", help="With datasets or label-studio: include the pictures.")
+    ] = False,
     configuration: Annotated[
         str | None,
         typer.Option(help="Only this configuration, such as gpt-5.1/tools. Default: all (inspect: the newest)."),
@@ -36,25 +42,43 @@ def export(
 ) -> None:
     """Export one row per unit: edit, instruction, model, criterion, judge, label, scores, rationale, people's label, tokens.
 
-    The inspect format is an `.eval` log with all conversations and pictures, for `inspect view`.
+    The inspect format is an `.eval` log with all conversations and pictures, for `inspect view`. The label-studio format is a
+    folder with tasks, the verdicts as predictions, and the labelling configuration of the rubrics.
 
     Example: editloupe export runs/gpt --format parquet --out verdicts.parquet
     """
     if format not in FORMATS:
         raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
-    if images and format != "datasets":
-        raise UserError("--images goes with --format datasets")
+    if images and format not in ("datasets", "label-studio"):
+        raise UserError("--images goes with --format datasets or label-studio")
+    if out is None and format in ("datasets", "label-studio", "parquet"):
+        raise UserError(f"--format {format} needs --out")
     if format == "inspect" and out is not None and out.suffix not in (".eval", ""):
         raise UserError(f"inspect view knows its logs by their names: call it {out.with_suffix('.eval').name}")
     with Run.open(run) as opened:
         if format == "inspect" and out is not None:
             count = to_inspect(opened, out, configuration)
+        elif format == "label-studio" and out is not None:
+            _write_label_studio(opened, out, images, configuration)
+            return
         else:
             count = _write_rows(opened, format, out, images, _find_configuration(opened, configuration))
         damage = opened.damage.sentences()
     if out is not None:
         tell(f"{number_of(count, 'row')} in {out}")
     for sentence in damage:
+        tell(sentence)
+
+
+def _write_label_studio(run: Run, folder: Path, images: bool, configuration: str | None) -> None:
+    from editloupe.evals.labels.label_studio import to_label_studio
+
+    tasks, sets = to_label_studio(run, folder, _find_configuration(run, configuration), images)
+    several = f" in {number_of(sets, 'set')} with a configuration each" if sets > 1 else ""
+    tell(f"{number_of(tasks, 'task')}{several} in {folder}")
+    if not images:
+        tell(f"pictures are addresses of Label Studio's local files, with the root {run.folder.resolve().parent}")
+    for sentence in run.damage.sentences():
         tell(sentence)
 
 
@@ -77,8 +101,7 @@ def _write_rows(run: Run, format: str, out: Path | None, images: bool, configura
         if write := exports.TEXT_FORMATS.get(format):
             with nullcontext(sys.stdout) if out is None else atomic_text_file(out) as file:
                 return write(run, file, configuration, people.consensus)
-        if out is None:
-            raise UserError(f"--format {format} needs --out")
+        assert out is not None  # checked before the run was opened
         if format == "parquet":
             return exports.to_parquet(run, out, configuration, people.consensus)
         return exports.to_datasets(run, out, images, configuration, people.consensus)

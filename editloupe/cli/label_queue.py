@@ -11,7 +11,7 @@ import typer
 
 from editloupe._util.text import number_of, verb
 from editloupe.cli.output import tell
-from editloupe.cli.report import ConfigurationName, Human, ProtocolName
+from editloupe.cli.report import ConfigurationName, Human, HumanColumns, HumanMap, ProtocolName, read_label_files
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def label_queue(
         Path | None, typer.Option(help="Output file (JSONL). Default: label_queue.jsonl in the run's folder.")
     ] = None,
     human: Human = None,
+    columns: HumanColumns = None,
+    meanings: HumanMap = None,
     annotators: Annotated[
         list[str] | None,
         typer.Option("--annotator", help="Split the queue between annotators. Repeatable."),
@@ -82,7 +84,8 @@ def label_queue(
     )
     from editloupe.judge.calibration import CONFIDENCE_KINDS
 
-    columns, number = _read_per(per)
+    files = read_label_files(human, columns, meanings)
+    group_columns, number = _read_per(per)
     if (budget is None) == (per is None):
         raise UserError(
             "name the number of edits with --budget, or per group with --per COLUMN,COLUMN N: one of the two"
@@ -93,25 +96,25 @@ def label_queue(
         if out is None:
             raise UserError("a queue drawn from a manifest needs a file of its own; name it with --out")
         edits = read_manifest_edits(run)
-        labelled, partly, notes = find_labelled_edits(run, edits, protocol, human or ())
+        labelled, partly, notes = find_labelled_edits(run, edits, protocol, files)
         records = [{name: get_field(edit, name) for name in (*EDIT_FIELDS, *edit.extra)} for _, edit in edits]
-        groups = find_groups(records, columns) if per else []
+        groups = find_groups(records, group_columns) if per else []
         names = [(edit.id, name, edit.model) for name, edit in edits]
         queue = draw_evenly(names, budget or number, seed, labelled, groups or None)
         queue = queue.split(annotators, shared) if annotators else queue
         queue.write(out)
         _print_labelled(queue, partly, notes)
-        how = _describe_groups(groups, columns, number) if groups else "all with the same probability"
+        how = _describe_groups(groups, group_columns, number) if groups else "all with the same probability"
         tell(f"drew {len(queue.drawn)} of {number_of(len(edits), 'edit')} into {out}, {how} (seed {seed})")
         return
     table, _ = split_off_reference(read_run_table(run, protocol, configuration))
     for sentence in table.notes:
         tell(sentence)
-    people = load_human_labels(table, human)
+    people = load_human_labels(table, files)
     labelled, partly = find_labelled_rows(table, people)
     if per:
         rows = [row for row in table.rows if is_drawable(row)]
-        groups = find_groups([{name: row.field(name) for name in table.columns} for row in rows], columns)
+        groups = find_groups([{name: row.field(name) for name in table.columns} for row in rows], group_columns)
         names = [(row.edit.id, row.name, row.edit.model) for row in rows]
         queue, kind = draw_evenly(names, number, seed, labelled, groups), ""
     else:
@@ -125,7 +128,7 @@ def label_queue(
     queue.write(path)
     _print_labelled(queue, partly, people.notes)
     if per:
-        how = _describe_groups(groups, columns, number)
+        how = _describe_groups(groups, group_columns, number)
     elif len({entry.probability for entry in queue.drawn}) == 1:
         how = "all with the same probability"
     else:

@@ -16,6 +16,7 @@ from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.labels.human import HumanLabels
+    from editloupe.evals.labels.label_files import LabelFile
     from editloupe.evals.report import Leaderboard, Report
     from editloupe.evals.report.report_figures import Draw
     from editloupe.evals.stats.scores.run_scores import UnjudgedRule
@@ -30,12 +31,25 @@ Human = Annotated[
         "--human", help="File of human labels (JSONL, CSV, Parquet), in addition to the manifest's. Repeatable."
     ),
 ]
+_COLUMNS = "With --human: columns that hold id, rater, label, a criterion… under other names. Repeatable."
 HumanColumns = Annotated[
     list[str] | None,
     typer.Option(
         "--columns",
         metavar="FIELD=COLUMN,…",
-        help="With --human: columns that hold edit_id, label, a criterion… under other names. Repeatable.",
+        help=_COLUMNS,
+    ),
+]
+OtherHumanColumns = Annotated[
+    list[str] | None, typer.Option("--human-columns", metavar="FIELD=COLUMN,…", help=_COLUMNS)
+]
+"""For a command whose `--columns` are those of the manifest."""
+HumanMap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="TEXT=LABEL,…",
+        help="With --human: the labels that texts of the file mean; CRITERION:TEXT=LABEL for one criterion. Repeatable.",
     ),
 ]
 ProtocolName = Annotated[str | None, typer.Option("--protocol", help="The protocol, if a run has several.")]
@@ -116,6 +130,7 @@ def report(
     ] = None,
     human: Human = None,
     columns: HumanColumns = None,
+    meanings: HumanMap = None,
     corrected: Annotated[
         bool,
         typer.Option(
@@ -151,6 +166,7 @@ def report(
     if as_published and (intervals or unjudged == "worst"):
         raise UserError("--as-published goes without --intervals and --unjudged: the script knows neither")
     changes = _read_rules(rules or ())
+    label_files = read_label_files(human, columns, meanings)
     from editloupe.evals.labels.human import load_human_labels
     from editloupe.evals.report import build_leaderboard, build_report
     from editloupe.evals.stats.intervals import LEVEL
@@ -185,11 +201,11 @@ def report(
         )
     built = []
     for position, table in enumerate(tables):
-        people: HumanLabels | list[Path] | None = human
-        if columns or table is not whole[position]:
+        people: HumanLabels | list[LabelFile] | None = label_files
+        if table is not whole[position]:
             # Labels are read for the whole run, so that those of other edits do not count as labels of unknown edits.
             judged, _ = split_off_reference(whole[position])
-            people = load_human_labels(judged, human, columns=read_label_columns(columns, human)).of_edits(table.names)
+            people = load_human_labels(judged, label_files).of_edits(table.names)
         label_queue = _find_queue(table, queue or ()) if corrected else None
         built.append(
             build_report(
@@ -221,16 +237,21 @@ def report(
     deliver(_RENDERERS[kind](result, out), out)
 
 
-def read_label_columns(columns: Sequence[str] | None, human: Sequence[Path] | None) -> dict[str, str] | None:
-    """Return the columns of label files by field, from texts FIELD=COLUMN; None if there are none."""
-    if not columns:
-        return None
+def read_label_files(
+    human: Sequence[Path] | None, columns: Sequence[str] | None, meanings: Sequence[str] | None
+) -> list[LabelFile]:
+    """Return the files of `--human`, with the columns of `--columns` and the texts of `--map`."""
     if not human:
-        raise UserError("--columns goes with --human: it names columns of a file of labels")
+        if columns or meanings:
+            option = "--columns" if columns else "--map"
+            raise UserError(f"{option} goes with --human: it says how a file of labels is read")
+        return []
     from editloupe.evals.labels.files import FIELDS
+    from editloupe.evals.labels.label_files import LabelFile, parse_meanings
     from editloupe.evals.manifests.columns import parse_columns
 
-    return parse_columns(columns, FIELDS)
+    named, meant = parse_columns(columns or (), FIELDS), parse_meanings(meanings or ())
+    return [LabelFile(path, named, meant) for path in human]
 
 
 def _read_rules(texts: Sequence[str]) -> dict[str, str]:

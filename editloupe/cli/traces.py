@@ -15,6 +15,7 @@ import typer
 from editloupe._util.files import atomic_text_file
 from editloupe._util.text import for_csv, for_json, one_line
 from editloupe.cli.output import choose_width, tell
+from editloupe.cli.report import Human, HumanColumns, HumanMap, read_label_files
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -39,12 +40,9 @@ def traces(
         str, typer.Option("--order", help="manifest, confident, unsure, apart (from people), turns, costly or slow.")
     ] = "manifest",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show only the first N matches.")] = None,
-    human: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--human", help="File of human labels (JSONL, CSV, Parquet), in addition to the manifest's. Repeatable."
-        ),
-    ] = None,
+    human: Human = None,
+    columns: HumanColumns = None,
+    meanings: HumanMap = None,
     format: Annotated[str | None, typer.Option("--format", help="text, json or csv.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
@@ -66,7 +64,8 @@ def traces(
         raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{kind}"')
     from editloupe.evals.traces import find_traces
 
-    result = find_traces(list(dict.fromkeys(runs)), where, human=human or (), order=order, progress=_Patience())
+    files = read_label_files(human, columns, meanings)
+    result = find_traces(list(dict.fromkeys(runs)), where, human=files, order=order, progress=_Patience())
     if out is None:
         sys.stdout.writelines(_format_result(result, kind, stats, limit))
     else:

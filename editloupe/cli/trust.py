@@ -9,7 +9,7 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.output import choose_format, choose_width, deliver, tell
-from editloupe.cli.report import ConfigurationName, Human, HumanColumns, ProtocolName, read_label_columns
+from editloupe.cli.report import ConfigurationName, Human, HumanColumns, HumanMap, ProtocolName, read_label_files
 
 if TYPE_CHECKING:
     from editloupe.evals.report.block_types import Block
@@ -22,6 +22,7 @@ def trust(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     human: Human = None,
     columns: HumanColumns = None,
+    meanings: HumanMap = None,
     format: Annotated[
         str | None,
         typer.Option("--format", help="text, md, html or json. Default: by the suffix of --out, or text."),
@@ -53,7 +54,7 @@ def trust(
     table, _ = split_off_reference(read_run_table(run, protocol, configuration))
     for sentence in table.notes:
         tell(sentence)
-    people = load_human_labels(table, human, columns=read_label_columns(columns, human))
+    people = load_human_labels(table, read_label_files(human, columns, meanings))
     summary = summarize_trust(table, people, find_queue(table, queue or ()))
     if kind == "json":
         sentences = describe_trust(summary, table.titles, str(run), configuration or "")

@@ -163,7 +163,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, judged: str, capsys: Any) -> 
     folder, labels = str(tmp_path / "run"), str(tmp_path / "labels.csv")
     for arguments, sentence in (
         ([folder, "--human", labels, "--out", folder], "must be another folder"),
-        ([folder, "--human", str(tmp_path / "none.csv"), "--out", "x"], "has no label for an edit"),
+        ([folder, "--human", str(tmp_path / "none.csv"), "--out", "x"], "has no label that fits"),
         ([str(tmp_path), "--human", labels, "--out", "x"], "is not a run"),
         ([folder, "--human", labels, "--out", "x", "--format", "pdf"], "--format is one of"),
         ([folder, "--human", labels, "--out", "x", "--ratings", "most"], "--ratings is one of each, majority"),

@@ -16,7 +16,8 @@ from editloupe._util.tables import data_frame
 from editloupe.evals.ablation.combinations import LOOKS, Combination, JudgedCombination, judge_combinations
 from editloupe.evals.batch.batch import Batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.labels.human import LabelFiles, load_human_labels
+from editloupe.evals.labels.human import LabelFiles, list_files, load_human_labels
+from editloupe.evals.labels.label_files import LabelFile
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
@@ -157,7 +158,7 @@ def measure_run(
         human: Files of human labels, in addition to those of the manifest.
         level: Level of the intervals.
     """
-    files = [human] if isinstance(human, (str, Path)) else list(human or ())
+    files = list_files(human)
     rows: list[AblationRow] = []
     notes: dict[str, None] = {}
     first: RunTable | None = None
@@ -220,7 +221,7 @@ def _read_table(run: Run, combination: JudgedCombination) -> RunTable | None:
     return compared if compared.rows else None
 
 
-def _measure_agreement(table: RunTable, files: list[str | Path], level: float) -> Agreement | None:
+def _measure_agreement(table: RunTable, files: list[LabelFile], level: float) -> Agreement | None:
     """Return the agreement with human labels, or None if these edits have none.
 
     Raises:
@@ -234,7 +235,7 @@ def _measure_agreement(table: RunTable, files: list[str | Path], level: float) -
 
 
 def _compare_with_first(
-    table: RunTable, first: RunTable | None, files: list[str | Path], level: float
+    table: RunTable, first: RunTable | None, files: list[LabelFile], level: float
 ) -> RunComparison | str:
     """Compare a combination with the first one, or return why that is not possible."""
     if first is None:

@@ -14,7 +14,7 @@ import numpy as np
 from editloupe._util.text import number_of, verb
 from editloupe.evals.edival.files import file_key
 from editloupe.evals.edival.metrics import PROTOCOL
-from editloupe.evals.labels.human import load_human_labels
+from editloupe.evals.labels.human import LabelFiles, load_human_labels
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.report.block_types import Block, Drawing, Heading, Points
 from editloupe.evals.report.report_figures import Draw
@@ -59,7 +59,7 @@ class People(NamedTuple):
     notes: tuple[str, ...]
 
 
-def find_labelled_edits(table: RunTable, files: Sequence[Path]) -> People:
+def find_labelled_edits(table: RunTable, files: LabelFiles) -> People:
     """Return the pictures with a single instruction that people labelled yes or no.
 
     Raises:

@@ -9,11 +9,13 @@ from editloupe.evals.labels.human import (
     merge_labels,
     merge_run_labels,
 )
+from editloupe.evals.labels.label_files import LabelFile
 from editloupe.evals.labels.merge import Consensus
 
 __all__ = [
     "Consensus",
     "HumanLabels",
+    "LabelFile",
     "LabelFiles",
     "RunLabels",
     "check_labels",

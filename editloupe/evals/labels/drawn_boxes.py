@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from editloupe._util.files import atomic_text_file
 from editloupe.evals.labels.files import find_rater
-from editloupe.evals.manifests.jsonl_log import read_log_rows
+from editloupe.evals.labels.label_files import LabelFile
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.manifests.readers import READERS, TablePicture, find_reader
 from editloupe.evals.runs.run_folder import LABELS
@@ -91,7 +91,7 @@ def _read_boxes(
     for path in files:
         if not path.is_file():
             raise UserError(f"the label file was not found at {path}; name it with --labels")
-        for row in read_log_rows(path, notes):
+        for row in LabelFile(path).read_rows(notes):
             rater = find_rater(row.values) or ""
             if FIELD not in row.values or (annotator is not None and rater != annotator):
                 continue

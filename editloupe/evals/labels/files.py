@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from editloupe._util.json_safe import sanitize_text
 from editloupe._util.text import number_of, one_line, verb
+from editloupe.evals.labels.label_files import LabelFile, fold_text
 from editloupe.evals.labels.merge import LabelEntry, LabelSource, is_on_scale
 from editloupe.evals.labels.wordings import WORDING
-from editloupe.evals.manifests.columns import check_columns, rename_columns
-from editloupe.evals.manifests.jsonl_log import read_log_rows
-from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
-from editloupe.evals.runs.run_folder import LABELS
+from editloupe.evals.manifests.columns import (
+    FIRST_ROWS,
+    NEAR,
+    format_columns,
+)
+from editloupe.evals.manifests.readers import PICTURE_SUFFIXES, Row
 from editloupe.rubrics.model import (
     Answer,
     ChecksAnswer,
@@ -51,6 +56,15 @@ class EditName(NamedTuple):
     """Unique in the run."""
     edit_id: str
     model: str | None
+    edited: str = ""
+    """Path of the edited picture; empty if there is no file."""
+    source: str = ""
+
+    @classmethod
+    def of(cls, name: str, edit: Edit) -> EditName:
+        """Return the names of an edit that is called `name` in its run."""
+        edited, source = (str(path) if isinstance(path, Path) else "" for path in (edit.edited, edit.source))
+        return cls(name, edit.id, edit.model, edited, source)
 
 
 class LabelReader:
@@ -96,6 +110,28 @@ class LabelReader:
     def _names(self) -> set[str]:
         return {edit.name for group in self._by_id.values() for edit in group}
 
+    @cached_property
+    def _by_picture(self) -> tuple[dict[str, list[EditName]], dict[str, list[EditName]]]:
+        """The edits by the file names of their edited and source pictures, with and without suffix."""
+        by_edited: dict[str, list[EditName]] = {}
+        by_source: dict[str, list[EditName]] = {}
+        for edit in itertools.chain.from_iterable(self._by_id.values()):
+            for path, index in ((edit.edited, by_edited), (edit.source, by_source)):
+                for name in dict.fromkeys(_picture_names(path)):
+                    index.setdefault(name, []).append(edit)
+        return by_edited, by_source
+
+    def _find_by_picture(self, text: str) -> list[EditName]:
+        """Return the edits whose picture has a file name or stem, or whose id is the stem; empty if none fits."""
+        by_edited, by_source = self._by_picture
+        file, stem = _picture_names(text)
+        for edits in (by_edited.get(file), self._by_id.get(stem), by_edited.get(stem), by_source.get(file)):
+            if edits:
+                break
+        edits = edits or by_source.get(stem, [])
+        inside = "/" in text and [edit for edit in edits if f"/{edit.edited}".endswith(f"/{text.lstrip('/')}")]
+        return inside or edits
+
     def read_manifest(self, labelled: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> LabelSource:
         """Read the labels of the manifest itself: for each edit its name, its `human` column and the annotator."""
         entries: list[LabelEntry] = []
@@ -108,51 +144,74 @@ class LabelReader:
                     self._leave_out(criterion)
         return LabelSource("the manifest", entries, whole=True)
 
-    def read_file(
-        self, path: Path, notes: list[str], origin: str = "", columns: Mapping[str, str] | None = None
-    ) -> LabelSource:
+    def read_file(self, file: LabelFile, notes: list[str]) -> LabelSource:
         """Read a file with rows of `edit_id, criterion, label`, or with one column per criterion.
-
-        Args:
-            path: The file.
-            notes: Gets sentences on rows that could not be used.
-            origin: A name of the file for messages.
-            columns: Fields and criteria to the columns that hold them, if the columns have other names.
 
         `rater` or `annotator` names the annotator. `model`, or the run's own `name` of an edit, selects one of several
         edits with the same id. `adjudicated` marks a label that settles a disagreement.
+
+        Args:
+            file: The file.
+            notes: Gets sentences on rows that could not be used, and on edits that were found by the name of a picture.
+
+        Raises:
+            UserError: The file cannot be read, or a row cannot and errors are not collected.
         """
-        reader = READERS.get(path.suffix.lower())
-        if not path.is_file() or reader is None:
-            problem = "is a .jsonl, .csv or .parquet file" if path.is_file() else f"was not found at {path}"
-            raise UserError(f"{path.name}: a file of human labels {problem}")
+        self._check_fields(file)
         entries: list[LabelEntry] = []
-        unknown: dict[str, None] = {}
-        may_skip = path.suffix.lower() == ".csv"
-        rows = read_log_rows(path, notes) if reader is read_jsonl else reader(path)
-        if columns:
-            check_columns(path, columns)
-            rows = (Row(row.where, rename_columns(row.values, columns)) for row in rows)
-        for row in rows:
+        edits = _EditCounts()
+        may_skip = file.path.suffix.lower() == ".csv"
+        rows = file.read_rows(notes)
+        first = list(itertools.islice(rows, FIRST_ROWS))
+        columns = list(dict.fromkeys(itertools.chain.from_iterable(row.values for row in first)))
+        if first and not any(column in _IDS for column in columns):
+            raise UserError(
+                f"{file.path.name} has no column that names the edit (edit_id, id or name); its columns are "
+                f"{_suggest(columns, dict.fromkeys(_IDS, 'id'))}"
+            )
+        for row in itertools.chain(first, rows):
             try:
-                name = self._edit(row)
-                for criterion, label in self._cells(row, may_skip):
+                name = self._edit(row, edits)
+                for criterion, label in self._cells(row, file, may_skip):
                     if name is None:
-                        unknown[_describe_edit(row)] = None
+                        edits.unknown[_describe_edit(row)] = None
                     else:
                         settles = str(row.values.get(ADJUDICATED, "")).casefold() in ("true", "1", "yes")
                         self._note_wording(row, name, criterion)
-                        entries += self._build_entries(row, (name, criterion), find_rater(row.values), label, settles)
+                        entries += self._build_entries(
+                            row, (name, criterion), find_rater(row.values), file.translate(label, criterion), settles
+                        )
             except UserError as error:
                 self._refuse(error)
-        if unknown:
-            some = ", ".join(sorted(unknown)[:3])
-            more = " …" if len(unknown) > 3 else ""
-            lost = len(unknown)
-            notes.append(
-                f"{number_of(lost, 'labelled edit')} {verb(lost, 'is', 'are')} not in this run ({some}{more})."
+        notes += edits.sentences()
+        source = LabelSource(file.origin or file.path.name, entries)
+        return source if source.has_labels else replace(source, problem=self._explain(columns, edits, bool(entries)))
+
+    def _check_fields(self, file: LabelFile) -> None:
+        """Raise UserError if `--columns` names a field or criterion that is nearly one of those that there are."""
+        known = [*FIELDS, *self._answers]
+        for name in file.columns:
+            if name not in known and (near := get_close_matches(name, known, n=1, cutoff=NEAR)):
+                raise UserError(f'--columns: "{name}" is not a criterion or field of labels; did you mean {near[0]}?')
+
+    def _explain(self, columns: Sequence[str], edits: _EditCounts, emptied: bool) -> str:
+        """Say why a file has no label."""
+        if not columns:
+            return "it has no rows"
+        criteria = [name for name in self._answers if name != OVERALL]
+        if "criterion" not in columns and "human" not in columns and not any(name in self._answers for name in columns):
+            return (
+                f"it has neither a column criterion nor one for a criterion that was asked ({', '.join(criteria)}); its "
+                f"columns are {_suggest(columns, {name: name for name in criteria})}"
             )
-        return LabelSource(origin or path.name, entries)
+        if edits.unknown:
+            own = [group[0].edit_id for group in itertools.islice(self._by_id.values(), 3)]
+            return (
+                f"its edits are {_name_some(edits.unknown)}, and those of the run {_name_some(own, len(self._by_id))}"
+            )
+        if emptied:
+            return "all its labels are empty"
+        return f"its labels are on {', '.join(self._unused) or 'nothing'}, and the run was asked {', '.join(criteria)}"
 
     def unused(self) -> list[str]:
         """Say which labels that were read are on something the run was not asked, such as a criterion that is misspelt."""
@@ -181,10 +240,11 @@ class LabelReader:
         name = one_line(str(criterion))
         self._unused[name] = self._unused.get(name, 0) + 1
 
-    def _edit(self, row: Row) -> str | None:
+    def _edit(self, row: Row, counts: _EditCounts) -> str | None:
         """Return the name of the edit a row is about, None if it is not in the run. Raise an error if several edits fit.
 
-        Id and model take precedence over the name: another run may have used the same name for another model's edit.
+        Id and model take precedence over the name: another run may have used the same name for another model's edit. A text
+        that is neither is looked for among the file names of pictures.
         """
         values = row.values
         edit_id, name, model = (_clean_text(values.get(key)) for key in ("edit_id", "name", "model"))
@@ -193,7 +253,11 @@ class LabelReader:
             raise row.error('"edit_id" is missing')
         edits = self._by_id.get(edit_id, [])
         if not edits:
-            return next((candidate for candidate in (edit_id, name) if candidate in self._names), None)
+            if own_name := next((candidate for candidate in (edit_id, name) if candidate in self._names), None):
+                return own_name
+            edits = self._find_by_picture(edit_id)
+            if edits:
+                counts.by_picture[edit_id] = None
         if model is not None:
             # A run that names no model has nothing to contradict the file's.
             own = [edit for edit in edits if edit.model == model]
@@ -208,14 +272,14 @@ class LabelReader:
             )
         return edits[0].name if edits else None
 
-    def _cells(self, row: Row, may_skip: bool) -> Iterator[tuple[str, Any]]:
+    def _cells(self, row: Row, file: LabelFile, may_skip: bool) -> Iterator[tuple[str, Any]]:
         """Yield criterion and label of each label in a row. Empty cells of a CSV file are not in its row."""
         values = row.values
-        if (criterion := values.get("criterion")) is not None:
+        if (criterion := file.translate(values.get("criterion"))) is not None:
             if "label" not in values and "score" not in values and not may_skip:
                 raise row.error('"label" is missing')
-            if isinstance(criterion, str) and criterion in self._answers:
-                yield criterion, values.get("label", values.get("score"))
+            if isinstance(criterion, str) and (asked := self._find_criterion(criterion)):
+                yield asked, values.get("label", values.get("score"))
             else:
                 self._leave_out(criterion)
             return
@@ -225,9 +289,19 @@ class LabelReader:
         for name in (*(name for name in values if self._is_nearly_asked(name)), *labels):
             if name not in self._answers:
                 self._leave_out(name)
-        for criterion in self._answers:
+        for criterion, answer in self._answers.items():
             if criterion in values or criterion in labels:
                 yield criterion, values.get(criterion, labels.get(criterion))
+            elif isinstance(answer, ChecksAnswer) and any(
+                f"{criterion}.{check.key}" in values for check in answer.checks
+            ):
+                yield criterion, {check.key: values.get(f"{criterion}.{check.key}") for check in answer.checks}
+
+    def _find_criterion(self, text: str) -> str | None:
+        """Return the criterion that a text names, in any case and with blanks or hyphens for underscores."""
+        if text in self._answers:
+            return text
+        return next((name for name in self._answers if fold_text(name) == fold_text(text)), None)
 
     def _is_nearly_asked(self, column: str) -> bool:
         if column not in self._nearly:
@@ -252,13 +326,91 @@ class LabelReader:
 
     def _score(self, row: Row, criterion: str, label: Any) -> float | None:
         """Return a label's score, None for an empty one; a label that does not exist is an error."""
+        answer = self._answers[criterion]
+        if isinstance(answer, ChecksAnswer) and isinstance(label, Mapping):
+            return _score_checks(row, criterion, answer, label)
         text = "" if label is None else " ".join(str(label).split())
         if not text:
             return None
         score = parse_label(self._answers[criterion], text)
         if score is None:
-            raise row.error(f'"{text}" is not an answer to {criterion}; {describe_scale(self._answers[criterion])}')
+            raise row.error(
+                f'"{text}" is not an answer to {criterion}; {describe_scale(self._answers[criterion])}. '
+                f'--map "{text}=LABEL" says which of them is meant'
+            )
         return score
+
+
+def _score_checks(row: Row, criterion: str, answer: ChecksAnswer, cells: Mapping[str, Any]) -> float | None:
+    """Return the score of a check list; None if an item has no answer, or if none applies."""
+    choices: dict[str, str] = {}
+    for check in answer.checks:
+        cell = cells.get(check.key)
+        text = "" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell).strip()
+        if text and text not in check.values:
+            raise row.error(f'"{text}" is not an answer to {criterion}.{check.key}; it takes {", ".join(check.values)}')
+        choices[check.key] = text
+    return answer.total(choices) if all(choices.values()) else None
+
+
+@dataclass
+class _EditCounts:
+    """The texts of a file that name edits in an unusual way."""
+
+    unknown: dict[str, None] = field(default_factory=dict)
+    by_picture: dict[str, None] = field(default_factory=dict)
+
+    def sentences(self) -> list[str]:
+        """Return notes on them."""
+        found, lost = len(self.by_picture), len(self.unknown)
+        return [
+            *(
+                [f"{number_of(found, 'edit')} {verb(found, 'was', 'were')} found by the file name of a picture."]
+                if found
+                else []
+            ),
+            *(
+                [
+                    f"{number_of(lost, 'labelled edit')} {verb(lost, 'is', 'are')} not in this run "
+                    f"({_name_some(sorted(self.unknown))})."
+                ]
+                if lost
+                else []
+            ),
+        ]
+
+
+def _name_some(names: Collection[str], count: int | None = None) -> str:
+    """Return the first three names."""
+    return ", ".join(itertools.islice(names, 3)) + (" …" if (count or len(names)) > 3 else "")
+
+
+def _picture_names(path: str) -> tuple[str, str]:
+    """Return the file name of a path, and the name without the suffix of a picture.
+
+    >>> _picture_names("out/cat.v2.PNG"), _picture_names("cat.v2")
+    (('cat.v2.PNG', 'cat.v2'), ('cat.v2', 'cat.v2'))
+    """
+    name = PurePosixPath(path.replace("\\", "/")).name
+    suffix = PurePosixPath(name).suffix
+    return name, name.removesuffix(suffix) if suffix.lower() in PICTURE_SUFFIXES else name
+
+
+def _suggest(columns: Sequence[str], wanted: Mapping[str, str]) -> str:
+    """Return the columns of a file, and the option that names those which are nearly called like wanted fields.
+
+    Args:
+        columns: The columns.
+        wanted: Names of fields to the field that the option names.
+
+    >>> _suggest(["Edit ID", "who"], {"edit_id": "id"})
+    "Edit ID, who; did you mean --columns 'id=Edit ID'?"
+    """
+    folded = {fold_text(column): column for column in reversed(columns)}
+    for name, meant in wanted.items():
+        if near := get_close_matches(fold_text(name), folded, n=1, cutoff=NEAR):
+            return f"{format_columns(columns)}; did you mean --columns '{meant}={folded[near[0]]}'?"
+    return f"{format_columns(columns)}; name it with --columns {next(iter(wanted.values()), 'id')}=COLUMN"
 
 
 def find_rater(values: Mapping[str, Any]) -> str | None:
@@ -278,20 +430,6 @@ def _describe_edit(row: Row) -> str:
         next((str(row.values[key]) for key in keys if row.values.get(key)), "") for keys in (_IDS, ("model",))
     )
     return f"{edit_id} of {model}" if model else edit_id
-
-
-def list_label_files(folder: Path, studio: Path | None = None, files: Iterable[str | Path] = ()) -> dict[Path, str]:
-    """List the files whose labels count for a run, each once, with a name for messages.
-
-    Args:
-        folder: The run's folder, in which the studio usually writes.
-        studio: The studio's file if it is not in the run's folder.
-        files: Further files.
-    """
-    written = [path for path in (folder / LABELS, studio) if path is not None and path.is_file()]
-    paths = {path.resolve(): path for path in (*written, *map(Path, files))}
-    names = [path.name for path in paths.values()]
-    return {path: path.name if names.count(path.name) == 1 else str(path) for path in paths.values()}
 
 
 def check_manifest_labels(edit: Edit, answers: Mapping[str, Sequence[Answer]]) -> None:

@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.labels.files import OVERALL, Answers, EditName, LabelReader, find_rater, list_label_files
+from editloupe.evals.labels.files import OVERALL, Answers, EditName, LabelReader, find_rater
+from editloupe.evals.labels.label_files import LabelFile, as_label_file, list_label_files
 from editloupe.evals.labels.merge import Consensus, LabelKey, find_consensus, merge_sources, select_counting_scores
 from editloupe.evals.labels.wordings import find_wording_keys
 from editloupe.evals.runs.configurations import read_answer_kind, rubric_records
 from editloupe.rubrics.model import Answer, NumberAnswer
 from editloupe.types import Edit, UserError
 
-LabelFiles = str | Path | Iterable[str | Path] | None
+LabelFiles = str | Path | LabelFile | Iterable[str | Path | LabelFile] | None
 """A file of labels, several, or none."""
 RATING = NumberAnswer(low=0, high=100)
 """The answer of a person who rates an edit as a whole."""
@@ -37,7 +38,7 @@ class HumanLabels:
         notes: Notes for readers.
         adjudicated: Scores that settle disagreements between annotators.
         unused: Sentences on labels of criteria that were not asked.
-        empty: Files without a label on these edits and criteria.
+        empty: Files without a label on these edits and criteria, and why.
     """
 
     origin: str
@@ -49,8 +50,8 @@ class HumanLabels:
     """Scores that settle disagreements between annotators."""
     unused: tuple[str, ...] = ()
     """Sentences on labels of criteria that were not asked."""
-    empty: tuple[Path, ...] = ()
-    """Files without a label on these edits and criteria."""
+    empty: Mapping[Path, str] = field(default_factory=dict)
+    """Files without a label on these edits and criteria, and why."""
     annotators: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,10 +108,9 @@ def merge_labels(
     edits: Iterable[EditName],
     answers: Answers,
     manifest: ManifestLabels,
-    files: Mapping[Path, str],
+    files: Iterable[LabelFile],
     refuse: Callable[[UserError], None] | None = None,
     wordings: Mapping[str, Collection[str]] | None = None,
-    columns: Mapping[Path, Mapping[str, str]] | None = None,
 ) -> HumanLabels:
     """Read the labels of a manifest and of files, and merge them by the rules of `labels.merge`.
 
@@ -118,27 +118,27 @@ def merge_labels(
         edits: The edits that can be labelled.
         answers: The criteria that can be labelled, each with its kind of answer.
         manifest: The labels of the manifest.
-        files: Files of labels, each with its name for messages.
+        files: Files of labels.
         refuse: Called with the error of each label or file that cannot be read. If None, the first error is raised.
         wordings: Keys of the wordings that the judge was asked, by criterion; see `find_wording_keys`.
-        columns: Per file, fields and criteria to the columns that hold them, if the columns have other names.
 
     Returns:
         The merged labels.
     """
     reader = LabelReader(edits, answers, refuse, wordings)
     notes: list[str] = []
-    sources, empty = [reader.read_manifest(manifest)], []
-    for path, origin in files.items():
+    sources, empty = [reader.read_manifest(manifest)], dict[Path, str]()
+    for file in files:
         try:
-            sources.append(reader.read_file(path, notes, origin, (columns or {}).get(path)))
+            sources.append(reader.read_file(file, notes))
         except UserError as error:
             if refuse is None:
                 raise
             refuse(error)
+            empty[file.path.resolve()] = str(error)
             continue
         if not sources[-1].has_labels:
-            empty.append(path)
+            empty[file.path.resolve()] = f"{file.path.name} has no label that fits: {sources[-1].problem}"
     scores, adjudicated, merge_notes = merge_sources(sources)
     origins = [source.origin for source in sources if source.has_labels]
     return HumanLabels(
@@ -153,7 +153,7 @@ def merge_labels(
         ),
         adjudicated,
         tuple(reader.unused()),
-        tuple(empty),
+        empty,
     )
 
 
@@ -171,8 +171,8 @@ def check_labels(files: LabelFiles, ids: Iterable[str], answers: Answers) -> Non
         UserError: A label cannot be read.
     """
     reader = LabelReader((EditName(edit_id, edit_id, None) for edit_id in dict.fromkeys(ids)), answers)
-    for path in list_files(files):
-        reader.read_file(path, [])
+    for file in list_files(files):
+        reader.read_file(file, [])
 
 
 class LabelledRow(Protocol):
@@ -236,7 +236,6 @@ def load_human_labels(
     table: LabelledTable,
     files: HumanLabels | LabelFiles = None,
     studio: Path | None = None,
-    columns: Mapping[str, str] | None = None,
 ) -> HumanLabels:
     """Load the labels that count for a run: those of its manifest, of the studio, and of the given files.
 
@@ -244,7 +243,6 @@ def load_human_labels(
         table: The run, as `read_run_table` returns it.
         files: Files of labels. Labels that were loaded before are returned as they are.
         studio: The studio's file of labels if it is not in the run's folder.
-        columns: Fields and criteria to the columns of the given files that hold them, if the columns have other names.
 
     Returns:
         The merged labels.
@@ -254,24 +252,30 @@ def load_human_labels(
     """
     if isinstance(files, HumanLabels):
         return files
-    paths = list_files(files)
+    own = list_files(files)
     human = merge_labels(
-        (EditName(row.name, row.edit.id, row.edit.model) for row in table.rows),
+        (EditName.of(row.name, row.edit) for row in table.rows),
         {OVERALL: RATING, **{criterion: table.answer(criterion) for criterion in table.criteria}},
         ((row.name, row.edit.human, find_rater(row.edit.extra)) for row in table.rows if row.edit.human),
-        list_label_files(table.folder, studio, paths),
+        list_label_files(table.folder, studio, own),
         wordings=find_wording_keys(table.about, table.protocol, table.configuration),
-        columns=dict.fromkeys(paths, columns) if columns else None,
     )
-    resolved = {path.resolve() for path in paths}
-    if useless := next((path for path in human.empty if path.resolve() in resolved), None):
-        raise UserError(f"{useless.name} has no label for an edit and criterion of the run {table.name}")
+    check_not_empty([human], own)
     return replace(human, notes=(*human.notes, *human.unused))
 
 
-def list_files(files: LabelFiles) -> list[Path]:
-    """Return files as a list of paths."""
-    return [Path(file) for file in ([files] if isinstance(files, (str, Path)) else files or ())]
+def check_not_empty(merged: Collection[HumanLabels], files: Iterable[LabelFile]) -> None:
+    """Raise UserError if a file has no label in any of several merges, with the reason."""
+    for file in files:
+        problems = [human.empty.get(file.path.resolve()) for human in merged]
+        if problems and (problem := problems[0]) and all(problems):
+            raise UserError(problem)
+
+
+def list_files(files: LabelFiles) -> list[LabelFile]:
+    """Return files as a list."""
+    several = [files] if isinstance(files, (str, Path, LabelFile)) else files or ()
+    return [as_label_file(file) for file in several]
 
 
 @dataclass(frozen=True)
@@ -311,7 +315,7 @@ def merge_run_labels(
     edits: Sequence[EditName],
     asked: Mapping[str, Answers],
     manifest: Collection[tuple[str, Mapping[str, Any], str | None]],
-    files: Mapping[Path, str],
+    files: Iterable[LabelFile],
 ) -> RunLabels:
     """Merge the labels of a run for each of its protocols.
 
@@ -319,7 +323,7 @@ def merge_run_labels(
         edits: The edits of the run.
         asked: Protocols to their criteria, each with its kind of answer.
         manifest: The labels of the manifest.
-        files: Files of labels, each with its name for messages.
+        files: Files of labels.
 
     Returns:
         The labels by protocol. Labels that cannot be read are listed in `faults`.
@@ -329,6 +333,7 @@ def merge_run_labels(
     def refuse(error: UserError) -> None:
         faults[str(error)] = None
 
+    files = list(files)
     by_protocol = {name: merge_labels(edits, answers, manifest, files, refuse) for name, answers in asked.items()}
     return RunLabels(by_protocol, asked, tuple(faults))
 

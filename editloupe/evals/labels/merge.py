@@ -54,6 +54,8 @@ class LabelSource:
     entries: Sequence[LabelEntry]
     whole: bool = False
     """True for the manifest: its unnamed annotators are numbered without naming the source."""
+    problem: str = ""
+    """Why there is no label."""
 
     @property
     def has_labels(self) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from editloupe.evals.labels.files import EditName, find_rater
-from editloupe.evals.labels.human import HumanLabels, merge_labels
+from editloupe.evals.labels.human import HumanLabels, LabelFiles, check_not_empty, list_files, merge_labels
+from editloupe.evals.labels.label_files import LabelFile, name_files
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.edit_rows import NewEdit
 from editloupe.evals.runs.run_folder import LABELS
@@ -36,8 +37,7 @@ def load_manifest_labels(
     manifest: Path,
     edits: Sequence[tuple[str, Edit]],
     protocol: str | None = None,
-    files: Iterable[Path] = (),
-    columns: Mapping[str, str] | None = None,
+    files: LabelFiles = None,
 ) -> HumanLabels:
     """Load people's labels of a manifest's edits: from the manifest, the studio's file next to it, and the given files.
 
@@ -46,32 +46,31 @@ def load_manifest_labels(
         edits: The edits, as `read_manifest_edits` returns them.
         protocol: The protocol whose criteria are labelled; the default protocol if None.
         files: Files of human labels.
-        columns: Fields and criteria to the columns of these files that hold them, if the columns have other names.
 
     Raises:
         UserError: A label cannot be read.
     """
-    files = list(files)
+    own = list_files(files)
     rules = protocol_named(protocol) if protocol else DEFAULT
     answers = {criterion: rules.rubric(criterion).answer for criterion in rules.criteria}
-    studio = manifest.with_name(f"{manifest.stem}.{LABELS}")
-    paths = {path.resolve(): path for path in (*([studio] if studio.is_file() else []), *files)}
+    studio = LabelFile(manifest.with_name(f"{manifest.stem}.{LABELS}"))
     try:
-        return merge_labels(
-            (EditName(name, edit.id, edit.model) for name, edit in edits),
+        human = merge_labels(
+            (EditName.of(name, edit) for name, edit in edits),
             answers,
             ((name, edit.human, find_rater(edit.extra)) for name, edit in edits if edit.human),
-            {path: path.name for path in paths.values()},
-            columns=dict.fromkeys(files, columns) if columns else None,
+            name_files((*([studio] if studio.path.is_file() else []), *own)),
         )
+        check_not_empty([human], own)
+        return human
     except UserError as error:
-        missing = any(not path.is_file() for path in files)
+        missing = any(not file.path.is_file() for file in own)
         hint = "" if protocol or missing else f" (read as labels of {rules.name}; --protocol names another protocol)"
         raise UserError(f"{error}{hint}") from None
 
 
 def find_labelled_edits(
-    manifest: Path, edits: Sequence[tuple[str, Edit]], protocol: str | None = None, files: Iterable[Path] = ()
+    manifest: Path, edits: Sequence[tuple[str, Edit]], protocol: str | None = None, files: LabelFiles = None
 ) -> tuple[list[str], int, tuple[str, ...]]:
     """Find the edits of a manifest that people have labelled.
 

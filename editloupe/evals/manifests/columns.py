@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ NEAR = 0.75
 
 
 def parse_columns(texts: Iterable[str], fields: Collection[str] | None = None) -> dict[str, str]:
-    """Parse `FIELD=COLUMN[,FIELD=COLUMN…]`.
+    """Parse `FIELD=COLUMN[,FIELD=COLUMN…]`. A part with a comma of its own is in double quotes, as in CSV.
 
     Args:
         texts: The values of the option `--columns`.
@@ -47,7 +48,7 @@ def parse_columns(texts: Iterable[str], fields: Collection[str] | None = None) -
     {'source': 'input_image', 'instruction_type': 'task', 'target_boxes': 'boxes'}
     """
     columns: dict[str, str] = {}
-    for part in itertools.chain.from_iterable(text.split(",") for text in texts):
+    for part in split_list(texts):
         name, equals, column = (word.strip() for word in part.partition("="))
         if not (name and equals and column):
             raise UserError(f'--columns takes FIELD=COLUMN, such as source=input_image, not "{part.strip()}"')
@@ -64,6 +65,15 @@ def parse_columns(texts: Iterable[str], fields: Collection[str] | None = None) -
             raise UserError(f'--columns names "{field}" twice')
         columns[field] = column
     return columns
+
+
+def split_list(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the parts of lists separated by commas. A part with a comma of its own is in double quotes, as in CSV.
+
+    >>> list(split_list(['No=0, "Yes, fully=4"', "Partly=2"]))
+    ['No=0', 'Yes, fully=4', 'Partly=2']
+    """
+    return itertools.chain.from_iterable(csv.reader([*texts], skipinitialspace=True))
 
 
 def rename_columns(values: Mapping[str, Any], columns: Columns) -> dict[str, Any]:

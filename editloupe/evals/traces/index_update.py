@@ -18,8 +18,16 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from editloupe._util.json_safe import sanitize_text
-from editloupe.evals.labels.files import EditName, list_label_files
-from editloupe.evals.labels.human import RunLabels, find_answers, merge_run_labels
+from editloupe.evals.labels.files import EditName
+from editloupe.evals.labels.human import (
+    LabelFiles,
+    RunLabels,
+    check_not_empty,
+    find_answers,
+    list_files,
+    merge_run_labels,
+)
+from editloupe.evals.labels.label_files import LabelFile, list_label_files
 from editloupe.evals.runs.damage import UNREADABLE
 from editloupe.evals.runs.edit_rows import EditRecord
 from editloupe.evals.runs.reader import RunReader
@@ -506,7 +514,7 @@ class IndexedLabels:
 def update_people(
     index: sqlite3.Connection,
     run: Run,
-    files: Iterable[str | Path] = (),
+    files: LabelFiles = None,
     studio: Path | None = None,
     before: IndexedLabels | None = None,
 ) -> IndexedLabels:
@@ -522,8 +530,9 @@ def update_people(
         studio: The file the studio writes; None for the one in the run's folder.
         before: What the last call on this connection returned.
     """
-    named = [Path(file) for file in files]
-    paths = list_label_files(run.folder, studio, named)
+    named = list_files(files)
+    label_files = list_label_files(run.folder, studio, named)
+    paths = [file.path for file in label_files]
     marks = [recall(index, "state"), [str(path) for path in paths], stamp(*paths)]
     own = not named and (studio is None or studio.resolve().parent == run.folder.resolve())
     if before is not None and before.marks == marks and not own:
@@ -531,7 +540,8 @@ def update_people(
     stored = recall(index, "people") if own else None
     if stored is not None and stored["marks"] == marks:
         return IndexedLabels(marks, tuple(stored["faults"]), tuple(stored["notes"]))
-    labels = merge_people(index, run, paths)
+    labels = merge_people(index, run, label_files, by_picture=bool(named))
+    check_not_empty(labels.by_protocol.values(), named)
     numbers = dict(index.execute("SELECT name, edit FROM edits").fetchall()) if labels.by_protocol else {}
     rows = [
         (numbers[name], criterion, protocol, agreed.label, agreed.score, agreed.place, agreed.count)
@@ -548,14 +558,26 @@ def update_people(
     return IndexedLabels(marks, labels.faults, labels.notes)
 
 
-def merge_people(index: sqlite3.Connection, run: Run, files: Mapping[Path, str]) -> RunLabels:
-    """Merge the labels of the manifest and of label files, by the rule that `editloupe agree` uses."""
+def merge_people(
+    index: sqlite3.Connection, run: Run, files: Sequence[LabelFile], by_picture: bool = False
+) -> RunLabels:
+    """Merge the labels of the manifest and of label files, by the rule that `editloupe agree` uses.
+
+    Args:
+        index: The index.
+        run: The run.
+        files: The label files.
+        by_picture: Whether labels may name an edit by the file name of a picture, which reads all edits of the run.
+    """
     human = index.execute("SELECT name, human, rater FROM edits WHERE human <> '{}'").fetchall()
     if not human and not files:
         return RunLabels()
     criteria = index.execute("SELECT DISTINCT protocol, criterion FROM verdicts ORDER BY 1, 2").fetchall()
+    rows = index.execute("SELECT name, edit_id, model FROM edits")
     return merge_run_labels(
-        [EditName(*row) for row in index.execute("SELECT name, edit_id, model FROM edits")],
+        [EditName.of(stored.name, stored.edit) for stored in run.edits()]
+        if by_picture
+        else [EditName(*row) for row in rows],
         find_answers(run.about(), map(tuple, criteria)),
         [(row["name"], json.loads(row["human"]), row["rater"]) for row in human],
         files,

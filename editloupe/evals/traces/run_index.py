@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.labels.files import list_label_files
 from editloupe.evals.labels.human import RunLabels
+from editloupe.evals.labels.label_files import list_label_files
 from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.reader import RunReader

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from editloupe.evals.labels.human import LabelFiles, list_files
+from editloupe.evals.labels.label_files import LabelFile
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.filter_parser import parse
 from editloupe.evals.traces.filter_sql import FilterNames, FilterSql, find_unknown_values, translate_filter
@@ -185,7 +187,7 @@ class RunSearch:
 def search_run(
     run: Run,
     where: str = "",
-    human: Iterable[str | Path] = (),
+    human: LabelFiles = None,
     studio: Path | None = None,
     progress: Progress | None = None,
     names: FilterNames | None = None,
@@ -249,7 +251,7 @@ class FoundTraces:
 
     folders: tuple[Path, ...]
     where: str
-    human: tuple[Path, ...] = ()
+    human: tuple[LabelFile, ...] = ()
     order: str = "manifest"
     progress: Progress | None = None
     notes: list[str] = field(default_factory=list)
@@ -325,7 +327,7 @@ def find_traces(
     runs: str | Path | Sequence[str | Path],
     where: str = "",
     *,
-    human: str | Path | Sequence[str | Path] = (),
+    human: LabelFiles = None,
     order: str = "manifest",
     progress: Progress | None = None,
 ) -> FoundTraces:
@@ -348,10 +350,9 @@ def find_traces(
     """
     _order_sql(order)
     folders = [runs] if isinstance(runs, (str, Path)) else list(runs)
-    files = [human] if isinstance(human, (str, Path)) else list(human)
     if not folders:
         raise UserError("name at least one run to search")
-    traces = FoundTraces(tuple(map(Path, folders)), where, tuple(map(Path, files)), order, progress)
+    traces = FoundTraces(tuple(map(Path, folders)), where, tuple(list_files(human)), order, progress)
     traces.check()
     return traces
 

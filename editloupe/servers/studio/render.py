@@ -13,9 +13,9 @@ from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
 from editloupe.agent.transport.secrets import Secrets
+from editloupe.evals.labels.label_form import find_rubric
 from editloupe.judge.panels import format_opinions
 from editloupe.rubrics.model import LabelAnswer, Rubric
-from editloupe.servers.studio.annotation.label_form import find_rubric
 from editloupe.servers.studio.traces.trace_view import KINDS
 
 HERE = Path(__file__).parent

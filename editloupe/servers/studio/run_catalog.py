@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.labels.wordings import parse_rubric
-from editloupe.evals.runs.configurations import list_recorded_rubrics
+from editloupe.evals.labels.label_form import find_rubric, list_choices, list_recorded_wordings
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.run_folder import FILE, PictureFolder
@@ -24,8 +23,7 @@ from editloupe.evals.stats.scores.run_table import format_version_notes, parse_v
 from editloupe.evals.traces.run_index import RunIndex
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.annotation.label_file import FILE as LABELS
-from editloupe.servers.studio.annotation.label_file import LabelFile
-from editloupe.servers.studio.annotation.label_form import find_rubric, list_choices
+from editloupe.servers.studio.annotation.label_file import StudioLabels
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.types import Trace, UserError
 
@@ -43,7 +41,7 @@ class OpenRun:
     key: str
     name: str
     run: Run
-    labels: LabelFile
+    labels: StudioLabels
     index: RunIndex
     mark: Mark = ()
     """Identifies the file: a run that was deleted and made again has another one."""
@@ -118,11 +116,7 @@ class OpenRun:
         if self._rubrics.get("state") != state:
             with raise_run_damaged(self.name):
                 about = self.run.about()
-            own: dict[str, list[Rubric]] = {}
-            for record in list_recorded_rubrics(about):
-                if (rubric := parse_rubric(record)) is not None:
-                    own.setdefault(rubric.criterion, []).append(rubric)
-            self._rubrics.update(state=state, rubrics=own)
+            self._rubrics.update(state=state, rubrics=list_recorded_wordings(about))
         rubrics: Mapping[str, Sequence[Rubric]] = self._rubrics["rubrics"]
         return rubrics
 
@@ -317,7 +311,7 @@ class RunCatalog:
             self._known[folder] = ClosedRun(key, name, str(error), file)
             return
         path = folder / LABELS if key == HERE else self._settings.labels or self._own_labels(folder)
-        labels = LabelFile(path, partial(_resolve_edit, run))
+        labels = StudioLabels(path, partial(_resolve_edit, run))
         self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels.path, name), file)
 
 

@@ -6,6 +6,7 @@ import pytest
 from editloupe.cli.main import run as command
 from editloupe.evals.labels.files import EditName, parse_label
 from editloupe.evals.labels.human import HumanLabels, load_human_labels, merge_labels
+from editloupe.evals.labels.label_files import LabelFile
 from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
 from editloupe.rubrics.model import Check, ChecksAnswer, NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
@@ -201,10 +202,10 @@ def test_a_label_that_fits_several_models_is_refused_and_names_them(models: RunT
             'line 1: "Great" is not an answer to instruction_following',
         ),
         ({"edit_id": "a", "criterion": IF, "label": "5"}, "its labels are Localization Failure, Wrong Action"),
-        ({"criterion": IF, "label": "4"}, 'line 1: "edit_id" is missing'),
+        ({"criterion": IF, "label": "4"}, "labels.jsonl has no column that names the edit"),
         ({"edit_id": "a", "criterion": IF, "lable": "4"}, '"label" is missing'),
-        ({"edit_id": "nobody", "criterion": IF, "label": "4"}, "has no label for an edit"),
-        ({"edit_id": "a", "criterion": "beauty", "label": "4"}, "has no label for an edit and criterion"),
+        ({"edit_id": "nobody", "criterion": IF, "label": "4"}, "has no label that fits: its edits are"),
+        ({"edit_id": "a", "criterion": "beauty", "label": "4"}, "has no label that fits: its labels are on beauty"),
     ],
 )
 def test_a_mistake_in_the_file_is_told_with_its_place(
@@ -220,7 +221,7 @@ def test_a_file_that_is_missing_or_of_another_kind_is_one_sentence(table: RunTab
     with pytest.raises(UserError, match="was not found"):
         load_human_labels(table, tmp_path / "none.csv")
     (tmp_path / "labels.xlsx").write_bytes(b"PK")
-    with pytest.raises(UserError, match=r"is a \.jsonl, \.csv or \.parquet file"):
+    with pytest.raises(UserError, match=r"is one of \.jsonl, \.ndjson, \.csv, \.parquet"):
         load_human_labels(table, tmp_path / "labels.xlsx")
 
 
@@ -242,7 +243,7 @@ def test_a_label_that_a_list_of_checks_cannot_give_is_refused_with_line_and_valu
     checks = ChecksAnswer(checks=(Check(key="a", question="?"), Check(key="b", question="?")))
     path = write(tmp_path / "h.jsonl", {"edit_id": "e", "quality": 0.5}, {"edit_id": "e", "quality": value})
     with pytest.raises(UserError, match=f'h.jsonl, line 2: "{value}" is not an answer to quality; .* from 0 to 1'):
-        merge_labels([EditName("e", "e", None)], {"quality": checks}, [], {path: path.name})
+        merge_labels([EditName("e", "e", None)], {"quality": checks}, [], [LabelFile(path)])
 
 
 def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: RunTable, tmp_path: Path) -> None:
@@ -269,9 +270,9 @@ def test_label_files_may_have_other_column_names(table: RunTable, tmp_path: Path
     path = tmp_path / "study.csv"
     path.write_text("uid,verdict,who\na,Wrong Action,Ana\n")
     columns = {"edit_id": "uid", IF: "verdict", "rater": "who"}
-    assert load_human_labels(table, path, columns=columns).given[("a", IF)]["Ana"] == 2
+    assert load_human_labels(table, LabelFile(path, columns)).given[("a", IF)]["Ana"] == 2
     with pytest.raises(UserError, match=r'study\.csv has no column "user"; its columns are uid, verdict, who'):
-        load_human_labels(table, path, columns={**columns, "rater": "user"})
+        load_human_labels(table, LabelFile(path, {**columns, "rater": "user"}))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.evals.stats.trust.label_queue import LabelQueue, QueuedEdit
 from editloupe.evals.traces.trace_notes import TagsAndNote, TraceKey, read_notes, write_note
-from editloupe.servers.studio.annotation.label_file import LabelFile
+from editloupe.servers.studio.annotation.label_file import StudioLabels
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
 
@@ -85,7 +85,7 @@ def test_labels_follow_their_edit_where_another_run_has_its_name(tmp_path: Path)
     assert {place[0]: dict(labels) for place, labels in given.items()} == {"x": {"Ada": 1.0}, names["b"]: {"Ada": 4.0}}
     assert [place.name for place in read_notes(out)] == [names["b"]]
     LabelQueue.read(out / "label_queue.jsonl").check(read_run_table(out))
-    book = LabelFile(out / "labels.jsonl")
+    book = StudioLabels(out / "labels.jsonl")
     assert book.comment("Ada", names["b"]) == "nice"
 
 

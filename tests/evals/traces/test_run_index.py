@@ -17,7 +17,7 @@ from editloupe.evals.traces.run_index import (
     count_facts,
 )
 from editloupe.evals.traces.run_list import PAGE_SIZE, EditList, EditPage, ListQuery
-from editloupe.servers.studio.annotation.label_file import LabelFile
+from editloupe.servers.studio.annotation.label_file import StudioLabels
 from editloupe.types import Edit, Judgement, Verdict
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.watched_run import WatchedRun
@@ -190,7 +190,7 @@ def test_verdicts_committed_while_the_table_is_brought_up_to_date_come_with_the_
 
 def test_labels_given_by_people_come_into_the_table_at_once(tmp_path: Path) -> None:
     folder = many_edits(tmp_path, 3)
-    book = LabelFile(folder / "labels.jsonl")
+    book = StudioLabels(folder / "labels.jsonl")
     index = RunIndex(Run.open(folder), book.path)
     assert total(index, apart="people") == 1
     for name, label in (("ana", 0), ("ben", 3), ("cy", 0)):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from editloupe.evals.labels.label_form import find_rubric, list_choices
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
 from editloupe.servers.studio.annotation import label_file as labels
-from editloupe.servers.studio.annotation.label_file import LabelFile
-from editloupe.servers.studio.annotation.label_form import find_rubric, list_choices
+from editloupe.servers.studio.annotation.label_file import StudioLabels
 from editloupe.servers.studio.annotation.worklists import measure_alpha
 from editloupe.types import Box, UserError
 from tests.servers.studio.conftest import OpenStudio
@@ -30,27 +30,27 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 def test_a_label_is_on_disk_when_it_counts_and_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
-    LabelFile(path).give("ana", "e1", FOLLOWING, WRONG)
+    StudioLabels(path).give("ana", "e1", FOLLOWING, WRONG)
     assert [(r["edit_id"], r["criterion"], r["label"], r["annotator"]) for r in rows(path)] == [
         ("e1", FOLLOWING, WRONG, "ana")
     ]
-    assert LabelFile(path).of("ana", "e1") == {FOLLOWING: WRONG}
-    assert LabelFile(path).of("ben", "e1") == {}
+    assert StudioLabels(path).of("ana", "e1") == {FOLLOWING: WRONG}
+    assert StudioLabels(path).of("ben", "e1") == {}
 
 
 def test_undo_goes_back_step_by_step_also_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
-    book = LabelFile(path)
+    book = StudioLabels(path)
     book.give("ana", "e1", FOLLOWING, WRONG)
     book.give("ana", "e1", FOLLOWING, FLAWLESS)
     book.draw("ana", "e2", (BOX,))
     book.give("ben", "e1", FOLLOWING, WRONG)
-    again = LabelFile(path)
+    again = StudioLabels(path)
     place = again.undo("ana")
     assert (place and place.edit_id, again.boxes("ana", "e2")) == ("e2", None)
     again.undo("ana")
     assert again.of("ana", "e1") == {FOLLOWING: WRONG}
-    once_more = LabelFile(path)
+    once_more = StudioLabels(path)
     once_more.undo("ana")
     assert once_more.of("ana", "e1") == {}
     assert once_more.undo("ana") is None
@@ -59,14 +59,14 @@ def test_undo_goes_back_step_by_step_also_after_a_restart(tmp_path: Path) -> Non
 
 
 def test_the_same_label_again_is_no_change(tmp_path: Path) -> None:
-    book = LabelFile(tmp_path / "labels.jsonl")
+    book = StudioLabels(tmp_path / "labels.jsonl")
     book.give("ana", "e1", FOLLOWING, WRONG)
     book.give("ana", "e1", FOLLOWING, WRONG)
     assert len(rows(book.path)) == 1
 
 
 def test_what_another_program_adds_to_the_file_is_seen(tmp_path: Path) -> None:
-    book, other = (LabelFile(tmp_path / "labels.jsonl") for _ in range(2))
+    book, other = (StudioLabels(tmp_path / "labels.jsonl") for _ in range(2))
     book.give("ana", "e1", FOLLOWING, WRONG)
     other.give("ben", "e1", FOLLOWING, FLAWLESS)
     assert book.annotators() == ["ana", "ben"]
@@ -79,7 +79,7 @@ def test_what_another_program_adds_to_the_file_is_seen(tmp_path: Path) -> None:
 def test_a_label_written_by_another_studio_while_the_file_is_read_is_seen_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book, other = (LabelFile(tmp_path / "labels.jsonl") for _ in range(2))
+    book, other = (StudioLabels(tmp_path / "labels.jsonl") for _ in range(2))
     book.give("ana", "e1", FOLLOWING, WRONG)
     usual = labels.read_log_rows
 
@@ -96,7 +96,7 @@ def test_a_label_written_by_another_studio_while_the_file_is_read_is_seen_next_t
 def test_a_file_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="--labels"):
-        LabelFile(tmp_path / "file" / "labels.jsonl").give("ana", "e1", FOLLOWING, WRONG)
+        StudioLabels(tmp_path / "file" / "labels.jsonl").give("ana", "e1", FOLLOWING, WRONG)
 
 
 @pytest.mark.long

@@ -94,7 +94,7 @@ Resolve = Callable[[str, str | None], str]
 """Returns the name of the edit with an id and a model."""
 
 
-class LabelFile:
+class StudioLabels:
     """The label file of one run, held in memory. Every change is written to disk first."""
 
     def __init__(self, path: Path, resolve: Resolve | None = None) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.evals.labels.files import parse_label
+from editloupe.evals.labels.label_form import RubricForm, can_be_labelled
 from editloupe.evals.labels.merge import format_score_label
 from editloupe.evals.labels.wordings import WORDING, build_wording_key
 from editloupe.evals.runs.run_folder import QUEUE_SUFFIX
@@ -22,7 +23,6 @@ from editloupe.evals.stats.agreement import coefficients as statistics
 from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, draw_evenly
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.servers.studio.annotation.label_file import LabelValue
-from editloupe.servers.studio.annotation.label_form import RubricForm, can_be_labelled
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.types import Boxes, Record, UserError
 

@@ -11,7 +11,8 @@ from starlette.responses import RedirectResponse, Response
 
 from editloupe._util.errors import first_error
 from editloupe._util.text import normalize_name
-from editloupe.servers.studio.annotation.label_form import RubricForm, build_forms, list_further_pictures
+from editloupe.evals.labels.label_form import RubricForm, build_forms
+from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.servers.studio.annotation.worklists import (
     ALL,
     DIFFER,
@@ -38,6 +39,7 @@ router = APIRouter()
 Name = Annotated[str, Query(max_length=80)]
 Id = Annotated[str, Query(max_length=1000)]
 Work = Annotated[str, Query(max_length=300)]
+SHOWN_LARGE = ("source", "edited")
 
 
 class SubsetRequest(Record):
@@ -95,7 +97,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
         edit=stored.edit,
         edit_name=current,
         pictures={role: hashes[0] for role, hashes in stored.pictures.items() if hashes},
-        further=list_further_pictures(open_run, stored),
+        further=_list_further_pictures(open_run, stored),
         forms=forms,
         place=position,
         total=len(order),
@@ -177,7 +179,7 @@ def annotators(request: Request, key: str, work: Work = ALL) -> Response:
 
 def _forms_of_edit(open_run: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
     """Return the forms of an edit: all, or those on which annotators differ."""
-    forms = build_forms(open_run, open_run.edit(name).edit, name)
+    forms = build_forms(open_run.units(name), open_run.edit(name).edit, open_run.recorded_rubric)
     if not adjudicates:
         return forms
     apart = find_differing(open_run).get(name, set())
@@ -217,3 +219,27 @@ def _state(studio: Studio, open_run: OpenRun, name: str, adjudicates: bool, edit
         "complete": complete,
         "verdicts": html,
     }
+
+
+def _list_further_pictures(open_run: OpenRun, stored: StoredEdit) -> list[tuple[str, str]]:
+    """Return caption and hash of the further pictures of an edit: references, marks, and pictures made from them.
+
+    Only what was sent before the judge's first word is among them: what its tools returned would tell what it thought.
+    """
+    large = {hashes[0] for role, hashes in stored.pictures.items() if role in SHOWN_LARGE and hashes}
+    captions: dict[str, str] = {}
+    for role, hashes in stored.pictures.items():
+        for number, sha in enumerate(hashes):
+            if role not in SHOWN_LARGE or number:
+                title = role.replace("_", " ").capitalize()
+                captions.setdefault(sha, f"{title} {number + 1}" if len(hashes) > 1 else title)
+    for unit in open_run.units(stored.name):
+        try:
+            traces = open_run.traces(unit)
+        except UserError:  # the trace's own page says what is wrong with it
+            continue
+        for trace in traces:
+            for sent in trace.steps[0].sent if trace.steps else ():
+                if sent.sha not in large:
+                    captions.setdefault(sent.sha, sent.name)
+    return [(caption, sha) for sha, caption in captions.items() if sha in open_run.run.pictures]

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from editloupe.evals.forks.fork_store import count_forks
+from editloupe.evals.labels.label_form import list_choices
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, join_queues
 from editloupe.evals.traces.filter_sql import COUNTS, EXAMPLES, FIELDS, SEARCHES
@@ -19,7 +20,6 @@ from editloupe.evals.traces.run_index import TableFacts
 from editloupe.evals.traces.run_list import AGREEMENTS, BY, CHOICES, COLUMNS, ListQuery
 from editloupe.rubrics.registry import protocols
 from editloupe.rubrics.tables import NO_MODEL
-from editloupe.servers.studio.annotation.label_form import list_choices
 from editloupe.servers.studio.annotation.worklists import find_queues, propose_worklist
 from editloupe.servers.studio.charts import TITLES, TrustPage
 from editloupe.servers.studio.run_catalog import ClosedRun, OpenRun

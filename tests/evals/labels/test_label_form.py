@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from editloupe.evals.labels.label_form import choose_wording
 from editloupe.rubrics.registry import get_protocol
-from editloupe.servers.studio.annotation.label_form import choose_wording
 
 
 def test_the_wording_of_the_run_goes_before_that_of_this_version() -> None:

@@ -1,20 +1,21 @@
-"""Builds the form of an annotator from the rubrics and pictures that the judge got."""
+"""Build the form of an annotator from the rubrics that the judge was asked."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from editloupe.evals.runs.edit_rows import StoredEdit
+from editloupe.evals.labels.wordings import parse_rubric
+from editloupe.evals.runs.configurations import list_recorded_rubrics
+from editloupe.evals.runs.unit_rows import Unit
 from editloupe.rubrics.model import Answer, Band, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import find_protocol, protocols
-from editloupe.types import Edit, UserError
+from editloupe.types import Edit
 
-if TYPE_CHECKING:
-    from editloupe.servers.studio.run_catalog import OpenRun
-
-SHOWN_LARGE = ("source", "edited")
+FindRecorded = Callable[[str, str | None], Rubric | None]
+"""Returns a criterion's rubric as a run recorded it: that of a variant, or the first one."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,27 @@ def _checks(answer: Answer) -> tuple[CheckForm, ...]:
     return tuple(forms)
 
 
-def build_forms(open_run: OpenRun, edit: Edit, name: str) -> list[RubricForm]:
-    """Return the forms of an edit, in the order of the protocols."""
+def list_recorded_wordings(about: Mapping[str, Any]) -> dict[str, list[Rubric]]:
+    """Return the rubrics that a run recorded, by criterion."""
+    wordings: dict[str, list[Rubric]] = {}
+    for record in list_recorded_rubrics(about):
+        if (rubric := parse_rubric(record)) is not None:
+            wordings.setdefault(rubric.criterion, []).append(rubric)
+    return wordings
+
+
+def build_forms(units: Iterable[Unit], edit: Edit, recorded: FindRecorded) -> list[RubricForm]:
+    """Return the forms of an edit, in the order of the protocols.
+
+    Args:
+        units: What the judge was asked about the edit.
+        edit: The edit.
+        recorded: Finds a rubric in the wording that the run recorded.
+    """
     forms: dict[str, RubricForm] = {}
-    for unit in open_run.units(name):
+    for unit in units:
         current = find_rubric_for(unit.protocol, unit.criterion, edit)
-        rubric = choose_wording(current, open_run.recorded_rubric(unit.criterion, current.variant if current else None))
+        rubric = choose_wording(current, recorded(unit.criterion, current.variant if current else None))
         if rubric is not None and unit.criterion not in forms:
             forms[unit.criterion] = build_form(rubric, unit.protocol)
     order = [rubric.criterion for each in protocols() for rubric in each.rubrics]
@@ -126,30 +142,6 @@ def choose_wording(current: Rubric | None, recorded: Rubric | None) -> Rubric | 
         current.variant,
     )
     return recorded if same else current
-
-
-def list_further_pictures(open_run: OpenRun, stored: StoredEdit) -> list[tuple[str, str]]:
-    """Return caption and hash of the further pictures of an edit: references, marks, and pictures made from them.
-
-    Only what was sent before the judge's first word is among them: what its tools returned would tell what it thought.
-    """
-    large = {hashes[0] for role, hashes in stored.pictures.items() if role in SHOWN_LARGE and hashes}
-    captions: dict[str, str] = {}
-    for role, hashes in stored.pictures.items():
-        for number, sha in enumerate(hashes):
-            if role not in SHOWN_LARGE or number:
-                title = role.replace("_", " ").capitalize()
-                captions.setdefault(sha, f"{title} {number + 1}" if len(hashes) > 1 else title)
-    for unit in open_run.units(stored.name):
-        try:
-            traces = open_run.traces(unit)
-        except UserError:  # the trace's own page says what is wrong with it
-            continue
-        for trace in traces:
-            for sent in trace.steps[0].sent if trace.steps else ():
-                if sent.sha not in large:
-                    captions.setdefault(sent.sha, sent.name)
-    return [(caption, sha) for sha, caption in captions.items() if sha in open_run.run.pictures]
 
 
 @dataclass(frozen=True)
