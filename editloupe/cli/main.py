@@ -85,7 +85,14 @@ COMMANDS: tuple[Command, ...] = (
         "export",
         "editloupe.cli.export",
         "export",
-        "Export a run's verdicts as JSONL, CSV, Parquet, a datasets folder or an Inspect log.",
+        "Export a run's verdicts as JSONL, CSV, Parquet, a datasets folder, an Inspect log or Label Studio tasks.",
+        RESULTS,
+    ),
+    Command(
+        "masks",
+        "editloupe.cli.masks",
+        "masks",
+        "Write masks of what edits changed, as COCO, PNG or run lengths.",
         RESULTS,
     ),
     Command(

@@ -89,6 +89,8 @@ class Region:
     significance: float
     area: int
     colour_change: tuple[float, float, float]
+    mask: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
+    """The differing pixels of the box. None if they were not asked for, or if only the box is known."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,14 @@ def find_boxes(first: Pixels, second: Pixels) -> list[list[int]]:
     return [list(region.box) for region in find_regions(first, second)]
 
 
-def compare(first: Pixels, second: Pixels) -> PictureComparison:
-    """Compare two RGB pictures of the same scene. They may differ in size, framing, tone and sharpness."""
+def compare(first: Pixels, second: Pixels, *, masks: bool = False) -> PictureComparison:
+    """Compare two RGB pictures of the same scene. They may differ in size, framing, tone and sharpness.
+
+    Args:
+        first: The first picture.
+        second: The second picture.
+        masks: Keep the differing pixels of every region.
+    """
     height, width = first.shape[:2]
     a, b, factor = _reduce(first, second)
     gray_a, gray_b = _gray(a), _gray(b)
@@ -226,7 +234,7 @@ def compare(first: Pixels, second: Pixels) -> PictureComparison:
         )
         return PictureComparison((scene,), share, True, change, alignment)
     spots = find_spots(residual.score, residual.amount)
-    regions = [_build_region(spot, toned, warped, factor) for spot in spots]
+    regions = [_build_region(spot, toned, warped, factor, masks) for spot in spots]
     share = sum(spot.area for spot in spots) / residual.amount.size
     frame = build_fine_frame(first, second)
     if frame is not None:
@@ -317,12 +325,13 @@ def _find_inside(positions: NDArray[np.float32], farthest: int) -> Pixels:
     return inside
 
 
-def _build_region(spot: Spot, a: Pixels, b: Pixels, factor: int) -> Region:
+def _build_region(spot: Spot, a: Pixels, b: Pixels, factor: int, masks: bool) -> Region:
     """Convert a spot of the reduced pictures to a region of the first picture."""
     x1, y1, x2, y2 = spot.box
     box = (x1 * factor, y1 * factor, x2 * factor, y2 * factor)
     change = _measure_lab_change(a[y1:y2, x1:x2], b[y1:y2, x1:x2], spot.mask.view(np.uint8))
-    return Region(box, round(spot.significance, 4), spot.area * factor * factor, change)
+    mask = spot.mask.repeat(factor, axis=0).repeat(factor, axis=1) if masks else None
+    return Region(box, round(spot.significance, 4), spot.area * factor * factor, change, mask)
 
 
 def _build_fine_region(spot: FineSpot, parts: list[Region], a: Pixels, b: Pixels, factor: int) -> Region:
