@@ -40,6 +40,7 @@ ROOMS = {
     "edival": {"manifests", "runs", "labels", "batch", "stats", "report"},
     "reward": {"manifests", "runs", "batch", "stats", "report"},
     "ablation": {"manifests", "runs", "labels", "batch", "stats", "report"},
+    "verify": {"runs", "stats", "report"},
     "stress": {"manifests", "runs", "stats", "report", "ablation"},
 }
 """The sub-packages of `evals`, and which of the others each may import."""

@@ -25,7 +25,7 @@ def calibrate(
         str,
         typer.Option(
             "--by",
-            help="Measure of confidence: confidence, repeats, entropy, judges, or auto (the first available).",
+            help="Measure of confidence: confidence, repeats, entropy, judges, claims, or auto (the first available).",
         ),
     ] = "auto",
     within: Annotated[

@@ -41,7 +41,7 @@ def label_queue(
         str,
         typer.Option(
             "--by",
-            help="Measure of confidence: confidence, repeats, entropy, judges, or auto (the first available).",
+            help="Measure of confidence: confidence, repeats, entropy, judges, claims, or auto (the first available).",
         ),
     ] = "auto",
     out: Annotated[

@@ -106,6 +106,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("trace", "editloupe.cli.trace", "trace", "Show the steps that led to a verdict.", TRACES),
     Command("traces", "editloupe.cli.traces", "traces", "Search traces, and count what they have in common.", TRACES),
     Command(
+        "verify",
+        "editloupe.cli.verify",
+        "verify",
+        "Check what a judge said against the pixels.",
+        TRACES,
+    ),
+    Command(
         "fork", "editloupe.cli.fork", "fork", "Continue a stored trace from one of its steps, with a change.", TRACES
     ),
     Command("agree", "editloupe.cli.agree", "agree", "Measure how well a run agrees with human labels.", TRUST),

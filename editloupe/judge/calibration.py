@@ -23,8 +23,12 @@ CONFIDENCE_KINDS: Mapping[str, str] = {
     "repeats": "the vote of its repeats",
     "entropy": "the entropy of its repeats' labels",
     "judges": "the other judges of the run",
+    "claims": "its claims, checked against the pixels",
 }
 """Sources of confidence, in order of preference."""
+ONLY_IF_NAMED = frozenset({"entropy", "claims"})
+"""Sources that are never chosen by default: the vote of the repeats says the same as their entropy, and claims are checked only
+if they are asked for."""
 STEPS = 20
 """The largest number of thresholds that are tested."""
 MOST_REPEATS = 1000

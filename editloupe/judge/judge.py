@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
@@ -48,7 +49,7 @@ from editloupe.rubrics.registry import DEFAULT
 from editloupe.telemetry.spans import add_evaluation, edit_span
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
+from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Trace, Unjudged, UserError, Verdict
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -229,7 +230,7 @@ class Judge(BaseJudge):
 
         try:
             with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
-                answered = await self._end(edit, wanted, repeat, ask, strict)
+                answered = await self._end(edit, wanted, repeat, ask, strict, pictures)
                 for outcome in answered.outcomes.values():
                     add_evaluation(span, outcome)
         finally:
@@ -237,13 +238,17 @@ class Judge(BaseJudge):
                 pictures.clear()
         return self._judgement(edit, tuple(answered.outcomes.values()), answered.traces, wanted)
 
-    async def _end(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool) -> JudgeAnswers:
+    async def _end(
+        self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool, album: Album
+    ) -> JudgeAnswers:
         """Return the outcomes of an edit. Without `strict`, every criterion has one even if judging fails."""
         try:
             async with reserve_pictures(edit.paths):
                 if isinstance(self.plan, SingleJudge):
                     return await self._lifecycle.until_closed(ask(self.plan, criteria, repeat, ""))
-                return await self._lifecycle.until_closed(self._ask_together(self.plan, edit, criteria, repeat, ask))
+                return await self._lifecycle.until_closed(
+                    self._ask_together(self.plan, edit, criteria, repeat, ask, album)
+                )
         except UserError as error:  # one sentence, without the frames and notes of the graph it was raised in
             vars(error).pop("__notes__", None)
             raise error.with_traceback(None) from None
@@ -294,7 +299,7 @@ class Judge(BaseJudge):
         return self._lifecycle.run(work)
 
     async def _ask_together(
-        self, plan: Panel | Cascade, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask
+        self, plan: Panel | Cascade, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, album: Album
     ) -> JudgeAnswers:
         """Ask a panel or a cascade about the criteria that the protocol does not settle by a rule."""
         criteria = tuple(name for name in self.criteria_for(edit) if name in criteria)
@@ -308,7 +313,12 @@ class Judge(BaseJudge):
             key = self._spec_for(self._rubric_for(edit, criterion), stage.judge).key
             return key in stage.calibration.asked.get(criterion, ())
 
-        together = PanelRunner(ask, covers, self.settings.min_confidence)
+        async def check(verdict: Verdict, traces: Sequence[Trace]) -> float | None:
+            from editloupe.judge.claims.verdict_claims import measure_support  # few judges need it
+
+            return await asyncio.to_thread(measure_support, verdict, traces, edit, album)
+
+        together = PanelRunner(ask, covers, self.settings.min_confidence, check)
         left = tuple(name for name in criteria if name not in settled)
         measured = tuple(name for name in left if self._rubric_for(edit, name).measured)
         left = tuple(name for name in left if name not in measured)

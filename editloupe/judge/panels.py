@@ -48,6 +48,9 @@ Ask = Callable[[SingleJudge, tuple[str, ...], int, str], Coroutine[None, None, J
 Covers = Callable[[CascadeStage, str], bool]
 """Returns whether a stage's calibration covers the question that this edit is asked on a criterion."""
 
+CheckClaims = Callable[[Verdict, Sequence[Trace]], Coroutine[None, None, float | None]]
+"""Returns the share of a verdict's checkable claims that the pixels support; None if none is checkable."""
+
 
 @dataclass(frozen=True)
 class PanelRunner:
@@ -56,6 +59,8 @@ class PanelRunner:
     ask: Ask
     covers: Covers
     min_confidence: float = 0.0
+    check: CheckClaims | None = None
+    """Checks the claims of a verdict, for stages whose confidence they are."""
 
     async def answer(self, plan: Plan, criteria: tuple[str, ...], repeat: int, part: str = "") -> JudgeAnswers:
         """Ask the judges of a plan and return the merged outcomes."""
@@ -122,7 +127,7 @@ class PanelRunner:
     ) -> list[JudgeAnswers]:
         """Ask a stage as many times as in its calibration."""
         count = stage.calibration.repeats
-        return await _gather(
+        rounds = await _gather(
             self.answer(
                 stage.judge,
                 criteria,
@@ -131,6 +136,19 @@ class PanelRunner:
             )
             for number in range(count)
         )
+        if stage.calibration.confidence != "claims" or self.check is None:
+            return rounds
+        return [JudgeAnswers(await self._check_outcomes(answers), answers.traces) for answers in rounds]
+
+    async def _check_outcomes(self, answers: JudgeAnswers) -> dict[str, Outcome]:
+        """Return the outcomes with the share of supported claims as the confidence of verdicts."""
+        assert self.check is not None
+        outcomes = dict(answers.outcomes)
+        for name in answers.asked:
+            if isinstance(verdict := outcomes.get(name), Verdict):
+                share = await self.check(verdict, [trace for trace in answers.traces if trace.criterion == name])
+                outcomes[name] = verdict.model_copy(update={"confidence": share})
+        return outcomes
 
 
 async def _gather(asking: Iterable[Coroutine[None, None, JudgeAnswers]]) -> list[JudgeAnswers]:
@@ -215,7 +233,7 @@ def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
     if chosen is None:
         return lost[0].model_copy(update=totals)
     scores = [outcome.score for outcome in verdicts]
-    if kind == "confidence":
+    if kind in ("confidence", "claims"):
         sure = mean_confidence([outcome.confidence for outcome in verdicts])
     else:
         sure = vote_share(scores) if kind == "repeats" else normalized_agreement(scores)

@@ -21,7 +21,7 @@ from editloupe.rubrics.rubric_files import read_yaml
 from editloupe.types import UserError
 
 FILES = (".yaml", ".yml")
-IN_A_CASCADE = ("confidence", "repeats", "entropy")
+IN_A_CASCADE = ("confidence", "repeats", "entropy", "claims")
 """Sources of confidence that a stage can use: those that need no other judge."""
 
 

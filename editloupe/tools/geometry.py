@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from editloupe.types import Box
 
@@ -83,6 +83,16 @@ def share_inside(small: Box, large: Box) -> float:
     0.5
     """
     return overlap_area(small, large) / small.area
+
+
+def enclose_boxes(boxes: Sequence[Box]) -> Box:
+    """Return the smallest box that contains all of these, at least one.
+
+    >>> list(enclose_boxes([Box.model_validate([4, 4, 6, 6]), Box.model_validate([0, 5, 5, 9])]))
+    [0, 4, 6, 9]
+    """
+    x1, y1, x2, y2 = zip(*boxes, strict=True)
+    return Box(x1=min(x1), y1=min(y1), x2=max(x2), y2=max(y2))
 
 
 def _span(start: int, end: int, minimum: int, limit: int) -> tuple[int, int]:

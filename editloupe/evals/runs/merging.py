@@ -49,7 +49,7 @@ _STATUS = (
     "SELECT units.status FROM answers JOIN units ON units.unit = answers.unit "
     "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
 )
-_OWN_FILES = ("run.sqlite", "run.json", "run.lock", "run.v1.sqlite", "trace_index.sqlite", "pictures")
+_OWN_FILES = ("run.sqlite", "run.json", "run.lock", "run.v1.sqlite", "trace_index.sqlite", "claims.sqlite", "pictures")
 """Files of a run's folder that EditLoupe writes, with or without a suffix such as `-wal`."""
 Row = dict[str, Any]
 

@@ -34,7 +34,7 @@ class FilterField:
 
     kind: Kind
     sql: str
-    """The column: v is the verdict, e its edit, u the facts of its trace, p the labels of people, n the notes."""
+    """The column: v is the verdict, e its edit, u the facts of its trace, p the labels of people, c the claims, n the notes."""
     meaning: str
 
 
@@ -84,6 +84,10 @@ FIELDS: Mapping[str, FilterField] = {
     "reasoning_tokens": FilterField("number", "v.reasoning_tokens", "output tokens spent on reasoning"),
     "repeat": FilterField("number", "v.repeat", "counted from 0"),
     "finished_at": FilterField("time", "v.finished_at", 'the time of the verdict, as text: finished_at > "2026-11-01"'),
+    "claims": FilterField("number", "c.claims", "claims of the judge that `editloupe verify` found"),
+    "supported": FilterField("number", "c.supported", "of these, claims that the pixels support"),
+    "contradicted": FilterField("number", "c.contradicted", "of these, claims that the pixels contradict"),
+    "not_checkable": FilterField("number", "c.not_checkable", "of these, claims that the pixels do not settle"),
     "note": FilterField("text", "n.note", "the note on the trace from the studio"),
 }
 COUNTS: Mapping[str, tuple[str, str]] = {
@@ -105,6 +109,7 @@ FUNCTIONS = (*COUNTS, *SEARCHES, COLUMN, TAGGED)
 EXAMPLES: tuple[tuple[str, str], ...] = (
     ('label = "Over Modification" and tool("zoom_in_image") = 0 and human != label', "wrong without zooming in"),
     ("human != label and confidence >= 0.9", "confident and wrong"),
+    ("contradicted > 0 and confidence >= 0.9", "confident, and contradicted by the pixels"),
     ("failed() > 0 or repairs > 0", "with failed calls or repairs"),
     ('status = "unjudged" and reason in ("unreadable_answer", "truncated")', "unjudged for one of these reasons"),
     ('thought("looks identical") and not observed("no difference")', "a phrase of the judge, not of a tool"),

@@ -78,6 +78,7 @@ CREATE TABLE tool_counts (
 CREATE TABLE lost (unit INTEGER, place TEXT, PRIMARY KEY (unit, place)) WITHOUT ROWID;
 CREATE TABLE offered (tools TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE notes (answer INTEGER PRIMARY KEY, note);
+CREATE TABLE claims (answer INTEGER PRIMARY KEY, claims, supported, contradicted, not_checkable);
 CREATE TABLE tags (answer INTEGER, tag TEXT, PRIMARY KEY (answer, tag)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5(
     thought, called, observed, replied, content='', columnsize=0, tokenize="unicode61 remove_diacritics 2"

@@ -1,4 +1,4 @@
-"""Reads and writes tags and notes on traces, in a JSONL file of the run's folder that is only appended to.
+"""Reads and writes tags and notes on traces, in a JSONL file that is only appended to, and indexes checked claims.
 
 A row is `{"name", "criterion", "repeat", "asked", "tags", "note", "at"}`. The last row of a trace counts; a row with no tags
 and no note removes them.
@@ -15,6 +15,8 @@ from typing import Any
 
 from editloupe._util.json_safe import sanitize, sanitize_text
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
+from editloupe.evals.runs.claim_store import FILE as CLAIMS
+from editloupe.evals.runs.claim_store import read_counts
 from editloupe.evals.runs.run_folder import TRACE_NOTES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import timestamp
@@ -95,6 +97,30 @@ def update_notes(index: sqlite3.Connection, run: Run) -> None:
             index.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (answer, note.note or None))
             index.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(answer, tag) for tag in note.tags])
     remember(index, "notes", marks)
+    index.execute("COMMIT")
+
+
+def update_claims(index: sqlite3.Connection, run: Run) -> None:
+    """Bring the counts of checked claims in the index up to date. A verdict that was judged again since has none."""
+    log = run.folder / f"{CLAIMS}-wal"
+    marks = [recall(index, "state"), stamp(run.folder / CLAIMS, log)]
+    if recall(index, "claims") == marks:
+        return
+    query = (
+        "INSERT OR REPLACE INTO claims SELECT v.answer, ?, ?, ?, ? FROM verdicts v JOIN edits e ON e.edit = v.edit "
+        "WHERE e.name = ? AND v.asked = ? AND v.repeat = ? AND v.finished_at = ?"
+    )
+    rows = [
+        (
+            *(own.claims, own.supported, own.contradicted, own.not_checkable),
+            *(own.name, own.asked, own.repeat, own.finished_at),
+        )
+        for own in read_counts(run.folder).values()
+    ]
+    index.execute("BEGIN IMMEDIATE")
+    index.execute("DELETE FROM claims")
+    index.executemany(query, rows)
+    remember(index, "claims", marks)
     index.execute("COMMIT")
 
 

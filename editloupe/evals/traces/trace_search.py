@@ -18,7 +18,7 @@ from editloupe.evals.traces.filter_parser import parse
 from editloupe.evals.traces.filter_sql import FilterNames, FilterSql, find_unknown_values, translate_filter
 from editloupe.evals.traces.index_file import FILE, discard
 from editloupe.evals.traces.index_update import Progress, open_index, update_people
-from editloupe.evals.traces.trace_notes import update_notes
+from editloupe.evals.traces.trace_notes import update_claims, update_notes
 from editloupe.evals.traces.trace_statistics import TraceStatistics, count_traces
 from editloupe.types import Record, UserError
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 FROM = (
     "FROM verdicts v JOIN edits e ON e.edit = v.edit LEFT JOIN units u ON u.unit = v.unit "
     "LEFT JOIN people p ON p.edit = v.edit AND p.criterion = v.criterion AND p.protocol = v.protocol "
-    "LEFT JOIN notes n ON n.answer = v.answer"
+    "LEFT JOIN notes n ON n.answer = v.answer LEFT JOIN claims c ON c.answer = v.answer"
 )
 _MANIFEST = "e.position, e.edit_id, e.name, v.criterion, v.repeat, v.answer"
 ORDERS: Mapping[str, tuple[str, str]] = {
@@ -209,6 +209,7 @@ def search_run(
     with open_index(run, progress) as index, _discard_if_damaged(run, index):
         labels = update_people(index, run, human, studio)
         update_notes(index, run)
+        update_claims(index, run)
         own = read_names(index)
         if names is not None:
             own = FilterNames({*own.columns, *names.columns}, {*own.tools, *names.tools})

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from editloupe.evals.runs.claim_store import read_counts
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.intervals import Floats
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import RunUnit
-from editloupe.judge.calibration import CONFIDENCE_KINDS
+from editloupe.judge.calibration import CONFIDENCE_KINDS, ONLY_IF_NAMED
 from editloupe.types import UserError
 
 AUTO = "auto"
@@ -29,8 +30,8 @@ def find_confidences(table: RunTable, by: str = AUTO) -> tuple[str, dict[str, Fl
     if by != AUTO and by not in CONFIDENCE_KINDS:
         raise UserError(f'--by is one of {AUTO}, {", ".join(CONFIDENCE_KINDS)}, not "{by}"')
     for kind in CONFIDENCE_KINDS if by == AUTO else (by,):
-        if by == AUTO and kind == "entropy":
-            continue  # what the vote of the repeats says already
+        if by == AUTO and kind in ONLY_IF_NAMED:
+            continue
         confidences = _READERS[kind](table)
         if any(np.isfinite(values).any() for values in confidences.values()):
             return kind, confidences
@@ -46,6 +47,7 @@ _MISSING: Mapping[str, str] = {
     "repeats": "nothing was judged more than once",
     "entropy": "nothing was judged more than once",
     "judges": "no other configuration of this protocol judged the same edits",
+    "claims": "run `editloupe verify` on it first, without --extractor",
 }
 
 
@@ -106,9 +108,36 @@ def _judge_agreement(table: RunTable) -> dict[str, Floats]:
     }
 
 
+def _supported_claims(table: RunTable) -> dict[str, Floats]:
+    """Return the share of the checkable claims of a verdict that are supported, the mean of its repeats.
+
+    Claims that a model was asked for do not count: a cascade reads claims by patterns, and a threshold must mean the same there.
+    """
+    counts = {key: count for key, count in read_counts(table.folder).items() if not count.extractor}
+    if counts:
+        with Run.open(table.folder) as run, run.reader() as reader:
+            columns = ("edit", "asked", "repeat", "finished_at")
+            units = (unit for some in reader.unit_columns(table.configuration, columns) for unit in some)
+            # A verdict that was judged again since was not checked.
+            counts = {
+                key: counts[key]
+                for *key_parts, at in units
+                if (key := tuple(key_parts)) in counts and counts[key].finished_at == at
+            }
+
+    def share(row: RunRow, criterion: str) -> float:
+        judged = (unit for unit in row.units.get(criterion, ()) if unit.judged)
+        own = (counts.get((row.name, unit.kind.asked, unit.repeat)) for unit in judged)
+        shares = [count.share for count in own if count is not None and count.share is not None]
+        return float(np.mean(shares)) if shares else np.nan
+
+    return {name: np.array([share(row, name) for row in table.rows]) for name in table.criteria}
+
+
 _READERS: Mapping[str, Callable[[RunTable], dict[str, Floats]]] = {
     "confidence": lambda table: _measure_rows(table, _stated_confidence),
     "repeats": lambda table: _measure_rows(table, _repeat_vote),
     "entropy": lambda table: _measure_rows(table, _repeat_entropy),
     "judges": _judge_agreement,
+    "claims": _supported_claims,
 }

@@ -1,0 +1,197 @@
+"""Measure what claims are compared with: differing regions, changes inside a box, colours, motion, text and objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from editloupe.agent.rules.pixels import Map, best_shift, distance, distances, name_of, share_named, soft_lab, to_lab
+from editloupe.pictures.pixels import Pixels
+from editloupe.tools.compare.difference import CROP_CONTEXT, SMALLEST_CROP, PictureComparison, compare
+from editloupe.tools.contract import ToolError
+from editloupe.tools.detect import build_detector
+from editloupe.tools.drawing import crop
+from editloupe.tools.geometry import add_context, map_box
+from editloupe.tools.models.detectors import TiledDetector
+from editloupe.tools.models.nanodet import NANODET
+from editloupe.tools.read_text import ReadText
+from editloupe.tools.settings import ToolSettings
+from editloupe.types import Box
+
+PictureSide = Literal["source", "edited"]
+VERSION = "1"
+"""Raised when the same pictures give other numbers."""
+SMOOTHING = 1.2
+"""Blur before pixels are compared, so that grain and coding noise matter little."""
+LOUDEST, USUAL = 90, 75
+"""Percentile of the differences inside a box, and of those of the whole picture that count as its noise."""
+TEXT_CONTEXT, TEXT_SMALLEST = 0.3, 96
+"""Surroundings of a box that are read with it, and the least side of what is read."""
+MOTION_REACH = 0.6
+"""How far an object is looked for, as a share of its longer side."""
+
+
+class Instruments:
+    """The text reader and the object detector of this machine, loaded once and used for all pictures.
+
+    Args:
+        settings: Settings of the tools; from the environment by default.
+    """
+
+    def __init__(self, settings: ToolSettings | None = None) -> None:
+        self._settings = settings or ToolSettings.from_environment()
+        self.reader = ReadText(self._settings)
+
+    @cached_property
+    def detector(self) -> TiledDetector | None:
+        """The detector of the settings, or NanoDet if that one has no weights here; None without any."""
+        for settings in (self._settings, replace(self._settings, detector=NANODET)):
+            detector = build_detector(settings)
+            if detector.unavailable() is None:
+                return detector
+        return None
+
+    @property
+    def can_read(self) -> bool:
+        """Whether text can be read on this machine."""
+        return self._settings.read_text != "off" and self.reader.unavailable() is None
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides which claims can be checked here."""
+        found = type(self.detector).__name__ if self.detector else ""
+        return f"{VERSION} {self.can_read} {found}"
+
+
+@dataclass(frozen=True)
+class BoxChange:
+    """How much the pixels of a box differ, in units of CIELAB.
+
+    Args:
+        contrast: The difference inside the box beyond the usual difference of the two pictures.
+        inside: The difference inside the box.
+    """
+
+    contrast: float
+    inside: float
+
+
+class PairFacts:
+    """Measurements of one source picture and its edited picture. Each is made when it is first asked for.
+
+    Args:
+        source: The source picture.
+        edited: The edited picture.
+        instruments: The reader and the detector.
+    """
+
+    def __init__(self, source: Pixels, edited: Pixels, instruments: Instruments) -> None:
+        self._pixels: Mapping[str, Pixels] = {"source": source, "edited": edited}
+        self._instruments = instruments
+        self._read: dict[tuple[str, Box | None], list[dict[str, Any]]] = {}
+        self._found: dict[tuple[str, str], list[tuple[Box, float]] | None] = {}
+        self.size = source.shape[1], source.shape[0]
+
+    @cached_property
+    def comparison(self) -> PictureComparison:
+        """The differing regions, as the tool finds them."""
+        return compare(self._pixels["source"], self._pixels["edited"])
+
+    @cached_property
+    def regions(self) -> tuple[tuple[Box, float], ...]:
+        """The differing regions with their significance; none if the whole scene differs."""
+        if self.comparison.whole_scene:
+            return ()
+        return tuple((Box.model_validate(region.box), region.significance) for region in self.comparison.regions)
+
+    @cached_property
+    def aligned(self) -> Pixels:
+        """The edited picture in the frame of the source."""
+        alignment = self.comparison.alignment
+        assert alignment is not None  # `compare` always sets it
+        return alignment.crop(self._pixels["edited"], (0, 0, *self.size))
+
+    @cached_property
+    def _differences(self) -> Map:
+        return distance(*(soft_lab(pixels, SMOOTHING) for pixels in (self._pixels["source"], self.aligned)))
+
+    @cached_property
+    def _noise(self) -> float:
+        return float(np.percentile(self._differences, USUAL))
+
+    def crop(self, box: Box) -> tuple[Pixels, Pixels]:
+        """Return a box with its surroundings in both pictures."""
+        at = add_context(box, CROP_CONTEXT, min(SMALLEST_CROP, *self.size), self.size)
+        return crop(self._pixels["source"], at), crop(self.aligned, at)
+
+    def measure_change(self, box: Box) -> BoxChange:
+        """Return how much the pixels of a box differ."""
+        inside = float(np.percentile(self._differences[box.y1 : box.y2, box.x1 : box.x2], LOUDEST))
+        return BoxChange(round(inside - self._noise, 2), round(inside, 2))
+
+    def measure_colour(self, side: PictureSide, box: Box, colour: str) -> tuple[float, float, str]:
+        """Return the share of a box that has a colour, the distance of its nearest pixels to it, and its main colour."""
+        pixels = self._pixels["source"] if side == "source" else self.aligned
+        lab = to_lab(pixels[box.y1 : box.y2, box.x1 : box.x2]).reshape(-1, 3)
+        lab = lab[:: max(1, len(lab) // 20_000)]
+        gap = float(np.percentile(distances(lab)[colour], 5))
+        return round(share_named(lab, colour), 3), round(gap, 1), name_of(lab)
+
+    def measure_motion(self, box: Box) -> tuple[int, int, float, float]:
+        """Return by how much the content of a box moved, how well it fits there, and how well it fits where it was."""
+        before, after = (soft_lab(pixels) for pixels in (self._pixels["source"], self.aligned))
+        rect = (box.x1, box.y1, box.x2, box.y2)
+        _, _, here = best_shift(before, after, rect, 1)
+        dx, dy, there = best_shift(before, after, rect, max(4, round(MOTION_REACH * max(box.size))))
+        return dx, dy, round(there, 3), round(here, 3)
+
+    def read_text(self, side: PictureSide, box: Box | None) -> list[dict[str, Any]] | None:
+        """Return the lines of text in a picture, or around a box of the source picture; None without a reader."""
+        if not self._instruments.can_read:
+            return None
+        if (side, box) not in self._read:
+            pixels = self._pixels[side]
+            size = pixels.shape[1], pixels.shape[0]
+            at = Box(x1=0, y1=0, x2=size[0], y2=size[1])
+            if box is not None:
+                at = add_context(map_box(box, self.size, size), TEXT_CONTEXT, min(TEXT_SMALLEST, *size), size)
+            self._read[side, box] = self._instruments.reader.read_lines(crop(pixels, at), at)
+        return self._read[side, box]
+
+    def find_objects(self, side: PictureSide, name: str) -> list[tuple[Box, float]] | None:
+        """Return where a detector finds an object, and how sure it is; None if it cannot look for it."""
+        detector = self._instruments.detector
+        if detector is None:
+            return None
+        if (side, name) not in self._found:
+            try:
+                detections = detector.detect(self._pixels["source"] if side == "source" else self.aligned, name)
+                self._found[side, name] = [(found.box, float(found.score)) for found in detections]
+            except ToolError:
+                self._found[side, name] = None
+        return self._found[side, name]
+
+
+def plain_text(text: str) -> str:
+    """Return the letters and digits of a text in lower case.
+
+    >>> plain_text("Open 24 h!")
+    'open24h'
+    """
+    return re.sub(r"[\W_]+", "", text.casefold())
+
+
+def measure_likeness(wanted: str, lines: Sequence[Mapping[str, Any]]) -> float:
+    """Return the likeness of a text to a line that was read, or to all lines together, from 0 to 1."""
+    pieces = [plain_text(line["text"]) for line in lines]
+    pieces = [piece for piece in (*pieces, "".join(pieces)) if piece]
+    if any(plain_text(wanted) in piece for piece in pieces):
+        return 1.0
+    ratios = (SequenceMatcher(None, plain_text(wanted), piece, autojunk=False).ratio() for piece in pieces)
+    return max(ratios, default=0.0)
