@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from contextlib import AbstractContextManager
 from html import unescape
@@ -14,6 +16,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.trust.label_queue import LabelQueue
 from editloupe.evals.traces.index_update import Progress
 from editloupe.evals.traces.run_list import COLUMNS
 from tests.evals.sample_runs import IF
@@ -97,6 +100,56 @@ def test_an_edit_opens_on_the_verdict_that_matches(studio: OpenStudio, tmp_path:
     (link, *_) = links(client.get("/runs/run", params={"where": "agrees = false"}).text)
     assert "criterion=instruction_following" in link
     assert "1 of 4 in" in client.get(link).text
+
+
+def test_a_list_is_saved_as_it_is_shown(client: TestClient) -> None:
+    query = {"where": "human != label", "order": "-confidence"}
+    table = client.get("/runs/run/list.csv", params={"by": "verdict", **query})
+    assert table.headers["content-disposition"] == 'attachment; filename="run.csv"'
+    rows = list(csv.DictReader(table.text.splitlines()))
+    assert [(row["edit_id"], row["label"], row["human"]) for row in rows] == [
+        ("b", "Wrong Action", "Flawless Execution"),
+        ("a", "Over Modification", "Flawless Execution"),
+    ]
+    lines = client.get("/runs/run/list.jsonl", params=query).text.splitlines()
+    assert [json.loads(line)["edit_id"] for line in lines] == ["b", "a"]
+    assert client.get("/runs/run/list.csv?where=lable+%3D+3").status_code == 400
+
+
+def test_the_edits_of_a_list_become_a_label_queue_that_corrected_scores_refuse(
+    client: TestClient, tmp_path: Path
+) -> None:
+    def add(query: str, title: str = "look again") -> str:
+        answer = client.post("/runs/run/label-queue", json={"list": query, "title": title}).json()
+        return str(answer["sentence"])
+
+    assert (
+        add("by=verdict&where=human+!%3D+label&order=-confidence")
+        == "2 edits added to look-again.queue.jsonl, which has 2."
+    )
+    assert add("where=edit+in+(%22a%22,%22c%22)") == "1 edit added to look-again.queue.jsonl, which has 3."
+    queue = LabelQueue.read(tmp_path / "run" / "look-again.queue.jsonl")
+    assert [edit.name for edit in queue.drawn] == ["b", "a", "c"]
+    assert queue.drawn[0].chosen == "human != label"
+    work = "/runs/run/annotate?annotator=Ana&work=look-again.queue.jsonl"
+    assert "1 of 3" in client.get(work).text
+    refused = client.get("/runs/run/corrected?chosen=true&queue=look-again.queue.jsonl").text
+    assert "chosen by a filter" in refused
+    assert 'value="" checked' in client.get("/runs/run/annotate").text, "it is not proposed to who did not choose it"
+    drawn = client.post("/runs/run/random-subset", json={"size": 2, "seed": 1}).json()["work"]
+    assert "drawn by chance" in add("", drawn.removesuffix(".queue.jsonl"))
+
+
+def test_a_label_given_on_a_trace_is_recorded_as_not_blind(client: TestClient, tmp_path: Path) -> None:
+    page = client.get("/runs/run/trace?edit=b").text
+    assert "recorded as not blind" in page
+    body = {"annotator": "Ana", "edit": "b", "criterion": IF, "label": "Over Modification", "seen": True}
+    assert client.post("/runs/run/labels", json=body).status_code == 200
+    assert client.post("/runs/run/labels", json={**body, "label": "Wrong Action", "seen": False}).status_code == 200
+    assert client.post("/runs/run/labels", json={**body, "edit": "c", "seen": False}).status_code == 200
+    rows = [json.loads(line) for line in (tmp_path / "run" / "labels.jsonl").read_text("utf-8").splitlines()]
+    assert [(row["edit_id"], row.get("judge_seen")) for row in rows] == [("b", True), ("b", True), ("c", None)]
+    assert "Ana" in client.get("/runs/run/trace?edit=b").text
 
 
 def test_a_filter_that_cannot_be_understood_is_told_beside_it(client: TestClient) -> None:

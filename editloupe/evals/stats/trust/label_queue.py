@@ -47,6 +47,8 @@ class QueuedEdit:
     """Number of edits that could be drawn, without those already labelled; None in files that do not record it."""
     annotator: str | None = None
     """The annotator who labels it; None if all annotators do."""
+    chosen: str = ""
+    """The filter that somebody chose it by; empty if it was drawn by chance."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,12 @@ class LabelQueue:
         return replace(self, drawn=tuple(dealt))
 
     def check(self, table: RunTable) -> None:
-        """Refuse a queue that was drawn from another run. A part of a run is checked against the whole run."""
+        """Refuse a queue that was not drawn by chance, or from another run. A part of a run is checked against the whole run."""
+        if any(edit.chosen for edit in self.drawn):
+            raise UserError(
+                f"{self.name} holds edits that were chosen by a filter, which say nothing about the others; draw a queue with "
+                "`editloupe label-queue`"
+            )
         keys = {(row.name, row.edit.id) for row in (table.whole or table).rows}
         names = {name for name, _ in keys}
         unknown = [edit.name for edit in self.drawn if (edit.name, edit.edit_id) not in keys]
@@ -129,7 +136,7 @@ class LabelQueue:
 
     def as_text(self) -> str:
         """Return the queue as its file holds it."""
-        rows = [{k: v for k, v in vars(edit).items() if k != "annotator" or v is not None} for edit in self.drawn]
+        rows = [{k: v for k, v in vars(edit).items() if v or k not in ("annotator", "chosen")} for edit in self.drawn]
         if self.labelled:
             rows = [{**row, _LABELLED: len(self.labelled)} for row in rows]
             rows[:1] = [{**row, ALREADY_LABELLED: list(self.labelled)} for row in rows[:1]]
@@ -234,6 +241,7 @@ def _read(path: Path, labelled: dict[str, None]) -> Iterable[QueuedEdit]:
             str(values.get("why") or ""),
             values["of"] if isinstance(values.get("of"), int) else None,
             str(values["annotator"]) if values.get("annotator") and not _has_label(values) else None,
+            str(values.get("chosen") or ""),
         )
 
 

@@ -2,9 +2,10 @@
 
 A row is `{"edit_id", "criterion", "label", "annotator"}`, with the edit's `model` and its `name` in the run if the id is not
 unique. A later row of the same annotator replaces the earlier one, and an empty label removes it; undoing appends a row, so
-nothing is lost. A label may have `"unsure": true`, the answers of a check list under `checks`, and `"adjudicated": true` if it
-settles differences between annotators. Rows with `target_boxes`, `skipped` or `comment` in place of a criterion hold corrected
-boxes, skipped edits and comments; `agree` ignores them.
+nothing is lost. A label may have `"unsure": true`, the answers of a check list under `checks`, `"adjudicated": true` if it
+settles differences between annotators, and `"judge_seen": true` if the annotator had seen the judge's verdict on the edit. Rows
+with `target_boxes`, `skipped` or `comment` in place of a criterion hold corrected boxes, skipped edits and comments; `agree`
+ignores them.
 """
 
 from __future__ import annotations
@@ -106,6 +107,8 @@ class StudioLabels:
         self._size = -1
         self._given: dict[str, dict[LabelKey, Value]] = {}
         self._undo: dict[str, list[tuple[LabelKey, Value]]] = {}
+        self._seen: set[tuple[str, str]] = set()
+        """Annotators with the edits on which they have seen the judge's verdict, as far as a row says so."""
         self.version = 0
         """Changes with every row."""
         self.notes: tuple[str, ...] = ()
@@ -148,6 +151,12 @@ class StudioLabels:
             self._read()
             values = self._given.get(annotator, {})
             return {key.edit_id for key, value in values.items() if key.kind == SKIPPED and value is True}
+
+    def has_seen(self, annotator: str, edit_id: str) -> bool:
+        """True if an annotator labelled an edit after seeing the judge's verdict: no later label on it is blind."""
+        with self._lock:
+            self._read()
+            return (annotator, edit_id) in self._seen
 
     def of(self, annotator: str, edit_id: str) -> dict[str, str]:
         """Return an annotator's labels of an edit, by criterion."""
@@ -260,7 +269,7 @@ class StudioLabels:
             size = 0
         if size == self._size:
             return
-        self._given, self._undo, self._about, self.notes = {}, {}, {}, ()
+        self._given, self._undo, self._about, self._seen, self.notes = {}, {}, {}, set(), ()
         if size:
             try:
                 self._take_all()
@@ -286,6 +295,8 @@ class StudioLabels:
             return
         self._about[edit] = {"edit_id": edit_id, "model": model}
         name = " ".join(str(row["annotator"]).split())
+        if row.get("judge_seen") is True:
+            self._seen.add((name, edit))
         values, stack = self._given.setdefault(name, {}), self._undo.setdefault(name, [])
         if row.get("undo") and stack:
             stack.pop()

@@ -5,6 +5,7 @@ A worklist is all edits of a run, a queue, or the edits on which annotators diff
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from editloupe.evals.labels.merge import format_score_label
 from editloupe.evals.labels.wordings import WORDING, build_wording_key
 from editloupe.evals.runs.run_folder import QUEUE_SUFFIX
 from editloupe.evals.stats.agreement import coefficients as statistics
-from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, draw_evenly
+from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, QueuedEdit, draw_evenly
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.servers.studio.annotation.label_file import LabelValue
 from editloupe.servers.studio.run_catalog import OpenRun
@@ -114,6 +115,8 @@ def describe_queues(open_run: OpenRun, named: Iterable[Path]) -> dict[str, str]:
         needing = sum(bool(sample.why) for sample in queue.drawn)
         shared = sum(sample.annotator is None for sample in queue.drawn)
         words = [f"{len(queue.drawn)} edits"]
+        if any(sample.chosen for sample in queue.drawn):
+            words.append("chosen by a filter, not drawn by chance")
         if needing:
             words.append(f"{needing} need a person and come first")
         if queue.annotators:
@@ -127,7 +130,8 @@ def propose_worklist(open_run: OpenRun, named: Iterable[Path]) -> str:
     edit_names = set(list_edits(open_run))
     for name, path in find_queues(open_run, named).items():
         with suppress(UserError):  # what is wrong with it is said beside its name
-            if any(sample.name in edit_names for sample in LabelQueue.read(path).drawn):
+            drawn = LabelQueue.read(path).drawn
+            if any(sample.name in edit_names and not sample.chosen for sample in drawn):
                 return name
     return ALL
 
@@ -147,6 +151,43 @@ def keep_random_subset(open_run: OpenRun, size: int, seed: int) -> str:
         except OSError as error:
             raise UserError(f"{path} cannot be written ({error.strerror or error})") from None
     return path.name
+
+
+def add_to_queue(open_run: OpenRun, title: str, names: Iterable[str], where: str) -> tuple[str, int, int]:
+    """Add edits to a queue next to the labels, in this order; it is created if there is none.
+
+    Such a queue says which edits to label, not what the others are like: corrected scores refuse it.
+
+    Args:
+        open_run: The run.
+        title: The queue's name, which becomes the name of its file.
+        names: The edits.
+        where: The filter that chose them.
+
+    Returns:
+        The name of its file, the number of edits that were added, and of all in it.
+
+    Raises:
+        UserError: The title has no letter or digit, nothing can be labelled, or the queue was drawn by chance.
+    """
+    plain = re.sub(r"[^\w.-]+", "-", title.removesuffix(SUFFIX)).strip("-.")[:80]
+    if not plain:
+        raise UserError("a queue needs a name")
+    path = open_run.labels.path.with_name(f"{plain}{SUFFIX}")
+    before = LabelQueue.read(path).drawn if path.exists() else ()
+    if any(not edit.chosen for edit in before):
+        raise UserError(f"{path.name} was drawn by chance, and edits that are chosen cannot join it; take another name")
+    about = {name: (edit_id, model) for name, edit_id, model in open_run.index.asked_edits()}
+    there = {edit.name for edit in before}
+    added = [name for name in names if name in about and name not in there]
+    edits = [*before, *(QueuedEdit(about[n][0], n, about[n][1], 1.0, None, chosen=where or "all edits") for n in added)]
+    if not edits:
+        raise UserError("the list holds no edit that can be labelled")
+    try:
+        LabelQueue(path.name, tuple(edits)).write(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror or error})") from None
+    return path.name, len(added), len(edits)
 
 
 def list_edits(open_run: OpenRun) -> list[str]:
@@ -197,6 +238,8 @@ class LabelRequest(Record):
     comment: str | None = Field(default=None, max_length=4000)
     boxes: Boxes | None = Field(default=None, max_length=50)
     undo: bool = False
+    seen: bool = False
+    """The annotator has seen the judge's verdict, as on the page of a trace."""
 
 
 def label_edit(
@@ -214,7 +257,8 @@ def label_edit(
         raise UserError("this edit is not judged by that criterion")
     values = open_run.labels.about(name, request.edit, "adjudicated" if adjudicated else "label")
     before = values.get(request.criterion)
-    seen = {} if adjudicated or not all_done(listed, values) else {"judge_seen": True}
+    is_seen = request.seen or all_done(listed, values) or open_run.labels.has_seen(name, request.edit)
+    seen = {"judge_seen": True} if is_seen and not adjudicated else {}
     after = _after(form, request, before)
     wording = {WORDING: build_wording_key(form.rubric)}
     open_run.labels.say(name, request.edit, request.criterion, after, adjudicated, **about, **seen, **wording)

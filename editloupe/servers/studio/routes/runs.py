@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from itertools import chain
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from editloupe._util.errors import first_error
+from editloupe._util.text import number_of
 from editloupe.evals.forks.fork_store import count_forks
 from editloupe.evals.labels.label_form import list_choices
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
@@ -20,13 +25,14 @@ from editloupe.evals.traces.run_index import TableFacts
 from editloupe.evals.traces.run_list import AGREEMENTS, BY, CHOICES, COLUMNS, ListQuery
 from editloupe.rubrics.registry import protocols
 from editloupe.rubrics.tables import NO_MODEL
-from editloupe.servers.studio.annotation.worklists import find_queues, propose_worklist
+from editloupe.servers.studio.annotation.worklists import add_to_queue, find_queues, propose_worklist
 from editloupe.servers.studio.charts import TITLES, TrustPage
+from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.servers.studio.run_catalog import ClosedRun, OpenRun
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.traces.list_view import needs_traces, read_list
+from editloupe.servers.studio.traces.list_view import format_list, list_names, needs_traces, read_list
 from editloupe.servers.studio.traces.trace_pages import list_link
-from editloupe.types import UNJUDGED, UserError
+from editloupe.types import UNJUDGED, Record, UserError
 
 router = APIRouter()
 Text = Annotated[str, Query(max_length=300)]
@@ -159,6 +165,43 @@ def one_run(request: Request, key: str, view: Text = "edits", chosen: bool = Fal
         versions=open_run.served_notes(facts.configuration),
         forks=forks,
     )
+
+
+class QueueRequest(Record):
+    """The list whose edits are added to a queue, and the queue's name."""
+
+    list: str = Field(default="", max_length=20_000)
+    """The query string of the list."""
+    title: str = Field(min_length=1, max_length=200)
+
+
+@router.post("/runs/{key}/label-queue")
+async def queue_edits(request: Request, key: str) -> Response:
+    """Add the edits of a list to a label queue and return the address to label them at."""
+    try:
+        body = await parse_json(request, QueueRequest)
+    except ValidationError as error:
+        raise UserError(f"a label queue: {first_error(error).message}") from None
+    studio = studio_of(request)
+    open_run, query = studio.run(key), ListQuery.parse(body.list)
+    names = await asyncio.to_thread(list_names, open_run, query)
+    work, added, total = add_to_queue(open_run, body.title, names, query.where)
+    sentence = f"{number_of(added, 'edit')} added to {work}, which has {total}."
+    link = f"/runs/{key}/annotate?{urlencode({'work': work})}"
+    return studio.pages.json({"sentence": sentence, "link": link})
+
+
+@router.get("/runs/{key}/list.{kind}")
+def export_list(request: Request, key: str, kind: Literal["csv", "jsonl"]) -> Response:
+    """Return the verdicts of a list as a file."""
+    studio = studio_of(request)
+    open_run, query = studio.run(key), ListQuery.parse(request.url.query)
+    lines = format_list(open_run, query, kind)
+    first = next(lines, "")  # a mistake in the filter is reported before the file begins
+    whole = (studio.pages.redact(line).encode("utf-8", "replace") for line in chain([first], lines))
+    headers = {"content-disposition": f'attachment; filename="{key}.{kind}"'}
+    types = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}
+    return StreamingResponse(whole, media_type=types[kind], headers=headers)
 
 
 def _redirect(request: Request, key: str, query: ListQuery, view: str, chosen: bool) -> Response:

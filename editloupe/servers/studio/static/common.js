@@ -183,7 +183,7 @@ document.addEventListener("click", (event) => {
 
 // A form that only a script can send: until the script is there its buttons are disabled, and the browser sends nothing by itself.
 export function onSubmit(form, send) {
-  form.addEventListener("submit", (event) => { event.preventDefault(); send(); });
+  form.addEventListener("submit", (event) => { event.preventDefault(); send(event); });
   for (const button of form.querySelectorAll("button[type=submit]")) button.disabled = false;
 }
 

@@ -1,4 +1,4 @@
-import { ask, onKeys, step } from "./common.js";
+import { ask, onKeys, say, step } from "./common.js";
 
 const fields = document.querySelector("[data-filters]");
 const query = document.querySelector("[data-query]");
@@ -38,6 +38,7 @@ function changed(values) {
 
 // Sets the fields to what the list shows, and marks the part of a bar that is chosen.
 function fill() {
+  wake();
   const chosen = choices(), shown = new URL(rows().dataset.address, location.origin).searchParams;
   for (const field of fields.elements) {
     if (!field.name || field.type === "hidden" || field === document.activeElement) continue;
@@ -97,6 +98,27 @@ document.addEventListener("change", ({ target }) => {
   });
 });
 
+document.addEventListener("submit", async (event) => {
+  const menu = event.target.closest("[data-queue]");
+  if (!menu) return;
+  event.preventDefault();
+  const list = new URL(rows().dataset.address, location.origin).search;
+  try {
+    const { sentence, link } = await ask(menu.dataset.queue, { body: { list, title: event.target.elements.title.value } });
+    const done = Object.assign(document.createElement("p"), { role: "status", className: "small", textContent: `${sentence} ` });
+    done.append(Object.assign(document.createElement("a"), { href: link, textContent: "Label them" }));
+    event.target.querySelector("[role=status]")?.remove();
+    event.target.append(done);
+  } catch (error) {
+    say(error.message);
+  }
+});
+// A menu closes when something else is pressed.
+document.addEventListener("pointerdown", ({ target }) => document.querySelectorAll(".menu[open]").forEach((menu) => { menu.open = menu.contains(target); }));
+document.addEventListener("keydown", ({ key }) => { if (key === "Escape") document.querySelectorAll(".menu[open]").forEach((menu) => { menu.open = false; menu.querySelector("summary").focus(); }); });
+const wake = () => document.querySelectorAll("[data-queue] button").forEach((button) => { button.disabled = false; });
+wake();
+
 // Charts and statistics take a while: they come after the page.
 const fragment = document.querySelector("[data-fragment]");
 if (fragment) {
@@ -122,6 +144,7 @@ async function refresh() {
     const now = document.querySelector(selector), then = fresh.querySelector(selector);
     if (now && then) now.replaceWith(then);
   }
+  wake();
   if (focused) document.querySelector(`tr[data-edit="${CSS.escape(focused)}"] .row-link`)?.focus({ preventScroll: true });
 }
 if (rows()) setInterval(() => follow().catch(() => {}), FOLLOW);

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
+from itertools import chain
 from typing import Any
 
+from editloupe._util.text import for_csv, for_json
+from editloupe.evals.runs.export.tables import COLUMNS, EditText, build_unit_row, skip_repeated_verdicts
 from editloupe.evals.traces.filter_parser import ExpressionError
 from editloupe.evals.traces.run_index import TableFacts
 from editloupe.evals.traces.run_list import PAGE_SIZE, EditList, EditTableRow, ListQuery, find_order
@@ -215,3 +220,46 @@ def find_target(open_run: OpenRun, name: str) -> str:
         return ""
     edges = (min(b.x1 for b in boxes), min(b.y1 for b in boxes), max(b.x2 for b in boxes), max(b.y2 for b in boxes))
     return ",".join(str(edge) for edge in edges)
+
+
+def list_names(open_run: OpenRun, query: ListQuery) -> list[str]:
+    """Return the names of all edits of a list, in its order, each once."""
+    if query.by == "edit":
+        with open_edit_list(open_run, query) as edits:
+            return [name for name, _ in edits.names()]
+    with search_open_run(open_run, query.where, query.configuration) as opened:
+        return list(dict.fromkeys(hit.name for hit in opened.hits(find_order(query))))
+
+
+def iter_list_rows(open_run: OpenRun, query: ListQuery) -> Iterator[dict[str, Any]]:
+    """Yield the verdicts of a list as rows of `editloupe export`, in the list's order; by edit, all verdicts of its edits."""
+    wanted: list[tuple[str, tuple[str, int, str] | None]]
+    if query.by == "edit":
+        wanted = [(name, None) for name in list_names(open_run, query)]
+    else:
+        with search_open_run(open_run, query.where, query.configuration) as opened:
+            hits = opened.hits(find_order(query))
+            wanted = [(hit.name, (hit.criterion, hit.repeat, hit.asked)) for hit in hits]
+    for name, verdict in wanted:
+        edit, people = open_run.edit(name).edit, open_run.index.consensus(name)
+        text = EditText(edit.instruction, edit.instruction_type)
+        for unit in skip_repeated_verdicts(open_run.units(name)):
+            own = not query.configuration or open_run.asks(query.configuration, unit.asked)
+            if own if verdict is None else (unit.criterion, unit.repeat, unit.asked) == verdict:
+                yield build_unit_row(unit, text, people.get(unit.criterion))
+
+
+def format_list(open_run: OpenRun, query: ListQuery, kind: str) -> Iterator[str]:
+    """Yield the lines of a list as `csv`, with a head, or as `jsonl`."""
+    rows = iter_list_rows(open_run, query)
+    first = next(rows, None)  # a mistake in the filter is raised before the head
+    if kind == "csv":
+        yield _csv_line(list(COLUMNS))
+    for row in chain([] if first is None else [first], rows):
+        yield f"{for_json(row)}\n" if kind == "jsonl" else _csv_line([for_csv(row[name]) for name in COLUMNS])
+
+
+def _csv_line(cells: Sequence[Any]) -> str:
+    line = StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()

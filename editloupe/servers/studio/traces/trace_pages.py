@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from editloupe.evals.labels.label_form import AnswerChoice, list_choices
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -79,6 +80,9 @@ class TraceNeighbours:
     total: int = 0
     previous: str | None = None
     following: str | None = None
+    choices: tuple[AnswerChoice, ...] = ()
+    """The labels that a person can give the edit on the trace's criterion."""
+    annotators: tuple[str, ...] = ()
 
     @property
     def among(self) -> str | None:
@@ -104,15 +108,19 @@ def find_neighbours(
         where: The filter of a list by verdict, in addresses of earlier versions.
         order: Its order.
     """
-    note = TagsAndNote()
+    note, choices = TagsAndNote(), tuple[AnswerChoice, ...]()
     if unit is not None:
+        rubric = open_run.rubric(unit.protocol, unit.criterion)
+        choices = list_choices(rubric.answer) if rubric else ()
         key = TraceKey(unit.name, unit.criterion, unit.repeat, unit.asked)
         with raise_run_damaged(open_run.name):
             note = read_notes(open_run.run.folder).get(key, note)
+    annotators = tuple(open_run.labels.annotators()) if choices else ()
+    plain = TraceNeighbours(note, ", ".join(note.tags), "", choices=choices, annotators=annotators)
     if among is None and where is not None:
         among = urlencode({"by": "verdict", "where": where, "order": order}, errors="replace")
     if among is None:
-        return TraceNeighbours(note, ", ".join(note.tags), list_link(open_run.key, ListQuery()))
+        return replace(plain, back=list_link(open_run.key, ListQuery()))
     query = replace(ListQuery.parse(among), page=1)
     if query.by == "verdict" and unit is not None:
         at, total, links = _find_among_verdicts(open_run, unit, query)
@@ -120,7 +128,8 @@ def find_neighbours(
         at, total, links = _find_among_edits(open_run, name, unit.criterion if unit else "", query)
     page = 1 if at is None else 1 + at // PAGE_SIZE
     back = list_link(open_run.key, replace(query, page=page))
-    return TraceNeighbours(note, ", ".join(note.tags), back, query, None if at is None else at + 1, total, *links)
+    number = None if at is None else at + 1
+    return replace(plain, back=back, query=query, number=number, total=total, previous=links[0], following=links[1])
 
 
 Neighbours = tuple[int | None, int, tuple[str | None, str | None]]

@@ -101,11 +101,38 @@ def test_tags_and_a_note_are_kept_and_found(address: str, new_page: NewPage) -> 
     page.keyboard.type("tool broke, check")
     page.fill("[name=note]", "The zoom failed.")
     page.get_by_role("button", name="Save").click()
-    expect(page.locator(".toast")).to_have_text("Kept.")
+    expect(page.locator(".toast")).to_have_text("Saved.")
     page.reload()
     expect(page.locator("[name=tags]")).to_have_value("tool broke, check")
     page.goto('/runs/one/traces?where=tagged("check")')
     expect(page.locator(".a-tag")).to_have_text(["check", "tool broke"])
+
+
+def test_a_list_is_saved_and_queued_for_labelling(address: str, new_page: NewPage, tmp_path: Path) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one")
+    press(page, "w")
+    expect(page.locator(".count")).to_contain_text("of 3 verdicts")
+    page.click("summary >> text=Save")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="JSONL").click()
+    download.value.save_as(tmp_path / "list.jsonl")
+    assert len((tmp_path / "list.jsonl").read_text("utf-8").splitlines()) == 3
+    page.click("summary >> text=Label")
+    page.get_by_label("Label queue").fill("worst")
+    page.get_by_role("button", name="Add the edits of these 3 verdicts").click()
+    expect(page.locator("[data-queue] [role=status]")).to_contain_text("3 edits added to worst.queue.jsonl")
+    page.click("text=Label them")
+    expect(page.get_by_role("radio", name="worst.queue.jsonl")).to_be_checked()
+
+
+def test_an_edit_is_labelled_where_its_trace_is_read(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one/trace?edit=e")
+    press(page, "a")
+    page.keyboard.type("Ana")
+    page.get_by_role("button", name=WRONG).click()
+    expect(page.locator(".verdict .human")).to_contain_text(f"Ana: {WRONG}")
 
 
 def test_a_link_to_a_step_puts_the_focus_on_it(address: str, new_page: NewPage) -> None:
