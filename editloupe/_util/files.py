@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import stat
 import threading
 from collections.abc import Iterator
@@ -121,6 +122,32 @@ def atomic_write(path: Path) -> Iterator[Path]:
         if part is not None:
             with suppress(OSError):  # a failing disk may fail here too; the first error matters
                 part.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Write a folder atomically: yield a temporary folder, and rename it to `path` at the end.
+
+    Raises:
+        UserError: If the path exists and is not an empty folder, or cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    part: Path | None = None
+    try:
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise UserError(f"{path} exists and is not an empty folder; name another one")
+        make_folder(target.parent)
+        part = target.with_name(f".{target.name[:50]}.{os.getpid()}-{threading.get_ident()}.part")
+        part.mkdir()
+        yield part
+        if target.exists():
+            target.rmdir()
+        part.rename(target)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+    finally:
+        if part is not None:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 @contextmanager

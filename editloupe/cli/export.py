@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -18,18 +20,18 @@ from editloupe.evals.runs.export.inspect_log import to_inspect
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 
-FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect", "label-studio")
+FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect", "label-studio", "sft")
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     format: Annotated[
-        str, typer.Option("--format", help="jsonl, csv, parquet, datasets, inspect or label-studio.")
+        str, typer.Option("--format", help="jsonl, csv, parquet, datasets, inspect, label-studio or sft.")
     ] = "jsonl",
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Output file, or folder for datasets and label-studio. Default for JSONL and CSV: standard output."
+            help="Output file, or folder for datasets, label-studio and sft. Default for JSONL and CSV: standard output."
         ),
     ] = None,
     images: Annotated[
@@ -39,19 +41,32 @@ def export(
         str | None,
         typer.Option(help="Only this configuration, such as gpt-5.1/tools. Default: all (inspect: the newest)."),
     ] = None,
+    where: Annotated[
+        str, typer.Option("--where", help="With --format sft: only verdicts that match this filter.")
+    ] = "",
+    human: Annotated[
+        list[Path] | None,
+        typer.Option("--human", help="With --format sft: file of human labels, besides the run's own. Repeatable."),
+    ] = None,
 ) -> None:
     """Export one row per unit: edit, instruction, model, criterion, judge, label, scores, rationale, people's label, tokens.
 
     The inspect format is an `.eval` log with all conversations and pictures, for `inspect view`. The label-studio format is a
     folder with tasks, the verdicts as predictions, and the labelling configuration of the rubrics.
 
+    The sft format is a folder of conversations in chat format with their pictures and a data card, to train judges on.
+
     Example: editloupe export runs/gpt --format parquet --out verdicts.parquet
+
+    Example: editloupe export runs/gpt --format sft --where 'label = human and repairs = 0' --out training
     """
     if format not in FORMATS:
         raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
     if images and format not in ("datasets", "label-studio"):
         raise UserError("--images goes with --format datasets or label-studio")
-    if out is None and format in ("datasets", "label-studio", "parquet"):
+    if (where or human) and format != "sft":
+        raise UserError("--where and --human go with --format sft")
+    if out is None and format in ("datasets", "label-studio", "parquet", "sft"):
         raise UserError(f"--format {format} needs --out")
     if format == "inspect" and out is not None and out.suffix not in (".eval", ""):
         raise UserError(f"inspect view knows its logs by their names: call it {out.with_suffix('.eval').name}")
@@ -61,10 +76,13 @@ def export(
         elif format == "label-studio" and out is not None:
             _write_label_studio(opened, out, images, configuration)
             return
+        elif format == "sft" and out is not None:
+            _write_training_data(opened, out, where, human or (), _find_configuration(opened, configuration))
+            count = None
         else:
             count = _write_rows(opened, format, out, images, _find_configuration(opened, configuration))
         damage = opened.damage.sentences()
-    if out is not None:
+    if out is not None and count is not None:
         tell(f"{number_of(count, 'row')} in {out}")
     for sentence in damage:
         tell(sentence)
@@ -105,3 +123,23 @@ def _write_rows(run: Run, format: str, out: Path | None, images: bool, configura
         if format == "parquet":
             return exports.to_parquet(run, out, configuration, people.consensus)
         return exports.to_datasets(run, out, images, configuration, people.consensus)
+
+
+def _write_training_data(run: Run, out: Path, where: str, human: Sequence[Path], configuration: str | None) -> None:
+    from editloupe.evals.runs.export.sft import SftSelection, to_sft
+    from editloupe.evals.traces.trace_search import search_run
+
+    with search_run(run, where, human) as search:
+        hits = (hit for hit in search.hits() if configuration in (None, hit.configuration))
+        chosen = SftSelection(where, [file.name for file in human], search.count_all(), configuration)
+        counts = to_sft(run, out, hits, chosen)
+        notes = search.notes
+    for note in notes:
+        tell(note)
+    tell(
+        f"{number_of(counts.conversations, 'conversation')} of {number_of(counts.verdicts, 'verdict')} and "
+        f"{number_of(counts.pictures, 'picture')} in {out}; its README.md is the data card"
+    )
+    left_out = Counter({"unjudged": counts.unjudged}) + counts.left_out
+    if left_out:
+        tell(f"left out: {', '.join(f'{count} {why}' for why, count in left_out.most_common())}")

@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from editloupe._util.files import atomic_write, write_text
+from editloupe._util.files import atomic_folder, atomic_write, write_text
 from editloupe._util.json_safe import clamp_integer, finite_number
 from editloupe._util.text import for_csv, for_json, number_of
 from editloupe.evals.runs.store import Run
@@ -190,17 +190,13 @@ def to_datasets(
         fields += [(role, picture) for role in ("source", "edited")]
         features |= {role: {"_type": "Image"} for role in ("source", "edited")}
     schema = arrow.schema(fields, metadata={"huggingface": json.dumps({"info": {"features": features}})})
-    try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UserError(f"{folder} exists and is not an empty folder; name another one")
-        (folder / "data").mkdir(parents=True)
-    except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
-    rows = iter_unit_rows(run, configuration, consensus)
-    count = _write_parquet(
-        folder / "data" / "train-00000-of-00001.parquet", schema, _embed_pictures(run, rows) if images else rows
-    )
-    write_text(folder / "README.md", _card(run, count))
+    with atomic_folder(folder) as part:
+        (part / "data").mkdir()
+        rows = iter_unit_rows(run, configuration, consensus)
+        count = _write_parquet(
+            part / "data" / "train-00000-of-00001.parquet", schema, _embed_pictures(run, rows) if images else rows
+        )
+        write_text(part / "README.md", _card(run, count))
     return count
 
 
